@@ -1,0 +1,45 @@
+//! A JSON tree that remembers where each value stood.
+//!
+//! Object members stay in their order and duplicates stay too, because the reference's decoder
+//! gives both a meaning: a later member is decoded on top of an earlier one.
+
+use std::borrow::Cow;
+
+/// A JSON value and the byte offset of its first character.
+#[derive(Debug)]
+pub(crate) struct Node<'a> {
+    pub(crate) at: usize,
+    pub(crate) value: Value<'a>,
+}
+
+/// What a [`Node`] holds. Numbers keep their spelling.
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    Null,
+    Bool(bool),
+    Number(&'a str),
+    String(Cow<'a, str>),
+    Array(Vec<Node<'a>>),
+    Object(Vec<Member<'a>>),
+}
+
+/// One member of an object.
+#[derive(Debug)]
+pub(crate) struct Member<'a> {
+    pub(crate) key: Cow<'a, str>,
+    pub(crate) node: Node<'a>,
+}
+
+impl Value<'_> {
+    /// The word that type errors use for this kind of value.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "bool",
+            Self::Number(_) => "number",
+            Self::String(_) => "string",
+            Self::Array(_) => "array",
+            Self::Object(_) => "object",
+        }
+    }
+}

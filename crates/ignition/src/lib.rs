@@ -1,0 +1,18 @@
+//! The Ignition format: read, checked, translated, merged and written.
+//!
+//! Pure: nothing here touches a file, the network or a clock.
+
+mod canonical;
+pub mod config;
+mod json;
+mod merge;
+mod object;
+pub mod report;
+mod spec;
+mod value;
+
+pub use canonical::write_string;
+pub use config::Config;
+pub use merge::merge;
+pub use report::Report;
+pub use spec::Spec;

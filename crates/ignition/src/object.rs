@@ -1,0 +1,240 @@
+//! One declaration per Ignition object, from which decoding, encoding and merging follow.
+//!
+//! The rules are those of the reference, and they hold for every object alike:
+//!
+//! - **decode**: members match by exact name, else without regard to case; unknown members are
+//!   ignored; a member that comes twice is decoded on top of the first; `null` clears an optional
+//!   value or a list and leaves anything else as it was.
+//! - **encode**: members in declaration order; what is empty is left out unless declared `always`;
+//!   an object is empty when all its members are; an optional value that is set is never empty.
+//! - **merge**: plain values come from the child, optional ones when the child sets them, objects
+//!   member by member unless one side is empty, lists by key: see [`crate::merge`].
+//!
+//! A member declared `since N` does not exist before spec 3.N.
+
+use crate::{
+    json::{Node, Value},
+    report::{Path, Report, Step},
+    spec::Spec,
+};
+
+/// What a value inside an Ignition document can do.
+pub(crate) trait Field: Default {
+    /// Whether encoding leaves this value out.
+    fn is_empty(&self) -> bool;
+    /// Writes this value as compact JSON.
+    fn encode(&self, spec: Spec, out: &mut Vec<u8>);
+    /// Takes the value of `node`, on top of what is there.
+    fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder);
+    /// Lays `child` over this value.
+    fn merge(&mut self, child: Self);
+    /// Adds `child` behind this value; only lists that declare `append` differ from a merge.
+    fn append(&mut self, child: Self) {
+        self.merge(child);
+    }
+}
+
+/// The state of one decoding run.
+#[derive(Debug)]
+pub(crate) struct Decoder {
+    /// The version the document declares.
+    pub(crate) spec: Spec,
+    /// Type errors found so far.
+    pub(crate) report: Report,
+    path: Path,
+}
+
+impl Decoder {
+    pub(crate) fn new(spec: Spec) -> Self {
+        Self { spec, report: Report::default(), path: Path::default() }
+    }
+
+    /// Runs `decode` one step further into the document.
+    pub(crate) fn at(&mut self, step: Step, decode: impl FnOnce(&mut Self)) {
+        self.path.0.push(step);
+        decode(self);
+        self.path.0.pop();
+    }
+
+    /// Records that `found` stands where a `wanted` belongs.
+    pub(crate) fn mismatch(&mut self, wanted: &str, found: &Value<'_>) {
+        let message = format!("a {wanted} is needed here, not a {}", found.kind());
+        self.report.error(self.path.clone(), message);
+    }
+}
+
+/// Whether two member names are equal but for case, as Go folds them.
+pub(crate) fn same_folded(name: &str, key: &str) -> bool {
+    if key.is_ascii() {
+        return name.eq_ignore_ascii_case(key);
+    }
+    // Only two letters outside ASCII fold onto an ASCII one: the long s and the Kelvin sign.
+    let fold = |c: char| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    name.chars().map(fold).eq(key.chars().map(fold))
+}
+
+/// Writes the name of the next member of an object under construction.
+pub(crate) fn write_name(name: &str, first: &mut bool, out: &mut Vec<u8>) {
+    out.push(if std::mem::take(first) { b'{' } else { b',' });
+    out.push(b'"');
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+/// What a declaration says about a member beyond its name and type.
+#[derive(Clone, Copy)]
+pub(crate) struct Flags {
+    since: Spec,
+    always_until: Option<Spec>,
+    pub(crate) append: bool,
+}
+
+impl Flags {
+    pub(crate) const NONE: Self = Self { since: Spec::V3_0, always_until: None, append: false };
+
+    /// The member came with this version.
+    pub(crate) const fn since(self, since: Spec) -> Self {
+        Self { since, ..self }
+    }
+
+    /// The member is written even when empty.
+    pub(crate) const fn always(self) -> Self {
+        self.always_until(Spec::V3_5)
+    }
+
+    /// The member is written even when empty, up to and including this version.
+    pub(crate) const fn always_until(self, last: Spec) -> Self {
+        Self { always_until: Some(last), ..self }
+    }
+
+    /// The list has no keys: merging appends.
+    pub(crate) const fn append(self) -> Self {
+        Self { append: true, ..self }
+    }
+
+    /// Whether `spec` has the member at all.
+    pub(crate) fn exists(self, spec: Spec) -> bool {
+        self.since <= spec
+    }
+
+    /// Whether `spec` writes the member even when it is empty.
+    pub(crate) fn is_always(self, spec: Spec) -> bool {
+        self.always_until.is_some_and(|last| spec <= last)
+    }
+}
+
+/// Declares an object: `field: Type = "wireName" [flag, flag(Version)],`; see [`Flags`].
+///
+/// `before_merge(f)` names a function that sees parent and child before their members merge.
+macro_rules! object {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident $(before_merge($hook:path))? {
+            $(
+                $(#[$doc:meta])*
+                $field:ident: $ty:ty = $wire:literal $([$($flag:ident $(($spec:ident))?),+])?,
+            )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $( $(#[$doc])* pub $field: $ty, )*
+        }
+
+        impl $crate::object::Field for $name {
+            fn is_empty(&self) -> bool {
+                $( $crate::object::Field::is_empty(&self.$field) )&&*
+            }
+
+            fn encode(&self, spec: $crate::spec::Spec, out: &mut Vec<u8>) {
+                let mut first = true;
+                $({
+                    const FLAGS: $crate::object::Flags = $crate::object::Flags::NONE
+                        $($(.$flag($($crate::spec::Spec::$spec)?))+)?;
+                    let wanted = !$crate::object::Field::is_empty(&self.$field)
+                        || FLAGS.is_always(spec);
+                    if wanted && FLAGS.exists(spec) {
+                        $crate::object::write_name($wire, &mut first, out);
+                        $crate::object::Field::encode(&self.$field, spec, out);
+                    }
+                })*
+                out.extend_from_slice(if first { b"{}" } else { b"}" });
+            }
+
+            fn decode(
+                &mut self,
+                node: $crate::json::Node<'_>,
+                decoder: &mut $crate::object::Decoder,
+            ) {
+                let members = match node.value {
+                    $crate::json::Value::Object(members) => members,
+                    $crate::json::Value::Null => return,
+                    other => return decoder.mismatch("object", &other),
+                };
+                for member in members {
+                    let name = $crate::object::select(&member.key, &[
+                        $(($wire, $crate::object::Flags::NONE
+                            $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
+                    ], decoder.spec);
+                    match name {
+                        $(Some($wire) => decoder.at(
+                            $crate::report::Step::Member($wire),
+                            |decoder| $crate::object::Field::decode(
+                                &mut self.$field, member.node, decoder,
+                            ),
+                        ),)*
+                        _ => {}
+                    }
+                }
+            }
+
+            fn merge(&mut self, child: Self) {
+                if $crate::object::Field::is_empty(&child) {
+                    return;
+                }
+                if $crate::object::Field::is_empty(self) {
+                    *self = child;
+                    return;
+                }
+                $crate::object::Object::merge_members(self, child);
+            }
+        }
+
+        impl $crate::object::Object for $name {
+            fn merge_members(&mut self, child: Self) {
+                $( $hook(self, &child); )?
+                $(
+                    if ($crate::object::Flags::NONE
+                        $($(.$flag($($crate::spec::Spec::$spec)?))+)?).append
+                    {
+                        $crate::object::Field::append(&mut self.$field, child.$field);
+                    } else {
+                        $crate::object::Field::merge(&mut self.$field, child.$field);
+                    }
+                )*
+            }
+        }
+    };
+}
+pub(crate) use object;
+
+/// An object declared with [`object!`].
+pub(crate) trait Object: Field {
+    /// Lays every member of `child` over this object's, empty or not.
+    fn merge_members(&mut self, child: Self);
+}
+
+/// The member that `key` means, among those that `spec` has.
+pub(crate) fn select(
+    key: &str,
+    members: &[(&'static str, Flags)],
+    spec: Spec,
+) -> Option<&'static str> {
+    let present = || members.iter().filter(|(_, flags)| flags.exists(spec)).map(|(name, _)| *name);
+    present().find(|name| *name == key).or_else(|| present().find(|name| same_folded(name, key)))
+}
