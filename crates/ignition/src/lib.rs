@@ -2,16 +2,15 @@
 //!
 //! Pure: nothing here touches a file, the network or a clock.
 
-mod canonical;
 pub mod config;
 mod json;
 mod merge;
 mod object;
 pub mod report;
 mod spec;
+pub mod tree;
 mod value;
 
-pub use canonical::write_string;
 pub use config::Config;
 pub use merge::merge;
 pub use report::Report;
