@@ -2,6 +2,7 @@
 //!
 //! Pure: nothing here touches a file, the network or a clock.
 
+pub mod accept;
 mod canonical;
 pub mod config;
 mod json;
@@ -9,10 +10,13 @@ mod merge;
 mod object;
 pub mod report;
 mod spec;
+mod target;
 mod value;
 
+pub use accept::negotiate;
 pub use canonical::write_string;
 pub use config::Config;
 pub use merge::merge;
 pub use report::Report;
 pub use spec::Spec;
+pub use target::{Target, UnknownTarget};

@@ -1,0 +1,4 @@
+//! The crate from outside: against recorded answers of the reference.
+
+mod accept;
+mod oracle;
