@@ -5,6 +5,7 @@
 pub mod accept;
 mod canonical;
 pub mod config;
+pub mod data_url;
 mod json;
 mod merge;
 mod object;
