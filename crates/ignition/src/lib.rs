@@ -5,7 +5,9 @@
 pub mod accept;
 mod canonical;
 pub mod config;
+pub mod content;
 pub mod data_url;
+pub mod gzip;
 mod json;
 mod merge;
 mod object;
