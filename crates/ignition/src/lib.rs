@@ -6,12 +6,16 @@ pub mod config;
 mod json;
 mod merge;
 mod object;
+mod parse;
 pub mod report;
 mod spec;
 pub mod tree;
+mod validate;
 mod value;
 
 pub use config::Config;
 pub use merge::merge;
+pub use parse::{CheckError, Document, ModeError, ReadError, UpgradeError, V3, check, read};
 pub use report::Report;
 pub use spec::Spec;
+pub use validate::validate;
