@@ -20,6 +20,7 @@ use crate::{
     merge::{Item, settle_arguments},
     object::{Object, object},
     spec::Spec,
+    tree::Tree,
 };
 
 object! {
@@ -156,14 +157,13 @@ impl Config {
     /// The config as compact JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        self.write_json(Spec::V3_5, &mut out);
-        out
+        self.tree(Spec::V3_5).to_json()
     }
 
-    /// Writes the config as compact JSON, leaving out what `spec` does not have.
-    pub(crate) fn write_json(&self, spec: Spec, out: &mut Vec<u8>) {
-        crate::object::Field::encode(self, spec, out);
+    /// The config as `spec` writes it, without what that version does not have.
+    #[must_use]
+    pub fn tree(&self, spec: Spec) -> Tree<'_> {
+        crate::object::Field::tree(self, spec)
     }
 }
 

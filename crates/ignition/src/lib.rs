@@ -3,7 +3,6 @@
 //! Pure: nothing here touches a file, the network or a clock.
 
 pub mod accept;
-mod canonical;
 pub mod config;
 pub mod content;
 pub mod data_url;
@@ -14,10 +13,11 @@ mod object;
 pub mod report;
 mod spec;
 mod target;
+pub mod tree;
+pub mod v2;
 mod value;
 
 pub use accept::negotiate;
-pub use canonical::write_string;
 pub use config::Config;
 pub use merge::merge;
 pub use report::Report;

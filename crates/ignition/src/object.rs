@@ -5,7 +5,7 @@
 //! - **decode**: members match by exact name, else without regard to case; unknown members are
 //!   ignored; a member that comes twice is decoded on top of the first; `null` clears an optional
 //!   value or a list and leaves anything else as it was.
-//! - **encode**: members in declaration order; what is empty is left out unless declared `always`;
+//! - **write**: members in declaration order; what is empty is left out unless declared `always`;
 //!   an object is empty when all its members are; an optional value that is set is never empty.
 //! - **merge**: plain values come from the child, optional ones when the child sets them, objects
 //!   member by member unless one side is empty, lists by key: see [`crate::merge`].
@@ -16,14 +16,17 @@ use crate::{
     json::{Node, Value},
     report::{Path, Report, Step},
     spec::Spec,
+    tree::Tree,
 };
 
 /// What a value inside an Ignition document can do.
 pub(crate) trait Field: Default {
     /// Whether encoding leaves this value out.
     fn is_empty(&self) -> bool;
-    /// Writes this value as compact JSON.
-    fn encode(&self, spec: Spec, out: &mut Vec<u8>);
+    /// What stands for an absent value where older versions demand one.
+    const BLANK: Tree<'static>;
+    /// This value as `spec` writes it.
+    fn tree(&self, spec: Spec) -> Tree<'_>;
     /// Takes the value of `node`, on top of what is there.
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder);
     /// Lays `child` over this value.
@@ -75,14 +78,6 @@ pub(crate) fn same_folded(name: &str, key: &str) -> bool {
         other => other.to_ascii_lowercase(),
     };
     name.chars().map(fold).eq(key.chars().map(fold))
-}
-
-/// Writes the name of the next member of an object under construction.
-pub(crate) fn write_name(name: &str, first: &mut bool, out: &mut Vec<u8>) {
-    out.push(if std::mem::take(first) { b'{' } else { b',' });
-    out.push(b'"');
-    out.extend_from_slice(name.as_bytes());
-    out.extend_from_slice(b"\":");
 }
 
 /// What a declaration says about a member beyond its name and type.
@@ -151,19 +146,20 @@ macro_rules! object {
                 $( $crate::object::Field::is_empty(&self.$field) )&&*
             }
 
-            fn encode(&self, spec: $crate::spec::Spec, out: &mut Vec<u8>) {
-                let mut first = true;
+            const BLANK: $crate::tree::Tree<'static> = $crate::tree::Tree::Object(Vec::new());
+
+            fn tree(&self, spec: $crate::spec::Spec) -> $crate::tree::Tree<'_> {
+                let mut members = Vec::new();
                 $({
                     const FLAGS: $crate::object::Flags = $crate::object::Flags::NONE
                         $($(.$flag($($crate::spec::Spec::$spec)?))+)?;
                     let wanted = !$crate::object::Field::is_empty(&self.$field)
                         || FLAGS.is_always(spec);
                     if wanted && FLAGS.exists(spec) {
-                        $crate::object::write_name($wire, &mut first, out);
-                        $crate::object::Field::encode(&self.$field, spec, out);
+                        members.push(($wire, $crate::object::Field::tree(&self.$field, spec)));
                     }
                 })*
-                out.extend_from_slice(if first { b"{}" } else { b"}" });
+                $crate::tree::Tree::Object(members)
             }
 
             fn decode(

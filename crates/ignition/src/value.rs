@@ -1,11 +1,11 @@
 //! The plain values inside Ignition objects: text, numbers, switches, and lists of anything.
 
 use crate::{
-    canonical,
     json::{Node, Value},
     object::{Decoder, Field},
     report::Step,
     spec::Spec,
+    tree::Tree,
 };
 
 impl Field for String {
@@ -13,8 +13,10 @@ impl Field for String {
         self.as_str().is_empty()
     }
 
-    fn encode(&self, _: Spec, out: &mut Vec<u8>) {
-        canonical::write_string(self, out);
+    const BLANK: Tree<'static> = Tree::Text("");
+
+    fn tree(&self, _: Spec) -> Tree<'_> {
+        Tree::Text(self)
     }
 
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder) {
@@ -35,8 +37,10 @@ impl Field for i64 {
         *self == 0
     }
 
-    fn encode(&self, _: Spec, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.to_string().as_bytes());
+    const BLANK: Tree<'static> = Tree::Int(0);
+
+    fn tree(&self, _: Spec) -> Tree<'_> {
+        Tree::Int(*self)
     }
 
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder) {
@@ -60,8 +64,10 @@ impl Field for bool {
         !*self
     }
 
-    fn encode(&self, _: Spec, out: &mut Vec<u8>) {
-        out.extend_from_slice(if *self { b"true" } else { b"false" });
+    const BLANK: Tree<'static> = Tree::Bool(false);
+
+    fn tree(&self, _: Spec) -> Tree<'_> {
+        Tree::Bool(*self)
     }
 
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder) {
@@ -82,12 +88,11 @@ impl<T: Field> Field for Option<T> {
         self.is_none()
     }
 
-    fn encode(&self, spec: Spec, out: &mut Vec<u8>) {
-        match self {
-            Some(value) => value.encode(spec, out),
-            // Only members that older versions require come here; those had no optional type.
-            None => T::default().encode(spec, out),
-        }
+    // Only members that older versions require need it; those had no optional type.
+    const BLANK: Tree<'static> = T::BLANK;
+
+    fn tree(&self, spec: Spec) -> Tree<'_> {
+        self.as_ref().map_or(Self::BLANK, |value| value.tree(spec))
     }
 
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder) {
@@ -110,15 +115,10 @@ impl<T: crate::merge::Item> Field for Vec<T> {
         self.as_slice().is_empty()
     }
 
-    fn encode(&self, spec: Spec, out: &mut Vec<u8>) {
-        out.push(b'[');
-        for (index, item) in self.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            item.encode(spec, out);
-        }
-        out.push(b']');
+    const BLANK: Tree<'static> = Tree::List(Vec::new());
+
+    fn tree(&self, spec: Spec) -> Tree<'_> {
+        Tree::List(self.iter().map(|item| item.tree(spec)).collect())
     }
 
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder) {
