@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, net::Ipv6Addr};
 
-use crate::spec::Spec;
+use crate::{data_url, spec::Spec};
 
 pub(super) const UNREADABLE: &str = "unable to parse url";
 pub(super) const BAD_SCHEME: &str = "invalid url scheme";
@@ -22,13 +22,12 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "gs" if spec >= Spec::V3_2 => Ok(()),
         "s3" => Ok(object_version(&url)?),
         "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
-        "data" => data(source),
+        "data" => match data_url::decode(source) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string().into()),
+        },
         _ => Err(BAD_SCHEME.into()),
     }
-}
-
-fn data(source: &str) -> Result<(), Cow<'static, str>> {
-    if source.contains(',') { Ok(()) } else { Err("missing comma before data".into()) }
 }
 
 fn arn(url: &Url<'_>) -> Result<(), &'static str> {

@@ -1,18 +1,44 @@
-//! Recorded cases of the reference, where a checkout has them.
+//! Reads the recorded answers of the reference and runs a check over each.
+//!
+//! They lie outside the repository, in `$MCO_ORACLE_DIR` or beside the workspace. A clone without
+//! them skips these tests and says so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The cases of one suite, or `None`, with a word about it, where they are not at hand.
-#[expect(clippy::disallowed_methods, reason = "tests find and read the recorded cases themselves")]
-pub(crate) fn cases(suite: &str) -> Option<Vec<Value>> {
-    let default = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/oracle");
-    let root = std::env::var("MCO_ORACLE_DIR").unwrap_or_else(|_| default.to_owned());
-    let path = PathBuf::from(root).join(suite).join("cases.jsonl");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        eprintln!("skipped: no recorded cases at {}", path.display());
-        return None;
+/// Compares what we make of `input` with what the reference made of it.
+pub(crate) type Check = fn(input: &Value, expect: &Value) -> Result<(), String>;
+
+/// Runs `check` over every recorded case of the suite `name`.
+pub(crate) fn run(name: &str, check: Check) {
+    let file = directory().join(name).join("cases.jsonl");
+    let Some(text) = read(&file) else {
+        eprintln!("oracle {name}: skipped, there is no {}", file.display());
+        return;
     };
-    Some(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+    let mut failures = Vec::new();
+    let mut passed = 0;
+    for line in text.lines() {
+        let case: Value = serde_json::from_str(line).expect("a recorded case is JSON");
+        match check(&case["input"], &case["expect"]) {
+            Ok(()) => passed += 1,
+            Err(difference) => failures.push(format!("{}: {difference}", case["id"])),
+        }
+    }
+    eprintln!("oracle {name}: {passed} passed, {} failed", failures.len());
+    let first: Vec<_> = failures.iter().take(5).map(String::as_str).collect();
+    assert!(failures.is_empty(), "oracle {name}: {} failed\n{}", failures.len(), first.join("\n"));
+    assert!(passed > 0, "oracle {name}: {} holds no case", file.display());
+}
+
+#[expect(clippy::disallowed_methods, reason = "tells where the recorded answers lie")]
+fn directory() -> PathBuf {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/oracle");
+    std::env::var_os("MCO_ORACLE_DIR").map_or(beside, PathBuf::from)
+}
+
+#[expect(clippy::disallowed_methods, reason = "recorded answers are test data on disk")]
+fn read(file: &Path) -> Option<String> {
+    std::fs::read_to_string(file).ok()
 }
