@@ -22,7 +22,7 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "gs" if spec >= Spec::V3_2 => Ok(()),
         "s3" => Ok(object_version(&url)?),
         "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
-        "data" => match data_url::decode(source) {
+        "data" => match data_url::check(source) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string().into()),
         },
