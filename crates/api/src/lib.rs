@@ -6,6 +6,7 @@
 pub mod annotation;
 mod bytes;
 pub mod cluster_operator;
+pub mod condition;
 pub mod container_runtime_config;
 pub mod controller_config;
 pub mod internal_release_image;
