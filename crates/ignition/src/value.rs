@@ -103,6 +103,10 @@ impl<T: Field> Field for Option<T> {
         }
     }
 
+    fn fill(&mut self) {
+        self.get_or_insert_default();
+    }
+
     fn merge(&mut self, child: Self) {
         if child.is_some() {
             *self = child;
