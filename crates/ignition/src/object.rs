@@ -243,15 +243,15 @@ macro_rules! object {
                 node: $crate::json::Node<'_>,
                 decoder: &mut $crate::object::Decoder,
             ) {
+                const MEMBERS: &[(&str, $crate::object::Flags)] = &[
+                    $(($wire, $crate::object::Flags::NONE
+                        $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
+                ];
                 let members = match node.value {
                     $crate::json::Value::Object(members) => members,
                     $crate::json::Value::Null => return,
                     other => return decoder.mismatch("object", &other),
                 };
-                const MEMBERS: &[(&str, $crate::object::Flags)] = &[
-                    $(($wire, $crate::object::Flags::NONE
-                        $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
-                ];
                 for member in members {
                     match decoder.select(&member.key, MEMBERS) {
                         $(Some($wire) => decoder.at(
