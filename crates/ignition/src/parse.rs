@@ -197,6 +197,7 @@ impl Document {
     }
 
     /// The config as the newest version has it.
+    #[must_use = "the config is in the result"]
     pub fn upgrade(self) -> Result<Config, UpgradeError> {
         match self {
             Self::V3(document) => Ok(document.config),

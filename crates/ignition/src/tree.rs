@@ -83,7 +83,7 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     let mut written = 0;
     for (at, &byte) in bytes.iter().enumerate() {
-        if !SPECIAL.get(usize::from(byte)).copied().unwrap_or(false) {
+        if !is_special(byte) {
             continue;
         }
         let rest = bytes.get(at..).unwrap_or_default();
@@ -112,19 +112,7 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The bytes that may start an escape.
-static SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
-    }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table[b'<' as usize] = true;
-    table[b'>' as usize] = true;
-    table[b'&' as usize] = true;
-    table[0xe2] = true;
-    table
-};
+/// Whether a byte may start an escape.
+const fn is_special(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
+}
