@@ -43,7 +43,7 @@ fn arn(url: &Url<'_>) -> Result<(), &'static str> {
 }
 
 /// Refuses a query that asks for an object version and does not say which.
-fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
+pub(super) fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
     let pairs = url.query.split('&').filter(|pair| !pair.contains(';') && !pair.is_empty());
     let version = pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))

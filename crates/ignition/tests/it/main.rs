@@ -3,6 +3,7 @@
 #![expect(clippy::indexing_slicing, reason = "a test may panic, and says where")]
 
 mod accept;
+mod convert;
 mod datafile;
 mod generate;
 mod oracle;
