@@ -80,51 +80,82 @@ impl Tree<'_> {
 /// and of the control characters only newline, carriage return and tab have a short form.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
-    let bytes = text.as_bytes();
-    let mut written = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        if !SPECIAL.get(usize::from(byte)).copied().unwrap_or(false) {
-            continue;
+    let mut rest = text.as_bytes();
+    loop {
+        let (plain, special) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let [first, behind @ ..] = special else { break };
+        rest = behind;
+        match first {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0xe2 => match behind {
+                [0x80, last @ (0xa8 | 0xa9), behind @ ..] => {
+                    out.extend_from_slice(if *last == 0xa8 { b"\\u2028" } else { b"\\u2029" });
+                    rest = behind;
+                }
+                _ => out.push(0xe2),
+            },
+            _ => write_escape(*first, out),
         }
-        let rest = bytes.get(at..).unwrap_or_default();
-        let (escape, length) = match byte {
-            b'"' => ("\\\"", 1),
-            b'\\' => ("\\\\", 1),
-            b'\n' => ("\\n", 1),
-            b'\r' => ("\\r", 1),
-            b'\t' => ("\\t", 1),
-            0xe2 if rest.starts_with("\u{2028}".as_bytes()) => ("\\u2028", 3),
-            0xe2 if rest.starts_with("\u{2029}".as_bytes()) => ("\\u2029", 3),
-            0xe2 => continue,
-            _ => ("", 1),
-        };
-        out.extend_from_slice(bytes.get(written..at).unwrap_or_default());
-        if escape.is_empty() {
-            const HEX: &[u8; 16] = b"0123456789abcdef";
-            let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
-            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
-        } else {
-            out.extend_from_slice(escape.as_bytes());
-        }
-        written = at + length;
     }
-    out.extend_from_slice(bytes.get(written..).unwrap_or_default());
     out.push(b'"');
 }
 
-/// The bytes that may start an escape.
-static SPECIAL: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 0x20 {
-        table[byte] = true;
-        byte += 1;
+fn write_escape(byte: u8, out: &mut Vec<u8>) {
+    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+    out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
+}
+
+/// How many bytes of `bytes` stand before the first that may start an escape.
+fn plain_length(bytes: &[u8]) -> usize {
+    // A chunk is looked at as a whole, without an early exit, so that the compiler can compare many
+    // bytes at once.
+    const CHUNK: usize = 32;
+    let has_special =
+        |chunk: &&[u8]| chunk.iter().fold(false, |found, byte| found | is_special(*byte));
+    let clean = bytes.chunks(CHUNK).take_while(|chunk| !has_special(chunk)).count() * CHUNK;
+    let rest = bytes.get(clean..).unwrap_or_default();
+    let length = clean + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
+    length.min(bytes.len())
+}
+
+/// Whether a byte may start an escape.
+const fn is_special(byte: u8) -> bool {
+    (byte < 0x20)
+        | (byte == b'"')
+        | (byte == b'\\')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'&')
+        | (byte == 0xe2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_escaped_as_the_reference_escapes_it() {
+        let cases = [
+            ("plain", "plain"),
+            ("\"\\/", "\\\"\\\\/"),
+            ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("\u{0}\u{8}\u{c}\u{1f}\u{7f}", "\\u0000\\u0008\\u000c\\u001f\u{7f}"),
+            ("<&>'", "\\u003c\\u0026\\u003e'"),
+            ("\u{2028}\u{2029}\u{2027}é€😀", "\\u2028\\u2029\u{2027}é€😀"),
+        ];
+        for (text, expected) in cases {
+            for padding in [0, 1, 31, 32, 33, 100] {
+                let padding = "x".repeat(padding);
+                let mut out = Vec::new();
+                write_string(&format!("{padding}{text}{padding}"), &mut out);
+                let expected = format!("\"{padding}{expected}{padding}\"");
+                assert_eq!(String::from_utf8(out).unwrap(), expected);
+            }
+        }
     }
-    table[b'"' as usize] = true;
-    table[b'\\' as usize] = true;
-    table[b'<' as usize] = true;
-    table[b'>' as usize] = true;
-    table[b'&' as usize] = true;
-    table[0xe2] = true;
-    table
-};
+}

@@ -1,0 +1,147 @@
+//! Reads what a person named on the command line: files, directories and standard input.
+//!
+//! Everything is bounded, so that a wrong path (a disk image, a device) ends in an error and not in
+//! exhausted memory.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read},
+    path::{Path, PathBuf},
+};
+
+/// Why an input could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum InputError {
+    /// The operating system refused.
+    #[error("cannot read {path}")]
+    Read {
+        /// What was to be read.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The input is larger than anything we accept.
+    #[error("{path} is larger than {} MiB", limit / (1024 * 1024))]
+    TooLarge {
+        /// What was to be read.
+        path: String,
+        /// How much is accepted, in bytes.
+        limit: u64,
+    },
+}
+
+/// Whether to go down into directories below the one named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Descend {
+    /// Only the directory itself.
+    No,
+    /// The whole tree.
+    Yes,
+}
+
+/// The bytes of a file, at most `limit`.
+pub fn file(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
+    let shown = path.display().to_string();
+    let file =
+        File::open(path).map_err(|source| InputError::Read { path: shown.clone(), source })?;
+    bounded(file, shown, limit)
+}
+
+/// The bytes of standard input, at most `limit`.
+pub fn stdin(limit: u64) -> Result<Vec<u8>, InputError> {
+    bounded(io::stdin().lock(), "standard input".to_owned(), limit)
+}
+
+/// Whether the path is a directory; a path that does not exist is an error.
+pub fn is_directory(path: &Path) -> Result<bool, InputError> {
+    fs::metadata(path).map(|found| found.is_dir()).map_err(|source| refused(path, source))
+}
+
+/// The files of a directory whose extension is one of `extensions`, in path order.
+pub fn files_in(
+    directory: &Path,
+    extensions: &[&str],
+    descend: Descend,
+) -> Result<Vec<PathBuf>, InputError> {
+    let mut found = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        let refuse = |source| refused(&directory, source);
+        for entry in fs::read_dir(&directory).map_err(refuse)? {
+            let entry = entry.map_err(refuse)?;
+            let path = entry.path();
+            // Links to directories are not followed: a loop of them would have no end.
+            if entry.file_type().map_err(refuse)?.is_dir() {
+                if descend == Descend::Yes {
+                    pending.push(path);
+                }
+            } else if has_extension(&path, extensions) && !path.is_dir() {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn has_extension(path: &Path, extensions: &[&str]) -> bool {
+    path.extension().is_some_and(|found| extensions.iter().any(|wanted| found == *wanted))
+}
+
+fn refused(path: &Path, source: io::Error) -> InputError {
+    InputError::Read { path: path.display().to_string(), source }
+}
+
+fn bounded(source: impl Read, path: String, limit: u64) -> Result<Vec<u8>, InputError> {
+    let mut bytes = Vec::new();
+    let read = source.take(limit.saturating_add(1)).read_to_end(&mut bytes);
+    match read {
+        Err(source) => Err(InputError::Read { path, source }),
+        Ok(count) if count as u64 > limit => Err(InputError::TooLarge { path, limit }),
+        Ok(_) => Ok(bytes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_file_at_the_limit_is_read_and_one_above_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        fs::write(&path, b"12345").unwrap();
+        assert_eq!(file(&path, 5).unwrap(), b"12345");
+        assert!(matches!(file(&path, 4), Err(InputError::TooLarge { limit: 4, .. })));
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let error = file(Path::new("/no/such/file"), 5).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /no/such/file");
+    }
+
+    #[test]
+    fn only_manifests_are_listed_and_only_on_demand_from_below() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("deep/er.yaml")).unwrap();
+        for name in ["b.yaml", "a.yml", "c.json", "README.md", "deep/d.yaml", "deep/er.yaml/e.yaml"]
+        {
+            fs::write(at(name), "").unwrap();
+        }
+        symlink(folder.path(), at("loop.yaml")).unwrap();
+        let list = |descend| {
+            files_in(folder.path(), &["yaml", "yml", "json"], descend)
+                .unwrap()
+                .iter()
+                .map(|path| path.strip_prefix(folder.path()).unwrap().display().to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        assert_eq!(list(Descend::No), "a.yml b.yaml c.json");
+        assert_eq!(list(Descend::Yes), "a.yml b.yaml c.json deep/d.yaml deep/er.yaml/e.yaml");
+    }
+}

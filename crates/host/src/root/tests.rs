@@ -1,0 +1,94 @@
+//! The tree is written inside its root, whatever links it holds.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
+
+use super::*;
+
+struct Tree {
+    folder: tempfile::TempDir,
+    root: Root,
+}
+
+fn tree() -> Tree {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::create(&folder.path().join("root")).unwrap();
+    fs::create_dir(folder.path().join("outside")).unwrap();
+    Tree { folder, root }
+}
+
+impl Tree {
+    fn at(&self, path: &str) -> PathBuf {
+        self.folder.path().join("root").join(path)
+    }
+}
+
+#[test]
+fn a_file_has_the_bytes_and_exactly_the_mode_asked_for() {
+    let tree = tree();
+    for (path, mode) in [("/etc/a/b", 0o600), ("/etc/a/b", 0o666), ("/usr/x", 0o4755)] {
+        tree.root.write(path, path.as_bytes(), mode).unwrap();
+        let found = tree.at(path.trim_start_matches('/'));
+        assert_eq!(fs::read(&found).unwrap(), path.as_bytes());
+        assert_eq!(fs::metadata(&found).unwrap().permissions().mode() & 0o7777, mode);
+    }
+    let left: Vec<_> = fs::read_dir(tree.at("etc/a")).unwrap().collect();
+    assert_eq!(left.len(), 1, "no temporary file stays behind");
+}
+
+#[test]
+fn links_never_lead_out_of_the_root() {
+    let tree = tree();
+    let outside = tree.folder.path().join("outside");
+    fs::create_dir_all(tree.at("var/home")).unwrap();
+    symlink("var/home", tree.at("home")).unwrap();
+    symlink("/var", tree.at("absolute")).unwrap();
+    symlink(&outside, tree.at("evil")).unwrap();
+    symlink("../../../../../../..", tree.at("up")).unwrap();
+
+    tree.root.write("/home/core/a", b"1", 0o644).unwrap();
+    assert!(tree.at("var/home/core/a").exists());
+    tree.root.write("/absolute/b", b"1", 0o644).unwrap();
+    assert!(tree.at("var/b").exists());
+    tree.root.write("/up/c", b"1", 0o644).unwrap();
+    assert!(tree.at("c").exists());
+    assert!(tree.root.write("/evil/d", b"1", 0o644).is_err());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+}
+
+#[test]
+fn a_link_in_place_of_the_file_is_replaced() {
+    let tree = tree();
+    let outside = tree.folder.path().join("outside/secret");
+    fs::write(&outside, "keep").unwrap();
+    symlink(&outside, tree.at("file")).unwrap();
+    tree.root.write("/file", b"new", 0o644).unwrap();
+    assert_eq!(fs::read(&outside).unwrap(), b"keep");
+    assert!(!fs::symlink_metadata(tree.at("file")).unwrap().is_symlink());
+}
+
+#[test]
+fn paths_that_name_no_file_below_the_root_are_refused() {
+    let tree = tree();
+    for path in ["", "/", ".", "/../a", "/a/../b", "../a", "/a/", "/a\0b"] {
+        let error = tree.root.write(path, b"1", 0o644).unwrap_err();
+        assert!(matches!(error, RootError::Outside { .. }), "{path:?}: {error}");
+    }
+}
+
+#[test]
+fn a_file_in_place_of_a_directory_is_an_error() {
+    let tree = tree();
+    tree.root.write("/etc", b"1", 0o644).unwrap();
+    let error = tree.root.write("/etc/motd", b"1", 0o644).unwrap_err();
+    assert_eq!(error.to_string(), "cannot write /etc/motd");
+    assert!(tree.root.create_directory("/etc").is_err());
+}
+
+#[test]
+fn a_root_that_is_not_there_is_named() {
+    let error = Root::open(Path::new("/no/such/root")).unwrap_err();
+    assert_eq!(error.to_string(), "cannot open directory /no/such/root");
+}
