@@ -98,8 +98,8 @@ fn resource() -> impl Strategy<Value = Resource> {
     let compression =
         prop_oneof![Just(None), Just(Some(String::new())), Just(Some("gzip".to_owned()))];
     (source, compression).prop_map(|(source, compression)| Resource {
-        source: Some(source.to_owned()),
         compression,
+        source: Some(source.to_owned()),
         ..Resource::default()
     })
 }
@@ -121,7 +121,7 @@ prop_compose! {
         keys in proptest::collection::hash_set("[a-z]{2}", 0..3),
     ) -> User {
         let ssh_authorized_keys = keys.into_iter().collect();
-        User { gecos, shell, uid, system, ssh_authorized_keys, ..User::default() }
+        User { gecos, ssh_authorized_keys, shell, system, uid, ..User::default() }
     }
 }
 
@@ -140,7 +140,7 @@ prop_compose! {
         mut files in proptest::collection::vec(file(), 0..3),
         mut users in proptest::collection::vec(user(), 0..3),
         mut units in proptest::collection::vec(unit(), 0..3),
-        target in "[a-z/]{1,4}", hard in proptest::option::of(any::<bool>()),
+        target in "/t[a-z]{0,3}", hard in proptest::option::of(any::<bool>()),
         wipe_table in proptest::option::of(any::<bool>()), label in "[a-z]{1,3}",
         password_hash in text(),
     ) -> Config {
