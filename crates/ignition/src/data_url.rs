@@ -4,6 +4,7 @@
 //! (github.com/vincent-petithory/dataurl), because a config that one accepts and the other does not
 //! would be applied by half. The media type is checked and then of no further use.
 
+mod check;
 mod header;
 mod media_type;
 
@@ -13,6 +14,7 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
+pub(crate) use self::check::check;
 use self::header::Encoding;
 
 /// Standard alphabet, padding needed; the bits beyond the last byte may be anything.

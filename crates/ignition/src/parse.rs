@@ -128,11 +128,11 @@ fn read_v2(root: Node<'_>, version: &Version, raw: &[u8]) -> Result<Document, Re
         _ => return Err(ReadError::UnknownVersion),
     };
     let (config, mut report) = v2::read(root, spec);
-    let Some(config) = config else {
-        position::place(&mut report, raw);
-        return Err(ReadError::V2 { reason: "config is not valid", report });
-    };
-    Ok(Document::V2(V2 { config, declared, warnings: report }))
+    if let Some(config) = config {
+        return Ok(Document::V2(V2 { config, declared, warnings: report }));
+    }
+    position::place(&mut report, raw);
+    Err(ReadError::V2 { reason: "config is not valid", report })
 }
 
 fn read_v3(root: Node<'_>, spec: Spec, raw: &[u8]) -> Result<Document, ReadError> {

@@ -125,13 +125,7 @@ fn plain_length(bytes: &[u8]) -> usize {
 
 /// Whether a byte may start an escape.
 const fn is_special(byte: u8) -> bool {
-    (byte < 0x20)
-        | (byte == b'"')
-        | (byte == b'\\')
-        | (byte == b'<')
-        | (byte == b'>')
-        | (byte == b'&')
-        | (byte == 0xe2)
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
 
 #[cfg(test)]

@@ -59,6 +59,7 @@ fn what_the_reference_refuses_is_refused() {
         ("data:;base64,====", DataUrlError::Base64),
     ];
     for (url, expected) in cases {
+        assert_eq!(check(url), Err(expected.clone()), "{url}");
         assert_eq!(decode(url), Err(expected), "{url}");
     }
 }
@@ -95,6 +96,15 @@ proptest! {
         let text = String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), "");
         let url = encode_base64(format!(" {text}").as_bytes());
         prop_assert_eq!(decode(&url), Ok(format!(" {text}").into_bytes()));
+    }
+
+    #[test]
+    fn the_check_says_what_the_decoder_says(
+        head in "data:(|;base64|text/plain;a=b),",
+        data in "([%=+/#a-fA-F0-9]|\n|\u{e9}){0,12}",
+    ) {
+        let url = format!("{head}{data}");
+        prop_assert_eq!(check(&url), decode(&url).map(drop));
     }
 
     #[test]

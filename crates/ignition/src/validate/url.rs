@@ -22,10 +22,7 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "gs" if spec >= Spec::V3_2 => Ok(()),
         "s3" => Ok(object_version(&url)?),
         "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
-        "data" => match data_url::decode(source) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string().into()),
-        },
+        "data" => data_url::check(source).map_err(|error| error.to_string().into()),
         _ => Err(BAD_SCHEME.into()),
     }
 }
