@@ -128,13 +128,11 @@ fn read_v2(root: Node<'_>, version: &Version, raw: &[u8]) -> Result<Document, Re
         _ => return Err(ReadError::UnknownVersion),
     };
     let (config, mut report) = v2::read(root, spec);
-    match config {
-        Some(config) => Ok(Document::V2(V2 { config, declared, warnings: report })),
-        None => {
-            position::place(&mut report, raw);
-            Err(ReadError::V2 { reason: "config is not valid", report })
-        }
+    if let Some(config) = config {
+        return Ok(Document::V2(V2 { config, declared, warnings: report }));
     }
+    position::place(&mut report, raw);
+    Err(ReadError::V2 { reason: "config is not valid", report })
 }
 
 fn read_v3(root: Node<'_>, spec: Spec, raw: &[u8]) -> Result<Document, ReadError> {
@@ -221,7 +219,7 @@ impl Document {
     pub fn check(&self) -> Result<(), CheckError> {
         match self {
             Self::V3(document) => {
-                if document.declared <= Spec::V3_2 && has_stricter_rules(&document.config) {
+                if document.has_looser_rules() {
                     check(&document.config)
                 } else {
                     Ok(self.check_modes()?)
@@ -236,6 +234,7 @@ impl Document {
     }
 
     /// The config as the newest version has it.
+    #[must_use = "the config is in the result"]
     pub fn upgrade(self) -> Result<Config, UpgradeError> {
         match self {
             Self::V3(document) => Ok(document.config),
@@ -244,10 +243,16 @@ impl Document {
     }
 }
 
-/// Whether `config` has anything for which 3.2 and before had looser rules: links without a
-/// target, and settings of custom pins without a pin.
-fn has_stricter_rules(config: &Config) -> bool {
-    !config.storage.links.is_empty() || !config.storage.luks.is_empty()
+impl V3 {
+    /// Whether there is anything for which the declared version has looser rules than the newest:
+    /// up to 3.2 links without a target and settings of custom pins without a pin, in 3.0
+    /// references without a source.
+    fn has_looser_rules(&self) -> bool {
+        let Config { ignition, storage, .. } = &self.config;
+        let references = !ignition.config.is_empty() || !ignition.security.is_empty();
+        let devices = !storage.links.is_empty() || !storage.luks.is_empty();
+        (self.declared <= Spec::V3_2 && devices) || (self.declared == Spec::V3_0 && references)
+    }
 }
 
 /// Refuses a config that the newest version does not allow, or with special mode bits.

@@ -18,7 +18,8 @@ pub(super) fn check(config: &Config) -> Result<(), Untranslatable> {
         return Err(Untranslatable::Filesystem(other.name.clone()));
     }
     paths(&config.storage)?;
-    config.systemd.units.iter().try_for_each(dropins)
+    config.systemd.units.iter().try_for_each(dropins)?;
+    one_source(config)
 }
 
 fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
@@ -32,6 +33,19 @@ fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
         }
     }
     if report.is_fatal() { Err(Untranslatable::Deprecated(report)) } else { Ok(()) }
+}
+
+/// Compat: the reference gives every config to append the source of the last one, and then refuses
+/// them as duplicates, so that more than one never gets through.
+fn one_source(config: &Config) -> Result<(), Untranslatable> {
+    let sources = config.ignition.config.append.len();
+    if sources < 2 {
+        return Ok(());
+    }
+    let append = Path::default().member("ignition").member("config").member("append");
+    let mut report = Report::default();
+    report.error(append.index(1), "only one config can be appended");
+    Err(Untranslatable::Invalid(report))
 }
 
 /// Refuses two entries for one path, and entries that go through a link of this config.
