@@ -1,2 +1,8 @@
-//! Placeholder.
+//! x
+#![allow(dead_code)]
+mod check;
+mod fault;
+mod load;
+mod print;
+mod suggest;
 fn main() {}

@@ -1,0 +1,3 @@
+//! x
+pub(crate) mod secret;
+pub(crate) mod unit;
