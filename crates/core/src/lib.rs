@@ -1,1 +1,3 @@
-//! Placeholder.
+//! Every decision, as pure functions over plain values.
+
+pub mod goyaml;

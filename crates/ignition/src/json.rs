@@ -3,7 +3,12 @@
 //! Object members stay in their order and duplicates stay too, because the reference's decoder
 //! gives both a meaning: a later member is decoded on top of an earlier one.
 
+mod parser;
+mod text;
+
 use std::borrow::Cow;
+
+pub(crate) use parser::parse;
 
 /// A JSON value and the byte offset of its first character.
 #[derive(Debug)]
@@ -26,8 +31,19 @@ pub(crate) enum Value<'a> {
 /// One member of an object.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
+    /// The byte offset of the key's opening quote.
+    pub(crate) at: usize,
     pub(crate) key: Cow<'a, str>,
     pub(crate) node: Node<'a>,
+}
+
+/// Why some bytes are not JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct SyntaxError {
+    /// The byte offset of the first character that cannot stand where it does.
+    pub(crate) at: usize,
+    message: String,
 }
 
 impl Value<'_> {
@@ -43,3 +59,6 @@ impl Value<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

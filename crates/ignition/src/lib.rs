@@ -2,16 +2,23 @@
 //!
 //! Pure: nothing here touches a file, the network or a clock.
 
+pub mod accept;
 pub mod config;
+pub mod content;
+pub mod data_url;
+pub mod gzip;
 mod json;
 mod merge;
 mod object;
 pub mod report;
 mod spec;
+mod target;
 pub mod tree;
 mod value;
 
+pub use accept::negotiate;
 pub use config::Config;
 pub use merge::merge;
 pub use report::Report;
 pub use spec::Spec;
+pub use target::{Target, UnknownTarget};

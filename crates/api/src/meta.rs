@@ -1,0 +1,165 @@
+//! Small structures that several kinds share: references, conditions, selectors.
+
+use std::borrow::Cow;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::wire_enum::wire_enum;
+
+/// A pointer to another object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("x-kubernetes-map-type" = "atomic"))]
+pub struct ObjectReference {
+    /// Kind of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Namespace of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// Name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Unique id of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Group and version of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// Version of the object that was meant.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// Part of the object that was meant.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field_path: String,
+}
+
+wire_enum! {
+    /// Whether a condition holds.
+    pub enum ConditionStatus {
+        /// It cannot be told.
+        Unknown = "Unknown",
+        /// It holds.
+        True = "True",
+        /// It does not hold.
+        False = "False",
+    }
+}
+
+/// A condition of the older kind, whose members are free text.
+///
+/// Pools, KubeletConfigs and ContainerRuntimeConfigs have these; newer kinds have the condition
+/// type of Kubernetes itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(extend("required" = []))]
+pub struct LooseCondition {
+    /// What the condition is about.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Whether it holds: `True`, `False` or `Unknown`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub status: String,
+    /// When the status last changed.
+    #[schemars(extend("nullable" = true))]
+    pub last_transition_time: Option<Time>,
+    /// One word for programs: why the status is what it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// A sentence for people: why the status is what it is.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+/// Schema of `k8s_openapi`'s `Condition`, for `#[schemars(with = "...")]`.
+#[derive(Debug)]
+pub(crate) struct ConditionSchema;
+
+impl JsonSchema for ConditionSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Condition".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "description": "One observation about the object.",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "lastTransitionTime": {
+                    "type": "string", "format": "date-time",
+                    "description": "When the status last changed."
+                },
+                "message": {
+                    "type": "string", "maxLength": 32768,
+                    "description": "A sentence for people: why the status is what it is."
+                },
+                "observedGeneration": {
+                    "type": "integer", "format": "int64", "minimum": 0,
+                    "description": "Generation of the object that was looked at."
+                },
+                "reason": {
+                    "type": "string", "minLength": 1, "maxLength": 1024,
+                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                    "description": "One word for programs: why the status is what it is."
+                },
+                "status": {
+                    "type": "string", "enum": ["True", "False", "Unknown"],
+                    "description": "Whether the condition holds."
+                },
+                "type": {
+                    "type": "string", "maxLength": 316,
+                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                    "description": "What the condition is about."
+                }
+            }
+        })
+    }
+}
+
+/// Schema of `k8s_openapi`'s `LabelSelector`, for `#[schemars(with = "...")]`.
+#[derive(Debug)]
+pub(crate) struct SelectorSchema;
+
+impl JsonSchema for SelectorSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "LabelSelector".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "object",
+            "x-kubernetes-map-type": "atomic",
+            "properties": {
+                "matchExpressions": {
+                    "type": "array", "x-kubernetes-list-type": "atomic",
+                    "description": "Requirements on labels; all must hold.",
+                    "items": {
+                        "type": "object",
+                        "description": "A requirement on one label.",
+                        "required": ["key", "operator"],
+                        "properties": {
+                            "key": {"type": "string", "description": "Key of the label."},
+                            "operator": {
+                                "type": "string",
+                                "description": "`In`, `NotIn`, `Exists` or `DoesNotExist`."
+                            },
+                            "values": {
+                                "type": "array", "x-kubernetes-list-type": "atomic",
+                                "description": "Values for `In` and `NotIn`; empty otherwise.",
+                                "items": {"type": "string"}
+                            }
+                        }
+                    }
+                },
+                "matchLabels": {
+                    "type": "object",
+                    "description": "Labels that must be there with exactly these values.",
+                    "additionalProperties": {"type": "string"}
+                }
+            }
+        })
+    }
+}

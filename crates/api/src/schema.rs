@@ -1,0 +1,152 @@
+//! From Rust types to the structural schemas that Kubernetes wants.
+//!
+//! schemars turns the types into JSON Schema; [`normalise`] turns that into what a CRD may hold:
+//!
+//! - a member is required exactly when our types always write it; a type that writes an optional
+//!   member all the same says so with an explicit `required` list;
+//! - `Option` means "may be absent". Where `null` is allowed too, the type says `nullable`;
+//! - Rust's defaults are not API defaults. Those are written as [`DEFAULT`].
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
+use schemars::generate::{Contract, SchemaSettings};
+use serde_json::{Map, Value, json};
+
+use crate::kind::Kind;
+
+/// Key under which a type states the API server's default for a member.
+pub(crate) const DEFAULT: &str = "x-default";
+
+/// A CEL rule and what the user reads when it is broken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    rule: &'static str,
+    message: &'static str,
+    optional_old_self: bool,
+}
+
+impl Rule {
+    /// A rule; an empty message leaves the wording to the API server.
+    pub(crate) const fn new(rule: &'static str, message: &'static str) -> Self {
+        Self { rule, message, optional_old_self: false }
+    }
+
+    /// Evaluated on creation too, where there is no old value.
+    pub(crate) const fn with_optional_old_self(mut self) -> Self {
+        self.optional_old_self = true;
+        self
+    }
+
+    fn to_wire(self) -> Value {
+        let mut wire = json!({"rule": self.rule});
+        if !self.message.is_empty() {
+            wire["message"] = self.message.into();
+        }
+        if self.optional_old_self {
+            wire["optionalOldSelf"] = true.into();
+        }
+        wire
+    }
+}
+
+/// The value of `x-kubernetes-validations` for these rules.
+pub(crate) fn rules(rules: &[Rule]) -> Value {
+    rules.iter().map(|rule| rule.to_wire()).collect()
+}
+
+/// The schema of a whole object.
+pub(crate) fn root<K: Kind>() -> JSONSchemaProps {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+        settings.contract = Contract::Serialize;
+    });
+    let mut generator = settings.into_generator();
+    let mut properties = Map::from_iter([
+        ("apiVersion".to_owned(), json!({"type": "string", "description": API_VERSION})),
+        ("kind".to_owned(), json!({"type": "string", "description": KIND})),
+        ("metadata".to_owned(), json!({"type": "object"})),
+    ]);
+    for (name, schema) in K::members(&mut generator) {
+        properties.insert(name.to_owned(), schema.to_value());
+    }
+    let facts = K::DEFINITION;
+    let mut schema = json!({
+        "type": "object",
+        "description": K::DESCRIPTION,
+        "required": facts.required,
+        "properties": properties,
+    });
+    if !facts.rules.is_empty() {
+        schema["x-kubernetes-validations"] = rules(facts.rules);
+    }
+    normalise(&mut schema);
+    serde_json::from_value(schema).expect("our types yield structural schemas; a test makes each")
+}
+
+const API_VERSION: &str = "Group and version of this object's type.";
+const KIND: &str = "Kind of this object.";
+
+/// Rewrites one schema and all below it.
+fn normalise(schema: &mut Value) {
+    let Value::Object(map) = schema else {
+        // `true` is schemars' word for "anything".
+        *schema = json!({"x-kubernetes-preserve-unknown-fields": true});
+        return;
+    };
+    drop_null(map);
+    for key in ["$schema", "title", "default"] {
+        map.remove(key);
+    }
+    if let Some(default) = map.remove(DEFAULT) {
+        map.insert("default".to_owned(), default);
+    }
+    if map.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+        map.remove("required");
+    }
+    if let Some(Value::String(text)) = map.get_mut("description") {
+        *text = one_line_per_paragraph(text);
+    }
+    if map.get("x-kubernetes-int-or-string") == Some(&Value::Bool(true)) {
+        map.remove("type");
+        map.remove("format");
+        map.insert("anyOf".to_owned(), json!([{"type": "integer"}, {"type": "string"}]));
+    }
+    for (_, member) in
+        map.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
+    {
+        normalise(member);
+    }
+    for key in ["items", "additionalProperties"] {
+        if let Some(inner) = map.get_mut(key) {
+            normalise(inner);
+        }
+    }
+}
+
+/// Takes schemars' ways of saying "or null" out of a schema.
+fn drop_null(map: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = map.get("type") {
+        let kept = types.iter().find(|name| *name != "null").cloned();
+        map.insert("type".to_owned(), kept.unwrap_or(Value::Null));
+    }
+    let Some(Value::Array(choices)) = map.get("anyOf") else { return };
+    let null = json!({"type": "null"});
+    if !choices.contains(&null) {
+        return;
+    }
+    let kept = choices.iter().find(|choice| **choice != null).cloned();
+    map.remove("anyOf");
+    for (key, value) in kept.as_ref().and_then(Value::as_object).into_iter().flatten() {
+        // What the member itself says goes before what its type says.
+        map.entry(key.clone()).or_insert_with(|| value.clone());
+    }
+    drop_null(map);
+}
+
+/// Joins the lines of a doc comment; paragraphs stay apart.
+fn one_line_per_paragraph(text: &str) -> String {
+    let paragraphs = text.split("\n\n").map(|paragraph| {
+        paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ").trim().to_owned()
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n").trim().to_owned()
+}

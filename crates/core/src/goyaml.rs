@@ -1,0 +1,291 @@
+//! YAML exactly as the reference writes it, byte for byte.
+//!
+//! The name of a rendered config is a hash of these bytes, so every detail counts: which scalars
+//! stay plain, which are quoted and how, where long ones are wrapped, how names are sorted.
+//!
+//! Compat: the reference turns its object into JSON, reads that JSON as YAML 1.1 and writes it with
+//! go-yaml v2.4.0 (pkg/controller/render/hash.go). [`as_read`] is what the middle step does to text.
+
+mod implicit;
+mod scalar;
+
+use std::{borrow::Cow, cmp::Ordering};
+
+use mco_ignition::tree::Tree;
+
+use self::scalar::Style;
+
+/// Where the bytes go.
+pub trait Sink {
+    /// Takes the next bytes.
+    fn put(&mut self, bytes: &[u8]);
+}
+
+impl Sink for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
+    }
+}
+
+/// Text that the reference cannot carry through YAML.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnreadableText {
+    /// A character that YAML forbids.
+    #[error("control characters are not allowed: U+{0:04X}")]
+    ControlCharacter(u32),
+    /// A document marker at the start of a line.
+    #[error("a line starts with a YAML document marker")]
+    DocumentMarker,
+}
+
+/// Writes `tree`, which must be an object, as a block of YAML.
+pub fn write(tree: &Tree<'_>, sink: &mut impl Sink) -> Result<(), UnreadableText> {
+    let mut emitter = Emitter::new(sink);
+    emitter.node(tree, Context::Root)?;
+    emitter.finish();
+    Ok(())
+}
+
+/// What a node stands in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Context {
+    Root,
+    Item,
+    Member,
+}
+
+/// Bytes collected before the sink sees them; a hash wants large pieces.
+const BUFFER: usize = 8 * 1024;
+
+/// Spaces per level.
+const STEP: usize = 2;
+
+struct Emitter<'s, S> {
+    sink: &'s mut S,
+    buffer: Vec<u8>,
+    /// Characters, not bytes, since the last line break.
+    column: usize,
+    /// Where lines of the present node start.
+    indent: usize,
+    /// Whether the last character was a space, or as good as one.
+    after_space: bool,
+    /// Whether nothing but indentation has been written on this line.
+    only_indent: bool,
+}
+
+impl<'s, S: Sink> Emitter<'s, S> {
+    fn new(sink: &'s mut S) -> Self {
+        let buffer = Vec::with_capacity(BUFFER);
+        Self { sink, buffer, column: 0, indent: 0, after_space: true, only_indent: true }
+    }
+
+    fn node(&mut self, tree: &Tree<'_>, context: Context) -> Result<(), UnreadableText> {
+        match tree {
+            Tree::Null => self.word("null"),
+            Tree::Bool(true) => self.word("true"),
+            Tree::Bool(false) => self.word("false"),
+            Tree::Int(number) => self.word(&number.to_string()),
+            Tree::Text(text) => self.text(&as_read(text)?),
+            Tree::List(items) if items.is_empty() => self.word("[]"),
+            Tree::List(items) => self.list(items, context)?,
+            Tree::Object(members) if members.is_empty() => self.word("{}"),
+            Tree::Object(members) => self.object(members, context)?,
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, items: &[Tree<'_>], context: Context) -> Result<(), UnreadableText> {
+        let outer = self.indent;
+        // A list under a name is not indented any further.
+        if context == Context::Item {
+            self.indent += STEP;
+        }
+        for item in items {
+            self.line();
+            self.space();
+            self.ascii(b"-");
+            self.after_space = false;
+            self.node(item, Context::Item)?;
+        }
+        self.indent = outer;
+        Ok(())
+    }
+
+    fn object(
+        &mut self,
+        members: &[(&'static str, Tree<'_>)],
+        context: Context,
+    ) -> Result<(), UnreadableText> {
+        let outer = self.indent;
+        if context != Context::Root {
+            self.indent += STEP;
+        }
+        let mut sorted: Vec<_> = members.iter().collect();
+        sorted.sort_by(|(left, _), (right, _)| natural(left, right));
+        for (name, value) in sorted {
+            self.line();
+            self.ascii(name.as_bytes());
+            self.ascii(b":");
+            self.after_space = false;
+            self.only_indent = false;
+            self.node(value, Context::Member)?;
+        }
+        self.indent = outer;
+        Ok(())
+    }
+
+    fn word(&mut self, word: &str) {
+        self.space();
+        self.ascii(word.as_bytes());
+        self.after_space = false;
+        self.only_indent = false;
+    }
+
+    fn text(&mut self, text: &str) {
+        self.indent += STEP;
+        match scalar::style(text) {
+            Style::Plain => self.plain(text),
+            Style::SingleQuoted => self.single_quoted(text),
+            Style::DoubleQuoted => self.double_quoted(text),
+            Style::Literal => self.literal(text),
+        }
+        self.indent -= STEP;
+    }
+
+    /// Starts a line at the present indent, unless one has just been started.
+    fn line(&mut self) {
+        let fresh = self.only_indent
+            && (self.column < self.indent || (self.column == self.indent && self.after_space));
+        if !fresh {
+            self.line_break();
+        }
+        while self.column < self.indent {
+            self.ascii(b" ");
+        }
+        self.after_space = true;
+        self.only_indent = true;
+    }
+
+    fn space(&mut self) {
+        if !self.after_space {
+            self.ascii(b" ");
+        }
+    }
+
+    fn line_break(&mut self) {
+        self.buffer.push(b'\n');
+        self.column = 0;
+    }
+
+    /// Writes bytes that are one column each.
+    fn ascii(&mut self, bytes: &[u8]) {
+        self.raw(bytes);
+        self.column += bytes.len();
+    }
+
+    /// Writes text without a line break in it.
+    fn run(&mut self, text: &str) {
+        self.raw(text.as_bytes());
+        self.column += if text.is_ascii() { text.len() } else { text.chars().count() };
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        if self.buffer.len() + bytes.len() > BUFFER {
+            self.flush();
+        }
+        if bytes.len() > BUFFER {
+            self.sink.put(bytes);
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.sink.put(&self.buffer);
+        self.buffer.clear();
+    }
+
+    fn finish(&mut self) {
+        self.indent = 0;
+        self.line();
+        self.flush();
+    }
+}
+
+/// The order of names: letters after everything else, runs of digits by their number.
+fn natural(left: &str, right: &str) -> Ordering {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let Some(at) = left.iter().zip(&right).position(|(a, b)| a != b) else {
+        return left.len().cmp(&right.len());
+    };
+    let here = |text: &[char]| text.get(at).copied().unwrap_or_default();
+    let (a, b) = (here(&left), here(&right));
+    match (a.is_alphabetic(), b.is_alphabetic()) {
+        (true, true) => return a.cmp(&b),
+        (true, false) => return Ordering::Greater,
+        (false, true) => return Ordering::Less,
+        (false, false) => {}
+    }
+    // A zero after another digit is a digit of that number, not the start of one.
+    let digits_before = left.iter().take(at).rev().take_while(|c| c.is_ascii_digit());
+    let within = (a == '0' || b == '0') && digits_before.into_iter().any(|c| *c != '0');
+    let number = |text: &[char]| {
+        let digits = text.iter().skip(at).map_while(|c| c.to_digit(10));
+        digits.fold((i64::from(within), 0), |(sum, count), digit| {
+            (sum.wrapping_mul(10).wrapping_add(i64::from(digit)), count + 1)
+        })
+    };
+    let ((an, ac), (bn, bc)) = (number(&left), number(&right));
+    an.cmp(&bn).then(ac.cmp(&bc)).then(a.cmp(&b))
+}
+
+/// What is left of `text` after the reference has read its own JSON as YAML.
+///
+/// Compat: JSON leaves U+0085 as it is, and YAML 1.1 takes it for a line break, which a quoted
+/// scalar folds into a space. Characters that YAML forbids make the reference fail.
+fn as_read(text: &str) -> Result<Cow<'_, str>, UnreadableText> {
+    let odd = |byte: u8| byte == 0x7f || byte >= 0x80;
+    if !text.bytes().any(odd) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let forbidden =
+        |c: char| matches!(c, '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}');
+    if let Some(found) = text.chars().find(|c| forbidden(*c)) {
+        return Err(UnreadableText::ControlCharacter(u32::from(found)));
+    }
+    if !text.contains('\u{85}') {
+        return Ok(Cow::Borrowed(text));
+    }
+    fold_lines(text).map(Cow::Owned)
+}
+
+/// Folds the lines that U+0085 makes of `text`: one break is a space, more are one less.
+fn fold_lines(text: &str) -> Result<String, UnreadableText> {
+    let mut out = String::with_capacity(text.len());
+    let mut breaks = 0_usize;
+    let lines: Vec<&str> = text.split('\u{85}').collect();
+    let last = lines.len() - 1;
+    for (number, line) in lines.into_iter().enumerate() {
+        if number > 0 {
+            breaks += 1;
+            let behind = line.strip_prefix("---").or_else(|| line.strip_prefix("..."));
+            let ended = |rest: &str| rest.starts_with(' ') || (rest.is_empty() && number != last);
+            if behind.is_some_and(ended) {
+                return Err(UnreadableText::DocumentMarker);
+            }
+        }
+        let line = if number == 0 { line } else { line.trim_start_matches(' ') };
+        let line = if number == last { line } else { line.trim_end_matches(' ') };
+        if line.is_empty() && number != last {
+            continue;
+        }
+        match breaks {
+            0 => {}
+            1 => out.push(' '),
+            more => out.extend(std::iter::repeat_n('\n', more - 1)),
+        }
+        breaks = 0;
+        out.push_str(line);
+    }
+    Ok(out)
+}

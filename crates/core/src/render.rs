@@ -1,0 +1,205 @@
+//! Renders one pool: many MachineConfigs in, one out, under a name that is a hash of its bytes.
+//!
+//! Order decides who wins. Configs of the role `worker` come first, all others after them, each
+//! group by name; later ones win. So everything written for a custom pool outranks everything
+//! written for workers, whatever it is called.
+//!
+//! Every config is checked before any two are merged, and read only once. Rendering is a pure
+//! function: the same configs give the same bytes in whatever order they arrive.
+
+mod merge;
+mod name;
+mod object;
+mod provenance;
+mod select;
+mod validate;
+
+use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName};
+use mco_ignition::{Document, ModeError, ReadError, UpgradeError};
+
+pub use self::{
+    merge::merge_order,
+    object::{Identity, MAX_SIZE, SizeWarning},
+    provenance::{Contribution, Item, Kind, Provenance},
+    select::{Selection, select},
+    validate::{EXTENSIONS, validate},
+};
+use crate::goyaml::UnreadableText;
+
+/// The images that apply where no config names another.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BaseImages {
+    /// The operating system.
+    pub os: String,
+    /// Its extensions.
+    pub extensions: String,
+}
+
+/// What rendering a pool gives.
+#[derive(Clone, Debug)]
+pub struct Rendered {
+    /// `rendered-<pool>-<hash>`.
+    pub name: RenderedName,
+    /// The merged configuration.
+    pub spec: MachineConfigSpec,
+    /// The names of the inputs, in the order they were merged.
+    pub sources: Vec<String>,
+    /// Where each part came from. It is no part of the rendered bytes.
+    pub provenance: Provenance,
+    /// Whether a config replaced the operating system image.
+    pub os_image: OsImage,
+}
+
+/// Who chose the operating system image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OsImage {
+    /// The cluster.
+    Base,
+    /// A MachineConfig.
+    Overridden,
+}
+
+/// Why a pool cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum RenderError {
+    /// No config is selected.
+    #[error("no MachineConfigs found matching selector {0}")]
+    NothingSelected(String),
+    /// An input is wrong by itself.
+    #[error("MachineConfig {config}: {source}")]
+    Invalid {
+        /// The input.
+        config: String,
+        /// What is wrong with it.
+        source: InvalidConfig,
+    },
+    /// An input has no labels, so its place in the order is unknown.
+    #[error("cannot find label in MachineConfig {0}")]
+    NoLabels(String),
+    /// An input in an old format cannot be brought to the present one.
+    #[error("MachineConfig {config}: {source}")]
+    Upgrade {
+        /// The input.
+        config: String,
+        /// What stands in the way.
+        source: UpgradeError,
+    },
+    /// The headers package fits the default kernel only.
+    #[error("installing kernel-devel extension is not supported with kernelType: {0}")]
+    KernelDevel(String),
+    /// The result cannot be named.
+    #[error("the rendered config of pool {pool} has text that cannot be hashed")]
+    Unhashable {
+        /// The pool.
+        pool: PoolName,
+        /// The text.
+        source: UnreadableText,
+    },
+    /// The result does not fit into the cluster's store.
+    #[error(
+        "size validation failed: rendered MachineConfig {name} is too large ({size} bytes, max {max} bytes)",
+        max = MAX_SIZE
+    )]
+    TooLarge {
+        /// The rendered config.
+        name: RenderedName,
+        /// How large it is.
+        size: usize,
+    },
+    /// Both a config and the pool choose the operating system.
+    #[error(
+        "cannot override MachineConfig osImageURL and set MachineConfigPool spec.osImageStream.name simultaneously"
+    )]
+    StreamAndOverride,
+}
+
+/// What can be wrong with a MachineConfig by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidConfig {
+    /// There is no such kernel.
+    #[error("kernelType={0} is invalid")]
+    KernelType(String),
+    /// The Ignition config cannot be read.
+    #[error(transparent)]
+    Ignition(#[from] ReadError),
+    /// A file's permissions are refused.
+    #[error(transparent)]
+    Mode(#[from] ModeError),
+    /// There are no such extensions.
+    #[error("invalid extensions found: [{}]", .0.join(" "))]
+    Extensions(Vec<String>),
+}
+
+/// At which step rendering failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// An input is wrong by itself.
+    Validate,
+    /// The inputs do not go together.
+    Merge,
+}
+
+impl RenderError {
+    /// At which step it failed.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Invalid { .. } => Stage::Validate,
+            Self::NothingSelected(_)
+            | Self::NoLabels(_)
+            | Self::Upgrade { .. }
+            | Self::KernelDevel(_)
+            | Self::Unhashable { .. }
+            | Self::TooLarge { .. }
+            | Self::StreamAndOverride => Stage::Merge,
+        }
+    }
+}
+
+/// Renders `configs`, all of them selected for `pool`.
+pub fn pool(
+    pool: &PoolName,
+    configs: &[&MachineConfig],
+    images: &BaseImages,
+) -> Result<Rendered, RenderError> {
+    let mut checked = Vec::with_capacity(configs.len());
+    for &config in configs {
+        checked.push(Input { config, document: validate::read(config)? });
+    }
+    let ordered = merge::in_order(checked)?;
+    let merged = merge::all(ordered, images)?;
+    let name = name::of(pool, &merged)?;
+    let os_image =
+        if merged.os_image_url == images.os { OsImage::Base } else { OsImage::Overridden };
+    let json = String::from_utf8(merged.config.to_json()).expect("JSON is written as UTF-8");
+    let config = RawConfig::from_json(json).expect("what was written as JSON is JSON");
+    Ok(Rendered {
+        name,
+        os_image,
+        sources: merged.provenance.configs().to_vec(),
+        provenance: merged.provenance,
+        spec: MachineConfigSpec {
+            base_os_extensions_container_image: merged.extensions_image,
+            config: Some(config),
+            extensions: merged.extensions,
+            fips: merged.fips,
+            kernel_arguments: merged.kernel_arguments,
+            kernel_type: merged.kernel_type,
+            os_image_url: merged.os_image_url,
+        },
+    })
+}
+
+/// A MachineConfig and what its Ignition config says.
+struct Input<'a> {
+    config: &'a MachineConfig,
+    document: Option<Document>,
+}
+
+/// The name of an object, which the API server makes sure of.
+fn name_of(config: &MachineConfig) -> &str {
+    config.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

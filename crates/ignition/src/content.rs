@@ -1,0 +1,122 @@
+//! The contents of a file that stand inside the config, decoded and decompressed.
+
+use crate::{
+    config::Resource,
+    data_url::{self, DataUrlError},
+    gzip::{self, GzipError},
+};
+
+/// How many bytes contents may have once decompressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(usize);
+
+/// Why contents could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// The source is no data URL.
+    #[error("could not decode file content string")]
+    DataUrl(#[source] DataUrlError),
+    /// The contents are not compressed, though they should be.
+    #[error("could not create gzip reader")]
+    NotGzip(#[source] GzipError),
+    /// The compressed contents are damaged, or too large.
+    #[error("failed decompressing")]
+    Gzip(#[source] GzipError),
+    /// Nobody can decompress this.
+    #[error("unsupported compression type {0:?}")]
+    Compression(String),
+}
+
+impl Limit {
+    /// Forty times the largest config that a cluster can store, and little enough for any process.
+    pub const DEFAULT: Self = Self(64 << 20);
+
+    /// A limit of so many bytes.
+    #[must_use]
+    pub const fn bytes(count: usize) -> Self {
+        Self(count)
+    }
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+impl Resource {
+    /// The bytes of this resource, which must stand inside the config.
+    pub fn contents(&self, limit: Limit) -> Result<Vec<u8>, ContentError> {
+        decode(self.source.as_deref(), self.compression.as_deref(), limit)
+    }
+}
+
+/// The bytes that a resource with this source and compression holds.
+///
+/// Without a source they are empty, however compressed.
+pub fn decode(
+    source: Option<&str>,
+    compression: Option<&str>,
+    limit: Limit,
+) -> Result<Vec<u8>, ContentError> {
+    let Some(url) = source else {
+        return Ok(Vec::new());
+    };
+    let bytes = data_url::decode(url).map_err(ContentError::DataUrl)?;
+    match compression {
+        None | Some("") => Ok(bytes),
+        Some("gzip") => gzip::decompress(&bytes, limit.0).map_err(|error| match error {
+            GzipError::Header => ContentError::NotGzip(error),
+            GzipError::NextHeader
+            | GzipError::Corrupt
+            | GzipError::Truncated
+            | GzipError::Checksum
+            | GzipError::TooLarge { .. } => ContentError::Gzip(error),
+        }),
+        Some(other) => Err(ContentError::Compression(other.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // `gzip -n` of "hi\n".
+    const HI: &str = "data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA=";
+
+    #[test]
+    fn the_url_comes_before_the_compression() {
+        let cases = [
+            (None, Some("zstd"), Ok("")),
+            (Some("data:,a"), None, Ok("a")),
+            (Some("data:,a"), Some(""), Ok("a")),
+            (Some(HI), Some("gzip"), Ok("hi\n")),
+            (Some("x"), Some("zstd"), Err("could not decode file content string")),
+            (Some("data:,a"), Some("zstd"), Err("unsupported compression type \"zstd\"")),
+            (Some("data:,a"), Some("gzip"), Err("could not create gzip reader")),
+            (Some("data:,a"), Some("GZIP"), Err("unsupported compression type \"GZIP\"")),
+        ];
+        for (source, compression, expected) in cases {
+            let result = decode(source, compression, Limit::DEFAULT);
+            let result = result.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            let result = result.map_err(|error| error.to_string());
+            assert_eq!(
+                result.as_deref().map_err(String::as_str),
+                expected,
+                "{source:?} {compression:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_resource_is_held_to_the_limit() {
+        let resource = Resource {
+            source: Some(HI.to_owned()),
+            compression: Some("gzip".to_owned()),
+            ..Resource::default()
+        };
+        assert_eq!(resource.contents(Limit::bytes(3)).as_deref(), Ok(b"hi\n".as_slice()));
+        let error = ContentError::Gzip(GzipError::TooLarge { limit: 2 });
+        assert_eq!(resource.contents(Limit::bytes(2)), Err(error));
+    }
+}

@@ -1,0 +1,132 @@
+//! Data URLs (RFC 2397): contents that stand inside the config.
+//!
+//! Compat: what is taken and what is refused is what the reference's decoder takes and refuses
+//! (github.com/vincent-petithory/dataurl), because a config that one accepts and the other does not
+//! would be applied by half. The media type is checked and then of no further use.
+
+mod header;
+mod media_type;
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use self::header::Encoding;
+
+/// Standard alphabet, padding needed; the bits beyond the last byte may be anything.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
+);
+
+/// Why a data URL was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DataUrlError {
+    /// It does not start with `data:`.
+    #[error("missing data prefix")]
+    Prefix,
+    /// It ends before the comma that the data follow.
+    #[error("missing comma before data")]
+    Comma,
+    /// The media type is none, or of no known kind.
+    #[error("invalid media type")]
+    MediaType,
+    /// A parameter is not `name=value`.
+    #[error("invalid media type parameter")]
+    Parameter,
+    /// Something other than `base64` stands before the comma.
+    #[error("expected base64, got {0}")]
+    Encoding(String),
+    /// The data have a character that must be escaped, or is outside the base64 alphabet.
+    #[error("invalid data character")]
+    Character,
+    /// A percent sign is not followed by two hexadecimal digits.
+    #[error("invalid percent escape")]
+    Escape,
+    /// The base64 data are malformed or lack their padding.
+    #[error("illegal base64 data")]
+    Base64,
+}
+
+/// The bytes that `url` holds.
+pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
+    let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
+    let (encoding, data) = header::parse(rest)?;
+    match encoding {
+        Encoding::Percent if data.bytes().all(is_url) => unescape(data).ok_or(DataUrlError::Escape),
+        Encoding::Base64 if data.bytes().all(is_base64) => decode_base64(data),
+        Encoding::Percent | Encoding::Base64 => Err(DataUrlError::Character),
+    }
+}
+
+/// A data URL for `bytes`, percent-escaped and without a media type.
+///
+/// Compat: everything but letters, digits and `-_.!~*'()` is escaped.
+#[must_use]
+pub fn encode(bytes: &[u8]) -> String {
+    const HEX: &[u8; 16] = b"0123456789ABCDEF";
+    let digit = |nibble: u8| char::from(HEX.get(usize::from(nibble)).copied().unwrap_or(b'0'));
+    let mut url = String::with_capacity("data:,".len() + bytes.len());
+    url.push_str("data:,");
+    for &byte in bytes {
+        if byte.is_ascii_alphanumeric() || b"-_.!~*'()".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            url.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    url
+}
+
+/// A base64 data URL for `bytes`, with the media type that they look like.
+#[must_use]
+pub fn encode_base64(bytes: &[u8]) -> String {
+    let mut url = format!("data:{};base64,", media_type::sniff(bytes));
+    BASE64.encode_string(bytes, &mut url);
+    url
+}
+
+fn decode_base64(data: &str) -> Result<Vec<u8>, DataUrlError> {
+    let result = if data.contains('\n') {
+        BASE64.decode(data.replace('\n', ""))
+    } else {
+        BASE64.decode(data)
+    };
+    result.map_err(|_| DataUrlError::Base64)
+}
+
+/// Replaces percent escapes by the bytes they stand for.
+fn unescape(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let (plain, escape) = rest.split_at(at);
+        bytes.extend_from_slice(plain);
+        let (&[_, high, low], behind) = escape.split_first_chunk()?;
+        bytes.push(nibble(high)? << 4 | nibble(low)?);
+        rest = behind;
+    }
+    bytes.extend_from_slice(rest);
+    Some(bytes)
+}
+
+fn nibble(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+/// Whether plain data may hold this byte unescaped.
+fn is_url(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"<>#\"{}|\\^[]`".contains(&byte)
+}
+
+/// Whether base64 data may hold this byte. Compat: a newline, yes; a carriage return, no.
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=\n".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;

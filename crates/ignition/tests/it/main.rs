@@ -1,0 +1,5 @@
+//! The crate from outside: against recorded answers of the reference.
+
+mod accept;
+mod datafile;
+mod oracle;
