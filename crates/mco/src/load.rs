@@ -75,12 +75,11 @@ impl Sources {
     }
 }
 
-/// The objects of one file.
-pub(crate) fn file(path: &Path) -> anyhow::Result<Loaded> {
-    refuse_address(path)?;
+/// The objects in bytes that were read from `path` before.
+pub(crate) fn text(path: &Path, bytes: Vec<u8>) -> Loaded {
     let mut loaded = Loaded::default();
-    loaded.read(path)?;
-    Ok(loaded)
+    loaded.read_bytes(path, bytes);
+    loaded
 }
 
 /// The bytes of a file, or of standard input for `-`.
@@ -90,12 +89,16 @@ pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, InputError> {
 
 impl Loaded {
     fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.read_bytes(path, bytes(path)?);
+        Ok(())
+    }
+
+    fn read_bytes(&mut self, path: &Path, bytes: Vec<u8>) {
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
-        match text(bytes(path)?) {
+        match utf8(bytes) {
             Ok(text) => self.read_text(File { name: name.into(), text }, is_json(path)),
             Err(error) => self.faults.push(syntax_fault(&name.into(), error)),
         }
-        Ok(())
     }
 
     fn read_text(&mut self, file: File, json: bool) {
@@ -130,7 +133,7 @@ fn documents(text: &str, json: bool) -> Result<Vec<Node>, SyntaxError> {
     }
 }
 
-fn text(bytes: Vec<u8>) -> Result<String, SyntaxError> {
+fn utf8(bytes: Vec<u8>) -> Result<String, SyntaxError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let before = error.utf8_error().valid_up_to();
         let good = error.as_bytes().get(..before).unwrap_or_default();

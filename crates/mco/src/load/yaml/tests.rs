@@ -49,7 +49,7 @@ fn faults_have_a_place_and_words() {
         ("on: 1\ntrue: 2\n", (2, 1), "key \"true\" comes twice"),
         ("a:\n\tb: 1\n", (2, 2), "tabs disallowed within this context (block indentation)"),
         ("a: *b\n", (1, 4), "unknown"),
-        ("a: \"x\n", (1, 4), "unclosed quote"),
+        ("a: \"x\n", (2, 1), "quoted scalar"),
         ("a: .inf\n", (1, 4), "non-finite"),
     ];
     for (text, (line, column), words) in rows {
