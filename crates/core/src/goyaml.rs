@@ -289,3 +289,6 @@ fn fold_lines(text: &str) -> Result<String, UnreadableText> {
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests;

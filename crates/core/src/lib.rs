@@ -1,3 +1,9 @@
 //! Every decision, as pure functions over plain values.
+//!
+//! Nothing here reads a file, a clock, the environment or the network; what a decision needs is an
+//! argument, and what it comes to is a value.
 
+#[cfg(test)]
+mod fixture;
 pub mod goyaml;
+pub mod render;

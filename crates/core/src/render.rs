@@ -12,16 +12,18 @@ mod name;
 mod object;
 mod provenance;
 mod select;
+mod skew;
 mod validate;
 
-use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName};
+use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName, name::BadName};
 use mco_ignition::{Document, ModeError, ReadError, UpgradeError};
 
 pub use self::{
     merge::merge_order,
-    object::{Identity, MAX_SIZE, SizeWarning},
+    object::{MAX_SIZE, Origin, SizeWarning},
     provenance::{Contribution, Item, Kind, Provenance},
-    select::{Selection, select},
+    select::{SelectError, Selection, select},
+    skew::{Build, Skew, check_skew},
     validate::{EXTENSIONS, validate},
 };
 use crate::goyaml::UnreadableText;
@@ -62,11 +64,11 @@ pub enum OsImage {
 /// Why a pool cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// No config is selected.
-    #[error("no MachineConfigs found matching selector {0}")]
-    NothingSelected(String),
+    /// There is nothing to render.
+    #[error("no MachineConfigs to render for pool {0}")]
+    Nothing(PoolName),
     /// An input is wrong by itself.
-    #[error("MachineConfig {config}: {source}")]
+    #[error("MachineConfig {config} is not valid")]
     Invalid {
         /// The input.
         config: String,
@@ -77,7 +79,7 @@ pub enum RenderError {
     #[error("cannot find label in MachineConfig {0}")]
     NoLabels(String),
     /// An input in an old format cannot be brought to the present one.
-    #[error("MachineConfig {config}: {source}")]
+    #[error("MachineConfig {config} cannot be converted to spec 3.5")]
     Upgrade {
         /// The input.
         config: String,
@@ -94,6 +96,14 @@ pub enum RenderError {
         pool: PoolName,
         /// The text.
         source: UnreadableText,
+    },
+    /// The pool's name leaves no room for the hash.
+    #[error("pool {pool} has too long a name")]
+    Name {
+        /// The pool.
+        pool: PoolName,
+        /// Why not.
+        source: BadName,
     },
     /// The result does not fit into the cluster's store.
     #[error(
@@ -145,11 +155,12 @@ impl RenderError {
     pub fn stage(&self) -> Stage {
         match self {
             Self::Invalid { .. } => Stage::Validate,
-            Self::NothingSelected(_)
+            Self::Nothing(_)
             | Self::NoLabels(_)
             | Self::Upgrade { .. }
             | Self::KernelDevel(_)
             | Self::Unhashable { .. }
+            | Self::Name { .. }
             | Self::TooLarge { .. }
             | Self::StreamAndOverride => Stage::Merge,
         }
@@ -162,6 +173,9 @@ pub fn pool(
     configs: &[&MachineConfig],
     images: &BaseImages,
 ) -> Result<Rendered, RenderError> {
+    if configs.is_empty() {
+        return Err(RenderError::Nothing(pool.clone()));
+    }
     let mut checked = Vec::with_capacity(configs.len());
     for &config in configs {
         checked.push(Input { config, document: validate::read(config)? });

@@ -127,7 +127,8 @@ fn drop_empty_compression(file: &mut File) {
 
 fn is_generated(config: &MachineConfig) -> bool {
     let annotations = config.metadata.annotations.as_ref();
-    let version = annotations
-        .and_then(|annotations| annotations.get(annotation::GENERATED_BY_CONTROLLER_VERSION.name()));
+    let version = annotations.and_then(|annotations| {
+        annotations.get(annotation::GENERATED_BY_CONTROLLER_VERSION.name())
+    });
     version.is_some_and(|version| !version.is_empty())
 }

@@ -1,8 +1,8 @@
 //! The name of a rendered config.
 
-use md5::{Digest, Md5};
 use mco_api::{PoolName, RenderedName};
 use mco_ignition::{Spec, tree::Tree};
+use md5::{Digest, Md5};
 
 use super::{RenderError, merge::Merged};
 use crate::goyaml::{self, Sink};
@@ -32,12 +32,13 @@ pub(super) fn of(pool: &PoolName, merged: &Merged) -> Result<RenderedName, Rende
     hash.0.update(SALT);
     goyaml::write(&tree(merged), &mut hash)
         .map_err(|source| RenderError::Unhashable { pool: pool.clone(), source })?;
-    let digest = hash.0.finalize();
-    Ok(RenderedName::new(pool, &digest.into()))
+    RenderedName::for_pool(pool, hash.0.finalize().into())
+        .map_err(|source| RenderError::Name { pool: pool.clone(), source })
 }
 
 fn tree(merged: &Merged) -> Tree<'_> {
-    let list = |items: &'_ [String]| Tree::List(items.iter().map(|item| Tree::Text(item)).collect());
+    let list =
+        |items: &'_ [String]| Tree::List(items.iter().map(|item| Tree::Text(item)).collect());
     Tree::Object(vec![
         ("osImageURL", Tree::Text(&merged.os_image_url)),
         ("baseOSExtensionsContainerImage", Tree::Text(&merged.extensions_image)),

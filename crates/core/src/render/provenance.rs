@@ -114,9 +114,13 @@ impl Provenance {
             let Tree::Object(lists) = tree else { continue };
             for (list, tree) in lists {
                 match (keyed(section, list), tree) {
-                    (Some((kind, key)), Tree::List(items)) => self.record_list(list, kind, key, items),
+                    (Some((kind, key)), Tree::List(items)) => {
+                        self.record_list(list, kind, key, items)
+                    }
                     _ if *list == "version" => {}
-                    _ => self.record(Kind::Setting, format!("{section}.{list}"), section, Vec::new()),
+                    _ => {
+                        self.record(Kind::Setting, format!("{section}.{list}"), section, Vec::new())
+                    }
                 }
             }
         }
@@ -147,13 +151,7 @@ impl Provenance {
         }
     }
 
-    fn record(
-        &mut self,
-        kind: Kind,
-        key: String,
-        list: &'static str,
-        members: Vec<&'static str>,
-    ) {
+    fn record(&mut self, kind: Kind, key: String, list: &'static str, members: Vec<&'static str>) {
         let config = self.configs.len().saturating_sub(1);
         let said = Contribution { config, list, members };
         self.items.entry(Item { kind, key }).or_default().push(said);

@@ -1,0 +1,287 @@
+use super::*;
+use crate::fixture::{self, ignition, machine_config};
+
+fn images() -> BaseImages {
+    BaseImages { os: "base-os".to_owned(), extensions: "base-extensions".to_owned() }
+}
+
+fn render(configs: &[MachineConfig]) -> Result<Rendered, RenderError> {
+    let configs: Vec<&MachineConfig> = configs.iter().collect();
+    pool(&"worker".parse().expect("a name"), &configs, &images())
+}
+
+fn rendered(configs: &[MachineConfig]) -> Rendered {
+    render(configs).expect("these render")
+}
+
+fn json(rendered: &Rendered) -> serde_json::Value {
+    let config = rendered.spec.config.as_ref().expect("always there");
+    serde_json::from_str(config.get()).expect("JSON")
+}
+
+fn file(path: &str, rest: &str) -> String {
+    format!(
+        r#"{{"ignition":{{"version":"3.4.0"}},"storage":{{"files":[{{"path":"{path}"{rest}}}]}}}}"#
+    )
+}
+
+fn with(name: &str, role: &str, change: impl FnOnce(&mut MachineConfigSpec)) -> MachineConfig {
+    let mut config = machine_config(name, role);
+    change(&mut config.spec);
+    config
+}
+
+fn texts(items: &[&str]) -> Vec<String> {
+    items.iter().map(|&item| item.to_owned()).collect()
+}
+
+// covers: REN-4, REN-5
+#[test]
+fn a_custom_pools_configs_outrank_those_of_workers_whatever_their_names() {
+    let configs = [
+        ignition("00-x", "infra", &file("/etc/a", r#","contents":{"source":"data:,infra"}"#)),
+        ignition("99-y", "worker", &file("/etc/a", r#","contents":{"source":"data:,worker"}"#)),
+        machine_config("50-b", "worker"),
+    ];
+    let rendered = rendered(&configs);
+    assert_eq!(rendered.sources, ["50-b", "99-y", "00-x"]);
+    assert_eq!(json(&rendered)["storage"]["files"][0]["contents"]["source"], "data:,infra");
+}
+
+// covers: REN-10, REN-11
+#[test]
+fn the_last_config_made_by_hand_chooses_the_images() {
+    let by_hand = |name, url: &str| {
+        with(name, "worker", |spec| {
+            spec.os_image_url = url.to_owned();
+            spec.base_os_extensions_container_image = format!("{url}-extensions");
+        })
+    };
+    let mut generated = by_hand("99-z", "ignored");
+    let key = mco_api::annotation::GENERATED_BY_CONTROLLER_VERSION.name().to_owned();
+    generated.metadata.annotations = Some([(key, "v1".to_owned())].into());
+
+    let none = rendered(&[machine_config("a", "worker"), generated.clone()]);
+    assert_eq!((none.spec.os_image_url.as_str(), none.os_image), ("base-os", OsImage::Base));
+
+    let two = rendered(&[by_hand("b", "second"), by_hand("a", "first"), generated]);
+    assert_eq!(two.spec.os_image_url, "second");
+    assert_eq!(two.spec.base_os_extensions_container_image, "second-extensions");
+    assert_eq!(two.os_image, OsImage::Overridden);
+}
+
+// covers: REN-12, REN-13, REN-14, REN-15
+#[test]
+fn settings_add_up_in_merge_order() {
+    let arguments = |name, list: &[&str], kernel: &str, fips| {
+        with(name, "worker", |spec| {
+            spec.kernel_arguments = texts(list);
+            spec.extensions = texts(&["usbguard"]);
+            spec.kernel_type = kernel.to_owned();
+            spec.fips = fips;
+        })
+    };
+    let rendered = rendered(&[
+        arguments("3", &["a"], "default", false),
+        arguments("1", &["a", "x=1"], "realtime", true),
+        arguments("2", &["b"], "64k-pages", false),
+    ]);
+    assert_eq!(rendered.spec.kernel_arguments, ["a", "x=1", "b", "a"]);
+    assert_eq!(rendered.spec.extensions, ["usbguard", "usbguard", "usbguard"]);
+    assert_eq!(rendered.spec.kernel_type, "64k-pages", "a later default does not undo it");
+    assert!(rendered.spec.fips);
+}
+
+// covers: REN-14, REN-16, REN-20, REN-21, REN-23
+#[test]
+fn what_cannot_be_rendered_is_refused_with_the_promised_words() {
+    let empty = r#"{"ignition":{"version":"3.2.0"}}"#;
+    let spec_2 = r#"{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"bob"}]}}"#;
+    let mut unknown_extension = ignition("a", "worker", empty);
+    unknown_extension.spec.extensions = texts(&["usbguard", "nope", "nada"]);
+    let mut no_labels = machine_config("a", "worker");
+    no_labels.metadata.labels = None;
+    let kernel = |kernel: &str| with("a", "worker", |spec| spec.kernel_type = kernel.to_owned());
+    let headers = with("b", "worker", |spec| spec.extensions = texts(&["kernel-devel"]));
+    let cases = [
+        (vec![kernel("fast")], Stage::Validate, "kernelType=fast is invalid"),
+        (vec![unknown_extension], Stage::Validate, "invalid extensions found: [nope nada]"),
+        (
+            vec![ignition("a", "worker", r#"{"ignition":{"version":"3.9.0"}}"#)],
+            Stage::Validate,
+            "unknown version. Supported spec versions: 2.2,3.0,3.1,3.2,3.3,3.4,3.5",
+        ),
+        (
+            vec![ignition("a", "worker", &file("/etc/a", r#","mode":1023"#))],
+            Stage::Validate,
+            "invalid mode 01777 for /etc/a, cannot exceed 0777",
+        ),
+        (
+            vec![ignition("a", "worker", spec_2)],
+            Stage::Merge,
+            "unexpected user with name: bob. Only core user is supported",
+        ),
+        (
+            vec![kernel("realtime"), headers],
+            Stage::Merge,
+            "installing kernel-devel extension is not supported with kernelType: realtime",
+        ),
+        (vec![no_labels], Stage::Merge, "cannot find label in MachineConfig a"),
+        (vec![], Stage::Merge, "no MachineConfigs to render for pool worker"),
+    ];
+    for (configs, stage, words) in cases {
+        let error = render(&configs).expect_err(words);
+        let mut text = error.to_string();
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        assert!(text.contains(words), "{words}\n{text}");
+        assert_eq!(error.stage(), stage, "{words}");
+    }
+}
+
+// covers: REN-14
+#[test]
+fn extensions_of_a_config_without_ignition_are_not_looked_at() {
+    let config = with("a", "worker", |spec| spec.extensions = texts(&["nope"]));
+    assert_eq!(rendered(&[config]).spec.extensions, ["nope"]);
+}
+
+// covers: REN-17, REN-18, REN-19
+#[test]
+fn a_files_contents_take_their_compression_with_them() {
+    let zipped =
+        file("/etc/a", r#","mode":420,"contents":{"source":"data:,zip","compression":"gzip"}"#);
+    let plain = file("/etc/a", r#","contents":{"source":"data:,plain"}"#);
+    let rendered = rendered(&[ignition("1", "worker", &zipped), ignition("2", "worker", &plain)]);
+    let expected = serde_json::json!([{
+        "path": "/etc/a", "overwrite": true, "mode": 420, "contents": {"source": "data:,plain"}
+    }]);
+    assert_eq!(json(&rendered)["storage"]["files"], expected);
+}
+
+// covers: REN-22
+#[test]
+fn remote_contents_are_left_for_the_machine_to_refuse() {
+    let remote = file("/etc/a", r#","contents":{"source":"https://example.com/a"}"#);
+    let rendered = rendered(&[ignition("1", "worker", &remote)]);
+    assert_eq!(
+        json(&rendered)["storage"]["files"][0]["contents"]["source"],
+        "https://example.com/a"
+    );
+}
+
+// covers: REN-24
+#[test]
+fn the_name_is_the_hash_of_the_salted_yaml() {
+    let mut config = ignition("a", "worker", r#"{"ignition":{"version":"3.5.0"}}"#);
+    config.spec.os_image_url = "dummy".to_owned();
+    let name = pool(&"infra".parse().unwrap(), &[&config], &BaseImages::default()).unwrap().name;
+    assert_eq!(name.as_str(), "rendered-infra-cb0043ecf7b86a06a4f0c62554f9b88b");
+}
+
+// covers: REN-27
+#[test]
+fn the_order_of_arrival_does_not_matter() {
+    let mut configs: Vec<MachineConfig> = (0..6_u8)
+        .map(|i| {
+            let role = if i % 2 == 0 { "worker" } else { "infra" };
+            let contents = format!(r#","contents":{{"source":"data:,{i}"}}"#);
+            ignition(&format!("{}-x", i % 3), role, &file(&format!("/{}", i % 4), &contents))
+        })
+        .collect();
+    // Names are unique in a cluster.
+    for (index, config) in configs.iter_mut().enumerate() {
+        config.metadata.name = Some(format!("{}-{index}", index % 3));
+    }
+    let first = rendered(&configs).name;
+    for turn in 0..configs.len() {
+        configs.rotate_left(1);
+        configs.swap(0, turn);
+        assert_eq!(rendered(&configs).name, first, "turn {turn}");
+    }
+}
+
+// covers: REN-26, REN-35
+#[test]
+fn the_object_belongs_to_its_pool_and_says_who_made_it() {
+    let origin =
+        Origin { controller_version: "abc".to_owned(), release_version: "4.20.1".to_owned() };
+    let mut owner = fixture::pool("worker", "{}");
+    owner.metadata.uid = Some("1-2-3".to_owned());
+
+    let base = rendered(&[machine_config("a", "worker")]);
+    let object = serde_json::to_value(base.object(&owner, &origin).unwrap()).unwrap();
+    let expected = serde_json::json!({
+        "name": base.name,
+        "annotations": {
+            "machineconfiguration.openshift.io/generated-by-controller-version": "abc",
+            "machineconfiguration.openshift.io/release-image-version": "4.20.1",
+        },
+        "ownerReferences": [{
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "name": "worker", "uid": "1-2-3", "controller": true, "blockOwnerDeletion": true,
+        }],
+    });
+    assert_eq!(object["metadata"], expected);
+
+    let custom = with("a", "worker", |spec| spec.os_image_url = "mine".to_owned());
+    let custom = rendered(&[custom]);
+    let object = serde_json::to_value(custom.object(&owner, &origin).unwrap()).unwrap();
+    let overridden = "machineconfiguration.openshift.io/os-image-url-overridden";
+    assert_eq!(object["metadata"]["annotations"][overridden], "true");
+
+    owner.spec.os_image_stream = serde_json::from_str(r#"{"name":"rhel-10"}"#).unwrap();
+    assert!(base.object(&owner, &origin).is_ok());
+    let refused = custom.object(&owner, &origin).expect_err("two masters");
+    assert!(refused.to_string().contains("osImageStream.name simultaneously"), "{refused}");
+}
+
+// covers: REN-32
+#[test]
+fn an_object_that_etcd_would_refuse_is_refused_first() {
+    let of_size = |bytes: usize| {
+        let source = format!(r#","contents":{{"source":"data:,{}"}}"#, "x".repeat(bytes));
+        let rendered = rendered(&[ignition("a", "worker", &file("/a", &source))]);
+        let object = MachineConfig::new(rendered.name.as_str(), rendered.spec.clone());
+        rendered.check_size(&object)
+    };
+    assert_eq!(of_size(1_000_000).unwrap(), None);
+    let close = of_size(1_300_000).unwrap().expect("a warning");
+    assert!((1_300_000..1_301_000).contains(&close.size), "{close:?}");
+    let refused = of_size(1_572_864).expect_err("too large").to_string();
+    assert!(refused.starts_with("size validation failed: rendered MachineConfig rendered-worker-"));
+    assert!(refused.contains("max 1572864 bytes"), "{refused}");
+}
+
+#[test]
+fn provenance_names_every_config_that_had_a_say() {
+    let unit = |name: &str, unit: &str| {
+        let json = format!(
+            r#"{{"ignition":{{"version":"3.2.0"}},"systemd":{{"units":[{unit}]}},
+                "passwd":{{"users":[{{"name":"core","sshAuthorizedKeys":["{name}"]}}]}}}}"#
+        );
+        ignition(name, "worker", &json)
+    };
+    let mut last = unit("3", r#"{"name":"a.service","enabled":false}"#);
+    last.spec.kernel_arguments = texts(&["nosmt"]);
+    last.spec.kernel_type = "realtime".to_owned();
+    let rendered = rendered(&[
+        unit("1", r#"{"name":"a.service","enabled":true,"contents":"[Unit]"}"#),
+        unit("2", r#"{"name":"a.service","dropins":[{"name":"x.conf","contents":"[Unit]"}]}"#),
+        last,
+    ]);
+    let provenance = &rendered.provenance;
+    assert_eq!(provenance.winner(Kind::Unit, "a.service", "contents"), Some("1"));
+    assert_eq!(provenance.winner(Kind::Unit, "a.service", "enabled"), Some("3"));
+    assert_eq!(provenance.winner(Kind::Dropin, "a.service/x.conf", "contents"), Some("2"));
+    let said = |kind, key: &str| {
+        provenance.of(kind, key).iter().map(|said| said.config).collect::<Vec<_>>()
+    };
+    assert_eq!(said(Kind::User, "core"), [0, 1, 2]);
+    assert_eq!(said(Kind::KernelArgument, "nosmt"), [2]);
+    assert_eq!(said(Kind::Setting, "kernelType"), [2]);
+    assert_eq!(said(Kind::Path, "/nowhere"), [0; 0]);
+}

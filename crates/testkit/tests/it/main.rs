@@ -1,0 +1,16 @@
+//! The recordings in this repository, checked wherever it is cloned.
+
+use mco_testkit::oracle;
+
+// covers: REN-10, REN-11, REN-12, REN-13, REN-14, REN-15, REN-16, REN-17, REN-18, REN-19, REN-20
+// covers: REN-21, REN-22, REN-23, REN-24, REN-27
+#[test]
+fn we_make_of_every_recorded_input_what_the_reference_does() {
+    let (outcomes, unknown) = oracle::run_all(&oracle::corpus()).expect("the corpus is readable");
+    assert_eq!(unknown, Vec::<String>::new(), "every suite of the corpus has a check");
+    assert_eq!(outcomes.len(), oracle::SUITES.len(), "every check has a suite in the corpus");
+    for outcome in outcomes {
+        assert!(outcome.passed > 0, "{} has no cases", outcome.name);
+        assert!(outcome.failed.is_empty(), "{outcome}");
+    }
+}
