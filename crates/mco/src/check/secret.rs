@@ -37,9 +37,30 @@ pub(crate) fn find(contents: &[u8]) -> Vec<Secret> {
     found
 }
 
+/// The text with every line that holds a secret replaced by a word that says so.
+pub(crate) fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut in_key = false;
+    for line in text.split_inclusive('\n') {
+        let found = kind(line);
+        let hidden = in_key || found.is_some();
+        in_key = (in_key || found == Some(PRIVATE_KEY)) && !line.contains("-----END ");
+        if hidden {
+            let end = if line.ends_with('\n') { "\n" } else { "" };
+            let word = found.unwrap_or(PRIVATE_KEY);
+            shown.push_str(&format!("(hidden: {word}){end}"));
+        } else {
+            shown.push_str(line);
+        }
+    }
+    shown
+}
+
+const PRIVATE_KEY: &str = "a private key";
+
 fn kind(line: &str) -> Option<&'static str> {
     if line.contains("-----BEGIN ") && line.contains("PRIVATE KEY") {
-        return Some("a private key");
+        return Some(PRIVATE_KEY);
     }
     if line.contains("\"auths\"") && line.contains("\"auth\"") {
         return Some("a pull secret");
@@ -119,6 +140,14 @@ mod tests {
             assert_eq!(found.first().map(|secret| secret.kind), want, "{text}");
         }
         assert_eq!(find(&[0xff, 0xfe]), []);
+    }
+
+    #[test]
+    fn what_is_redacted_keeps_its_lines() {
+        let key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\nplain\n";
+        let hidden = "(hidden: a private key)\n".repeat(3) + "plain\n";
+        assert_eq!(redact(key), hidden);
+        assert_eq!(redact("a=b\npassword=abcdef"), "a=b\n(hidden: a password or token)");
     }
 
     #[test]
