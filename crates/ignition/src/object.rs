@@ -42,7 +42,7 @@ pub(crate) trait Field: Default {
 pub(crate) struct Decoder {
     /// The version the document declares.
     pub(crate) spec: Spec,
-    /// Type errors found so far.
+    /// Type errors and unknown members found so far.
     pub(crate) report: Report,
     path: Path,
 }
@@ -59,10 +59,44 @@ impl Decoder {
         self.path.0.pop();
     }
 
+    /// The member of an object that `key` means, if the document's version has it.
+    pub(crate) fn select(
+        &mut self,
+        key: &str,
+        members: &[(&'static str, Flags)],
+    ) -> Option<&'static str> {
+        let mut known = members.iter().filter(|(name, flags)| self.has(name, *flags));
+        let exact = known.clone().find(|(name, _)| *name == key);
+        let found = exact.or_else(|| known.find(|(name, _)| same_folded(name, key)));
+        match found {
+            Some((name, _)) if *name == key => {}
+            Some((name, _)) => self.misspelt(key, name),
+            None => self.unknown(key),
+        }
+        found.map(|(name, _)| *name)
+    }
+
+    fn has(&self, name: &str, flags: Flags) -> bool {
+        // Version 3.0 compresses the contents of files and nothing else.
+        let only_files = self.spec == Spec::V3_0 && name == "compression";
+        flags.exists(self.spec) && !(only_files && self.path.is_under("ignition"))
+    }
+
+    /// Records that the specification has no member `key` here.
+    fn unknown(&mut self, key: &str) {
+        let path = self.path.unknown(key);
+        self.report.warning(path, format!("unused key {key}"));
+    }
+
+    /// Records that `key` is not spelt as the specification has it, but is taken as `name`.
+    fn misspelt(&mut self, key: &str, name: &str) {
+        let path = self.path.unknown(key);
+        self.report.warning(path, format!("key {key} is read as {name}"));
+    }
+
     /// Records that `found` stands where a `wanted` belongs.
     pub(crate) fn mismatch(&mut self, wanted: &str, found: &Value<'_>) {
-        let message = format!("a {wanted} is needed here, not a {}", found.kind());
-        self.report.error(self.path.clone(), message);
+        self.report.mismatch(self.path.clone(), wanted, found);
     }
 }
 
@@ -124,11 +158,12 @@ impl Flags {
 
 /// Declares an object: `field: Type = "wireName" [flag, flag(Version)],`; see [`Flags`].
 ///
-/// `before_merge(f)` names a function that sees parent and child before their members merge.
+/// `before_merge(f)` names a function that sees parent and child before their members merge,
+/// `after_decode(f)` one that gets the object and the version it was read with.
 macro_rules! object {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident $(before_merge($hook:path))? {
+        pub struct $name:ident $(before_merge($hook:path))? $(after_decode($after:path))? {
             $(
                 $(#[$doc:meta])*
                 $field:ident: $ty:ty = $wire:literal $([$($flag:ident $(($spec:ident))?),+])?,
@@ -172,12 +207,12 @@ macro_rules! object {
                     $crate::json::Value::Null => return,
                     other => return decoder.mismatch("object", &other),
                 };
+                const MEMBERS: &[(&str, $crate::object::Flags)] = &[
+                    $(($wire, $crate::object::Flags::NONE
+                        $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
+                ];
                 for member in members {
-                    let name = $crate::object::select(&member.key, &[
-                        $(($wire, $crate::object::Flags::NONE
-                            $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
-                    ], decoder.spec);
-                    match name {
+                    match decoder.select(&member.key, MEMBERS) {
                         $(Some($wire) => decoder.at(
                             $crate::report::Step::Member($wire),
                             |decoder| $crate::object::Field::decode(
@@ -187,6 +222,7 @@ macro_rules! object {
                         _ => {}
                     }
                 }
+                $( $after(self, decoder.spec); )?
             }
 
             fn merge(&mut self, child: Self) {
@@ -223,14 +259,4 @@ pub(crate) use object;
 pub(crate) trait Object: Field {
     /// Lays every member of `child` over this object's, empty or not.
     fn merge_members(&mut self, child: Self);
-}
-
-/// The member that `key` means, among those that `spec` has.
-pub(crate) fn select(
-    key: &str,
-    members: &[(&'static str, Flags)],
-    spec: Spec,
-) -> Option<&'static str> {
-    let present = || members.iter().filter(|(_, flags)| flags.exists(spec)).map(|(name, _)| *name);
-    present().find(|name| *name == key).or_else(|| present().find(|name| same_folded(name, key)))
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::json::Value;
+
 /// How bad a fault is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -18,6 +20,8 @@ pub enum Step {
     Member(&'static str),
     /// An element of a list.
     Index(usize),
+    /// A member that the specification does not know.
+    Unknown(String),
 }
 
 /// Where in a document a fault stands, from the root down.
@@ -66,6 +70,17 @@ impl Path {
         self.with(Step::Index(index))
     }
 
+    /// This path with a member more that the specification does not know.
+    #[must_use]
+    pub(crate) fn unknown(&self, name: &str) -> Self {
+        self.with(Step::Unknown(name.to_owned()))
+    }
+
+    /// Whether this path starts with the member `name`.
+    pub(crate) fn is_under(&self, name: &str) -> bool {
+        matches!(self.0.first(), Some(Step::Member(first)) if *first == name)
+    }
+
     fn with(&self, step: Step) -> Self {
         let mut steps = self.0.clone();
         steps.push(step);
@@ -84,8 +99,18 @@ impl Report {
         self.push(Severity::Warning, path, message.into());
     }
 
+    /// Adds the fault that `found` stands where a `wanted` belongs.
+    pub(crate) fn mismatch(&mut self, path: Path, wanted: &str, found: &Value<'_>) {
+        self.error(path, format!("a {wanted} is needed here, not a {}", found.kind()));
+    }
+
     fn push(&mut self, severity: Severity, path: Path, message: String) {
         self.faults.push(Fault { severity, path, position: None, message });
+    }
+
+    /// Adds the faults of `other`.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.faults.extend(other.faults);
     }
 
     /// Whether the document must be refused.
@@ -111,17 +136,27 @@ impl fmt::Display for Path {
             match step {
                 Step::Member(name) => write!(f, ".{name}")?,
                 Step::Index(index) => write!(f, ".{index}")?,
+                Step::Unknown(name) => write!(f, ".{name}")?,
             }
         }
         Ok(())
     }
 }
 
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {} col {}", self.line, self.column)
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}", self.severity, self.path)?;
-        if let Some(Position { line, column }) = self.position {
-            write!(f, ", line {line} col {column}")?;
+        write!(f, "{}", self.severity)?;
+        match (self.path.0.as_slice(), self.position) {
+            ([], None) => {}
+            ([], Some(position)) => write!(f, " at {position}")?,
+            (_, None) => write!(f, " at {}", self.path)?,
+            (_, Some(position)) => write!(f, " at {}, {position}", self.path)?,
         }
         write!(f, ": {}", self.message)
     }

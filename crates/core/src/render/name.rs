@@ -37,8 +37,6 @@ pub(super) fn of(pool: &PoolName, merged: &Merged) -> Result<RenderedName, Rende
 }
 
 fn tree(merged: &Merged) -> Tree<'_> {
-    let list =
-        |items: &'_ [String]| Tree::List(items.iter().map(|item| Tree::Text(item)).collect());
     Tree::Object(vec![
         ("osImageURL", Tree::Text(&merged.os_image_url)),
         ("baseOSExtensionsContainerImage", Tree::Text(&merged.extensions_image)),
@@ -48,4 +46,8 @@ fn tree(merged: &Merged) -> Tree<'_> {
         ("fips", Tree::Bool(merged.fips)),
         ("kernelType", Tree::Text(&merged.kernel_type)),
     ])
+}
+
+fn list(items: &[String]) -> Tree<'_> {
+    Tree::List(items.iter().map(|item| Tree::Text(item)).collect())
 }

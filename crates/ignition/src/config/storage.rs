@@ -6,6 +6,7 @@ use super::{Resource, keyed};
 use crate::{
     merge::{Item, settle_paths},
     object::{Object, object},
+    spec::Spec,
 };
 
 object! {
@@ -76,7 +77,7 @@ object! {
 
 object! {
     /// A link.
-    pub struct Link {
+    pub struct Link after_decode(fill_target) {
         /// Owning group.
         group: Owner = "group",
         /// Whether to replace what is there.
@@ -202,7 +203,7 @@ object! {
 
 object! {
     /// A pin of the user's own.
-    pub struct ClevisCustom {
+    pub struct ClevisCustom after_decode(fill_pin) {
         /// Its settings.
         config: Option<String> = "config" [always_until(V3_2)],
         /// Whether it needs the network.
@@ -226,7 +227,7 @@ object! {
 
 object! {
     /// A RAID array.
-    pub struct Raid {
+    pub struct Raid after_decode(fill_level) {
         /// Member devices.
         devices: Vec<String> = "devices" [always_until(V3_2)],
         /// Level.
@@ -237,6 +238,27 @@ object! {
         options: Vec<String> = "options" [append],
         /// How many of the devices are spares.
         spares: Option<i64> = "spares",
+    }
+}
+
+// Up to version 3.2 these members were no optional ones: what is left out there is the empty text.
+
+fn fill_target(link: &mut Link, spec: Spec) {
+    if spec <= Spec::V3_2 {
+        link.target.get_or_insert_default();
+    }
+}
+
+fn fill_pin(custom: &mut ClevisCustom, spec: Spec) {
+    if spec <= Spec::V3_2 {
+        custom.config.get_or_insert_default();
+        custom.pin.get_or_insert_default();
+    }
+}
+
+fn fill_level(raid: &mut Raid, spec: Spec) {
+    if spec <= Spec::V3_2 {
+        raid.level.get_or_insert_default();
     }
 }
 

@@ -3,3 +3,4 @@
 mod accept;
 mod datafile;
 mod oracle;
+mod parse;

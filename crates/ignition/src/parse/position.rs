@@ -1,0 +1,59 @@
+//! From a place in a document to its line and column.
+
+use crate::{
+    json::{self, Node, Value},
+    object::same_folded,
+    report::{Path, Position, Report, Step},
+};
+
+/// Gives every fault of `report` its position in `raw`, and puts them in document order.
+///
+/// The text is parsed again for this: documents without faults are the rule, and should not pay.
+pub(crate) fn place(report: &mut Report, raw: &[u8]) {
+    if report.faults.is_empty() {
+        return;
+    }
+    let root = json::parse(raw).ok();
+    for fault in &mut report.faults {
+        if fault.position.is_none() {
+            fault.position = root.as_ref().map(|root| position(raw, offset(root, &fault.path)));
+        }
+    }
+    let order = |position: &Option<Position>| position.map(|at| (at.line, at.column));
+    report.faults.sort_by_key(|fault| order(&fault.position));
+}
+
+/// The line and column of a byte offset.
+pub(crate) fn position(raw: &[u8], offset: usize) -> Position {
+    let before = raw.get(..offset).unwrap_or(raw);
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    Position { line, column: before.len() - start + 1 }
+}
+
+/// Where the deepest value on `path` stands.
+fn offset(root: &Node<'_>, path: &Path) -> usize {
+    let mut node = root;
+    for step in &path.0 {
+        let next = match (step, &node.value) {
+            (Step::Member(name), Value::Object(members)) => {
+                let exact = members.iter().rfind(|member| member.key == *name);
+                let same = || members.iter().rfind(|member| same_folded(name, &member.key));
+                exact.or_else(same).map(|member| &member.node)
+            }
+            (Step::Index(index), Value::Array(nodes)) => nodes.get(*index),
+            (Step::Unknown(name), Value::Object(members)) => {
+                match members.iter().rfind(|member| member.key == *name) {
+                    Some(member) => return member.at,
+                    None => None,
+                }
+            }
+            (Step::Member(_) | Step::Index(_) | Step::Unknown(_), _) => None,
+        };
+        let Some(next) = next else { break };
+        node = next;
+    }
+    // Compat: the reference points behind an opening bracket, not at it.
+    let bracket = matches!(node.value, Value::Array(_) | Value::Object(_));
+    node.at + usize::from(bracket)
+}

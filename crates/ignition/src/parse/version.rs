@@ -1,0 +1,116 @@
+//! Which version of the specification a document declares.
+
+use crate::{
+    json::{Node, Value},
+    object::same_folded,
+    report::{Path, Report},
+};
+
+/// A version as semantic versioning has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Version {
+    pub(crate) major: i64,
+    pub(crate) minor: i64,
+    pub(crate) patch: i64,
+    pub(crate) pre_release: String,
+    pub(crate) metadata: String,
+}
+
+impl Version {
+    /// Reads a version; `None` when it is none.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (text, metadata) = text.split_once('+').unwrap_or((text, ""));
+        let (text, pre_release) = text.split_once('-').unwrap_or((text, ""));
+        let mut parts = text.splitn(3, '.');
+        // Compat: leading zeros are nothing to complain about.
+        let mut number = || parts.next()?.parse().ok();
+        let (major, minor, patch) = (number()?, number()?, number()?);
+        let known = is_identifier(metadata) && is_identifier(pre_release);
+        known.then(|| Self {
+            major,
+            minor,
+            patch,
+            pre_release: pre_release.to_owned(),
+            metadata: metadata.to_owned(),
+        })
+    }
+}
+
+/// Whether `text` may follow the numbers of a version.
+fn is_identifier(text: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    text.is_empty() || text.split('.').all(is_part)
+}
+
+/// The text at `ignition.version`, or what stands in its way.
+///
+/// As in every object, names match without regard to case and the last one counts.
+pub(crate) fn declared(root: &Node<'_>) -> Result<String, Report> {
+    let mut version = String::new();
+    let mut report = Report::default();
+    let path = Path::default();
+    for (ignition, path) in members(root, "ignition", &path, &mut report) {
+        for (node, path) in members(ignition, "version", &path, &mut report) {
+            match &node.value {
+                Value::String(text) => text.as_ref().clone_into(&mut version),
+                Value::Null => {}
+                other => report.mismatch(path, "string", other),
+            }
+        }
+    }
+    if report.is_fatal() { Err(report) } else { Ok(version) }
+}
+
+/// The members of an object that mean `name`.
+fn members<'a, 'r>(
+    node: &'r Node<'a>,
+    name: &'static str,
+    path: &Path,
+    report: &mut Report,
+) -> Vec<(&'r Node<'a>, Path)> {
+    match &node.value {
+        Value::Object(members) => members
+            .iter()
+            .filter(|member| same_folded(name, &member.key))
+            .map(|member| (&member.node, path.member(name)))
+            .collect(),
+        Value::Null => Vec::new(),
+        other => {
+            report.mismatch(path.clone(), "object", other);
+            Vec::new()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_the_reference_reads_them() {
+        let cases = [
+            ("3.2.0", Some("3 2 0 '' ''")),
+            ("03.2.00-", Some("3 2 0 '' ''")),
+            ("3.4.0-experimental", Some("3 4 0 'experimental' ''")),
+            ("3.4.0-rc.1+build.5", Some("3 4 0 'rc.1' 'build.5'")),
+            ("-3.2.0", None),
+            ("3.2.+0", None),
+            ("3.2", None),
+            ("3", None),
+            ("", None),
+            (" 3.2.0", None),
+            ("3.2.0.1", None),
+            ("3.2.0-a..b", None),
+            ("3.2.0-ä", None),
+        ];
+        for (text, expected) in cases {
+            let shown = Version::parse(text).map(|it| {
+                let Version { major, minor, patch, pre_release, metadata } = it;
+                format!("{major} {minor} {patch} '{pre_release}' '{metadata}'")
+            });
+            assert_eq!(shown.as_deref(), expected, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Slash-separated paths, as Go's `path` package sees them.
+
+use std::borrow::Cow;
+
+use super::Verdict;
+
+/// Whether `path` is absolute and in its shortest form.
+pub(super) fn check(path: &str) -> Verdict {
+    if path.is_empty() {
+        Err("path not specified")
+    } else if !path.starts_with('/') {
+        Err("path not absolute")
+    } else if !is_clean(path) {
+        Err("path is not fully simplified")
+    } else {
+        Ok(())
+    }
+}
+
+/// Whether an absolute path is in its shortest form.
+fn is_clean(path: &str) -> bool {
+    path == "/" || path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
+}
+
+/// The shortest form of `path`.
+pub(super) fn clean(path: &str) -> Cow<'_, str> {
+    let rooted = path.starts_with('/');
+    if rooted && is_clean(path) {
+        return Cow::Borrowed(path);
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            ".." if rooted => {}
+            _ => parts.push(part),
+        }
+    }
+    let joined = parts.join("/");
+    match (rooted, joined.is_empty()) {
+        (true, _) => Cow::Owned(format!("/{joined}")),
+        (false, true) => Cow::Borrowed("."),
+        (false, false) => Cow::Owned(joined),
+    }
+}
+
+/// What a name ends in from the last dot on, or nothing.
+pub(super) fn extension(name: &str) -> &str {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    file.rfind('.').and_then(|at| file.get(at..)).unwrap_or_default()
+}

@@ -1,0 +1,174 @@
+//! The syntax of unit files, as go-systemd reads them.
+
+/// What the checks need to know of a unit file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sections {
+    /// Whether there is an option in a section `Install`.
+    pub(crate) install: bool,
+}
+
+/// Reads a unit file; the error is what is wrong with it.
+pub(crate) fn parse(text: &str) -> Result<Sections, String> {
+    let mut lexer = Lexer { text, at: 0, loaded: 0, at_end: false, sections: Sections::default() };
+    let mut step = Step::BeforeSection;
+    loop {
+        lexer.refuse_long_line()?;
+        match lexer.run(step)? {
+            Some(next) => step = next,
+            None => return Ok(lexer.sections),
+        }
+    }
+}
+
+/// The longest line systemd takes.
+const LINE_MAX: usize = 2048;
+
+/// How far the reference's reader looks ahead.
+const BUFFER: usize = 4096;
+
+/// What is read next.
+#[derive(Clone, Copy)]
+enum Step {
+    BeforeSection,
+    SectionName,
+    SectionSuffix { install: bool },
+    SectionOrOption { install: bool },
+    Comment { inside: Option<bool> },
+    OptionName { install: bool },
+    OptionValue { install: bool },
+}
+
+/// Compat: lines that are too long are noticed only between steps, and only where the reference's
+/// buffer holds enough of them. `loaded` follows the end of that buffer, so that both accept the
+/// same files.
+struct Lexer<'a> {
+    text: &'a str,
+    at: usize,
+    loaded: usize,
+    at_end: bool,
+    sections: Sections,
+}
+
+impl<'a> Lexer<'a> {
+    fn refuse_long_line(&self) -> Result<(), String> {
+        if self.loaded - self.at < LINE_MAX {
+            return Ok(());
+        }
+        let ahead = self.text.as_bytes().get(self.at..self.at + LINE_MAX).unwrap_or_default();
+        if ahead.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            return Ok(());
+        }
+        Err(format!("line too long (max {LINE_MAX} bytes)"))
+    }
+
+    fn run(&mut self, step: Step) -> Result<Option<Step>, String> {
+        let next = match step {
+            Step::BeforeSection => match self.character() {
+                None => return Ok(None),
+                Some('[') => Step::SectionName,
+                Some('#' | ';') => Step::Comment { inside: None },
+                Some(_) => Step::BeforeSection,
+            },
+            Step::SectionName => {
+                let name = self.until(b']').strip_suffix(']');
+                let name = name.ok_or("unable to find end of section")?;
+                Step::SectionSuffix { install: name == "Install" }
+            }
+            Step::SectionSuffix { install } => {
+                let garbage = self.line().trim();
+                if !garbage.is_empty() {
+                    return Err(format!("found garbage after section name : {garbage:?}"));
+                }
+                Step::SectionOrOption { install }
+            }
+            Step::SectionOrOption { install } => {
+                let start = self.at;
+                match self.character() {
+                    None => return Ok(None),
+                    Some('[') => Step::SectionName,
+                    Some('#' | ';') => Step::Comment { inside: Some(install) },
+                    Some(space) if space.is_whitespace() => step,
+                    Some(_) => {
+                        self.at = start;
+                        Step::OptionName { install }
+                    }
+                }
+            }
+            Step::Comment { inside } => {
+                let goes_on = |line: &str| line.strip_suffix(' ').unwrap_or(line).ends_with('\\');
+                while goes_on(self.line()) {}
+                inside.map_or(Step::BeforeSection, |install| Step::SectionOrOption { install })
+            }
+            Step::OptionName { install } => loop {
+                match self.character() {
+                    None => return Err("EOF".to_owned()),
+                    Some('\n' | '\r') => {
+                        let message = "unexpected newline encountered while parsing option name";
+                        return Err(message.to_owned());
+                    }
+                    Some('=') => break Step::OptionValue { install },
+                    Some(_) => {}
+                }
+            },
+            Step::OptionValue { install } => {
+                if self.line().ends_with('\\') {
+                    return Ok(Some(step));
+                }
+                self.sections.install |= install;
+                Step::SectionOrOption { install }
+            }
+        };
+        Ok(Some(next))
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    /// Loads as much as the buffer has room for.
+    fn fill(&mut self) {
+        let room = BUFFER - (self.loaded - self.at);
+        let more = room.min(self.text.len() - self.loaded);
+        self.at_end = more == 0;
+        self.loaded += more;
+    }
+
+    fn character(&mut self) -> Option<char> {
+        let character = self.rest().chars().next();
+        let length = character.map_or(1, char::len_utf8);
+        while self.loaded - self.at < length && !self.at_end {
+            self.fill();
+        }
+        self.at_end = false;
+        self.at += character.map_or(0, char::len_utf8);
+        character
+    }
+
+    /// The text up to and with `end`, or all of it.
+    fn until(&mut self, end: u8) -> &'a str {
+        let rest = self.rest();
+        let length = rest.bytes().position(|byte| byte == end).map(|at| at + 1);
+        let stop = self.at + length.unwrap_or(rest.len());
+        loop {
+            if length.is_some() && stop <= self.loaded {
+                break;
+            }
+            if self.loaded - self.at >= BUFFER {
+                self.at = self.loaded;
+            }
+            self.fill();
+            if self.at_end {
+                break;
+            }
+        }
+        self.at_end = false;
+        self.at = stop;
+        rest.get(..length.unwrap_or(rest.len())).unwrap_or_default()
+    }
+
+    fn line(&mut self) -> &'a str {
+        let line = self.until(b'\n');
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        line.strip_suffix('\n').unwrap_or(line)
+    }
+}

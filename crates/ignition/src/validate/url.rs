@@ -1,0 +1,200 @@
+//! Addresses, as Go's `net/url` reads them, and which of them a version allows.
+
+use std::{borrow::Cow, net::Ipv6Addr};
+
+use crate::{data_url, spec::Spec};
+
+pub(super) const UNREADABLE: &str = "unable to parse url";
+pub(super) const BAD_SCHEME: &str = "invalid url scheme";
+const BAD_ARN: &str = "invalid S3 ARN format";
+const BAD_OBJECT_VERSION: &str = "invalid S3 object VersionId";
+
+/// Whether `spec` can fetch from `source`, if there is one.
+pub(super) fn check_optional(source: Option<&str>, spec: Spec) -> Result<(), Cow<'static, str>> {
+    source.filter(|source| !source.is_empty()).map_or(Ok(()), |source| check(source, spec))
+}
+
+/// Whether `spec` can fetch from `source`.
+pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
+    let url = Url::parse(source).ok_or(UNREADABLE)?;
+    match url.scheme.as_str() {
+        "http" | "https" | "tftp" => Ok(()),
+        "gs" if spec >= Spec::V3_2 => Ok(()),
+        "s3" => Ok(object_version(&url)?),
+        "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
+        "data" => match data_url::decode(source) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error.to_string().into()),
+        },
+        _ => Err(BAD_SCHEME.into()),
+    }
+}
+
+fn arn(url: &Url<'_>) -> Result<(), &'static str> {
+    // Between the colons: partition, service, region, account, resource.
+    let mut sections = url.opaque.splitn(5, ':');
+    let service = sections.nth(1);
+    let resource = sections.nth(2).ok_or(BAD_ARN)?;
+    let needed = if resource.starts_with("accesspoint/") { 2 } else { 1 };
+    if service != Some("s3") || url.opaque.matches('/').count() < needed {
+        return Err(BAD_ARN);
+    }
+    object_version(url)
+}
+
+/// Refuses a query that asks for an object version and does not say which.
+fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
+    let pairs = url.query.split('&').filter(|pair| !pair.contains(';') && !pair.is_empty());
+    let version = pairs
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .filter(|(name, value)| has_valid_escapes(name) && has_valid_escapes(value))
+        .find(|(name, _)| is_version_id(name));
+    match version {
+        Some((_, "")) => Err(BAD_OBJECT_VERSION),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a name in a query says `versionId`, escapes or not.
+fn is_version_id(name: &str) -> bool {
+    let mut rest = name.as_bytes();
+    let mut decoded = Vec::with_capacity(rest.len());
+    while let [first, tail @ ..] = rest {
+        match (first, tail) {
+            (b'%', [high, low, tail @ ..]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
+                decoded.push(digit(*high) * 16 + digit(*low));
+                rest = tail;
+            }
+            _ => {
+                decoded.push(u32::from(*first));
+                rest = tail;
+            }
+        }
+    }
+    decoded.into_iter().eq("versionId".bytes().map(u32::from))
+}
+
+/// The parts of an address that the rules look at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Url<'a> {
+    /// What stands before the first colon, in lower case.
+    pub(super) scheme: String,
+    /// What follows the scheme, if it does not start with a slash.
+    opaque: &'a str,
+    query: &'a str,
+}
+
+impl<'a> Url<'a> {
+    /// Reads an address; `None` when Go would refuse to.
+    pub(super) fn parse(text: &'a str) -> Option<Self> {
+        let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
+        if has_control(text.as_bytes()) || !has_valid_escapes(fragment) {
+            return None;
+        }
+        let (scheme, rest) = split_scheme(text)?;
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let scheme = scheme.to_ascii_lowercase();
+        if !rest.starts_with('/') {
+            if !scheme.is_empty() {
+                return Some(Self { scheme, opaque: rest, query });
+            }
+            if rest.split('/').next().is_some_and(|first| first.contains(':')) {
+                return None;
+            }
+        }
+        let mut path = rest;
+        let has_authority = !scheme.is_empty() || !rest.starts_with("///");
+        if let (true, Some(after)) = (has_authority, rest.strip_prefix("//")) {
+            let end = after.find('/').unwrap_or(after.len());
+            let (authority, after) = after.split_at_checked(end)?;
+            if !is_authority(authority) {
+                return None;
+            }
+            path = after;
+        }
+        has_valid_escapes(path).then_some(Self { scheme, opaque: "", query })
+    }
+}
+
+fn has_control(bytes: &[u8]) -> bool {
+    // Chunks without an early exit let the compiler look at many bytes at once.
+    let is_control = |byte: u8| byte < b' ' || byte == 0x7f;
+    bytes.chunks(64).any(|chunk| chunk.iter().fold(false, |found, byte| found | is_control(*byte)))
+}
+
+/// Splits `text` behind its scheme; `None` when the colon comes first.
+fn split_scheme(text: &str) -> Option<(&str, &str)> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
+    let (scheme, rest) = text.split_at_checked(end)?;
+    match rest.strip_prefix(':') {
+        Some(_) if scheme.is_empty() => None,
+        Some(rest) if scheme.starts_with(|c: char| c.is_ascii_alphabetic()) => Some((scheme, rest)),
+        Some(_) | None => Some(("", text)),
+    }
+}
+
+/// Whether every percent sign starts an escape.
+fn has_valid_escapes(text: &str) -> bool {
+    escapes(text).all(|escape| escape.is_some())
+}
+
+/// The value of each escape in `text`, or `None` for one that is none.
+fn escapes(text: &str) -> impl Iterator<Item = Option<u8>> {
+    text.split('%').skip(1).map(|after| match after.as_bytes() {
+        [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+            after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok())
+        }
+        _ => None,
+    })
+}
+
+fn is_authority(authority: &str) -> bool {
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (user, host),
+        None => ("", authority),
+    };
+    let in_user = |c: char| c.is_ascii_alphanumeric() || "-._:~!$&'()*+,;=%@".contains(c);
+    is_host(host) && user.chars().all(in_user) && has_valid_escapes(user)
+}
+
+fn is_host(host: &str) -> bool {
+    if let Some(open) = host.rfind('[') {
+        let literal = host.get(open + 1..).and_then(|rest| rest.rsplit_once(']'));
+        return open == 0 && literal.is_some_and(|(name, port)| is_ip(name) && is_port(port));
+    }
+    let colon = host.find(':').unwrap_or(host.len());
+    host.get(colon..).is_some_and(is_port) && is_host_text(host)
+}
+
+fn is_port(port: &str) -> bool {
+    port.is_empty()
+        || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
+}
+
+/// Whether the characters and escapes of `text` may stand in a host's name.
+fn is_host_text(text: &str) -> bool {
+    // Only what is not ASCII, and the percent sign itself, may be escaped.
+    let escape_fits = |escape: Option<u8>| escape.is_some_and(|byte| byte >= 0x80 || byte == b'%');
+    text.chars().all(|c| c == '%' || may_stand_in_host(c)) && escapes(text).all(escape_fits)
+}
+
+fn may_stand_in_host(c: char) -> bool {
+    !c.is_ascii() || c.is_ascii_alphanumeric() || "!$&'()*+,;=:[]<>\"-_.~".contains(c)
+}
+
+/// Whether `name`, from between brackets, is an IPv6 address, perhaps with a zone.
+fn is_ip(name: &str) -> bool {
+    let (address, zone) = match name.split_once("%25") {
+        Some((address, zone)) => (address, Some(zone)),
+        None => (name, None),
+    };
+    let in_zone = |byte: u8| matches!(byte, b'%' | b' ') || may_stand_in_host(char::from(byte));
+    let zone_fits = zone.is_none_or(|zone| {
+        !zone.is_empty()
+            && zone.chars().all(|c| c == '%' || may_stand_in_host(c))
+            && escapes(zone).all(|escape| escape.is_some_and(in_zone))
+    });
+    address.parse::<Ipv6Addr>().is_ok() && zone_fits
+}
