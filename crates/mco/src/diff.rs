@@ -213,7 +213,7 @@ fn settings(old: &MachineConfigSpec, new: &MachineConfigSpec) -> Vec<Change> {
     ];
     for (name, old, new) in lists {
         if old != new {
-            let text = |list: &[String]| list.iter().map(|item| format!("{item}\n")).collect();
+            let text = |list: &[String]| list.iter().flat_map(|item| [item, "\n"]).collect();
             let contents = Contents::Text { old: text(old), new: text(new) };
             changes.push(setting(name, Vec::new(), Some(contents)));
         }

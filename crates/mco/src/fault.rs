@@ -19,7 +19,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Fault {
     pub(crate) severity: Severity,
-    /// A fixed PascalCase word that scripts may rely on.
+    /// A fixed word in `PascalCase` that scripts may rely on.
     pub(crate) code: &'static str,
     /// `Kind/name`.
     pub(crate) object: Option<String>,

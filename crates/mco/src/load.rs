@@ -137,10 +137,10 @@ fn utf8(bytes: Vec<u8>) -> Result<String, SyntaxError> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let before = error.utf8_error().valid_up_to();
         let good = error.as_bytes().get(..before).unwrap_or_default();
-        let line = good.iter().filter(|byte| **byte == b'\n').count() + 1;
-        let start = good.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        let lines = good.split(|byte| *byte == b'\n');
+        let (line, last) = lines.fold((0, 0), |(count, _), line| (count + 1, line.len()));
         SyntaxError {
-            at: Some(Position { line, column: before - start + 1 }),
+            at: Some(Position { line, column: last + 1 }),
             message: "not UTF-8 text".to_owned(),
             hint: Some("save the file as UTF-8; binary contents belong into a base64 data URL"),
         }

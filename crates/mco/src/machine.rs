@@ -66,7 +66,8 @@ impl Machine {
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.config.storage.files.iter().map(|file| file.path.clone());
         let units = self.config.systemd.units.iter().flat_map(|unit| {
-            let dropins = unit.dropins.iter().map(|dropin| format!("{}/{}", unit.name, dropin.name));
+            let dropins =
+                unit.dropins.iter().map(|dropin| format!("{}/{}", unit.name, dropin.name));
             std::iter::once(unit.name.clone()).chain(dropins)
         });
         files.chain(units).collect()
@@ -105,7 +106,9 @@ impl Part<'_> {
                 None => Err(Advice::error(
                     format!("unit {} has no contents here", unit.name),
                     match unit.dropins.first() {
-                        Some(dropin) => format!("it has drop-ins: try {}/{}", unit.name, dropin.name),
+                        Some(dropin) => {
+                            format!("it has drop-ins: try {}/{}", unit.name, dropin.name)
+                        }
                         None => "it comes with the operating system".to_owned(),
                     },
                 )),

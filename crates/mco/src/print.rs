@@ -88,11 +88,15 @@ pub(crate) fn note(text: &str) {
 /// Tells why the command failed.
 pub(crate) fn failure(error: &anyhow::Error) {
     let mut stderr = anstream::stderr().lock();
-    if let Some(Refused(faults)) = error.downcast_ref() {
+    let faults = error.chain().find_map(|cause| cause.downcast_ref::<Refused>());
+    if let Some(Refused(faults)) = faults {
         // `anstream` takes the colours away again where they do not show.
         let mut screen = Screen { out: &mut stderr, colour: true };
         for found in faults {
             drop(fault(&mut screen, found));
+        }
+        if error.chain().next().is_some_and(|outer| !outer.is::<Refused>()) {
+            drop(writeln!(screen, "{ERROR}error{ERROR:#}: {error}"));
         }
         return;
     }

@@ -48,7 +48,7 @@ pub(crate) fn redact(text: &str) -> String {
         if hidden {
             let end = if line.ends_with('\n') { "\n" } else { "" };
             let word = found.unwrap_or(PRIVATE_KEY);
-            shown.push_str(&format!("(hidden: {word}){end}"));
+            shown.extend(["(hidden: ", word, ")", end]);
         } else {
             shown.push_str(line);
         }

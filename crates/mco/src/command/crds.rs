@@ -4,7 +4,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use crate::{fault::Advice, load::yaml, print::Screen, suggest};
 
-/// Print the CustomResourceDefinitions as YAML
+/// Print the custom resource definitions as YAML
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CrdsArgs {
@@ -28,9 +28,10 @@ pub(crate) fn run(args: &CrdsArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
         known.extend(crd.metadata.name.clone());
         known.extend(own.singular.clone());
         known.extend(own.short_names.clone().unwrap_or_default());
-        let wanted = args.name.as_ref().is_none_or(|name| {
-            known.iter().any(|known| known.eq_ignore_ascii_case(name))
-        });
+        let wanted = args
+            .name
+            .as_ref()
+            .is_none_or(|name| known.iter().any(|known| known.eq_ignore_ascii_case(name)));
         if wanted {
             let separator = if printed == 0 { "" } else { "---\n" };
             write!(screen, "{separator}{}", yaml::write(&crd)?)?;

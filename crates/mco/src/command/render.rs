@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 use mco_api::{MachineConfig, annotation};
-use mco_core::render::{OsImage, Origin, Rendered};
+use mco_core::render::{Origin, OsImage, Rendered};
 use mco_host::Root;
 
 use crate::{
@@ -63,7 +63,8 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let output = args.output.unwrap_or(if args.to.is_some() { Output::Files } else { Output::Name });
+    let output =
+        args.output.unwrap_or(if args.to.is_some() { Output::Files } else { Output::Name });
     let manifests = Manifests::new(args.sources.load()?).or_refuse()?;
     manifests.tell(verbose);
     let pools = match &args.pool {
@@ -82,7 +83,8 @@ pub(crate) fn run(
         (Output::Files, Some(directory)) => {
             let single = args.pool.is_some();
             for (pool, rendered) in rendered {
-                let to = if single { directory.clone() } else { directory.join(pool.name.as_str()) };
+                let to =
+                    if single { directory.clone() } else { directory.join(pool.name.as_str()) };
                 unpack(rendered, &to, screen)?;
             }
         }
@@ -110,7 +112,8 @@ pub(crate) fn run(
 
 fn refuse_oversize(pool: &Pool, rendered: &Rendered) -> anyhow::Result<()> {
     let origin = Origin { controller_version: String::new(), release_version: String::new() };
-    let check = rendered.object(&pool.value, &origin).and_then(|object| rendered.check_size(&object));
+    let check =
+        rendered.object(&pool.value, &origin).and_then(|object| rendered.check_size(&object));
     if let Some(warning) = check.with_context(|| format!("cannot render pool {}", pool.name))? {
         let name = &rendered.name;
         print::note(&format!("{name} has {} bytes, more than 80 % of the limit", warning.size));

@@ -1,15 +1,15 @@
 //! `mco why`: which MachineConfig put something there, and which ones lost.
 
-use std::{io::Write as _, process::ExitCode};
+use std::{io::Write as _, process::ExitCode, sync::Arc};
 
-use mco_core::render::{Contribution, Kind, Rendered};
+use mco_core::render::{Contribution, Item, Kind, Rendered};
 
 use crate::{
     fault::{Advice, Place},
     load::{
-        Sources,
+        Object, Sources,
         manifests::{Manifests, Pool},
-        node,
+        node::{self, Node},
     },
     machine,
     print::{BOLD, Screen},
@@ -123,7 +123,7 @@ fn find(manifests: &Manifests, pool: &Pool, rendered: &Rendered, wanted: &str) -
                 .enumerate()
                 .map(|(index, said)| {
                     let later = contributions.get(index + 1..).unwrap_or_default();
-                    speak(manifests, rendered, item.kind, said, later)
+                    speak(manifests, rendered, item, said, later)
                 })
                 .collect(),
         })
@@ -133,7 +133,7 @@ fn find(manifests: &Manifests, pool: &Pool, rendered: &Rendered, wanted: &str) -
 fn speak(
     manifests: &Manifests,
     rendered: &Rendered,
-    kind: Kind,
+    item: &Item,
     said: &Contribution,
     later: &[Contribution],
 ) -> Said {
@@ -142,24 +142,54 @@ fn speak(
         !ADDED_UP.contains(member) && later.iter().any(|other| other.members.contains(member))
     };
     let lost: Vec<&'static str> = said.members.iter().filter(is_lost).copied().collect();
-    let adds_up = matches!(kind, Kind::KernelArgument | Kind::Extension);
+    let adds_up = matches!(item.kind, Kind::KernelArgument | Kind::Extension);
     // An entry that a later config has in another list (a link for a file) is gone altogether.
     let gone = later.iter().any(|other| other.list != said.list);
     let all_lost = !said.members.is_empty() && lost.len() == said.members.len();
-    let verdict = if !adds_up && (gone || all_lost || (said.members.is_empty() && !later.is_empty()))
-    {
-        Verdict::Overridden
-    } else if lost.is_empty() && (adds_up || later.is_empty()) {
-        Verdict::Wins
-    } else {
-        Verdict::Shares
-    };
+    let verdict =
+        if !adds_up && (gone || all_lost || (said.members.is_empty() && !later.is_empty())) {
+            Verdict::Overridden
+        } else if lost.is_empty() && (adds_up || later.is_empty()) {
+            Verdict::Wins
+        } else {
+            Verdict::Shares
+        };
     let found = manifests.configs.iter().find(|manifest| manifest.object.name == config);
-    let place = found.and_then(|manifest| {
-        let name = node::Path::of("metadata.name");
-        manifest.object.fault_at(&name, crate::fault::Fault::error("", "")).place
-    });
+    let place = found.map(|manifest| place(&manifest.object, item, said.list));
     Said { config, place, members: said.members.clone(), lost, verdict }
+}
+
+/// Where a config speaks of an item.
+fn place(object: &Object, item: &Item, list: &str) -> Place {
+    let spec = node::Path::of("spec");
+    let config = spec.member("config");
+    let (list, key, name) = match item.kind {
+        Kind::Path => (config.member("storage").member(list), "path", item.key.as_str()),
+        Kind::Disk | Kind::Filesystem => {
+            (config.member("storage").member(list), "device", item.key.as_str())
+        }
+        Kind::Luks | Kind::Raid => {
+            (config.member("storage").member(list), "name", item.key.as_str())
+        }
+        Kind::Unit => (config.member("systemd").member("units"), "name", item.key.as_str()),
+        Kind::Dropin => {
+            let unit = item.key.split('/').next().unwrap_or_default();
+            (config.member("systemd").member("units"), "name", unit)
+        }
+        Kind::User | Kind::Group => {
+            (config.member("passwd").member(list), "name", item.key.as_str())
+        }
+        Kind::KernelArgument => (spec.member("kernelArguments"), "", item.key.as_str()),
+        Kind::Extension => (spec.member("extensions"), "", item.key.as_str()),
+        Kind::Setting => (spec.member(&item.key), "", ""),
+    };
+    let entries = object.node.find(&list).map(Node::items).unwrap_or_default();
+    let index = entries.iter().position(|entry| {
+        let named = if key.is_empty() { Some(entry) } else { entry.get(key) };
+        named.and_then(Node::as_str) == Some(name)
+    });
+    let path = index.map_or(list.clone(), |index| list.index(index));
+    Place { file: Arc::clone(&object.file.name), at: Some(object.node.locate(&path)) }
 }
 
 /// Members that are lists, to which every config adds.
@@ -178,18 +208,16 @@ impl Verdict {
 
 impl Finding {
     fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
-        let kind = serde_json::to_value(self.kind).unwrap_or_default();
-        let kind = kind.as_str().unwrap_or_default().to_owned();
-        screen.paint(BOLD, format_args!("{}", self.key))?;
-        writeln!(screen, " ({kind}) in pool {}:", self.pool)?;
+        screen.paint(BOLD, format_args!("{} {}", word(self.kind), self.key))?;
+        writeln!(screen, " in pool {}:", self.pool)?;
         for said in self.said.iter().rev() {
             write!(screen, "  {:<10}  {}", said.verdict.as_str(), said.config)?;
             let members: Vec<String> = said
                 .members
                 .iter()
                 .map(|member| {
-                    let lost = if said.lost.contains(member) { " (overridden)" } else { "" };
-                    format!("{member}{lost}")
+                    let lost = said.verdict == Verdict::Shares && said.lost.contains(member);
+                    format!("{member}{}", if lost { " (overridden)" } else { "" })
                 })
                 .collect();
             if !members.is_empty() {
@@ -222,6 +250,23 @@ impl Finding {
     }
 }
 
+fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Path => "path",
+        Kind::Unit => "unit",
+        Kind::Dropin => "drop-in",
+        Kind::User => "user",
+        Kind::Group => "group",
+        Kind::Disk => "disk",
+        Kind::Filesystem => "filesystem",
+        Kind::Luks => "encrypted volume",
+        Kind::Raid => "array",
+        Kind::KernelArgument => "kernel argument",
+        Kind::Extension => "extension",
+        Kind::Setting => "setting",
+    }
+}
+
 fn unknown(wanted: &str, rendered: &[(&Pool, Rendered)]) -> anyhow::Error {
     let keys: Vec<&str> = rendered
         .iter()
@@ -230,8 +275,9 @@ fn unknown(wanted: &str, rendered: &[(&Pool, Rendered)]) -> anyhow::Error {
         .collect();
     let hint = match suggest::closest(wanted, keys) {
         Some(meant) => format!("did you mean {meant}?"),
-        None => "name an absolute path, UNIT, UNIT/DROPIN, user, kernel argument or setting"
-            .to_owned(),
+        None => {
+            "name an absolute path, UNIT, UNIT/DROPIN, user, kernel argument or setting".to_owned()
+        }
     };
     Advice::error(format!("no MachineConfig in the input says anything about {wanted}"), hint)
 }

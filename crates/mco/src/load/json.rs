@@ -18,8 +18,7 @@ const DEEPEST: usize = 100;
 pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let source = Source::new(text);
     let mut values = Vec::new();
-    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<&RawValue>();
-    while let Some(value) = stream.next() {
+    for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
         let value = value.map_err(|error| syntax(&error, None))?;
         values.push(source.node(value.get(), 0)?);
     }
@@ -108,7 +107,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut members = Vec::new();
         while let Some((name, value)) = access.next_entry::<String, &'de RawValue>()? {
             if !seen.insert(name.clone()) {
-                return Err(A::Error::custom(format!("key {:?} comes twice", name)));
+                return Err(A::Error::custom(format!("key {name:?} comes twice")));
             }
             members.push((name, value));
         }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mco_api::{MachineConfig, MachineConfigPool, PoolName, label};
-use mco_core::render::{self, BaseImages, Rendered, Selection};
+use mco_core::render::{self, BaseImages, RenderError, Rendered, Selection};
 
 use super::{Loaded, Object, node::Path};
 use crate::{
+    check,
     fault::{Advice, Fault, Refused},
     suggest,
 };
@@ -125,8 +126,22 @@ impl Manifests {
             }
         };
         let images = self.images.clone().unwrap_or_default();
-        render::pool(&pool.name, &selected, &images)
-            .map_err(|error| anyhow::Error::new(error).context(cannot_render(&pool.name)))
+        render::pool(&pool.name, &selected, &images).map_err(|error| self.failure(pool, error))
+    }
+
+    /// Why a pool does not render: the faults with their places, where one config is to blame.
+    fn failure(&self, pool: &Pool, error: RenderError) -> anyhow::Error {
+        if let RenderError::Invalid { config, .. } | RenderError::Upgrade { config, .. } = &error {
+            let label = format!("MachineConfig/{config}");
+            let faults: Vec<Fault> = check::all(self)
+                .into_iter()
+                .filter(|fault| fault.is_error() && fault.object.as_ref() == Some(&label))
+                .collect();
+            if !faults.is_empty() {
+                return anyhow::Error::new(Refused(faults)).context(cannot_render(&pool.name));
+            }
+        }
+        anyhow::Error::new(error).context(cannot_render(&pool.name))
     }
 
     fn add(&mut self, object: Object) {
@@ -154,7 +169,8 @@ impl Manifests {
 
     fn add_config(&mut self, config: Manifest<MachineConfig>) {
         if let Err(fault) = mco_api::name::check(&config.object.name) {
-            let message = format!("{:?} cannot be the name of an object: {fault}", config.object.name);
+            let message =
+                format!("{:?} cannot be the name of an object: {fault}", config.object.name);
             let fault = Fault::error("BadName", message);
             self.faults.push(config.object.fault_at(&Path::of("metadata.name"), fault));
         }
@@ -221,7 +237,8 @@ impl Manifests {
         let roles: BTreeSet<String> = self.configs.iter().filter_map(|c| role(&c.value)).collect();
         for role in roles {
             let Ok(name) = role.parse::<PoolName>() else { continue };
-            let roles = if name.is_built_in() { vec![role] } else { vec!["worker".to_owned(), role] };
+            let roles =
+                if name.is_built_in() { vec![role] } else { vec!["worker".to_owned(), role] };
             let pool = serde_json::json!({
                 "metadata": { "name": name.as_str() },
                 "spec": { "machineConfigSelector": { "matchExpressions": [

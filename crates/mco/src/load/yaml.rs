@@ -23,14 +23,15 @@ pub(crate) struct SyntaxError {
 /// The documents of a text.
 pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree>>(text, options())
-        .map_err(fault)?;
+        .map_err(|error| fault(&error))?;
     let documents: Vec<Node> = documents.into_iter().map(node).collect::<Result<_, _>>()?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// A value as YAML.
+/// A value as YAML, members in the order of the alphabet as kubectl has them.
 pub(crate) fn write(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(serde_saphyr::to_string(value)?)
+    // Raw JSON inside the value is known to serde_json only.
+    Ok(serde_saphyr::to_string(&serde_json::to_value(value)?)?)
 }
 
 fn options() -> serde_saphyr::Options {
@@ -52,19 +53,26 @@ fn options() -> serde_saphyr::Options {
     }
 }
 
-fn fault(error: Error) -> SyntaxError {
+fn fault(error: &Error) -> SyntaxError {
     let at = error.location().filter(|at| *at != Location::UNKNOWN).map(position);
     let error = error.without_snippet();
-    let (message, hint) = match error {
-        Error::DuplicateMappingKey { key, .. } => return twice(key.as_deref(), at),
-        Error::Budget { .. } => (
-            "the document is too deep or too large once its aliases are expanded".to_owned(),
-            Some("split the file, or write out the aliased parts"),
-        ),
-        other => (UserMessageFormatter.format_message(other).into_owned(), None),
-    };
+    if let Error::DuplicateMappingKey { key, .. } = error {
+        return twice(key.as_deref(), at);
+    }
+    let too_large = matches!(
+        error,
+        Error::Budget { .. }
+            | Error::AliasReplayLimitExceeded { .. }
+            | Error::AliasReplayStackDepthExceeded { .. }
+    );
+    if too_large {
+        let message = "the document is too deep or too large once its aliases are expanded";
+        let hint = Some("split the file, or write out the aliased parts");
+        return SyntaxError { at, message: message.to_owned(), hint };
+    }
+    let message = UserMessageFormatter.format_message(error).into_owned();
     let tabs = message.contains("tabs").then_some("indent with spaces");
-    SyntaxError { at, message, hint: hint.or(tabs) }
+    SyntaxError { at, message, hint: tabs }
 }
 
 fn position(at: Location) -> Position {

@@ -64,7 +64,7 @@ fn an_alias_bomb_is_refused() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
-        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+        text.extend([format!("a{level}: &a{level} [{aliases}]\n")]);
     }
     assert!(read(&text).is_err());
     assert!(read(&"[".repeat(5000)).is_err());
