@@ -129,6 +129,9 @@ fn drop_null(map: &mut Map<String, Value>) {
         let kept = types.iter().find(|name| *name != "null").cloned();
         map.insert("type".to_owned(), kept.unwrap_or(Value::Null));
     }
+    if let Some(Value::Array(words)) = map.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
     let Some(Value::Array(choices)) = map.get("anyOf") else { return };
     let null = json!({"type": "null"});
     if !choices.contains(&null) {

@@ -205,4 +205,4 @@ macro_rules! keyed {
         })+
     };
 }
-use keyed;
+pub(crate) use keyed;

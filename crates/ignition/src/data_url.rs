@@ -63,6 +63,38 @@ pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
     }
 }
 
+/// Whether [`decode`] would succeed, without making the bytes.
+pub fn check(url: &str) -> Result<(), DataUrlError> {
+    let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
+    let (encoding, data) = header::parse(rest)?;
+    match encoding {
+        Encoding::Percent if !data.bytes().all(is_url) => Err(DataUrlError::Character),
+        Encoding::Base64 if !data.bytes().all(is_base64) => Err(DataUrlError::Character),
+        Encoding::Percent if !escapes_are_whole(data) => Err(DataUrlError::Escape),
+        Encoding::Base64 if !padding_is_whole(data) => Err(DataUrlError::Base64),
+        Encoding::Percent | Encoding::Base64 => Ok(()),
+    }
+}
+
+/// Whether every percent sign has its two digits.
+fn escapes_are_whole(data: &str) -> bool {
+    let mut pieces = data.as_bytes().split(|byte| *byte == b'%');
+    pieces.next();
+    pieces.all(|piece| matches!(piece, [high, low, ..] if is_hex(*high) && is_hex(*low)))
+}
+
+/// Whether base64 data, of the right alphabet, come in fours with padding at the end only.
+fn padding_is_whole(data: &str) -> bool {
+    let length = data.bytes().filter(|byte| *byte != b'\n').count();
+    let mut backward = data.bytes().rev().filter(|byte| *byte != b'\n');
+    let padding = backward.by_ref().take_while(|byte| *byte == b'=').count();
+    length.is_multiple_of(4) && padding <= 2 && !backward.any(|byte| byte == b'=')
+}
+
+fn is_hex(digit: u8) -> bool {
+    digit.is_ascii_hexdigit()
+}
+
 /// A data URL for `bytes`, percent-escaped and without a media type.
 ///
 /// Compat: everything but letters, digits and `-_.!~*'()` is escaped.
@@ -120,12 +152,43 @@ fn nibble(digit: u8) -> Option<u8> {
 
 /// Whether plain data may hold this byte unescaped.
 fn is_url(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"<>#\"{}|\\^[]`".contains(&byte)
+    URL.get(usize::from(byte)).copied().unwrap_or(false)
 }
 
 /// Whether base64 data may hold this byte. Compat: a newline, yes; a carriage return, no.
 fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+/=\n".contains(&byte)
+    BASE64_BYTES.get(usize::from(byte)).copied().unwrap_or(false)
+}
+
+static URL: [bool; 256] = table(b"<>#\"{}|\\^[]`", Listed::Refused);
+static BASE64_BYTES: [bool; 256] = table(b"+/=\n", Listed::Taken);
+
+/// What the list of a [`table`] means.
+#[derive(Clone, Copy)]
+enum Listed {
+    /// These and no others of the visible ones are refused.
+    Refused,
+    /// These are taken besides letters and digits.
+    Taken,
+}
+
+/// Which bytes are taken; every byte of every file is looked up here.
+const fn table(list: &[u8], listed: Listed) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 0x7f {
+        table[byte as usize] = match listed {
+            Listed::Refused => byte.is_ascii_graphic(),
+            Listed::Taken => byte.is_ascii_alphanumeric(),
+        };
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < list.len() {
+        table[list[at] as usize] = matches!(listed, Listed::Taken);
+        at += 1;
+    }
+    table
 }
 
 #[cfg(test)]

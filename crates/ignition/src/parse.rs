@@ -11,6 +11,7 @@ use crate::{
     object::{Decoder, Field as _},
     report::{Path, Report, Step},
     spec::Spec,
+    v2::{self, UpgradeError},
     validate,
 };
 
@@ -19,6 +20,19 @@ use crate::{
 pub enum Document {
     /// A document of the 3.x specification.
     V3(V3),
+    /// A document of the 2.x specification.
+    V2(V2),
+}
+
+/// A document of the 2.x specification, with the meaning of 2.2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct V2 {
+    /// What it says.
+    pub config: v2::Config,
+    /// The version it was written for.
+    pub declared: &'static str,
+    /// What its author may want to know.
+    pub warnings: Report,
 }
 
 /// A document of the 3.x specification, with the meaning of the newest version.
@@ -64,10 +78,6 @@ pub enum ReadError {
 /// The versions that error texts promise.
 const SUPPORTED: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
 
-/// Why a valid document cannot be taken over into the newest version.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UpgradeError {}
-
 /// A file whose permissions go beyond read, write and execute.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid mode {} for {path}, cannot exceed 0777", octal(*mode))]
@@ -105,7 +115,25 @@ pub fn read(raw: &[u8]) -> Result<Document, ReadError> {
     let version = Version::parse(&declared).ok_or(ReadError::InvalidVersion)?;
     match version.spec() {
         Some(spec) => read_v3(root, spec, raw),
-        None => Err(ReadError::UnknownVersion),
+        None => read_v2(root, &version, raw),
+    }
+}
+
+fn read_v2(root: Node<'_>, version: &Version, raw: &[u8]) -> Result<Document, ReadError> {
+    let plain = version.pre_release.is_empty() && version.metadata.is_empty();
+    let (spec, declared) = match (version.major, version.minor, version.patch) {
+        (2, 0, 0) if plain => (Spec::V3_0, "2.0.0"),
+        (2, 1, 0) if plain => (Spec::V3_1, "2.1.0"),
+        (2, 2, 0) if plain => (Spec::V3_2, "2.2.0"),
+        _ => return Err(ReadError::UnknownVersion),
+    };
+    let (config, mut report) = v2::read(root, spec);
+    match config {
+        Some(config) => Ok(Document::V2(V2 { config, declared, warnings: report })),
+        None => {
+            position::place(&mut report, raw);
+            Err(ReadError::V2 { reason: "config is not valid", report })
+        }
     }
 }
 
@@ -155,6 +183,7 @@ impl Document {
     pub fn declared(&self) -> String {
         match self {
             Self::V3(document) => document.declared.to_string(),
+            Self::V2(document) => document.declared.to_owned(),
         }
     }
 
@@ -163,6 +192,7 @@ impl Document {
     pub fn warnings(&self) -> &Report {
         match self {
             Self::V3(document) => &document.warnings,
+            Self::V2(document) => &document.warnings,
         }
     }
 
@@ -178,6 +208,10 @@ impl Document {
     pub fn check_modes(&self) -> Result<(), ModeError> {
         match self {
             Self::V3(document) => check_modes(&document.config),
+            Self::V2(document) => {
+                let files = &document.config.storage.files;
+                check_each_mode(files.iter().map(|file| (&file.path, file.mode)))
+            }
         }
     }
 
@@ -193,6 +227,11 @@ impl Document {
                     Ok(self.check_modes()?)
                 }
             }
+            Self::V2(document) => match document.config.clone().upgrade() {
+                Ok(config) => check(&config),
+                // Upgrading says so itself; until then the modes are all there is to look at.
+                Err(_) => Ok(self.check_modes()?),
+            },
         }
     }
 
@@ -200,6 +239,7 @@ impl Document {
     pub fn upgrade(self) -> Result<Config, UpgradeError> {
         match self {
             Self::V3(document) => Ok(document.config),
+            Self::V2(document) => document.config.upgrade(),
         }
     }
 }
@@ -225,9 +265,15 @@ pub fn check(config: &Config) -> Result<(), CheckError> {
 }
 
 fn check_modes(config: &Config) -> Result<(), ModeError> {
-    let special = config.storage.files.iter().find_map(|file| {
-        let mode = file.mode.filter(|mode| has_special_bits(*mode))?;
-        Some(ModeError { path: file.path.clone(), mode })
+    check_each_mode(config.storage.files.iter().map(|file| (&file.path, file.mode)))
+}
+
+fn check_each_mode<'a>(
+    mut files: impl Iterator<Item = (&'a String, Option<i64>)>,
+) -> Result<(), ModeError> {
+    let special = files.find_map(|(path, mode)| {
+        let mode = mode.filter(|mode| has_special_bits(*mode))?;
+        Some(ModeError { path: path.clone(), mode })
     });
     special.map_or(Ok(()), Err)
 }

@@ -9,8 +9,11 @@ mod resource;
 mod systemd;
 mod unit_file;
 mod url;
+mod v2;
 
 use std::{borrow::Cow, collections::HashSet};
+
+pub(crate) use v2::v2;
 
 use crate::{
     config::{Config, Ignition, KernelArguments, Passwd, Proxy},

@@ -98,6 +98,13 @@ proptest! {
     }
 
     #[test]
+    fn checking_agrees_with_decoding(
+        text in "data:(;base64)?,([A-Za-z0-9+/]{0,8}[=\n%]{0,3}){0,3}[0-9a-f%]{0,4}",
+    ) {
+        prop_assert_eq!(check(&text), decode(&text).map(drop));
+    }
+
+    #[test]
     fn no_text_makes_the_decoder_panic(text in "data:[ -~\n]{0,20}|.*") {
         let _ = decode(&text);
     }

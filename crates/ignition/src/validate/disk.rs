@@ -198,7 +198,7 @@ fn partition_label(label: Option<&str>) -> Verdict {
     }
 }
 
-fn guid(guid: Option<&str>) -> Verdict {
+pub(super) fn guid(guid: Option<&str>) -> Verdict {
     const FORM: &str = "01234567-89AB-CDEF-EDCB-A98765432101";
     let guid = guid.unwrap_or_default();
     let fits = |(byte, form): (u8, u8)| match form {
@@ -235,26 +235,22 @@ fn filesystem_format(filesystem: &Filesystem, spec: Spec) -> Verdict {
 }
 
 fn filesystem_label(filesystem: &Filesystem) -> Verdict {
-    let label = filesystem.label.as_deref().unwrap_or_default();
-    if label.is_empty() {
-        return Ok(());
+    match (filesystem.label.as_deref(), filesystem.format.as_deref()) {
+        (None | Some(""), _) => Ok(()),
+        (Some(_), None | Some("")) => Err("filesystem must specify format if label is specified"),
+        (Some(label), Some(format)) => label_fits(label, format),
     }
-    let (longest, message) = match filesystem.format.as_deref() {
-        None | Some("") => return Err("filesystem must specify format if label is specified"),
-        Some("ext4") => {
-            (16, "filesystem labels cannot be longer than 16 characters when using ext4")
-        }
-        Some("btrfs") => {
-            (256, "filesystem labels cannot be longer than 256 characters when using btrfs")
-        }
-        Some("xfs") => (12, "filesystem labels cannot be longer than 12 characters when using xfs"),
-        Some("swap") => {
-            (15, "filesystem labels cannot be longer than 15 characters when using swap")
-        }
-        Some("vfat") => {
-            (11, "filesystem labels cannot be longer than 11 characters when using vfat")
-        }
-        Some(_) => return Ok(()),
+}
+
+/// Whether a filesystem of this format can have this label.
+pub(super) fn label_fits(label: &str, format: &str) -> Verdict {
+    let (longest, message) = match format {
+        "ext4" => (16, "filesystem labels cannot be longer than 16 characters when using ext4"),
+        "btrfs" => (256, "filesystem labels cannot be longer than 256 characters when using btrfs"),
+        "xfs" => (12, "filesystem labels cannot be longer than 12 characters when using xfs"),
+        "swap" => (15, "filesystem labels cannot be longer than 15 characters when using swap"),
+        "vfat" => (11, "filesystem labels cannot be longer than 11 characters when using vfat"),
+        _ => return Ok(()),
     };
     if label.len() > longest { Err(message) } else { Ok(()) }
 }

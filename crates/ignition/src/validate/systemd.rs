@@ -67,7 +67,7 @@ impl Checker {
     }
 }
 
-fn unit_name(name: &str) -> Verdict {
+pub(super) fn unit_name(name: &str) -> Verdict {
     match path::extension(name) {
         ".service" | ".socket" | ".device" | ".mount" | ".automount" | ".swap" | ".target"
         | ".path" | ".timer" | ".snapshot" | ".slice" | ".scope" => Ok(()),

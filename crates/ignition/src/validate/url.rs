@@ -22,7 +22,7 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "gs" if spec >= Spec::V3_2 => Ok(()),
         "s3" => Ok(object_version(&url)?),
         "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
-        "data" => match data_url::decode(source) {
+        "data" => match data_url::check(source) {
             Ok(_) => Ok(()),
             Err(error) => Err(error.to_string().into()),
         },
@@ -43,7 +43,7 @@ fn arn(url: &Url<'_>) -> Result<(), &'static str> {
 }
 
 /// Refuses a query that asks for an object version and does not say which.
-fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
+pub(super) fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
     let pairs = url.query.split('&').filter(|pair| !pair.contains(';') && !pair.is_empty());
     let version = pairs
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))

@@ -1,0 +1,1 @@
+//! Steps down, and the way back.

@@ -1,0 +1,92 @@
+//! Reading, by the version declared.
+
+use super::Config;
+use crate::{
+    json::Node,
+    object::{Decoder, Field as _},
+    report::{Path, Report},
+    spec::Spec,
+    target::Target,
+    validate,
+};
+
+/// Reads the document `root` by the rules of the 2.x that has the minor of `spec`.
+///
+/// The faults come back either way; the config only if none is fatal.
+pub(crate) fn read(root: Node<'_>, spec: Spec) -> (Option<Config>, Report) {
+    let mut decoder = Decoder::new(spec);
+    let mut config = Config::default();
+    config.decode(root, &mut decoder);
+    let mut report = decoder.report;
+    if spec == Spec::V3_0 {
+        unsigned(&config, &mut report);
+    }
+    if !report.is_fatal() {
+        report.absorb(validate::v2(spec, &config));
+    }
+    if report.is_fatal() {
+        return (None, report);
+    }
+    settle(&mut config, spec);
+    (Some(config), report)
+}
+
+/// Reports numbers below zero where 2.0 has none.
+fn unsigned(config: &Config, report: &mut Report) {
+    let root = Path::default();
+    let mut refuse = |number: Option<i64>, path: Path| {
+        if number.is_some_and(|number| number < 0) {
+            report.error(path, "a number of zero or more is needed here");
+        }
+    };
+    for (at, file) in config.storage.files.iter().enumerate() {
+        refuse(file.mode, root.member("storage").member("files").index(at).member("mode"));
+    }
+    for (at, group) in config.passwd.groups.iter().enumerate() {
+        refuse(group.gid, root.member("passwd").member("groups").index(at).member("gid"));
+    }
+    for (at, user) in config.passwd.users.iter().enumerate() {
+        let uid = user.create.as_ref().and_then(|create| create.uid);
+        refuse(uid, root.member("passwd").member("users").index(at).member("create").member("uid"));
+    }
+}
+
+/// Says what the declared version took for granted, so that 2.2 means the same.
+fn settle(config: &mut Config, spec: Spec) {
+    config.ignition.version = Target::V2_2.to_string();
+    if spec >= Spec::V3_2 {
+        return;
+    }
+    for file in &mut config.storage.files {
+        file.mode.get_or_insert(0);
+    }
+    for directory in &mut config.storage.directories {
+        directory.mode.get_or_insert(0);
+    }
+    if spec == Spec::V3_1 {
+        return;
+    }
+    for file in &mut config.storage.files {
+        for owner in [&mut file.user, &mut file.group] {
+            owner.get_or_insert_default().id.get_or_insert(0);
+        }
+        file.contents.source = spell(&file.contents.source);
+    }
+    for user in &mut config.passwd.users {
+        user.password_hash.take_if(|hash| hash.is_empty());
+    }
+    let sources = &mut config.ignition.config;
+    for reference in sources.append.iter_mut().chain(&mut sources.replace) {
+        reference.source = spell(&reference.source);
+    }
+}
+
+/// Compat: 2.0 kept addresses in parts and put them together again, the scheme in lower case and
+/// without an empty fragment.
+fn spell(source: &str) -> String {
+    let source = source.strip_suffix('#').unwrap_or(source);
+    match source.split_once(':') {
+        Some((scheme, rest)) => format!("{}:{rest}", scheme.to_ascii_lowercase()),
+        None => source.to_owned(),
+    }
+}

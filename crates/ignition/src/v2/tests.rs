@@ -1,0 +1,1 @@
+//! Configs of 2.x, from bytes to the newest version.

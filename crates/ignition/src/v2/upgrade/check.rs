@@ -1,0 +1,67 @@
+//! What must not be in a 2.2 config for 3.x to say the same.
+
+use std::collections::{HashMap, HashSet};
+
+use super::Untranslatable;
+use crate::{
+    report::{Path, Report},
+    v2::{Config, Disk, Storage, Unit, path},
+};
+
+/// Refuses what 3.x cannot say.
+pub(super) fn check(config: &Config) -> Result<(), Untranslatable> {
+    no_partitions(&config.storage.disks)?;
+    if !config.networkd.units.is_empty() {
+        return Err(Untranslatable::Networkd);
+    }
+    if let Some(other) = config.storage.filesystems.iter().find(|it| it.name != "root") {
+        return Err(Untranslatable::Filesystem(other.name.clone()));
+    }
+    paths(&config.storage)?;
+    config.systemd.units.iter().try_for_each(dropins)
+}
+
+fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
+    let mut report = Report::default();
+    for (at, disk) in disks.iter().enumerate() {
+        for number in 0..disk.partitions.len() {
+            let disk = Path::default().member("storage").member("disks").index(at);
+            let partition = disk.member("partitions").index(number);
+            report.error(partition.member("size"), "size is deprecated; use sizeMB instead");
+            report.error(partition.member("start"), "start is deprecated; use startMB instead");
+        }
+    }
+    if report.is_fatal() { Err(Untranslatable::Deprecated(report)) } else { Ok(()) }
+}
+
+/// Refuses two entries for one path, and entries that go through a link of this config.
+fn paths(storage: &Storage) -> Result<(), Untranslatable> {
+    let links: Vec<String> = storage.links.iter().map(|link| path::clean(&link.path)).collect();
+    let files = storage.files.iter().map(|it| ("File", path::clean(&it.path)));
+    let directories = storage.directories.iter().map(|it| ("Directory", path::clean(&it.path)));
+    let own_links = links.iter().map(|path| ("Link", path.clone()));
+    let mut seen: HashMap<String, &str> = HashMap::new();
+    for (kind, path) in files.chain(directories).chain(own_links) {
+        let entry = format!("{kind}: {path}");
+        if let Some(old) = seen.insert(path.clone(), kind) {
+            return Err(Untranslatable::SamePath { old: format!("{old}: {path}"), new: entry });
+        }
+        // Compat: any longer path that starts with the link's counts as one below it.
+        let above = |link: &&String| path != **link && path.starts_with(link.as_str());
+        if let Some(link) = links.iter().find(above) {
+            return Err(Untranslatable::OwnLink { entry, link: link.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn dropins(unit: &Unit) -> Result<(), Untranslatable> {
+    let mut seen = HashSet::new();
+    match unit.dropins.iter().find(|dropin| !seen.insert(&dropin.name)) {
+        Some(twice) => {
+            let (unit, name) = (unit.name.clone(), twice.name.clone());
+            Err(Untranslatable::SameDropin { unit, name })
+        }
+        None => Ok(()),
+    }
+}
