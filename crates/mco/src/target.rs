@@ -19,7 +19,7 @@ pub(crate) fn read(path: &Path, pool: Option<&str>, verbose: bool) -> anyhow::Re
         if manifests.faults.iter().any(crate::fault::Fault::is_error) {
             return Err(anyhow::Error::new(Refused(manifests.faults)));
         }
-        return machine(only);
+        return machine(only).map_err(|error| manifests.blame(&only.object.name, error));
     }
     rendered(manifests, pool, verbose)
 }

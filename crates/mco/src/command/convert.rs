@@ -30,13 +30,10 @@ change what the machine does.";
 /// Prints the converted config as one line of JSON.
 pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let raw = target::ignition(&args.file)?;
-    let converted = convert_raw(&raw, args.to)
-        .with_context(|| format!("cannot convert {} to {}", args.file.display(), args.to))?;
+    let shown = || format!("cannot convert {} to {}", args.file.display(), args.to);
+    let config = mco_ignition::read(&raw).with_context(shown)?.upgrade().with_context(shown)?;
+    let converted = mco_ignition::convert(config, args.to).with_context(shown)?;
     screen.write_all(&converted)?;
     writeln!(screen)?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn convert_raw(_: &[u8], _: Target) -> anyhow::Result<Vec<u8>> {
-    anyhow::bail!("soon")
 }

@@ -131,17 +131,27 @@ impl Manifests {
 
     /// Why a pool does not render: the faults with their places, where one config is to blame.
     fn failure(&self, pool: &Pool, error: RenderError) -> anyhow::Error {
-        if let RenderError::Invalid { config, .. } | RenderError::Upgrade { config, .. } = &error {
-            let label = format!("MachineConfig/{config}");
-            let faults: Vec<Fault> = check::all(self)
-                .into_iter()
-                .filter(|fault| fault.is_error() && fault.object.as_ref() == Some(&label))
-                .collect();
-            if !faults.is_empty() {
-                return anyhow::Error::new(Refused(faults)).context(cannot_render(&pool.name));
+        match &error {
+            RenderError::Invalid { config, .. } | RenderError::Upgrade { config, .. } => {
+                self.blame(config, error.into())
             }
+            RenderError::Nothing(_)
+            | RenderError::NoLabels(_)
+            | RenderError::KernelDevel(_)
+            | RenderError::Unhashable { .. }
+            | RenderError::Name { .. }
+            | RenderError::TooLarge { .. }
+            | RenderError::StreamAndOverride => error.into(),
         }
-        anyhow::Error::new(error).context(cannot_render(&pool.name))
+        .context(cannot_render(&pool.name))
+    }
+
+    /// The errors that a config has, with their places; `otherwise` where none was found.
+    pub(crate) fn blame(&self, config: &str, otherwise: anyhow::Error) -> anyhow::Error {
+        let label = format!("MachineConfig/{config}");
+        let mut faults = check::all(self);
+        faults.retain(|fault| fault.is_error() && fault.object.as_ref() == Some(&label));
+        if faults.is_empty() { otherwise } else { anyhow::Error::new(Refused(faults)) }
     }
 
     fn add(&mut self, object: Object) {

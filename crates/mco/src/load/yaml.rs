@@ -31,7 +31,10 @@ pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
 /// A value as YAML, members in the order of the alphabet as kubectl has them.
 pub(crate) fn write(value: &impl serde::Serialize) -> anyhow::Result<String> {
     // Raw JSON inside the value is known to serde_json only.
-    Ok(serde_saphyr::to_string(&serde_json::to_value(value)?)?)
+    let value = serde_json::to_value(value)?;
+    // Long values stay on one line, as everybody expects of data URLs and SSH keys.
+    let options = serde_saphyr::ser_options! { min_fold_chars: usize::MAX };
+    Ok(serde_saphyr::to_string_with_options(&value, options)?)
 }
 
 fn options() -> serde_saphyr::Options {
@@ -71,7 +74,7 @@ fn fault(error: &Error) -> SyntaxError {
         return SyntaxError { at, message: message.to_owned(), hint };
     }
     let message = UserMessageFormatter.format_message(error).into_owned();
-    let tabs = message.contains("tabs").then_some("indent with spaces");
+    let tabs = message.contains("tab").then_some("indent with spaces");
     SyntaxError { at, message, hint: tabs }
 }
 

@@ -50,7 +50,7 @@ fn faults_have_a_place_and_words() {
         ("a:\n\tb: 1\n", (2, 2), "tabs disallowed within this context (block indentation)"),
         ("a: *b\n", (1, 4), "unknown"),
         ("a: \"x\n", (2, 1), "quoted scalar"),
-        ("a: .inf\n", (1, 4), "non-finite"),
+        ("a: .inf\n", (1, 4), "not a finite number"),
     ];
     for (text, (line, column), words) in rows {
         let error = read(text).expect_err(text);
