@@ -11,7 +11,7 @@ mod scalar;
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use mco_ignition::tree::Tree;
+use mco_ignition::{scan, tree::Tree};
 
 use self::scalar::Style;
 
@@ -244,8 +244,7 @@ fn natural(left: &str, right: &str) -> Ordering {
 /// Compat: JSON leaves U+0085 as it is, and YAML 1.1 takes it for a line break, which a quoted
 /// scalar folds into a space. Characters that YAML forbids make the reference fail.
 fn as_read(text: &str) -> Result<Cow<'_, str>, UnreadableText> {
-    let odd = |byte: u8| byte == 0x7f || byte >= 0x80;
-    if !text.bytes().any(odd) {
+    if scan::past(text.as_bytes(), |byte| byte < 0x7f) == text.len() {
         return Ok(Cow::Borrowed(text));
     }
     let forbidden =

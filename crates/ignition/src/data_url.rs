@@ -14,6 +14,7 @@ use base64::{
 };
 
 use self::header::Encoding;
+use crate::scan;
 
 /// Standard alphabet, padding needed; the bits beyond the last byte may be anything.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -57,8 +58,8 @@ pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
     let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
     let (encoding, data) = header::parse(rest)?;
     match encoding {
-        Encoding::Percent if data.bytes().all(is_url) => unescape(data).ok_or(DataUrlError::Escape),
-        Encoding::Base64 if data.bytes().all(is_base64) => decode_base64(data),
+        Encoding::Percent if is_url(data) => unescape(data).ok_or(DataUrlError::Escape),
+        Encoding::Base64 if is_base64(data) => decode_base64(data),
         Encoding::Percent | Encoding::Base64 => Err(DataUrlError::Character),
     }
 }
@@ -68,8 +69,8 @@ pub fn check(url: &str) -> Result<(), DataUrlError> {
     let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
     let (encoding, data) = header::parse(rest)?;
     match encoding {
-        Encoding::Percent if !data.bytes().all(is_url) => Err(DataUrlError::Character),
-        Encoding::Base64 if !data.bytes().all(is_base64) => Err(DataUrlError::Character),
+        Encoding::Percent if !is_url(data) => Err(DataUrlError::Character),
+        Encoding::Base64 if !is_base64(data) => Err(DataUrlError::Character),
         Encoding::Percent if !escapes_are_whole(data) => Err(DataUrlError::Escape),
         Encoding::Base64 if !padding_is_whole(data) => Err(DataUrlError::Base64),
         Encoding::Percent | Encoding::Base64 => Ok(()),
@@ -78,9 +79,15 @@ pub fn check(url: &str) -> Result<(), DataUrlError> {
 
 /// Whether every percent sign has its two digits.
 fn escapes_are_whole(data: &str) -> bool {
-    let mut pieces = data.as_bytes().split(|byte| *byte == b'%');
-    pieces.next();
-    pieces.all(|piece| matches!(piece, [high, low, ..] if is_hex(*high) && is_hex(*low)))
+    let mut rest = data.as_bytes();
+    while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
+        let Some([_, high, low, behind @ ..]) = rest.get(at..) else { return false };
+        if !high.is_ascii_hexdigit() || !low.is_ascii_hexdigit() {
+            return false;
+        }
+        rest = behind;
+    }
+    true
 }
 
 /// Whether base64 data, of the right alphabet, come in fours with padding at the end only.
@@ -89,10 +96,6 @@ fn padding_is_whole(data: &str) -> bool {
     let mut backward = data.bytes().rev().filter(|byte| *byte != b'\n');
     let padding = backward.by_ref().take_while(|byte| *byte == b'=').count();
     length.is_multiple_of(4) && padding <= 2 && !backward.any(|byte| byte == b'=')
-}
-
-fn is_hex(digit: u8) -> bool {
-    digit.is_ascii_hexdigit()
 }
 
 /// A data URL for `bytes`, percent-escaped and without a media type.
@@ -150,45 +153,34 @@ fn nibble(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// Whether plain data may hold this byte unescaped.
-fn is_url(byte: u8) -> bool {
-    URL.get(usize::from(byte)).copied().unwrap_or(false)
+/// Whether `data` has only what plain data may hold unescaped.
+fn is_url(data: &str) -> bool {
+    let ordinary = |byte: u8| {
+        let refused = (byte == b'<')
+            | (byte == b'>')
+            | (byte == b'#')
+            | (byte == b'"')
+            | (byte == b'{')
+            | (byte == b'}')
+            | (byte == b'|')
+            | (byte == b'\\')
+            | (byte == b'^')
+            | (byte == b'[')
+            | (byte == b']')
+            | (byte == b'`');
+        (byte > b' ') & (byte < 0x7f) & !refused
+    };
+    scan::past(data.as_bytes(), ordinary) == data.len()
 }
 
-/// Whether base64 data may hold this byte. Compat: a newline, yes; a carriage return, no.
-fn is_base64(byte: u8) -> bool {
-    BASE64_BYTES.get(usize::from(byte)).copied().unwrap_or(false)
-}
-
-static URL: [bool; 256] = table(b"<>#\"{}|\\^[]`", Listed::Refused);
-static BASE64_BYTES: [bool; 256] = table(b"+/=\n", Listed::Taken);
-
-/// What the list of a [`table`] means.
-#[derive(Clone, Copy)]
-enum Listed {
-    /// These and no others of the visible ones are refused.
-    Refused,
-    /// These are taken besides letters and digits.
-    Taken,
-}
-
-/// Which bytes are taken; every byte of every file is looked up here.
-const fn table(list: &[u8], listed: Listed) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 0x7f {
-        table[byte as usize] = match listed {
-            Listed::Refused => byte.is_ascii_graphic(),
-            Listed::Taken => byte.is_ascii_alphanumeric(),
-        };
-        byte += 1;
-    }
-    let mut at = 0;
-    while at < list.len() {
-        table[list[at] as usize] = matches!(listed, Listed::Taken);
-        at += 1;
-    }
-    table
+/// Whether `data` has only what base64 may hold. Compat: a newline, yes; a carriage return, no.
+fn is_base64(data: &str) -> bool {
+    let ordinary = |byte: u8| {
+        let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+        let digit = byte.wrapping_sub(b'0') < 10;
+        letter | digit | (byte == b'+') | (byte == b'/') | (byte == b'=') | (byte == b'\n')
+    };
+    scan::past(data.as_bytes(), ordinary) == data.len()
 }
 
 #[cfg(test)]
