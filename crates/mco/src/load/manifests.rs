@@ -1,6 +1,9 @@
 //! The manifests that rendering is about: configs, pools and the images of the release.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::OnceLock,
+};
 
 use mco_api::{MachineConfig, MachineConfigPool, PoolName, label};
 use mco_core::render::{self, BaseImages, RenderError, Rendered, Selection};
@@ -131,9 +134,9 @@ impl Manifests {
 
     /// Why a pool does not render: the faults with their places, where one config is to blame.
     fn failure(&self, pool: &Pool, error: RenderError) -> anyhow::Error {
-        match &error {
+        let culprit = match &error {
             RenderError::Invalid { config, .. } | RenderError::Upgrade { config, .. } => {
-                self.blame(config, error.into())
+                Some(config.clone())
             }
             RenderError::Nothing(_)
             | RenderError::NoLabels(_)
@@ -141,9 +144,14 @@ impl Manifests {
             | RenderError::Unhashable { .. }
             | RenderError::Name { .. }
             | RenderError::TooLarge { .. }
-            | RenderError::StreamAndOverride => error.into(),
-        }
-        .context(cannot_render(&pool.name))
+            | RenderError::StreamAndOverride => None,
+        };
+        let error = anyhow::Error::new(error);
+        let error = match culprit {
+            Some(config) => self.blame(&config, error),
+            None => error,
+        };
+        error.context(cannot_render(&pool.name))
     }
 
     /// The errors that a config has, with their places; `otherwise` where none was found.
@@ -209,16 +217,12 @@ impl Manifests {
     }
 
     fn leave_aside(&mut self, object: &Object) {
-        const KINDS: [&str; 3] = ["MachineConfig", "MachineConfigPool", "ControllerConfig"];
         let ours = object.api_version.starts_with("machineconfiguration.openshift.io/");
-        let meant = suggest::closest(&object.kind, KINDS).filter(|_| {
-            // KubeletConfig and the like are real kinds of the same group, and none of these.
-            ours && object.kind.to_ascii_lowercase().contains("machineconfig")
-                && !object.kind.starts_with("MachineConfigN")
-        });
-        if let Some(meant) = meant {
+        if ours && !kinds().contains(&object.kind) {
             let message = format!("there is no kind {} in {}", object.kind, object.api_version);
-            let fault = Fault::error("UnknownKind", message).hint(format!("did you mean {meant}?"));
+            let mut fault = Fault::error("UnknownKind", message);
+            fault.hint = suggest::closest(&object.kind, kinds().iter().map(String::as_str))
+                .map(|meant| format!("did you mean {meant}?"));
             self.faults.push(object.fault_at(&Path::of("kind"), fault));
         } else {
             let file = &object.file.name;
@@ -266,6 +270,12 @@ impl Manifests {
             ));
         }
     }
+}
+
+/// Every kind we define.
+fn kinds() -> &'static [String] {
+    static KINDS: OnceLock<Vec<String>> = OnceLock::new();
+    KINDS.get_or_init(|| mco_api::crds().into_iter().map(|crd| crd.spec.names.kind).collect())
 }
 
 /// The role a config is labelled with.

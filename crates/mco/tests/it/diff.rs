@@ -50,12 +50,168 @@ fn pair() -> Folder {
 
 #[test]
 fn everything_that_differs_is_shown_decoded() {
-    pair().mco(&["diff", "old.yaml", "new.yaml"]).assert().code(1).stdout_eq(str![]);
+    pair().mco(&["diff", "old.yaml", "new.yaml"]).assert().code(1).stdout_eq(str![[r#"
+setting osImageURL changed
+  value: quay.io/os@sha256:1 -> quay.io/os@sha256:2
+setting kernelArguments changed
+--- a/kernelArguments
++++ b/kernelArguments
+@@ -1,2 +1,2 @@
+ a
+-b
++c
+file /etc/a changed
+  mode: 0644 -> 0600
+--- a/etc/a
++++ b/etc/a
+@@ -1,2 +1,2 @@
+ one
+-two
++three/u{1b}[31m
+file /etc/binary changed
+  binary contents differ: 3 bytes -> 4 bytes
+file /etc/pw changed
+  lines with secrets differ; --show-secrets shows them
+unit a.service changed
+  enabled: true -> false
+drop-in a.service/x.conf removed
+--- a/a.service/x.conf
++++ /dev/null
+@@ -1 +0,0 @@
+-[Service]
+/ No newline at end of file
+drop-in a.service/y.conf added
+--- /dev/null
++++ b/a.service/y.conf
+@@ -0,0 +1 @@
++[Service]
+/ No newline at end of file
+user core changed
+  passwordHash: (hidden) -> (hidden, another)
+--- a/core
++++ b/core
+@@ -1,6 +1,7 @@
+ {
+   "name": "core",
+   "sshAuthorizedKeys": [
+-    "key-one"
++    "key-one",
++    "key-two"
+   ]
+ }
+
+"#]]);
 }
 
 #[test]
 fn the_same_in_json() {
-    pair().mco(&["diff", "old.yaml", "new.yaml", "-o", "json"]).assert().code(1).stdout_eq(str![]);
+    pair().mco(&["diff", "old.yaml", "new.yaml", "-o", "json"]).assert().code(1).stdout_eq(str![[r#"
+{
+  "changes": [
+    {
+      "attributes": {
+        "value": {
+          "new": "quay.io/os@sha256:2",
+          "old": "quay.io/os@sha256:1"
+        }
+      },
+      "change": "changed",
+      "kind": "setting",
+      "name": "osImageURL"
+    },
+    {
+      "attributes": {},
+      "change": "changed",
+      "contents": {
+        "diff": "--- a/kernelArguments/n+++ b/kernelArguments/n@@ -1,2 +1,2 @@/n a/n-b/n+c/n"
+      },
+      "kind": "setting",
+      "name": "kernelArguments"
+    },
+    {
+      "attributes": {
+        "mode": {
+          "new": "0600",
+          "old": "0644"
+        }
+      },
+      "change": "changed",
+      "contents": {
+        "diff": "--- a/etc/a/n+++ b/etc/a/n@@ -1,2 +1,2 @@/n one/n-two/n+three/u001b[31m/n"
+      },
+      "kind": "file",
+      "name": "/etc/a"
+    },
+    {
+      "attributes": {},
+      "change": "changed",
+      "contents": {
+        "binary": {
+          "newBytes": 4,
+          "oldBytes": 3
+        }
+      },
+      "kind": "file",
+      "name": "/etc/binary"
+    },
+    {
+      "attributes": {},
+      "change": "changed",
+      "contents": {
+        "hidden": true
+      },
+      "kind": "file",
+      "name": "/etc/pw"
+    },
+    {
+      "attributes": {
+        "enabled": {
+          "new": "false",
+          "old": "true"
+        }
+      },
+      "change": "changed",
+      "kind": "unit",
+      "name": "a.service"
+    },
+    {
+      "attributes": {},
+      "change": "removed",
+      "contents": {
+        "diff": "--- a/a.service/x.conf/n+++ /dev/null/n@@ -1 +0,0 @@/n-[Service]/n// No newline at end of file/n"
+      },
+      "kind": "drop-in",
+      "name": "a.service/x.conf"
+    },
+    {
+      "attributes": {},
+      "change": "added",
+      "contents": {
+        "diff": "--- /dev/null/n+++ b/a.service/y.conf/n@@ -0,0 +1 @@/n+[Service]/n// No newline at end of file/n"
+      },
+      "kind": "drop-in",
+      "name": "a.service/y.conf"
+    },
+    {
+      "attributes": {
+        "passwordHash": {
+          "new": "(hidden, another)",
+          "old": "(hidden)"
+        }
+      },
+      "change": "changed",
+      "contents": {
+        "diff": "--- a/core/n+++ b/core/n@@ -1,6 +1,7 @@/n {/n   /"name/": /"core/",/n   /"sshAuthorizedKeys/": [/n-    /"key-one/"/n+    /"key-one/",/n+    /"key-two/"/n   ]/n }/n"
+      },
+      "kind": "user",
+      "name": "core"
+    }
+  ],
+  "new": "rendered-worker-2",
+  "old": "rendered-worker-1"
+}
+
+"#]]);
 }
 
 #[test]

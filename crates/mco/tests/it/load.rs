@@ -10,12 +10,11 @@ fn check(files: &[(&str, &[u8])], path: &str) -> snapbox::cmd::OutputAssert {
 
 #[test]
 fn bad_yaml_has_a_line_and_a_column() {
-    check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[
-        r#"
+    check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[r#"
 a.yaml:1:7: error: while scanning a plain scalar, found a tab [Syntax]
+  hint: indent with spaces
 
-"#
-    ]]);
+"#]]);
 }
 
 #[test]
@@ -52,6 +51,9 @@ fn wrong_kinds_and_versions_are_named() {
     let manifests = b"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfg\nmetadata: {name: a}\n---\n\
         apiVersion: machineconfiguration.openshift.io/v2\nkind: MachineConfig\nmetadata: {name: b}\n---\nname: c\n";
     check(&[("a.yaml", manifests)], "a.yaml").code(1).stdout_eq(str![[r#"
+a.yaml:2:7: error: there is no kind MachineConfg in machineconfiguration.openshift.io/v1 [UnknownKind]
+  in MachineConfg/a, kind
+  hint: did you mean MachineConfig?
 a.yaml:5:13: error: MachineConfig has apiVersion machineconfiguration.openshift.io/v2 [UnknownApiVersion]
   in MachineConfig/b, apiVersion
   hint: write apiVersion: machineconfiguration.openshift.io/v1
