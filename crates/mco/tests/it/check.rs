@@ -2,7 +2,7 @@
 
 use snapbox::str;
 
-use crate::{Folder, config};
+use crate::{Folder, config, indented};
 
 /// Codes of the faults in a config with this `spec`, with their lines.
 fn codes(spec: &str) -> String {
@@ -18,8 +18,7 @@ fn codes(spec: &str) -> String {
 }
 
 fn ignition(rest: &str) -> String {
-    let indented: String = rest.lines().map(|line| format!("  {line}\n")).collect();
-    format!("config:\n  ignition: {{version: 3.2.0}}\n{indented}")
+    format!("config:\n  ignition: {{version: 3.2.0}}\n{}", indented(2, rest))
 }
 
 #[test]
@@ -61,9 +60,9 @@ fn files_are_checked() {
 #[test]
 fn units_are_checked_with_the_line_inside() {
     let unit = |contents: &str| {
-        let indented: String = contents.lines().map(|line| format!("      {line}\n")).collect();
+        let contents = indented(6, contents);
         ignition(&format!(
-            "systemd:\n  units:\n  - name: a.service\n    enabled: true\n    contents: |\n{indented}"
+            "systemd:\n  units:\n  - name: a.service\n    enabled: true\n    contents: |\n{contents}"
         ))
     };
     let rows = [

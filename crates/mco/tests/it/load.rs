@@ -10,11 +10,13 @@ fn check(files: &[(&str, &[u8])], path: &str) -> snapbox::cmd::OutputAssert {
 
 #[test]
 fn bad_yaml_has_a_line_and_a_column() {
-    check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[r#"
+    check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[
+        r#"
 a.yaml:1:7: error: while scanning a plain scalar, found a tab [Syntax]
   hint: indent with spaces
 
-"#]]);
+"#
+    ]]);
 }
 
 #[test]

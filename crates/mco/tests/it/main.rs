@@ -1,5 +1,8 @@
 //! The binary as a person runs it: real files, real output, real exit codes.
 
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+#![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
+
 mod check;
 mod diff;
 mod examples;
@@ -53,9 +56,15 @@ impl Folder {
 
 /// A MachineConfig of the role worker with this text as its `spec`.
 fn config(name: &str, spec: &str) -> String {
-    let indented: String = spec.lines().map(|line| format!("  {line}\n")).collect();
+    let spec = indented(2, spec);
     format!(
         "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  \
-         name: {name}\n  labels:\n    machineconfiguration.openshift.io/role: worker\nspec:\n{indented}"
+         name: {name}\n  labels:\n    machineconfiguration.openshift.io/role: worker\nspec:\n{spec}"
     )
+}
+
+/// The lines moved to the right.
+fn indented(by: usize, text: &str) -> String {
+    let lines = text.lines().flat_map(|line| [" ".repeat(by), line.to_owned(), "\n".to_owned()]);
+    lines.collect()
 }
