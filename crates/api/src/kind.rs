@@ -76,6 +76,15 @@ impl Column {
         Self::new(name, "number", path, description)
     }
 
+    /// A point in time, printed as an age.
+    pub(crate) const fn date(
+        name: &'static str,
+        path: &'static str,
+        description: &'static str,
+    ) -> Self {
+        Self::new(name, "date", path, description)
+    }
+
     /// Shown only with `-o wide`.
     pub(crate) const fn wide(mut self) -> Self {
         self.priority = 1;

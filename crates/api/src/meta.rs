@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::text::{DnsLabel, ObjectName, RequiredObjectName, ResourceName};
 use crate::wire_enum::wire_enum;
 
 /// A pointer to another object.
@@ -36,6 +37,25 @@ pub struct ObjectReference {
     pub field_path: String,
 }
 
+/// A pointer to an object by group and resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ResourceReference {
+    /// API group; empty for the core group.
+    #[schemars(with = "ObjectName")]
+    pub group: String,
+    /// Plural name of the resource.
+    #[schemars(with = "ResourceName")]
+    pub resource: String,
+    /// Namespace of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    #[schemars(with = "DnsLabel")]
+    pub namespace: String,
+    /// Name of the object.
+    #[schemars(with = "RequiredObjectName")]
+    pub name: String,
+}
+
 wire_enum! {
     /// Whether a condition holds.
     pub enum ConditionStatus {
@@ -54,7 +74,7 @@ wire_enum! {
 /// type of Kubernetes itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("required" = []))]
+#[schemars(description = "One observation about the object.", extend("required" = []))]
 pub struct LooseCondition {
     /// What the condition is about.
     #[serde(rename = "type")]
@@ -161,5 +181,36 @@ impl JsonSchema for SelectorSchema {
                 }
             }
         })
+    }
+}
+
+/// Schema of a quantity such as `10G`, for `#[schemars(with = "...")]`.
+#[derive(Debug)]
+pub(crate) struct QuantitySchema;
+
+impl JsonSchema for QuantitySchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Quantity".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "x-kubernetes-int-or-string": true,
+            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+        })
+    }
+}
+
+/// Schema of an object that the API server checks by other rules, such as embedded metadata.
+#[derive(Debug)]
+pub(crate) struct AnyObject;
+
+impl JsonSchema for AnyObject {
+    fn schema_name() -> Cow<'static, str> {
+        "AnyObject".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "object"})
     }
 }

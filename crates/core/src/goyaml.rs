@@ -11,7 +11,7 @@ mod scalar;
 
 use std::{borrow::Cow, cmp::Ordering};
 
-use mco_ignition::tree::Tree;
+use mco_ignition::{scan, tree::Tree};
 
 use self::scalar::Style;
 
@@ -159,11 +159,18 @@ impl<'s, S: Sink> Emitter<'s, S> {
         if !fresh {
             self.line_break();
         }
-        while self.column < self.indent {
-            self.ascii(b" ");
-        }
+        self.spaces(self.indent.saturating_sub(self.column));
         self.after_space = true;
         self.only_indent = true;
+    }
+
+    fn spaces(&mut self, mut count: usize) {
+        const SPACES: &[u8] = b"                ";
+        while count > 0 {
+            let some = SPACES.get(..count).unwrap_or(SPACES);
+            self.ascii(some);
+            count -= some.len();
+        }
     }
 
     fn space(&mut self) {
@@ -214,6 +221,12 @@ impl<'s, S: Sink> Emitter<'s, S> {
 
 /// The order of names: letters after everything else, runs of digits by their number.
 fn natural(left: &str, right: &str) -> Ordering {
+    // Nearly all names differ in a letter first, and then need none of what follows.
+    let first = left.bytes().zip(right.bytes()).find(|(a, b)| a != b);
+    if let Some((a, b)) = first.filter(|(a, b)| a.is_ascii_alphabetic() && b.is_ascii_alphabetic())
+    {
+        return a.cmp(&b);
+    }
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let Some(at) = left.iter().zip(&right).position(|(a, b)| a != b) else {
         return left.len().cmp(&right.len());
@@ -244,8 +257,7 @@ fn natural(left: &str, right: &str) -> Ordering {
 /// Compat: JSON leaves U+0085 as it is, and YAML 1.1 takes it for a line break, which a quoted
 /// scalar folds into a space. Characters that YAML forbids make the reference fail.
 fn as_read(text: &str) -> Result<Cow<'_, str>, UnreadableText> {
-    let odd = |byte: u8| byte == 0x7f || byte >= 0x80;
-    if !text.bytes().any(odd) {
+    if scan::past(text.as_bytes(), |byte| byte < 0x7f) == text.len() {
         return Ok(Cow::Borrowed(text));
     }
     let forbidden =

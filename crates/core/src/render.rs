@@ -186,6 +186,8 @@ pub fn pool(
     let os_image =
         if merged.os_image_url == images.os { OsImage::Base } else { OsImage::Overridden };
     let json = String::from_utf8(merged.config.to_json()).expect("JSON is written as UTF-8");
+    // The text is as large as what it was written from; both are not needed any longer.
+    drop(merged.config);
     let config = RawConfig::from_json(json).expect("what was written as JSON is JSON");
     Ok(Rendered {
         name,

@@ -4,7 +4,6 @@
 //! (github.com/vincent-petithory/dataurl), because a config that one accepts and the other does not
 //! would be applied by half. The media type is checked and then of no further use.
 
-mod check;
 mod header;
 mod media_type;
 
@@ -14,8 +13,8 @@ use base64::{
     engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
 };
 
-pub(crate) use self::check::check;
 use self::header::Encoding;
+use crate::scan;
 
 /// Standard alphabet, padding needed; the bits beyond the last byte may be anything.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -59,10 +58,45 @@ pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
     let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
     let (encoding, data) = header::parse(rest)?;
     match encoding {
-        Encoding::Percent if data.bytes().all(is_url) => unescape(data).ok_or(DataUrlError::Escape),
-        Encoding::Base64 if data.bytes().all(is_base64) => decode_base64(data),
+        Encoding::Percent if is_url(data) => unescape(data).ok_or(DataUrlError::Escape),
+        Encoding::Base64 if is_base64(data) => decode_base64(data),
         Encoding::Percent | Encoding::Base64 => Err(DataUrlError::Character),
     }
+}
+
+/// Whether [`decode`] would succeed, without making the bytes.
+pub fn check(url: &str) -> Result<(), DataUrlError> {
+    let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
+    let (encoding, data) = header::parse(rest)?;
+    match encoding {
+        Encoding::Percent if !is_url(data) => Err(DataUrlError::Character),
+        Encoding::Base64 if !is_base64(data) => Err(DataUrlError::Character),
+        Encoding::Percent if !escapes_are_whole(data) => Err(DataUrlError::Escape),
+        Encoding::Base64 if !padding_is_whole(data) => Err(DataUrlError::Base64),
+        Encoding::Percent | Encoding::Base64 => Ok(()),
+    }
+}
+
+/// Whether every percent sign has its two digits.
+///
+/// No branch depends on the data, so that the compiler can judge many bytes at a time.
+fn escapes_are_whole(data: &str) -> bool {
+    let data = data.as_bytes();
+    let is_hex = |byte: u8| (byte.wrapping_sub(b'0') < 10) | ((byte | 0x20).wrapping_sub(b'a') < 6);
+    let (second, third) = (data.get(1..).unwrap_or_default(), data.get(2..).unwrap_or_default());
+    let whole = data.iter().zip(second).zip(third).fold(true, |whole, ((sign, high), low)| {
+        whole & ((*sign != b'%') | (is_hex(*high) & is_hex(*low)))
+    });
+    let cut_off = data.iter().rev().take(2).any(|byte| *byte == b'%');
+    whole && !cut_off
+}
+
+/// Whether base64 data, of the right alphabet, come in fours with padding at the end only.
+fn padding_is_whole(data: &str) -> bool {
+    let length = data.bytes().filter(|byte| *byte != b'\n').count();
+    let mut backward = data.bytes().rev().filter(|byte| *byte != b'\n');
+    let padding = backward.by_ref().take_while(|byte| *byte == b'=').count();
+    length.is_multiple_of(4) && padding <= 2 && !backward.any(|byte| byte == b'=')
 }
 
 /// A data URL for `bytes`, percent-escaped and without a media type.
@@ -120,14 +154,34 @@ fn nibble(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// Whether plain data may hold this byte unescaped.
-fn is_url(byte: u8) -> bool {
-    byte.is_ascii_graphic() && !b"<>#\"{}|\\^[]`".contains(&byte)
+/// Whether `data` has only what plain data may hold unescaped.
+fn is_url(data: &str) -> bool {
+    let ordinary = |byte: u8| {
+        let refused = (byte == b'<')
+            | (byte == b'>')
+            | (byte == b'#')
+            | (byte == b'"')
+            | (byte == b'{')
+            | (byte == b'}')
+            | (byte == b'|')
+            | (byte == b'\\')
+            | (byte == b'^')
+            | (byte == b'[')
+            | (byte == b']')
+            | (byte == b'`');
+        (byte > b' ') & (byte < 0x7f) & !refused
+    };
+    scan::past(data.as_bytes(), ordinary) == data.len()
 }
 
-/// Whether base64 data may hold this byte. Compat: a newline, yes; a carriage return, no.
-fn is_base64(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+/=\n".contains(&byte)
+/// Whether `data` has only what base64 may hold. Compat: a newline, yes; a carriage return, no.
+fn is_base64(data: &str) -> bool {
+    let ordinary = |byte: u8| {
+        let letter = (byte | 0x20).wrapping_sub(b'a') < 26;
+        let digit = byte.wrapping_sub(b'0') < 10;
+        letter | digit | (byte == b'+') | (byte == b'/') | (byte == b'=') | (byte == b'\n')
+    };
+    scan::past(data.as_bytes(), ordinary) == data.len()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ mod merge;
 mod object;
 mod parse;
 pub mod report;
+pub mod scan;
 mod spec;
 mod target;
 pub mod translate;

@@ -2,6 +2,8 @@
 //!
 //! There is one way to write JSON here: compact, members in the order given, the reference's escapes.
 
+use crate::scan;
+
 /// A value of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tree<'a> {
@@ -61,16 +63,39 @@ impl Tree<'_> {
         }
     }
 
-    /// How long the JSON is if nothing needs an escape, so that writing it seldom reallocates.
+    /// How long the JSON is, so that writing it allocates once and no more than it needs.
     fn size(&self) -> usize {
+        let separators = |count: usize| 2 + count.saturating_sub(1);
         match self {
-            Self::Null | Self::Bool(_) | Self::Int(_) => 5,
-            Self::Text(text) => text.len() + text.len() / 32 + 2,
-            Self::List(items) => 2 + items.iter().map(|item| item.size() + 1).sum::<usize>(),
+            Self::Null | Self::Bool(true) => 4,
+            Self::Bool(false) => 5,
+            Self::Int(number) => number.to_string().len(),
+            Self::Text(text) => string_size(text),
+            Self::List(items) => {
+                separators(items.len()) + items.iter().map(Self::size).sum::<usize>()
+            }
             Self::Object(members) => {
-                2 + members.iter().map(|(name, value)| name.len() + 4 + value.size()).sum::<usize>()
+                let member = |(name, value): &(&str, Self)| string_size(name) + 1 + value.size();
+                separators(members.len()) + members.iter().map(member).sum::<usize>()
             }
         }
+    }
+}
+
+/// How long `text` is as a JSON string.
+fn string_size(text: &str) -> usize {
+    let mut size = text.len() + 2;
+    let mut rest = text.as_bytes();
+    loop {
+        let (_, special) = rest.split_at(scan::past(rest, is_plain));
+        let Some((&byte, behind)) = special.split_first() else { return size };
+        size += match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
+            0xe2 if behind.starts_with(&[0x80, 0xa8]) || behind.starts_with(&[0x80, 0xa9]) => 3,
+            0xe2 => 0,
+            _ => 5,
+        };
+        rest = behind;
     }
 }
 
@@ -78,11 +103,11 @@ impl Tree<'_> {
 ///
 /// Compat: besides what JSON demands, `<`, `>`, `&` and the two Unicode line separators are escaped,
 /// and of the control characters only newline, carriage return and tab have a short form.
-pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
+fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let (plain, special) = rest.split_at(plain_length(rest));
+        let (plain, special) = rest.split_at(scan::past(rest, is_plain));
         out.extend_from_slice(plain);
         let [first, behind @ ..] = special else { break };
         rest = behind;
@@ -99,37 +124,34 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
                 }
                 _ => out.push(0xe2),
             },
-            _ => write_escape(*first, out),
+            _ => write_code(*first, out),
         }
     }
     out.push(b'"');
 }
 
-fn write_escape(byte: u8, out: &mut Vec<u8>) {
-    let digit = |nibble: u8| if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 };
+/// Writes `byte` by its number.
+fn write_code(byte: u8, out: &mut Vec<u8>) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
     out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
 }
 
-/// How many bytes of `bytes` stand before the first that may start an escape.
-fn plain_length(bytes: &[u8]) -> usize {
-    // A chunk is looked at as a whole, without an early exit, so that the compiler can compare many
-    // bytes at once.
-    const CHUNK: usize = 32;
-    let has_special =
-        |chunk: &&[u8]| chunk.iter().fold(false, |found, byte| found | is_special(*byte));
-    let clean = bytes.chunks(CHUNK).take_while(|chunk| !has_special(chunk)).count() * CHUNK;
-    let rest = bytes.get(clean..).unwrap_or_default();
-    let length = clean + rest.iter().position(|byte| is_special(*byte)).unwrap_or(rest.len());
-    length.min(bytes.len())
-}
-
-/// Whether a byte may start an escape.
-const fn is_special(byte: u8) -> bool {
-    byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
+/// Whether `byte` stands for itself and cannot start an escape.
+fn is_plain(byte: u8) -> bool {
+    let special = (byte == b'"')
+        | (byte == b'\\')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'&')
+        | (byte == 0xe2);
+    (byte >= b' ') & !special
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -150,6 +172,19 @@ mod tests {
                 let expected = format!("\"{padding}{expected}{padding}\"");
                 assert_eq!(String::from_utf8(out).unwrap(), expected);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_size_is_known_beforehand(text: String, number: i64, switch: bool) {
+            let tree = Tree::Object(vec![
+                ("text", Tree::Text(&text)),
+                ("list", Tree::List(vec![Tree::Int(number), Tree::Bool(switch), Tree::Null])),
+                ("empty", Tree::List(vec![])),
+                ("more", Tree::Text("<\u{2028}\u{2030}\">")),
+            ]);
+            prop_assert_eq!(tree.to_json().len(), tree.size());
         }
     }
 }

@@ -4,6 +4,8 @@
 //! line is longer than 80 characters; text with line breaks of its own is a literal block if YAML
 //! can show it as one, and otherwise double quoted.
 
+use mco_ignition::scan;
+
 use super::{Emitter, Sink, implicit};
 
 /// Lines may wrap once they are longer than this.
@@ -66,11 +68,11 @@ impl Shape {
         let bytes = text.as_bytes();
         let mut before = Before::Start;
         let mut at = 0;
-        while let Some(&byte) = bytes.get(at) {
-            if ORDINARY.get(usize::from(byte)).copied().unwrap_or(false) {
+        loop {
+            let ordinary = scan::past(bytes.get(at..).unwrap_or_default(), is_ordinary);
+            if ordinary > 0 {
                 before = Before::Other;
-                at += 1;
-                continue;
+                at += ordinary;
             }
             let rest = text.get(at..).unwrap_or_default();
             let Some(c) = rest.chars().next() else { break };
@@ -136,16 +138,10 @@ fn starts_with_indicator(text: &str) -> bool {
     }
 }
 
-/// Printable ASCII that never decides anything by itself.
-static ORDINARY: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0x21;
-    while byte < 0x7f {
-        table[byte] = byte != b':' as usize && byte != b'#' as usize;
-        byte += 1;
-    }
-    table
-};
+/// Whether `byte` is printable ASCII that never decides anything by itself.
+fn is_ordinary(byte: u8) -> bool {
+    (byte > b' ') & (byte < 0x7f) & (byte != b':') & (byte != b'#')
+}
 
 fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
@@ -275,12 +271,6 @@ impl<S: Sink> Emitter<'_, S> {
                 self.column = 0;
                 self.only_indent = true;
             }
-        }
-    }
-
-    fn spaces(&mut self, count: usize) {
-        for _ in 0..count {
-            self.ascii(b" ");
         }
     }
 

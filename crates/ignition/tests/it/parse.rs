@@ -99,7 +99,9 @@ pub(crate) fn is_type_fault_of_v2(error: &ReadError, expected: &str) -> bool {
             let report = report.to_string();
             faults.iter().any(|fault| report.contains(fault))
         }
-        ReadError::UnknownVersion => expected.contains("cannot unmarshal"),
+        ReadError::UnknownVersion => {
+            expected.contains("cannot unmarshal") || expected.contains("called with a valid config")
+        }
         ReadError::Empty | ReadError::InvalidVersion | ReadError::V3(_) => false,
     };
     ours && of_readers.iter().any(|text| expected.contains(text))

@@ -1,0 +1,22 @@
+//! The wire contract, tested from outside.
+
+// `cfg(test)` tells clippy that these modules are tests.
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
+mod reference;
+#[cfg(test)]
+mod round_trip;
+
+use std::path::{Path, PathBuf};
+
+/// The root of the workspace.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A file's text, or nothing where the file is not there.
+#[expect(clippy::disallowed_methods, reason = "tests read fixtures from disk")]
+fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}

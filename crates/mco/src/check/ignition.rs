@@ -1,0 +1,131 @@
+//! The Ignition config of a MachineConfig: the format's own rules, then what the daemon adds.
+//!
+//! The daemon's part is checked on the text itself and not on the config read from it, so that a
+//! config which the format refuses gets its other faults reported at the same time.
+
+use mco_ignition::{CheckError, ReadError, Report, report::Step};
+
+use super::{file, systemd, user};
+use crate::{
+    fault::{Fault, Severity},
+    load::{
+        Object,
+        node::{self, Node, Path, Value},
+    },
+};
+
+/// Sections that take effect at first boot and cannot be changed on a running node.
+const FIRST_BOOT_ONLY: [(&str, &str); 8] = [
+    ("storage", "directories"),
+    ("storage", "disks"),
+    ("storage", "filesystems"),
+    ("storage", "links"),
+    ("storage", "luks"),
+    ("storage", "raid"),
+    ("passwd", "groups"),
+    ("kernelArguments", "shouldExist"),
+];
+
+/// Adds what is wrong with the Ignition config of the object, if it has one.
+pub(super) fn check(object: &Object, faults: &mut Vec<Fault>) {
+    let root = Path::of("spec.config");
+    let Some(config) = object.node.find(&root).filter(|config| !config.is_null()) else { return };
+    let mut own = Vec::new();
+    file::check(object, &root, &mut own);
+    systemd::check(object, &root, &mut own);
+    user::check(object, &root, &mut own);
+    first_boot_only(object, config, &root, &mut own);
+    sources(object, config, &root, &mut own);
+    format(object, config, &root, &own, faults);
+    faults.extend(own);
+}
+
+fn format(object: &Object, config: &Node, root: &Path, own: &[Fault], faults: &mut Vec<Fault>) {
+    let json = config.to_json();
+    match mco_ignition::read(json.as_bytes()) {
+        Ok(document) => {
+            report(object, root, document.warnings(), own, faults);
+            if let Err(CheckError::Invalid(found)) = document.check() {
+                report(object, root, &found, own, faults);
+            }
+            if let Err(error) = document.upgrade() {
+                let fault = Fault::error("IgnitionUpgrade", error.to_string());
+                faults.push(object.fault_at(root, fault));
+            }
+        }
+        Err(error @ (ReadError::InvalidVersion | ReadError::UnknownVersion)) => {
+            let path = root.member("ignition").member("version");
+            let fault = Fault::error("IgnitionVersion", error.to_string());
+            let fault = fault.hint("write ignition: {version: 3.5.0}");
+            faults.push(object.fault_at(&path, fault));
+        }
+        Err(error) => {
+            if let Some(found) = error.report().filter(|report| !report.faults.is_empty()) {
+                report(object, root, found, own, faults);
+                return;
+            }
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default().to_owned();
+            faults.push(object.fault_at(root, Fault::error("IgnitionInvalid", line)));
+        }
+    }
+}
+
+/// Takes over the faults of the format, each at its place in the manifest.
+fn report(object: &Object, root: &Path, report: &Report, own: &[Fault], faults: &mut Vec<Fault>) {
+    for found in &report.faults {
+        let mut path = root.clone();
+        path.0.extend(found.path.0.iter().map(|step| match step {
+            Step::Member(name) => node::Step::Member((*name).to_owned()),
+            Step::Unknown(name) => node::Step::Member(name.clone()),
+            Step::Index(index) => node::Step::Index(*index),
+        }));
+        // Ours say more about the same thing: the line inside the unit, or what to do.
+        let said = own.iter().any(|fault| fault.path.as_ref() == Some(&path) && fault.is_error());
+        if said {
+            continue;
+        }
+        let code = match found.severity {
+            Severity::Error => "IgnitionInvalid",
+            Severity::Warning => "IgnitionWarning",
+        };
+        let fault = Fault::new(found.severity, code, found.message.clone());
+        faults.push(object.fault_at(&path, fault));
+    }
+}
+
+fn first_boot_only(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>) {
+    for (section, list) in FIRST_BOOT_ONLY {
+        let entries = config.get(section).and_then(|section| section.get(list));
+        if entries.is_none_or(|entries| entries.items().is_empty()) {
+            continue;
+        }
+        let message = format!("{section}.{list} takes effect at first boot only");
+        let fault = Fault::warning("FirstBootOnly", message);
+        let fault = fault.hint("a running node refuses a change here; new nodes take it");
+        faults.push(object.fault_at(&root.member(section).member(list), fault));
+    }
+}
+
+/// Configs that this one points to: nobody fetches them for a running node.
+fn sources(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>) {
+    let Some(sources) = config.get("ignition").and_then(|ignition| ignition.get("config")) else {
+        return;
+    };
+    let path = root.member("ignition").member("config");
+    for member in ["merge", "append", "replace"] {
+        let used = sources.get(member).is_some_and(|value| match &value.value {
+            Value::List(items) => !items.is_empty(),
+            Value::Map(entries) => !entries.is_empty(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+        });
+        if used {
+            let message = format!(
+                "ignition.config.{member} points to another config, which a running node does not fetch"
+            );
+            let fault = Fault::warning("RemoteConfig", message);
+            let fault = fault.hint("write its contents into this MachineConfig");
+            faults.push(object.fault_at(&path.member(member), fault));
+        }
+    }
+}

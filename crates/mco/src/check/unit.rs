@@ -1,0 +1,287 @@
+//! The syntax of systemd units: what `systemd-analyze verify` would say without a system to ask.
+//!
+//! Only what holds for every version of systemd is looked at. Keys are not compared with a list,
+//! because the list of the running system is not known here.
+
+use std::iter::Peekable;
+
+use crate::fault::Severity;
+
+/// Whether a text is a whole unit or a piece laid over one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Unit,
+    Dropin,
+}
+
+/// Something found in a unit.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
+    pub(crate) code: &'static str,
+    /// Line in the unit, from zero.
+    pub(crate) line: usize,
+    pub(crate) message: String,
+    pub(crate) hint: Option<&'static str>,
+}
+
+/// A section, the type of unit that has it, and no other meaning.
+const OWN_SECTIONS: [(&str, &str); 9] = [
+    ("automount", "Automount"),
+    ("mount", "Mount"),
+    ("path", "Path"),
+    ("scope", "Scope"),
+    ("service", "Service"),
+    ("slice", "Slice"),
+    ("socket", "Socket"),
+    ("swap", "Swap"),
+    ("timer", "Timer"),
+];
+
+const COMMANDS: [&str; 9] = [
+    "ExecCondition",
+    "ExecReload",
+    "ExecReloadPost",
+    "ExecStart",
+    "ExecStartPost",
+    "ExecStartPre",
+    "ExecStop",
+    "ExecStopPost",
+    "ExecStopPre",
+];
+
+/// Everything that is wrong with the text of a unit.
+pub(crate) fn check(unit: &str, part: Part, text: &str) -> Vec<Finding> {
+    let mut checker = Checker { unit, section: None, started: false, findings: Vec::new() };
+    let lines = LogicalLines { lines: text.lines().enumerate().peekable() };
+    for (line, text) in lines {
+        checker.line(line, &text);
+    }
+    checker.finish(part, text);
+    checker.findings
+}
+
+struct Checker<'u> {
+    unit: &'u str,
+    section: Option<String>,
+    /// Whether something says what a service runs.
+    started: bool,
+    findings: Vec<Finding>,
+}
+
+impl Checker<'_> {
+    fn line(&mut self, line: usize, text: &str) {
+        let text = text.trim();
+        if let Some(inner) = text.strip_prefix('[') {
+            return self.header(line, inner);
+        }
+        let Some((key, value)) = text.split_once('=') else {
+            let hint = "write `Key=value`, or end the line before it with a backslash";
+            let message = format!("unit {} has a line without '='", self.unit);
+            return self.error("UnitSyntax", line, message, Some(hint));
+        };
+        let (key, value) = (key.trim(), value.trim());
+        if key.is_empty() {
+            let message = format!("unit {} has a line without a key before '='", self.unit);
+            return self.error("UnitSyntax", line, message, None);
+        }
+        match self.section.as_deref() {
+            None => {
+                let hint = "put a section such as [Unit] above it";
+                let message = format!("unit {} sets {key} before any section", self.unit);
+                self.error("UnitSyntax", line, message, Some(hint));
+            }
+            Some("Service" | "Socket") => self.assignment(line, key, value),
+            Some(_) => {}
+        }
+    }
+
+    fn header(&mut self, line: usize, inner: &str) {
+        let Some(name) = inner.strip_suffix(']').filter(|name| !name.is_empty()) else {
+            self.section = Some(String::new());
+            let hint = "a section header stands alone on its line: [Service]";
+            let message = format!("unit {} has a malformed section header", self.unit);
+            return self.error("UnitSyntax", line, message, Some(hint));
+        };
+        if !self.knows(name) {
+            let message = format!("unit {} has a section [{name}] that systemd ignores", self.unit);
+            self.warning("UnitSection", line, message);
+        }
+        self.section = Some(name.to_owned());
+    }
+
+    fn knows(&self, section: &str) -> bool {
+        let kind = self.unit.rsplit('.').next().unwrap_or_default();
+        matches!(section, "Unit" | "Install")
+            || section.starts_with("X-")
+            || OWN_SECTIONS.contains(&(kind, section))
+    }
+
+    fn assignment(&mut self, line: usize, key: &str, value: &str) {
+        self.started |= match key {
+            "ExecStart" | "ExecStop" | "SuccessAction" | "BusName" => !value.is_empty(),
+            _ => false,
+        };
+        if COMMANDS.contains(&key) && !value.is_empty() {
+            self.command(line, key, value);
+        }
+    }
+
+    fn command(&mut self, line: usize, key: &str, value: &str) {
+        // What comes first may say how to run the program, one or several signs together.
+        let program = value.trim_start_matches(['@', '-', ':', '+', '!', '|']).trim_start();
+        let program = match program.strip_prefix(['"', '\'']) {
+            Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or_default(),
+            None => program.split_whitespace().next().unwrap_or_default(),
+        };
+        if program.is_empty() {
+            let message = format!("unit {}: {key} names no program", self.unit);
+            self.error("UnitExec", line, message, None);
+        } else if program.contains('/') && !program.starts_with('/') && !program.starts_with('%') {
+            let message =
+                format!("unit {}: {key} needs an absolute path, not {program}", self.unit);
+            self.error("UnitExec", line, message, Some("write the whole path of the program"));
+        } else if matches!(program, "~" | "." | "..") || program.starts_with('$') {
+            let message = format!("unit {}: {key} cannot start {program}", self.unit);
+            self.error("UnitExec", line, message, Some("write the whole path of the program"));
+        }
+    }
+
+    fn finish(&mut self, part: Part, text: &str) {
+        let last = text.lines().count().saturating_sub(1);
+        let is_service = self.unit.ends_with(".service") && part == Part::Unit;
+        // An empty text masks or clears the unit: systemd takes it as meant.
+        if is_service && !self.started && self.section.is_some() && self.findings.is_empty() {
+            let message = format!("unit {} says nothing to run (no ExecStart)", self.unit);
+            self.warning("UnitExec", last, message);
+        }
+        if self.section.is_none() && self.findings.is_empty() && !text.trim().is_empty() {
+            let message = format!("unit {} has no section", self.unit);
+            self.warning("UnitSection", 0, message);
+        }
+    }
+
+    fn error(
+        &mut self,
+        code: &'static str,
+        line: usize,
+        message: String,
+        hint: Option<&'static str>,
+    ) {
+        self.findings.push(Finding { severity: Severity::Error, code, line, message, hint });
+    }
+
+    fn warning(&mut self, code: &'static str, line: usize, message: String) {
+        self.findings.push(Finding {
+            severity: Severity::Warning,
+            code,
+            line,
+            message,
+            hint: None,
+        });
+    }
+}
+
+/// Lines with their continuations joined, without comments and empty ones.
+struct LogicalLines<'t, I: Iterator<Item = (usize, &'t str)>> {
+    lines: Peekable<I>,
+}
+
+impl<'t, I: Iterator<Item = (usize, &'t str)>> Iterator for LogicalLines<'t, I> {
+    type Item = (usize, String);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (number, line) = self.lines.next()?;
+            if is_comment(line) || line.trim().is_empty() {
+                continue;
+            }
+            let mut whole = line.to_owned();
+            while whole.ends_with('\\') {
+                whole.pop();
+                // Comments inside a continued line are skipped and do not end it.
+                while self.lines.next_if(|(_, next)| is_comment(next)).is_some() {}
+                let Some((_, next)) = self.lines.next() else { break };
+                whole.push(' ');
+                whole.push_str(next);
+            }
+            return Some((number, whole));
+        }
+    }
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with(['#', ';'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(unit: &str, part: Part, text: &str) -> String {
+        let findings = check(unit, part, text);
+        let lines = findings.iter().map(|f| format!("{} {} {}", f.line, f.code, f.message));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn good_units_are_left_alone() {
+        let rows = [
+            ("a.service", Part::Unit, "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n"),
+            (
+                "a.service",
+                Part::Unit,
+                "# c\n; d\n\n[Service]\nExecStart=-+/bin/sh -c \\\n# c\n 'x'\n",
+            ),
+            (
+                "a.service",
+                Part::Unit,
+                "[Service]\nExecStart=@/bin/sh sh\nExecStartPre=\n[X-Ours]\na=b",
+            ),
+            ("a.service", Part::Unit, "[Service]\r\nExecStart=podman run \\\r\n"),
+            ("a.service", Part::Unit, "[Service]\nExecStart=%h/x\nExecStop=\"/a b/c\" d\n"),
+            ("a.service", Part::Dropin, "[Service]\nEnvironment=A=b\n"),
+            ("a.timer", Part::Unit, "[Timer]\nOnBootSec=1\n[Install]\nWantedBy=timers.target"),
+            ("a.target", Part::Unit, "[Unit]\nDescription=x"),
+            ("a.service", Part::Unit, ""),
+        ];
+        for (unit, part, text) in rows {
+            assert_eq!(found(unit, part, text), "", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_named_with_their_line() {
+        let rows = [
+            ("[Unit]\nDescription=x\n...\n", "2 UnitSyntax unit a.service has a line without '='"),
+            ("A=b\n", "0 UnitSyntax unit a.service sets A before any section"),
+            ("[Unit\n", "0 UnitSyntax unit a.service has a malformed section header"),
+            ("[]\n", "0 UnitSyntax unit a.service has a malformed section header"),
+            ("[Unit]\n=b\n", "1 UnitSyntax unit a.service has a line without a key before '='"),
+            (
+                "[Service]\nExecStart=/a\n[Timer]\n",
+                "2 UnitSection unit a.service has a section [Timer] that systemd ignores",
+            ),
+            (
+                "[Service]\nExecStart=bin/x y\n",
+                "1 UnitExec unit a.service: ExecStart needs an absolute path, not bin/x",
+            ),
+            (
+                "[Service]\nExecStart=/a\nExecStartPre=-\n",
+                "2 UnitExec unit a.service: ExecStartPre names no program",
+            ),
+            (
+                "[Service]\nExecStart=$HOME\n",
+                "1 UnitExec unit a.service: ExecStart cannot start $HOME",
+            ),
+            (
+                "[Service]\nType=simple\n",
+                "1 UnitExec unit a.service says nothing to run (no ExecStart)",
+            ),
+            ("# only this\n", "0 UnitSection unit a.service has no section"),
+        ];
+        for (text, want) in rows {
+            assert_eq!(found("a.service", Part::Unit, text), want, "{text:?}");
+        }
+    }
+}

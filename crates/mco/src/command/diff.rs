@@ -1,0 +1,170 @@
+//! `mco diff`: what a change does, decoded.
+
+use std::{
+    io::{self, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use similar::TextDiff;
+
+use crate::{
+    diff::{self, Change, Contents, How, Secrets},
+    print::{BOLD, CYAN, GREEN, RED, Screen, visible},
+    target,
+};
+
+/// Compare two configs: files, units, users, kernel arguments and the OS image, decoded
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DiffArgs {
+    /// File with a MachineConfig, or manifests to render one from
+    old: PathBuf,
+    /// File with a MachineConfig, or manifests to render one from
+    new: PathBuf,
+    /// Pool to render where manifests hold several
+    #[arg(long, short, value_name = "POOL")]
+    pool: Option<String>,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+    /// Show lines that look like passwords, tokens or private keys
+    #[arg(long)]
+    show_secrets: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco diff rendered-worker-old.yaml rendered-worker-new.yaml
+  mco diff manifests-main/ manifests-branch/ --pool worker
+  mco diff <(kubectl get mc rendered-worker-… -o yaml) manifests/ --pool worker
+
+Exit status: 0 the same, 1 different, 2 trouble. The same bytes encoded differently are the same.";
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+/// Exits as diff(1) does.
+pub(crate) fn run(
+    args: &DiffArgs,
+    verbose: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let pool = args.pool.as_deref();
+    let old = target::read(&args.old, pool, verbose)?;
+    let new = target::read(&args.new, pool, verbose)?;
+    let secrets = if args.show_secrets { Secrets::Show } else { Secrets::Hide };
+    let changes = diff::between(&old, &new, secrets);
+    match args.output {
+        Output::Text => {
+            for change in &changes {
+                print(change, screen)?;
+            }
+        }
+        Output::Json => {
+            let changes: Vec<serde_json::Value> = changes.iter().map(to_json).collect();
+            let document =
+                serde_json::json!({ "old": old.name, "new": new.name, "changes": changes });
+            serde_json::to_writer_pretty(&mut *screen, &document)?;
+            writeln!(screen)?;
+        }
+    }
+    Ok(ExitCode::from(u8::from(!changes.is_empty())))
+}
+
+fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {
+    let name = visible(&change.name);
+    screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.how)))?;
+    writeln!(screen)?;
+    for attribute in &change.attributes {
+        let show = |value: &Option<String>| match value.as_deref() {
+            None | Some("") => "(none)".to_owned(),
+            Some(value) => visible(value),
+        };
+        write!(screen, "  {}: ", attribute.name)?;
+        screen.paint(RED, show(&attribute.old))?;
+        write!(screen, " -> ")?;
+        screen.paint(GREEN, show(&attribute.new))?;
+        writeln!(screen)?;
+    }
+    match &change.contents {
+        None => Ok(()),
+        Some(Contents::Hidden) => {
+            writeln!(screen, "  lines with secrets differ; --show-secrets shows them")
+        }
+        Some(Contents::Binary { old, new }) => {
+            writeln!(screen, "  binary contents differ: {old} bytes -> {new} bytes")
+        }
+        Some(Contents::Text { old, new }) => print_text(change, old, new, screen),
+    }
+}
+
+fn print_text(change: &Change, old: &str, new: &str, screen: &mut Screen<'_>) -> io::Result<()> {
+    for line in unified(change, old, new).split_inclusive('\n') {
+        let text = visible(line);
+        let text = text.trim_end_matches('\n');
+        match line.as_bytes().first() {
+            Some(b'+') => screen.paint(GREEN, text)?,
+            Some(b'-') => screen.paint(RED, text)?,
+            Some(b'@') => screen.paint(CYAN, text)?,
+            _ => write!(screen, "{text}")?,
+        }
+        writeln!(screen)?;
+    }
+    Ok(())
+}
+
+fn unified(change: &Change, old: &str, new: &str) -> String {
+    let side = |letter: char, absent: How| {
+        if change.how == absent {
+            return "/dev/null".to_owned();
+        }
+        let name = change.name.trim_start_matches('/');
+        format!("{letter}/{name}")
+    };
+    let (old_name, new_name) = (side('a', How::Added), side('b', How::Removed));
+    TextDiff::from_lines(old, new).unified_diff().header(&old_name, &new_name).to_string()
+}
+
+fn to_json(change: &Change) -> serde_json::Value {
+    let attributes: serde_json::Map<String, serde_json::Value> = change
+        .attributes
+        .iter()
+        .map(|attribute| {
+            let value = serde_json::json!({ "old": attribute.old, "new": attribute.new });
+            (attribute.name.to_owned(), value)
+        })
+        .collect();
+    let mut value = serde_json::json!({
+        "kind": change.kind,
+        "name": change.name,
+        "change": word(change.how),
+        "attributes": attributes,
+    });
+    let contents = match &change.contents {
+        None => return value,
+        Some(Contents::Hidden) => serde_json::json!({ "hidden": true }),
+        Some(Contents::Binary { old, new }) => {
+            serde_json::json!({ "binary": { "oldBytes": old, "newBytes": new } })
+        }
+        Some(Contents::Text { old, new }) => {
+            serde_json::json!({ "diff": unified(change, old, new) })
+        }
+    };
+    if let Some(object) = value.as_object_mut() {
+        object.insert("contents".to_owned(), contents);
+    }
+    value
+}
+
+fn word(how: How) -> &'static str {
+    match how {
+        How::Added => "added",
+        How::Removed => "removed",
+        How::Changed => "changed",
+    }
+}

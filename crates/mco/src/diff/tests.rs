@@ -1,0 +1,57 @@
+//! What counts as a difference.
+
+use mco_api::RawConfig;
+
+use super::*;
+
+fn machine(config: &str) -> Machine {
+    let config = RawConfig::from_json(config.to_owned()).unwrap();
+    let spec = MachineConfigSpec { config: Some(config), ..MachineConfigSpec::default() };
+    Machine::new("a".to_owned(), spec).unwrap()
+}
+
+fn changed(old: &str, new: &str) -> Vec<Change> {
+    let whole = |rest: &str| format!(r#"{{"ignition":{{"version":"3.2.0"}},{rest}}}"#);
+    between(&machine(&whole(old)), &machine(&whole(new)), Secrets::Hide)
+}
+
+fn file(contents: &str) -> String {
+    format!(r#""storage":{{"files":[{{"path":"/a","contents":{contents}}}]}}"#)
+}
+
+#[test]
+fn the_same_bytes_in_another_encoding_are_the_same() {
+    // `gzip -n` of "hi\n".
+    let gzip = r#"{"source":"data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA=","compression":"gzip"}"#;
+    let plain = r#"{"source":"data:,hi%0A"}"#;
+    let base64 = r#"{"source":"data:text/plain;base64,aGkK"}"#;
+    for other in [gzip, base64] {
+        assert_eq!(changed(&file(plain), &file(other)), []);
+    }
+}
+
+#[test]
+fn bytes_that_are_no_text_are_counted() {
+    let changes = changed(&file(r#"{"source":"data:,a"}"#), &file(r#"{"source":"data:,%00a"}"#));
+    assert_eq!(changes[0].contents, Some(Contents::Binary { old: 1, new: 2 }));
+}
+
+#[test]
+fn a_password_hash_is_compared_and_not_shown() {
+    let user =
+        |hash: &str| format!(r#""passwd":{{"users":[{{"name":"core","passwordHash":"{hash}"}}]}}"#);
+    let changes = changed(&user("$y$1"), &user("$y$2"));
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].contents, None);
+    assert!(!format!("{changes:?}").contains("$y$"));
+    assert_eq!(changed(&user("$y$1"), &user("$y$1")), []);
+}
+
+#[test]
+fn a_secret_that_changes_is_a_difference_without_its_text() {
+    let changes = changed(
+        &file(r#"{"source":"data:,token%3Dabcdef"}"#),
+        &file(r#"{"source":"data:,token%3Dghijkl"}"#),
+    );
+    assert_eq!(changes[0].contents, Some(Contents::Hidden));
+}

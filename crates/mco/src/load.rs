@@ -1,0 +1,169 @@
+//! Reads manifests: files, directories and standard input, YAML and JSON, one object or many.
+//!
+//! Every object keeps its text and positions, so that any finding about it can name file, line and
+//! column. What is wrong with one file does not hide what is wrong with the next.
+
+mod json;
+pub(crate) mod manifests;
+pub(crate) mod node;
+mod object;
+pub(crate) mod yaml;
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use mco_host::input::{self, Descend, InputError};
+
+pub(crate) use object::{File, Object};
+
+use crate::{
+    fault::{Advice, Fault, Place, Position},
+    load::{node::Node, yaml::SyntaxError},
+};
+
+/// Far above what etcd would take; a bound so that a wrong path is an error at once.
+pub(crate) const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+
+const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
+
+/// Where the manifests are
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Sources {
+    /// File or directory with manifests, or - for standard input; may be repeated
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Read directories below the given ones too
+    #[arg(short = 'R', long)]
+    pub(crate) recursive: bool,
+}
+
+/// Everything that was found.
+#[derive(Debug, Default)]
+pub(crate) struct Loaded {
+    pub(crate) objects: Vec<Object>,
+    pub(crate) faults: Vec<Fault>,
+}
+
+impl Sources {
+    /// Reads everything; only a path that cannot be read at all ends the run.
+    pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
+        let mut loaded = Loaded::default();
+        for path in &self.paths {
+            for file in self.files(path)? {
+                loaded.read(&file)?;
+            }
+        }
+        Ok(loaded)
+    }
+
+    fn files(&self, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+        refuse_address(path)?;
+        if is_stdin(path) || !input::is_directory(path)? {
+            return Ok(vec![path.to_owned()]);
+        }
+        let descend = if self.recursive { Descend::Yes } else { Descend::No };
+        let files = input::files_in(path, &EXTENSIONS, descend)?;
+        if files.is_empty() {
+            return Err(Advice::error(
+                format!("{} holds no .yaml, .yml or .json file", path.display()),
+                "name another directory, or add -R to read the ones below it",
+            ));
+        }
+        Ok(files)
+    }
+}
+
+/// The objects in bytes that were read from `path` before.
+pub(crate) fn text(path: &Path, bytes: Vec<u8>) -> Loaded {
+    let mut loaded = Loaded::default();
+    loaded.read_bytes(path, bytes);
+    loaded
+}
+
+/// The bytes of a file, or of standard input for `-`.
+pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, InputError> {
+    if is_stdin(path) { input::stdin(LARGEST_FILE) } else { input::file(path, LARGEST_FILE) }
+}
+
+impl Loaded {
+    fn read(&mut self, path: &Path) -> anyhow::Result<()> {
+        self.read_bytes(path, bytes(path)?);
+        Ok(())
+    }
+
+    fn read_bytes(&mut self, path: &Path, bytes: Vec<u8>) {
+        let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
+        match utf8(bytes) {
+            Ok(text) => self.read_text(File { name: name.into(), text }, is_json(path)),
+            Err(error) => self.faults.push(syntax_fault(&name.into(), error)),
+        }
+    }
+
+    fn read_text(&mut self, file: File, json: bool) {
+        match documents(&file.text, json) {
+            Ok(documents) => {
+                let file = Arc::new(file);
+                for document in documents {
+                    object::collect(&file, document, self);
+                }
+            }
+            Err(error) => self.faults.push(syntax_fault(&file.name, error)),
+        }
+    }
+}
+
+fn syntax_fault(file: &Arc<str>, error: SyntaxError) -> Fault {
+    let mut fault = Fault::error("Syntax", error.message);
+    fault.place = Some(Place { file: Arc::clone(file), at: error.at });
+    fault.hint = error.hint.map(str::to_owned);
+    fault
+}
+
+fn documents(text: &str, json: bool) -> Result<Vec<Node>, SyntaxError> {
+    if json {
+        return json::read(text);
+    }
+    // A flow mapping in YAML begins like an object in JSON.
+    let looks_like_json = text.trim_start().starts_with('{');
+    match looks_like_json.then(|| json::read(text)) {
+        Some(Ok(documents)) => Ok(documents),
+        Some(Err(_)) | None => yaml::read(text),
+    }
+}
+
+fn utf8(bytes: Vec<u8>) -> Result<String, SyntaxError> {
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = error.utf8_error().valid_up_to();
+        let good = error.as_bytes().get(..before).unwrap_or_default();
+        let lines = good.split(|byte| *byte == b'\n');
+        let (line, last) = lines.fold((0, 0), |(count, _), line| (count + 1, line.len()));
+        SyntaxError {
+            at: Some(Position { line, column: last + 1 }),
+            message: "not UTF-8 text".to_owned(),
+            hint: Some("save the file as UTF-8; binary contents belong into a base64 data URL"),
+        }
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+fn is_stdin(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+fn is_json(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "json")
+}
+
+fn refuse_address(path: &Path) -> anyhow::Result<()> {
+    match path.to_str() {
+        Some(text) if text.starts_with("http://") || text.starts_with("https://") => {
+            Err(Advice::error(
+                format!("{text} is an address, and this command works offline"),
+                format!("fetch it yourself: curl -fsSL {text} | mco … -f -"),
+            ))
+        }
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,187 @@
+//! Input that is not what it should be: every fault has a place and a next step, and nothing panics.
+
+use snapbox::str;
+
+use crate::{Folder, config, mco};
+
+fn check(files: &[(&str, &[u8])], path: &str) -> snapbox::cmd::OutputAssert {
+    Folder::new(files).mco(&["check", "-f", path]).assert()
+}
+
+#[test]
+fn bad_yaml_has_a_line_and_a_column() {
+    check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[
+        r#"
+a.yaml:1:7: error: while scanning a plain scalar, found a tab [Syntax]
+  hint: indent with spaces
+
+"#
+    ]]);
+}
+
+#[test]
+fn keys_that_come_twice_are_refused() {
+    let twice = config("99-a", "fips: true\nfips: false\n");
+    check(&[("a.yaml", twice.as_bytes())], "a.yaml").code(1).stdout_eq(str![[r#"
+a.yaml:9:3: error: key "fips" comes twice [Syntax]
+  hint: remove one of the two; only one could take effect
+
+"#]]);
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused() {
+    check(&[("a.yaml", b"a: 1\nb: \xff\xfe\n")], "a.yaml").code(1).stdout_eq(str![[r#"
+a.yaml:2:4: error: not UTF-8 text [Syntax]
+  hint: save the file as UTF-8; binary contents belong into a base64 data URL
+
+"#]]);
+}
+
+#[test]
+fn a_wrong_type_names_the_member() {
+    let wrong = config("99-a", "kernelArguments: nosmt\n");
+    check(&[("a.yaml", wrong.as_bytes())], "a.yaml").code(1).stdout_eq(str![[r#"
+a.yaml:8:20: error: spec.kernelArguments: invalid type: string "nosmt", expected a sequence [WrongType]
+  in MachineConfig/99-a, spec.kernelArguments
+
+"#]]);
+}
+
+#[test]
+fn wrong_kinds_and_versions_are_named() {
+    let manifests = b"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfg\nmetadata: {name: a}\n---\n\
+        apiVersion: machineconfiguration.openshift.io/v2\nkind: MachineConfig\nmetadata: {name: b}\n---\nname: c\n";
+    check(&[("a.yaml", manifests)], "a.yaml").code(1).stdout_eq(str![[r#"
+a.yaml:2:7: error: there is no kind MachineConfg in machineconfiguration.openshift.io/v1 [UnknownKind]
+  in MachineConfg/a, kind
+  hint: did you mean MachineConfig?
+a.yaml:5:13: error: MachineConfig has apiVersion machineconfiguration.openshift.io/v2 [UnknownApiVersion]
+  in MachineConfig/b, apiVersion
+  hint: write apiVersion: machineconfiguration.openshift.io/v1
+a.yaml:9:1: error: this is not a Kubernetes object: it has no apiVersion [NotAnObject]
+  hint: a MachineConfig starts with `apiVersion: machineconfiguration.openshift.io/v1` and `kind: MachineConfig`
+
+"#]]);
+}
+
+#[test]
+fn other_kinds_are_left_aside() {
+    let other = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
+    let good = config("99-a", "fips: false\n");
+    let files: [(&str, &[u8]); 2] = [("a.yaml", other), ("b.yaml", good.as_bytes())];
+    let folder = Folder::new(&files);
+    folder.mco(&["check", "-v", "-f", "."]).assert().success().stderr_eq(str![[r#"
+note: no MachineConfigPool in the input; assuming from the role labels: worker
+note: ./a.yaml: ConfigMap/a is left aside
+note: 1 MachineConfig, 1 pool: 0 errors, 0 warnings
+
+"#]]);
+    folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stderr_eq(str![[r#"
+error: the input holds no MachineConfig
+hint: name the files or directories that have them; -v says what was left aside
+
+"#]]);
+}
+
+#[test]
+fn one_bad_file_does_not_hide_the_next() {
+    let wrong = config("99-b", "kernelType: fast\n");
+    let files: [(&str, &[u8]); 2] = [("a.yaml", b"a: [\n"), ("b.yaml", wrong.as_bytes())];
+    check(&files, ".").code(1).stdout_eq(str![[r#"
+./a.yaml:1:4: error: unclosed bracket '[' [Syntax]
+./b.yaml:8:15: error: there is no kernel type "fast" [InvalidKernelType]
+  in MachineConfig/99-b, spec.kernelType
+  hint: use one of default, realtime, 64k-pages
+
+"#]]);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    mco(&["check", "-f", "no/such/file.yaml"]).assert().code(1).stderr_eq(str![[r#"
+error: cannot read no/such/file.yaml: No such file or directory (os error 2)
+
+"#]]);
+    Folder::new(&[("deep/a.yaml", b"")]).mco(&["check", "-f", "."]).assert().code(1).stderr_eq(
+        str![[r#"
+error: . holds no .yaml, .yml or .json file
+hint: name another directory, or add -R to read the ones below it
+
+"#]],
+    );
+    mco(&["check", "-f", "https://example.com/a.yaml"]).assert().code(1).stderr_eq(str![[r#"
+error: https://example.com/a.yaml is an address, and this command works offline
+hint: fetch it yourself: curl -fsSL https://example.com/a.yaml | mco … -f -
+
+"#]]);
+    Folder::new(&[("a.yaml", b"# nothing\n")])
+        .mco(&["render", "-f", "a.yaml"])
+        .assert()
+        .code(1)
+        .stderr_eq(str![[r#"
+error: the input holds no MachineConfig
+hint: name files or directories with -f, or pipe `kubectl get machineconfigs -o yaml` into -f -
+
+"#]]);
+}
+
+#[test]
+fn a_huge_file_is_refused_before_it_is_read() {
+    let folder = Folder::new(&[("a.yaml", b"")]);
+    let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
+    file.as_file().set_len(65 * 1024 * 1024).unwrap();
+    let path = file.path().to_str().unwrap();
+    let out = folder.mco(&["check", "-f", path]).output().unwrap();
+    assert_eq!(out.status.code(), Some(1));
+    assert!(String::from_utf8(out.stderr).unwrap().contains("is larger than 64 MiB"));
+}
+
+#[test]
+fn lists_json_and_standard_input_are_read() {
+    let list = br#"{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfigList","items":[
+        {"metadata":{"name":"50-a","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":{"kernelArguments":["a"]}}]}
+        {"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig","metadata":{"name":"60-b","labels":{"machineconfiguration.openshift.io/role":"worker"}},"spec":{"kernelArguments":["b"]}}"#;
+    let folder = Folder::new(&[]);
+    let one =
+        folder.mco(&["render", "-f", "-", "-o", "json"]).stdin(list.as_slice()).output().unwrap();
+    let text = String::from_utf8(one.stdout).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["spec"]["kernelArguments"], serde_json::json!(["a", "b"]));
+}
+
+#[test]
+fn directories_below_are_read_on_demand() {
+    let (a, b) = (config("50-a", "fips: false"), config("60-b", "fips: true"));
+    let folder = Folder::new(&[("a.yaml", a.as_bytes()), ("deep/b.yml", b.as_bytes())]);
+    let fips = |args: &[&str]| {
+        let out = folder.mco(args).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap()["spec"]["fips"].clone()
+    };
+    assert_eq!(fips(&["render", "-f", ".", "-o", "json"]), false);
+    assert_eq!(fips(&["render", "-R", "-f", ".", "-o", "json"]), true);
+}
+
+#[test]
+fn the_images_of_the_release_come_from_the_controller_config() {
+    let config = config("50-a", "fips: false");
+    let release = b"apiVersion: machineconfiguration.openshift.io/v1\nkind: ControllerConfig\nmetadata: {name: machine-config-controller}\nspec: {baseOSContainerImage: 'quay.io/os@sha256:1'}\n";
+    let folder = Folder::new(&[("a.yaml", config.as_bytes()), ("c.yaml", release)]);
+    let out = folder.mco(&["render", "-f", ".", "-o", "json"]).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(value["spec"]["osImageURL"], "quay.io/os@sha256:1");
+}
+
+#[test]
+fn wrong_pools_are_corrected() {
+    mco(&["render", "-f", "examples", "--pool", "wroker"]).assert().code(1).stderr_eq(str![[r#"
+error: there is no pool wroker in the input
+hint: did you mean worker?
+
+"#]]);
+    mco(&["cat", "-f", "examples", "/etc/motd"]).assert().code(1).stderr_eq(str![[r#"
+error: the input has several pools
+hint: choose one with --pool: infra, master, worker
+
+"#]]);
+}

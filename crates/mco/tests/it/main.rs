@@ -1,0 +1,70 @@
+//! The binary as a person runs it: real files, real output, real exit codes.
+
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+#![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
+
+mod check;
+mod diff;
+mod examples;
+mod load;
+mod seed;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use snapbox::cmd::Command;
+
+/// The command, run in the root of the repository, without colours.
+fn mco(args: &[&str]) -> Command {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    Command::new(env!("CARGO_BIN_EXE_mco")).args(args).current_dir(root).env("NO_COLOR", "1")
+}
+
+/// A directory of manifests that goes away with the test.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &[u8])]) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        for (name, bytes) in files {
+            folder.write(name, bytes);
+        }
+        folder
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it hands over")]
+    fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test looks at what was written")]
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The command, run in this directory.
+    fn mco(&self, args: &[&str]) -> Command {
+        mco(args).current_dir(self.0.path())
+    }
+}
+
+/// A MachineConfig of the role worker with this text as its `spec`.
+fn config(name: &str, spec: &str) -> String {
+    let spec = indented(2, spec);
+    format!(
+        "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfig\nmetadata:\n  \
+         name: {name}\n  labels:\n    machineconfiguration.openshift.io/role: worker\nspec:\n{spec}"
+    )
+}
+
+/// The lines moved to the right.
+fn indented(by: usize, text: &str) -> String {
+    let lines = text.lines().flat_map(|line| [" ".repeat(by), line.to_owned(), "\n".to_owned()]);
+    lines.collect()
+}

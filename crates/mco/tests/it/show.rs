@@ -1,0 +1,69 @@
+//! `mco cat`: raw bytes, good advice, and no complaint when the reader has seen enough.
+
+use snapbox::str;
+
+use crate::{Folder, config, mco};
+
+#[test]
+fn bytes_come_out_as_they_are() {
+    let spec = "config:\n  ignition: {version: 3.2.0}\n  storage:\n    files:\n    - {path: /a, contents: {source: 'data:;base64,AAEC/xtbMzFt'}}";
+    let folder = Folder::new(&[("a.yaml", config("99-a", spec).as_bytes())]);
+    let out = folder.mco(&["cat", "a.yaml", "/a"]).output().unwrap();
+    assert_eq!(out.stdout, b"\x00\x01\x02\xff\x1b[31m");
+}
+
+#[test]
+fn units_are_found_by_name_and_by_path() {
+    let names =
+        ["kubelet.service/20-limits.conf", "/etc/systemd/system/kubelet.service.d/20-limits.conf"];
+    for name in names {
+        let out = mco(&["cat", "examples/99-worker-kubelet-dropin.yaml", name]).output().unwrap();
+        assert!(out.stdout.starts_with(b"[Service]\n"), "{name}");
+    }
+}
+
+#[test]
+fn slips_are_corrected() {
+    let file = "examples/99-worker-custom.yaml";
+    mco(&["cat", file, "/etc/custom-confg"]).assert().code(1).stderr_eq(str![[r#"
+error: 99-worker-custom has no file or unit /etc/custom-confg
+hint: did you mean /etc/custom-config?
+
+"#]]);
+    mco(&["cat", file, "custom-config"]).assert().code(1).stderr_eq(str![[r#"
+error: 99-worker-custom has no file or unit custom-config
+hint: did you mean /etc/custom-config?
+
+"#]]);
+    mco(&["cat", "examples/99-worker-kubelet-dropin.yaml", "kubelet.service"])
+        .assert()
+        .code(1)
+        .stderr_eq(str![[r#"
+error: unit kubelet.service has no contents here
+hint: it has drop-ins: try kubelet.service/20-limits.conf
+
+"#]]);
+    mco(&["cat", file]).assert().code(1).stderr_eq(str![[r#"
+error: both a config and what to print are needed
+hint: mco cat FILE WHAT, or mco cat -f PATH WHAT
+
+"#]]);
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_error() {
+    let big = format!(
+        "config:\n  ignition: {{version: 3.2.0}}\n  storage:\n    files:\n    - {{path: /a, contents: {{source: 'data:,{}'}}}}",
+        "line%0A".repeat(100_000)
+    );
+    let folder = Folder::new(&[("a.yaml", config("99-a", &big).as_bytes())]);
+    let script =
+        format!("set -o pipefail; '{}' cat a.yaml /a | head -1", env!("CARGO_BIN_EXE_mco"));
+    snapbox::cmd::Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(folder.path("."))
+        .assert()
+        .success()
+        .stdout_eq("line\n")
+        .stderr_eq("");
+}
