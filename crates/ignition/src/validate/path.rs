@@ -23,7 +23,7 @@ fn is_clean(path: &str) -> bool {
 }
 
 /// The shortest form of `path`.
-pub(super) fn clean(path: &str) -> Cow<'_, str> {
+pub(crate) fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     if rooted && is_clean(path) {
         return Cow::Borrowed(path);

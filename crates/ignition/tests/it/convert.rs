@@ -50,7 +50,8 @@ fn is_silent_loss(raw: &[u8], to: Target) -> bool {
         && document.config.storage.luks.iter().any(|volume| {
             let mut servers = volume.clevis.tang.iter();
             volume.cex.enabled == Some(true)
-                || servers.any(|server| server.advertisement.as_deref().is_some_and(|it| it != ""))
+                || servers
+                    .any(|server| server.advertisement.as_deref().is_some_and(|it| !it.is_empty()))
         })
 }
 
