@@ -96,7 +96,7 @@ impl Decoder {
         self.report.warning(path, format!("key {key} is read as {name}"));
     }
 
-    /// Records that `found` stands where a `wanted` belongs.
+    /// Records that `found` stands where `wanted`, which has its article, belongs.
     pub(crate) fn mismatch(&mut self, wanted: &str, found: &Value<'_>) {
         self.report.mismatch(self.path.clone(), wanted, found);
     }
@@ -250,7 +250,7 @@ macro_rules! object {
                 let members = match node.value {
                     $crate::json::Value::Object(members) => members,
                     $crate::json::Value::Null => return,
-                    other => return decoder.mismatch("object", &other),
+                    other => return decoder.mismatch("an object", &other),
                 };
                 for member in members {
                     match decoder.select(&member.key, MEMBERS) {
