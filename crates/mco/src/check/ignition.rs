@@ -116,7 +116,8 @@ fn sources(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>)
     for member in ["merge", "append", "replace"] {
         let used = sources.get(member).is_some_and(|value| match &value.value {
             Value::List(items) => !items.is_empty(),
-            Value::Map(entries) => !entries.is_empty(),
+            // Older dumps carry an empty reference along.
+            Value::Map(_) => value.get("source").is_some_and(|source| !source.is_null()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         });
         if used {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mco_api::annotation;
+
 use super::{
     Loaded,
     node::{Misfit, Node, Path},
@@ -69,6 +71,13 @@ impl Object {
         } else {
             format!("{}/{}", self.kind, self.name)
         }
+    }
+
+    /// Whether a controller made this object.
+    pub(crate) fn is_generated(&self) -> bool {
+        let key = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
+        let annotations = self.node.get("metadata").and_then(|node| node.get("annotations"));
+        annotations.and_then(|annotations| annotations.get(key)).is_some()
     }
 
     /// Puts a fault at a path of this object.
