@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{Definition, kind};
 use crate::meta::{LooseCondition, QuantitySchema, SelectorSchema};
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::StorePath;
 use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
@@ -73,19 +73,19 @@ pub struct ContainerRuntimeSettings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[LAYER_STORES])))]
+    #[schemars(extend("x-kubernetes-validations" = &[LAYER_STORES]))]
     pub additional_layer_stores: Vec<Store>,
     /// Folders with images that nodes share, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[IMAGE_STORES])))]
+    #[schemars(extend("x-kubernetes-validations" = &[IMAGE_STORES]))]
     pub additional_image_stores: Vec<Store>,
     /// Folders with OCI artifacts that nodes share, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[ARTIFACT_STORES])))]
+    #[schemars(extend("x-kubernetes-validations" = &[ARTIFACT_STORES]))]
     pub additional_artifact_stores: Vec<Store>,
 }
 

@@ -6,6 +6,7 @@
 pub mod annotation;
 mod bytes;
 pub mod cluster_operator;
+pub mod condition;
 pub mod container_runtime_config;
 pub mod controller_config;
 pub mod internal_release_image;
@@ -28,6 +29,7 @@ pub mod selector;
 mod text;
 mod wire;
 mod wire_enum;
+mod yaml;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
@@ -48,6 +50,7 @@ pub use name::{NodeName, PoolName, RenderedName};
 pub use os_image_stream::OSImageStream;
 pub use pinned_image_set::PinnedImageSet;
 pub use raw_config::RawConfig;
+pub use yaml::crd_yaml;
 
 /// The CRDs of all kinds, sorted by name.
 #[must_use]

@@ -34,10 +34,10 @@ kind! {
     }
 }
 
+// Compat: all seven members are written, empty or not, and in this order, because the reference's
+// own type does so (vendor openshift/api machineconfiguration/v1/types.go) and the hash in a
+// rendered config's name covers it.
 /// What a machine is to look like.
-///
-/// Compat: all seven members are written, empty or not, and in this order, because the reference's
-/// own type does so and the hash in a rendered config's name covers it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = []))]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
 use crate::meta::ConditionSchema;
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::{LocalDigestedImage, ObjectName, ReleaseBundleName};
 use crate::wire::is_default;
 
@@ -91,7 +91,7 @@ pub struct MachineConfigNodeStatus {
     /// Generation that the daemon last acted on.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[OBSERVED_GENERATION])))]
+    #[schemars(extend("x-kubernetes-validations" = &[OBSERVED_GENERATION]))]
     pub observed_generation: i64,
     /// Config that the node runs and config it is to run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -127,7 +127,7 @@ pub struct ConfigVersion {
 /// State of one set of pinned images on the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(PINNED_SET_RULES)))]
+#[schemars(extend("x-kubernetes-validations" = PINNED_SET_RULES))]
 pub struct PinnedImageSetState {
     /// Name of the PinnedImageSet.
     #[schemars(with = "ObjectName")]
@@ -135,17 +135,17 @@ pub struct PinnedImageSetState {
     /// Generation of the set that is on the node.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[CURRENT_GENERATION])))]
+    #[schemars(extend("x-kubernetes-validations" = &[CURRENT_GENERATION]))]
     pub current_generation: i32,
     /// Generation of the set that is to be on the node.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[DESIRED_GENERATION])))]
+    #[schemars(extend("x-kubernetes-validations" = &[DESIRED_GENERATION]))]
     pub desired_generation: i32,
     /// Newest generation that could not be brought onto the node.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[LAST_FAILED_GENERATION])))]
+    #[schemars(extend("x-kubernetes-validations" = &[LAST_FAILED_GENERATION]))]
     pub last_failed_generation: i32,
     /// Why it could not.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -159,7 +159,7 @@ pub struct PinnedImageSetState {
 pub struct IrreconcilableChange {
     /// Path of the member that changed, from `spec.` on.
     #[schemars(length(min = 1, max = 70))]
-    #[schemars(extend("x-kubernetes-validations" = rules(FIELD_PATH_RULES)))]
+    #[schemars(extend("x-kubernetes-validations" = FIELD_PATH_RULES))]
     pub field_path: String,
     /// What changed.
     #[schemars(length(min = 1, max = 4096))]

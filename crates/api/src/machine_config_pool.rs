@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
 use crate::meta::{LooseCondition, ObjectReference, SelectorSchema};
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::StreamName;
 use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
@@ -185,7 +185,7 @@ wire_enum! {
 /// How far one kind of side work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(SYNCHRONIZER_RULES)))]
+#[schemars(extend("x-kubernetes-validations" = SYNCHRONIZER_RULES))]
 pub struct PoolSynchronizerStatus {
     /// What it takes care of.
     #[schemars(extend("maxLength" = 256))]
@@ -208,7 +208,7 @@ pub struct PoolSynchronizerStatus {
     /// Generation last applied.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(range(min = 0))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[GENERATION_RULE])))]
+    #[schemars(extend("x-kubernetes-validations" = &[GENERATION_RULE]))]
     pub observed_generation: i64,
 }
 

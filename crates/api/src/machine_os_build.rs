@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
 use crate::meta::{ConditionSchema, ResourceReference};
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::{DigestedImage, PushSpec, RenderedConfigName, RequiredObjectName};
 
 kind! {
@@ -33,7 +33,7 @@ kind! {
 /// What to build.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[SPEC_STAYS])))]
+#[schemars(extend("x-kubernetes-validations" = &[SPEC_STAYS]))]
 pub struct MachineOSBuildSpec {
     /// Rendered config that goes into the image.
     pub machine_config: RenderedConfigReference,
@@ -66,13 +66,13 @@ pub struct MachineOSConfigReference {
 /// How far the build is.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[END_AFTER_START])))]
+#[schemars(extend("x-kubernetes-validations" = &[END_AFTER_START]))]
 pub struct MachineOSBuildStatus {
     /// Steps of the build; frozen once it has failed, succeeded or been interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(max = 8))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    #[schemars(extend("x-kubernetes-validations" = rules(CONDITION_RULES)))]
+    #[schemars(extend("x-kubernetes-validations" = CONDITION_RULES))]
     pub conditions: Vec<Condition>,
     /// What runs the build.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,11 +84,11 @@ pub struct MachineOSBuildStatus {
     pub related_objects: Vec<ResourceReference>,
     /// When the build started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[START_STAYS])))]
+    #[schemars(extend("x-kubernetes-validations" = &[START_STAYS]))]
     pub build_start: Option<Time>,
     /// When the build ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[END_STAYS])))]
+    #[schemars(extend("x-kubernetes-validations" = &[END_STAYS]))]
     pub build_end: Option<Time>,
     /// The result, by digest.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -99,7 +99,7 @@ pub struct MachineOSBuildStatus {
 /// What runs a build.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[JOB_IF_JOB])))]
+#[schemars(extend("x-kubernetes-validations" = &[JOB_IF_JOB]))]
 pub struct BuilderReference {
     /// Kind of builder; `Job` is the only one.
     pub image_builder_type: String,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::{Definition, kind};
 use crate::machine_config_node::NameReference;
 use crate::meta::{ConditionSchema, ResourceReference};
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::{DigestedImage, PushSpec};
 use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
@@ -76,7 +76,7 @@ wire_enum! {
         NoArch = "NoArch",
         /// aarch64.
         Arm64 = "ARM64",
-        /// x86_64.
+        /// `x86_64`.
         Amd64 = "AMD64",
         /// ppc64le.
         Ppc64le = "PPC64LE",
@@ -110,7 +110,7 @@ pub struct MachineOSConfigStatus {
     /// Generation that the controller last acted on.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 0))]
-    #[schemars(extend("x-kubernetes-validations" = rules(&[OBSERVED_GENERATION])))]
+    #[schemars(extend("x-kubernetes-validations" = &[OBSERVED_GENERATION]))]
     pub observed_generation: i64,
     /// Newest image, by digest.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -74,7 +74,7 @@ wire_enum! {
 /// type of Kubernetes itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("required" = []))]
+#[schemars(description = "One observation about the object.", extend("required" = []))]
 pub struct LooseCondition {
     /// What the condition is about.
     #[serde(rename = "type")]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::{Definition, kind};
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::{DigestedImage, StreamName};
 
 kind! {
@@ -41,7 +41,7 @@ pub struct OSImageStreamSpec {
 /// What the release offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[DEFAULT_IS_AVAILABLE])))]
+#[schemars(extend("x-kubernetes-validations" = &[DEFAULT_IS_AVAILABLE]))]
 pub struct OSImageStreamStatus {
     /// Streams to choose from.
     #[schemars(length(min = 1, max = 100))]

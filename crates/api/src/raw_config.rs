@@ -8,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// What serde_json calls its raw value. Were it to change, [`RawConfig`] would still read
+/// What `serde_json` calls its raw value. Were it to change, [`RawConfig`] would still read
 /// everything, only through [`serde_json::Value`]; a test watches over that.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for RawConfig {
     }
 }
 
-/// Reads the text from serde_json, and a value from anything else (YAML, serde's own buffers).
+/// Reads the text from `serde_json`, and a value from anything else (YAML, serde's own buffers).
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {

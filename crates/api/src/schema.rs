@@ -9,25 +9,34 @@
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
 use schemars::generate::{Contract, SchemaSettings};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::kind::Kind;
+use crate::wire::is_default;
 
 /// Key under which a type states the API server's default for a member.
 pub(crate) const DEFAULT: &str = "x-default";
 
-/// A CEL rule and what the user reads when it is broken.
-#[derive(Clone, Copy, Debug)]
+/// Key under which a schema has its CEL rules.
+const RULES: &str = "x-kubernetes-validations";
+
+/// A CEL rule and what the user reads when it is broken; a value of `x-kubernetes-validations`.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Rule {
-    rule: &'static str,
+    #[serde(rename = "rule")]
+    expression: &'static str,
+    #[serde(skip_serializing_if = "str::is_empty")]
     message: &'static str,
+    #[serde(skip_serializing_if = "is_default")]
     optional_old_self: bool,
 }
 
 impl Rule {
     /// A rule; an empty message leaves the wording to the API server.
-    pub(crate) const fn new(rule: &'static str, message: &'static str) -> Self {
-        Self { rule, message, optional_old_self: false }
+    pub(crate) const fn new(expression: &'static str, message: &'static str) -> Self {
+        Self { expression, message, optional_old_self: false }
     }
 
     /// Evaluated on creation too, where there is no old value.
@@ -35,22 +44,6 @@ impl Rule {
         self.optional_old_self = true;
         self
     }
-
-    fn to_wire(self) -> Value {
-        let mut wire = json!({"rule": self.rule});
-        if !self.message.is_empty() {
-            wire["message"] = self.message.into();
-        }
-        if self.optional_old_self {
-            wire["optionalOldSelf"] = true.into();
-        }
-        wire
-    }
-}
-
-/// The value of `x-kubernetes-validations` for these rules.
-pub(crate) fn rules(rules: &[Rule]) -> Value {
-    rules.iter().map(|rule| rule.to_wire()).collect()
 }
 
 /// The schema of a whole object.
@@ -75,10 +68,8 @@ pub(crate) fn root<K: Kind>() -> JSONSchemaProps {
         "description": K::DESCRIPTION,
         "required": facts.required,
         "properties": properties,
+        RULES: facts.rules,
     });
-    if !facts.rules.is_empty() {
-        schema["x-kubernetes-validations"] = rules(facts.rules);
-    }
     normalise(&mut schema);
     serde_json::from_value(schema).expect("our types yield structural schemas; a test makes each")
 }
@@ -100,8 +91,10 @@ fn normalise(schema: &mut Value) {
     if let Some(default) = map.remove(DEFAULT) {
         map.insert("default".to_owned(), default);
     }
-    if map.get("required").and_then(Value::as_array).is_some_and(Vec::is_empty) {
-        map.remove("required");
+    for key in ["required", RULES] {
+        if map.get(key).and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            map.remove(key);
+        }
     }
     if let Some(Value::String(text)) = map.get_mut("description") {
         *text = one_line_per_paragraph(text);

@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 
 /// Declares a kind of text: its length limits and its CEL rules.
 macro_rules! text {
@@ -24,13 +24,11 @@ macro_rules! text {
                 }
 
                 fn json_schema(_: &mut SchemaGenerator) -> Schema {
-                    let mut schema = json!($limits);
-                    schema["type"] = "string".into();
-                    let list: &[Rule] = &[$($rule),*];
-                    if !list.is_empty() {
-                        schema["x-kubernetes-validations"] = rules(list);
-                    }
-                    Schema::try_from(schema).expect("an object is a schema")
+                    let mut schema = json_schema!($limits);
+                    schema.insert("type".to_owned(), "string".into());
+                    let rules: &[Rule] = &[$($rule),*];
+                    schema.insert("x-kubernetes-validations".to_owned(), json!(rules));
+                    schema
                 }
             }
         )*

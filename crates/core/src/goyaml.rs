@@ -159,11 +159,18 @@ impl<'s, S: Sink> Emitter<'s, S> {
         if !fresh {
             self.line_break();
         }
-        while self.column < self.indent {
-            self.ascii(b" ");
-        }
+        self.spaces(self.indent.saturating_sub(self.column));
         self.after_space = true;
         self.only_indent = true;
+    }
+
+    fn spaces(&mut self, mut count: usize) {
+        const SPACES: &[u8] = b"                ";
+        while count > 0 {
+            let some = SPACES.get(..count).unwrap_or(SPACES);
+            self.ascii(some);
+            count -= some.len();
+        }
     }
 
     fn space(&mut self) {
@@ -214,6 +221,12 @@ impl<'s, S: Sink> Emitter<'s, S> {
 
 /// The order of names: letters after everything else, runs of digits by their number.
 fn natural(left: &str, right: &str) -> Ordering {
+    // Nearly all names differ in a letter first, and then need none of what follows.
+    let first = left.bytes().zip(right.bytes()).find(|(a, b)| a != b);
+    if let Some((a, b)) = first.filter(|(a, b)| a.is_ascii_alphabetic() && b.is_ascii_alphabetic())
+    {
+        return a.cmp(&b);
+    }
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let Some(at) = left.iter().zip(&right).position(|(a, b)| a != b) else {
         return left.len().cmp(&right.len());

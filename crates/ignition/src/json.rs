@@ -47,15 +47,15 @@ pub(crate) struct SyntaxError {
 }
 
 impl Value<'_> {
-    /// The word that type errors use for this kind of value.
+    /// What type errors call this kind of value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
-            Self::Bool(_) => "bool",
-            Self::Number(_) => "number",
-            Self::String(_) => "string",
-            Self::Array(_) => "array",
-            Self::Object(_) => "object",
+            Self::Bool(_) => "a bool",
+            Self::Number(_) => "a number",
+            Self::String(_) => "a string",
+            Self::Array(_) => "a list",
+            Self::Object(_) => "an object",
         }
     }
 }

@@ -29,6 +29,8 @@ pub(crate) trait Field: Default {
     fn tree(&self, spec: Spec) -> Tree<'_>;
     /// Takes the value of `node`, on top of what is there.
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder);
+    /// Sets an optional value that is not set to its blank.
+    fn fill(&mut self) {}
     /// Lays `child` over this value.
     fn merge(&mut self, child: Self);
     /// Adds `child` behind this value; only lists that declare `append` differ from a merge.
@@ -94,7 +96,7 @@ impl Decoder {
         self.report.warning(path, format!("key {key} is read as {name}"));
     }
 
-    /// Records that `found` stands where a `wanted` belongs.
+    /// Records that `found` stands where `wanted`, which has its article, belongs.
     pub(crate) fn mismatch(&mut self, wanted: &str, found: &Value<'_>) {
         self.report.mismatch(self.path.clone(), wanted, found);
     }
@@ -119,11 +121,19 @@ pub(crate) fn same_folded(name: &str, key: &str) -> bool {
 pub(crate) struct Flags {
     since: Spec,
     always_until: Option<Spec>,
+    plain_until: Option<Spec>,
+    pointer_until: Option<Spec>,
     pub(crate) append: bool,
 }
 
 impl Flags {
-    pub(crate) const NONE: Self = Self { since: Spec::V3_0, always_until: None, append: false };
+    pub(crate) const NONE: Self = Self {
+        since: Spec::V3_0,
+        always_until: None,
+        plain_until: None,
+        pointer_until: None,
+        append: false,
+    };
 
     /// The member came with this version.
     pub(crate) const fn since(self, since: Spec) -> Self {
@@ -140,6 +150,17 @@ impl Flags {
         Self { always_until: Some(last), ..self }
     }
 
+    /// Up to and including this version the member was not optional: it is always written, the
+    /// blank is what it has when nothing is said, and `null` does not clear it.
+    pub(crate) const fn plain_until(self, last: Spec) -> Self {
+        Self { always_until: Some(last), plain_until: Some(last), ..self }
+    }
+
+    /// Up to and including this version `null` cleared the object.
+    pub(crate) const fn pointer_until(self, last: Spec) -> Self {
+        Self { pointer_until: Some(last), ..self }
+    }
+
     /// The list has no keys: merging appends.
     pub(crate) const fn append(self) -> Self {
         Self { append: true, ..self }
@@ -150,20 +171,40 @@ impl Flags {
         self.since <= spec
     }
 
+    /// Takes the value of `node` into the member.
+    pub(crate) fn decode<T: Field>(self, member: &mut T, node: Node<'_>, decoder: &mut Decoder) {
+        let is_null = matches!(node.value, Value::Null);
+        if is_null && reaches(self.pointer_until, decoder.spec) {
+            *member = T::default();
+        } else if !(is_null && reaches(self.plain_until, decoder.spec)) {
+            member.decode(node, decoder);
+        }
+    }
+
+    /// Gives the member the blank that `spec` knows in place of no value.
+    pub(crate) fn fill<T: Field>(self, member: &mut T, spec: Spec) {
+        if reaches(self.plain_until, spec) {
+            member.fill();
+        }
+    }
+
     /// Whether `spec` writes the member even when it is empty.
     pub(crate) fn is_always(self, spec: Spec) -> bool {
-        self.always_until.is_some_and(|last| spec <= last)
+        reaches(self.always_until, spec)
     }
+}
+
+fn reaches(last: Option<Spec>, spec: Spec) -> bool {
+    last.is_some_and(|last| spec <= last)
 }
 
 /// Declares an object: `field: Type = "wireName" [flag, flag(Version)],`; see [`Flags`].
 ///
-/// `before_merge(f)` names a function that sees parent and child before their members merge,
-/// `after_decode(f)` one that gets the object and the version it was read with.
+/// `before_merge(f)` names a function that sees parent and child before their members merge.
 macro_rules! object {
     (
         $(#[$meta:meta])*
-        pub struct $name:ident $(before_merge($hook:path))? $(after_decode($after:path))? {
+        pub struct $name:ident $(before_merge($hook:path))? {
             $(
                 $(#[$doc:meta])*
                 $field:ident: $ty:ty = $wire:literal $([$($flag:ident $(($spec:ident))?),+])?,
@@ -202,27 +243,31 @@ macro_rules! object {
                 node: $crate::json::Node<'_>,
                 decoder: &mut $crate::object::Decoder,
             ) {
-                let members = match node.value {
-                    $crate::json::Value::Object(members) => members,
-                    $crate::json::Value::Null => return,
-                    other => return decoder.mismatch("object", &other),
-                };
                 const MEMBERS: &[(&str, $crate::object::Flags)] = &[
                     $(($wire, $crate::object::Flags::NONE
                         $($(.$flag($($crate::spec::Spec::$spec)?))+)?)),*
                 ];
+                let members = match node.value {
+                    $crate::json::Value::Object(members) => members,
+                    $crate::json::Value::Null => return,
+                    other => return decoder.mismatch("an object", &other),
+                };
                 for member in members {
                     match decoder.select(&member.key, MEMBERS) {
                         $(Some($wire) => decoder.at(
                             $crate::report::Step::Member($wire),
-                            |decoder| $crate::object::Field::decode(
-                                &mut self.$field, member.node, decoder,
-                            ),
+                            |decoder| const { $crate::object::Flags::NONE
+                                $($(.$flag($($crate::spec::Spec::$spec)?))+)? }
+                                .decode(&mut self.$field, member.node, decoder),
                         ),)*
                         _ => {}
                     }
                 }
-                $( $after(self, decoder.spec); )?
+                $(
+                    const { $crate::object::Flags::NONE
+                        $($(.$flag($($crate::spec::Spec::$spec)?))+)? }
+                        .fill(&mut self.$field, decoder.spec);
+                )*
             }
 
             fn merge(&mut self, child: Self) {

@@ -1,8 +1,10 @@
 //! From bytes to a config: find the declared version, read by its rules, check.
 
+mod error;
 mod position;
 mod version;
 
+pub use error::{CheckError, ModeError, ReadError};
 pub(crate) use version::Version;
 
 use crate::{
@@ -46,59 +48,6 @@ pub struct V3 {
     pub warnings: Report,
 }
 
-/// Why a document was refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReadError {
-    /// There is nothing to read.
-    #[error("parsing Ignition config spec v3 failed with error: not a config (empty)\nReport: ")]
-    Empty,
-    /// The version is missing, or is no version.
-    #[error(
-        "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED}"
-    )]
-    InvalidVersion,
-    /// The version is none of those supported.
-    #[error(
-        "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED}"
-    )]
-    UnknownVersion,
-    /// The document breaks the rules of the 3.x specification.
-    #[error("parsing Ignition config spec v3 failed with error: config is not valid\nReport: {0}")]
-    V3(Report),
-    /// The document breaks the rules of the 2.x specification.
-    #[error("parsing Ignition spec v2 failed with error: {reason}\nReport: {report}")]
-    V2 {
-        /// What is wrong in general.
-        reason: &'static str,
-        /// What is wrong in detail.
-        report: Report,
-    },
-}
-
-/// The versions that error texts promise.
-const SUPPORTED: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
-
-/// A file whose permissions go beyond read, write and execute.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("invalid mode {} for {path}, cannot exceed 0777", octal(*mode))]
-pub struct ModeError {
-    /// The file.
-    pub path: String,
-    /// Its mode.
-    pub mode: i64,
-}
-
-/// Why a config that could be read must not be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum CheckError {
-    /// It breaks the rules of the newest version.
-    #[error("invalid ignition V3 config found: {0}")]
-    Invalid(Report),
-    /// The mode of a file has special bits.
-    #[error(transparent)]
-    Mode(#[from] ModeError),
-}
-
 /// Reads a document of any supported version.
 pub fn read(raw: &[u8]) -> Result<Document, ReadError> {
     if raw.is_empty() {
@@ -128,13 +77,11 @@ fn read_v2(root: Node<'_>, version: &Version, raw: &[u8]) -> Result<Document, Re
         _ => return Err(ReadError::UnknownVersion),
     };
     let (config, mut report) = v2::read(root, spec);
-    match config {
-        Some(config) => Ok(Document::V2(V2 { config, declared, warnings: report })),
-        None => {
-            position::place(&mut report, raw);
-            Err(ReadError::V2 { reason: "config is not valid", report })
-        }
+    if let Some(config) = config {
+        return Ok(Document::V2(V2 { config, declared, warnings: report }));
     }
+    position::place(&mut report, raw);
+    Err(ReadError::V2 { reason: "config is not valid", report })
 }
 
 fn read_v3(root: Node<'_>, spec: Spec, raw: &[u8]) -> Result<Document, ReadError> {
@@ -221,7 +168,7 @@ impl Document {
     pub fn check(&self) -> Result<(), CheckError> {
         match self {
             Self::V3(document) => {
-                if document.declared <= Spec::V3_2 && has_stricter_rules(&document.config) {
+                if document.has_looser_rules() {
                     check(&document.config)
                 } else {
                     Ok(self.check_modes()?)
@@ -236,6 +183,7 @@ impl Document {
     }
 
     /// The config as the newest version has it.
+    #[must_use = "the config is in the result"]
     pub fn upgrade(self) -> Result<Config, UpgradeError> {
         match self {
             Self::V3(document) => Ok(document.config),
@@ -244,10 +192,16 @@ impl Document {
     }
 }
 
-/// Whether `config` has anything for which 3.2 and before had looser rules: links without a
-/// target, and settings of custom pins without a pin.
-fn has_stricter_rules(config: &Config) -> bool {
-    !config.storage.links.is_empty() || !config.storage.luks.is_empty()
+impl V3 {
+    /// Whether there is anything for which the declared version has looser rules than the newest:
+    /// up to 3.2 links without a target and settings of custom pins without a pin, in 3.0
+    /// references without a source.
+    fn has_looser_rules(&self) -> bool {
+        let Config { ignition, storage, .. } = &self.config;
+        let references = !ignition.config.is_empty() || !ignition.security.is_empty();
+        let devices = !storage.links.is_empty() || !storage.luks.is_empty();
+        (self.declared <= Spec::V3_2 && devices) || (self.declared == Spec::V3_0 && references)
+    }
 }
 
 /// Refuses a config that the newest version does not allow, or with special mode bits.
@@ -283,12 +237,6 @@ fn has_special_bits(mode: i64) -> bool {
     mode & 0xffff_ffff > 0o777
 }
 
-/// A number as Go's `%#o` has it.
-fn octal(number: i64) -> String {
-    let sign = if number < 0 { "-" } else { "" };
-    format!("{sign}0{:o}", number.unsigned_abs())
-}
-
 impl Version {
     /// The version of the 3.x specification that this is.
     pub(crate) fn spec(&self) -> Option<Spec> {
@@ -306,13 +254,5 @@ impl Version {
     }
 }
 
-impl ReadError {
-    /// The faults found, if it came to that.
-    #[must_use]
-    pub fn report(&self) -> Option<&Report> {
-        match self {
-            Self::Empty | Self::InvalidVersion | Self::UnknownVersion => None,
-            Self::V3(report) | Self::V2 { report, .. } => Some(report),
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

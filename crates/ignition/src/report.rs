@@ -99,9 +99,9 @@ impl Report {
         self.push(Severity::Warning, path, message.into());
     }
 
-    /// Adds the fault that `found` stands where a `wanted` belongs.
+    /// Adds the fault that `found` stands where `wanted`, which has its article, belongs.
     pub(crate) fn mismatch(&mut self, path: Path, wanted: &str, found: &Value<'_>) {
-        self.error(path, format!("a {wanted} is needed here, not a {}", found.kind()));
+        self.error(path, format!("{wanted} is needed here, not {}", found.kind()));
     }
 
     fn push(&mut self, severity: Severity, path: Path, message: String) {

@@ -109,27 +109,23 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     loop {
         let (plain, special) = rest.split_at(scan::past(rest, is_plain));
         out.extend_from_slice(plain);
-        let Some(&byte) = special.first() else { break };
-        let (escape, length) = match byte {
-            b'"' => ("\\\"", 1),
-            b'\\' => ("\\\\", 1),
-            b'\n' => ("\\n", 1),
-            b'\r' => ("\\r", 1),
-            b'\t' => ("\\t", 1),
-            0xe2 if special.starts_with("\u{2028}".as_bytes()) => ("\\u2028", 3),
-            0xe2 if special.starts_with("\u{2029}".as_bytes()) => ("\\u2029", 3),
-            // The first byte of some other character.
-            0xe2 => {
-                out.push(byte);
-                ("", 1)
-            }
-            _ => {
-                write_code(byte, out);
-                ("", 1)
-            }
-        };
-        out.extend_from_slice(escape.as_bytes());
-        rest = special.get(length..).unwrap_or_default();
+        let [first, behind @ ..] = special else { break };
+        rest = behind;
+        match first {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0xe2 => match behind {
+                [0x80, last @ (0xa8 | 0xa9), behind @ ..] => {
+                    out.extend_from_slice(if *last == 0xa8 { b"\\u2028" } else { b"\\u2029" });
+                    rest = behind;
+                }
+                _ => out.push(0xe2),
+            },
+            _ => write_code(*first, out),
+        }
     }
     out.push(b'"');
 }
@@ -159,17 +155,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_is_escaped_as_the_reference_does() {
+    fn text_is_escaped_as_the_reference_escapes_it() {
         let cases = [
-            ("plain é 😀 \u{7f}", "\"plain é 😀 \u{7f}\""),
-            ("\"\\\n\r\t", r#""\"\\\n\r\t""#),
-            ("<a>&", r#""\u003ca\u003e\u0026""#),
-            ("\u{0}\u{8}\u{c}\u{1f}", r#""\u0000\u0008\u000c\u001f""#),
-            ("\u{2028}\u{2029}\u{2027}", "\"\\u2028\\u2029\u{2027}\""),
+            ("plain", "plain"),
+            ("\"\\/", "\\\"\\\\/"),
+            ("a\nb\rc\td", "a\\nb\\rc\\td"),
+            ("\u{0}\u{8}\u{c}\u{1f}\u{7f}", "\\u0000\\u0008\\u000c\\u001f\u{7f}"),
+            ("<&>'", "\\u003c\\u0026\\u003e'"),
+            ("\u{2028}\u{2029}\u{2027}é€😀", "\\u2028\\u2029\u{2027}é€😀"),
         ];
         for (text, expected) in cases {
-            let json = String::from_utf8(Tree::Text(text).to_json()).expect("UTF-8");
-            assert_eq!(json, expected, "{text:?}");
+            for padding in [0, 1, 31, 32, 33, 100] {
+                let padding = "x".repeat(padding);
+                let mut out = Vec::new();
+                write_string(&format!("{padding}{text}{padding}"), &mut out);
+                let expected = format!("\"{padding}{expected}{padding}\"");
+                assert_eq!(String::from_utf8(out).unwrap(), expected);
+            }
         }
     }
 

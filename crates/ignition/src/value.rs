@@ -23,7 +23,9 @@ impl Field for String {
         match node.value {
             Value::String(text) => *self = text.into_owned(),
             Value::Null => {}
-            other => decoder.mismatch("string", &other),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                decoder.mismatch("a string", &other);
+            }
         }
     }
 
@@ -47,10 +49,12 @@ impl Field for i64 {
         match node.value {
             Value::Number(text) => match text.parse() {
                 Ok(number) => *self = number,
-                Err(_) => decoder.mismatch("whole number", &Value::Number(text)),
+                Err(_) => decoder.mismatch("a whole number", &Value::Number(text)),
             },
             Value::Null => {}
-            other => decoder.mismatch("number", &other),
+            other @ (Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
+                decoder.mismatch("a number", &other);
+            }
         }
     }
 
@@ -74,7 +78,9 @@ impl Field for bool {
         match node.value {
             Value::Bool(switch) => *self = switch,
             Value::Null => {}
-            other => decoder.mismatch("bool", &other),
+            other @ (Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
+                decoder.mismatch("a bool", &other);
+            }
         }
     }
 
@@ -103,6 +109,10 @@ impl<T: Field> Field for Option<T> {
         }
     }
 
+    fn fill(&mut self) {
+        self.get_or_insert_default();
+    }
+
     fn merge(&mut self, child: Self) {
         if child.is_some() {
             *self = child;
@@ -125,7 +135,9 @@ impl<T: crate::merge::Item> Field for Vec<T> {
         let nodes = match node.value {
             Value::Array(nodes) => nodes,
             Value::Null => return self.clear(),
-            other => return decoder.mismatch("list", &other),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                return decoder.mismatch("a list", &other);
+            }
         };
         // Compat: a list that comes twice is decoded item by item on top of the first one.
         self.resize_with(nodes.len(), T::default);

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use super::platform_spec::AwsServiceEndpoint;
 use super::platform_spec::PowerVsServiceEndpoint;
 use super::rules;
-use crate::schema::rules;
 use crate::text::IpAddress;
 
 /// Facts about a cluster on Alibaba Cloud.
@@ -49,7 +48,7 @@ pub struct AwsPlatformStatus {
     pub cloud_load_balancer_config: Option<CloudLoadBalancerConfig>,
     /// IP families of the cluster's network.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["IPv4", "DualStackIPv6Primary", "DualStackIPv4Primary"], "x-default" = "IPv4", "x-kubernetes-validations" = rules(rules::IP_FAMILY_STAYS)))]
+    #[schemars(extend("enum" = ["IPv4", "DualStackIPv6Primary", "DualStackIPv4Primary"], "x-default" = "IPv4", "x-kubernetes-validations" = rules::IP_FAMILY_STAYS))]
     pub ip_family: String,
     /// Region of the machines.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -68,14 +67,14 @@ pub struct AwsPlatformStatus {
 /// Who resolves the cluster's own names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::CLOUD_LOAD_BALANCER_CONFIG)))]
+#[schemars(extend("x-kubernetes-validations" = rules::CLOUD_LOAD_BALANCER_CONFIG))]
 pub struct CloudLoadBalancerConfig {
     /// Load balancer addresses, when the cluster resolves its own names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_hosted: Option<CloudLoadBalancerAddresses>,
     /// Whether the platform or the cluster resolves them.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["ClusterHosted", "PlatformDefault"], "x-default" = "PlatformDefault", "x-kubernetes-validations" = rules(rules::DNS_TYPE_STAYS)))]
+    #[schemars(extend("enum" = ["ClusterHosted", "PlatformDefault"], "x-default" = "PlatformDefault", "x-kubernetes-validations" = rules::DNS_TYPE_STAYS))]
     pub dns_type: String,
 }
 
@@ -109,18 +108,18 @@ pub struct CloudLoadBalancerAddresses {
 pub struct AwsTag {
     /// Key of the entry.
     #[schemars(length(min = 1, max = 128))]
-    #[schemars(extend("x-kubernetes-validations" = rules(rules::AWS_TAG_KEY)))]
+    #[schemars(extend("x-kubernetes-validations" = rules::AWS_TAG_KEY))]
     pub key: String,
     /// Value of the entry.
     #[schemars(length(min = 1, max = 256))]
-    #[schemars(extend("x-kubernetes-validations" = rules(rules::AWS_TAG_VALUE)))]
+    #[schemars(extend("x-kubernetes-validations" = rules::AWS_TAG_VALUE))]
     pub value: String,
 }
 
 /// Facts about a cluster on Azure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::AZURE_PLATFORM_STATUS)))]
+#[schemars(extend("x-kubernetes-validations" = rules::AZURE_PLATFORM_STATUS))]
 pub struct AzurePlatformStatus {
     /// Address of the resource manager on Azure Stack.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -142,7 +141,7 @@ pub struct AzurePlatformStatus {
     /// Tags that all created resources get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::TAGS_STAY)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::TAGS_STAY))]
     pub resource_tags: Vec<AzureTag>,
 }
 
@@ -163,7 +162,7 @@ pub struct AzureTag {
 /// Facts about a cluster on Google Cloud.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::GCP_PLATFORM_STATUS)))]
+#[schemars(extend("x-kubernetes-validations" = rules::GCP_PLATFORM_STATUS))]
 pub struct GcpPlatformStatus {
     /// Who resolves the cluster's own names.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,12 +177,12 @@ pub struct GcpPlatformStatus {
     /// Labels that all created resources get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules(rules::LABELS_STAY)))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::LABELS_STAY))]
     pub resource_labels: Vec<GcpLabel>,
     /// Tags that all created resources get.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules(rules::TAGS_STAY)))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::TAGS_STAY))]
     pub resource_tags: Vec<GcpTag>,
 }
 
@@ -193,7 +192,7 @@ pub struct GcpPlatformStatus {
 pub struct GcpLabel {
     /// Key of the entry.
     #[schemars(length(min = 1, max = 63))]
-    #[schemars(extend("pattern" = "^[a-z][0-9a-z_-]{0,62}$", "x-kubernetes-validations" = rules(rules::GCP_LABEL_KEY)))]
+    #[schemars(extend("pattern" = "^[a-z][0-9a-z_-]{0,62}$", "x-kubernetes-validations" = rules::GCP_LABEL_KEY))]
     pub key: String,
     /// Value of the entry.
     #[schemars(length(min = 1, max = 63))]
@@ -254,14 +253,14 @@ pub struct IbmCloudServiceEndpoint {
     pub name: String,
     /// Address to use instead.
     #[schemars(length(max = 300))]
-    #[schemars(extend("x-kubernetes-validations" = rules(rules::IBM_CLOUD_SERVICE_ENDPOINT_URL)))]
+    #[schemars(extend("x-kubernetes-validations" = rules::IBM_CLOUD_SERVICE_ENDPOINT_URL))]
     pub url: String,
 }
 
 /// Facts about a cluster on Power VS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::POWER_VS_PLATFORM_STATUS)))]
+#[schemars(extend("x-kubernetes-validations" = rules::POWER_VS_PLATFORM_STATUS))]
 pub struct PowerVsPlatformStatus {
     /// Internet Services instance that holds public names.
     #[serde(rename = "cisInstanceCRN", skip_serializing_if = "String::is_empty")]
@@ -275,7 +274,7 @@ pub struct PowerVsPlatformStatus {
     /// Resource group of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 40))]
-    #[schemars(extend("pattern" = "^[a-zA-Z0-9-_ ]+$", "x-kubernetes-validations" = rules(rules::POWER_VS_PLATFORM_STATUS_RESOURCE_GROUP)))]
+    #[schemars(extend("pattern" = "^[a-zA-Z0-9-_ ]+$", "x-kubernetes-validations" = rules::POWER_VS_PLATFORM_STATUS_RESOURCE_GROUP))]
     pub resource_group: String,
     /// Replacement addresses of the platform's services.
     #[serde(skip_serializing_if = "Vec::is_empty")]

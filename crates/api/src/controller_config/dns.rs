@@ -10,7 +10,6 @@ use super::infrastructure::Empty;
 use super::infrastructure::PlatformType;
 use super::rules;
 use crate::meta::AnyObject;
-use crate::schema::rules;
 use crate::wire::is_default;
 
 /// The cluster's DNS settings, as an embedded object.
@@ -56,14 +55,14 @@ pub struct DnsSpec {
 /// DNS settings of one platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::DNS_PLATFORM_SPEC)))]
+#[schemars(extend("x-kubernetes-validations" = rules::DNS_PLATFORM_SPEC))]
 pub struct DnsPlatformSpec {
     /// On AWS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws: Option<AwsDnsSpec>,
     /// Type of the platform; empty or AWS.
     #[serde(rename = "type")]
-    #[schemars(extend("x-kubernetes-validations" = rules(rules::DNS_PLATFORM_TYPES)))]
+    #[schemars(extend("x-kubernetes-validations" = rules::DNS_PLATFORM_TYPES))]
     pub kind: PlatformType,
 }
 
@@ -73,7 +72,7 @@ pub struct DnsPlatformSpec {
 pub struct AwsDnsSpec {
     /// Role to assume when writing to the private zone.
     #[serde(rename = "privateZoneIAMRole", skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("x-kubernetes-validations" = rules(rules::AWS_DNS_SPEC_PRIVATE_ZONE_IAM_ROLE)))]
+    #[schemars(extend("x-kubernetes-validations" = rules::AWS_DNS_SPEC_PRIVATE_ZONE_IAM_ROLE))]
     pub private_zone_iam_role: String,
 }
 

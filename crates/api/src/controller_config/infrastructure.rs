@@ -52,13 +52,13 @@ wire_enum! {
         OpenStack = "OpenStack",
         /// Machines that the cluster knows nothing about.
         None = "None",
-        /// VMware vSphere.
+        /// vSphere.
         VSphere = "VSphere",
         /// oVirt.
         OVirt = "oVirt",
         /// IBM Cloud.
         IbmCloud = "IBMCloud",
-        /// KubeVirt.
+        /// `KubeVirt`.
         KubeVirt = "KubeVirt",
         /// Equinix Metal.
         EquinixMetal = "EquinixMetal",

@@ -7,14 +7,13 @@ use super::infrastructure::Empty;
 use super::infrastructure::PlatformType;
 use super::rules;
 use super::vsphere::VspherePlatformSpec;
-use crate::schema::rules;
 use crate::text::{Cidr, IpAddress};
 use crate::wire::is_default;
 
 /// Settings of the platform; only the member of its type is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::PLATFORM_SPEC)))]
+#[schemars(extend("x-kubernetes-validations" = rules::PLATFORM_SPEC))]
 pub struct PlatformSpec {
     /// On Alibaba Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +39,7 @@ pub struct PlatformSpec {
     /// On IBM Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ibmcloud: Option<Empty>,
-    /// On KubeVirt.
+    /// On `KubeVirt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubevirt: Option<Empty>,
     /// On Nutanix.
@@ -90,25 +89,25 @@ pub struct AwsServiceEndpoint {
 /// Addresses and networks of a cluster on one's own machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::ADDRESSES_STAY)))]
+#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_STAY))]
 pub struct OnPremPlatformSpec {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES))]
     pub api_server_internal_ips: Vec<String>,
     /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES))]
     pub ingress_ips: Vec<String>,
     /// Networks that the nodes' addresses are in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::DISTINCT_NETWORKS)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_NETWORKS))]
     pub machine_networks: Vec<String>,
 }
 
@@ -118,7 +117,7 @@ pub struct OnPremPlatformSpec {
 pub struct ExternalPlatformSpec {
     /// Name of the platform.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("x-default" = "Unknown", "x-kubernetes-validations" = rules(rules::EXTERNAL_PLATFORM_SPEC_PLATFORM_NAME)))]
+    #[schemars(extend("x-default" = "Unknown", "x-kubernetes-validations" = rules::EXTERNAL_PLATFORM_SPEC_PLATFORM_NAME))]
     pub platform_name: String,
 }
 
@@ -156,7 +155,7 @@ pub struct NutanixFailureDomain {
 /// A Nutanix object, by name or by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::NUTANIX_IDENTIFIER)))]
+#[schemars(extend("x-kubernetes-validations" = rules::NUTANIX_IDENTIFIER))]
 pub struct NutanixIdentifier {
     /// Name of the entry.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -11,7 +11,6 @@ use super::cloud_status::IbmCloudPlatformStatus;
 use super::cloud_status::PowerVsPlatformStatus;
 use super::infrastructure::PlatformType;
 use super::rules;
-use crate::schema::rules;
 use crate::text::Cidr;
 use crate::wire::is_default;
 
@@ -43,7 +42,7 @@ pub struct PlatformStatus {
     /// On IBM Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ibmcloud: Option<IbmCloudPlatformStatus>,
-    /// On KubeVirt.
+    /// On `KubeVirt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubevirt: Option<VirtualAddresses>,
     /// On Nutanix.
@@ -76,7 +75,7 @@ pub struct OnPremPlatformStatus {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES_IF_CHANGED))]
     pub api_server_internal_ips: Vec<String>,
     /// The first of `ingressIPs`.
     #[serde(rename = "ingressIP", skip_serializing_if = "String::is_empty")]
@@ -84,7 +83,7 @@ pub struct OnPremPlatformStatus {
     /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED))]
     pub ingress_ips: Vec<String>,
     /// Who runs the load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +93,7 @@ pub struct OnPremPlatformStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::DISTINCT_NETWORKS)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_NETWORKS))]
     pub machine_networks: Vec<String>,
     /// Address of the name server on the nodes.
     #[serde(rename = "nodeDNSIP", skip_serializing_if = "String::is_empty")]
@@ -107,7 +106,7 @@ pub struct OnPremPlatformStatus {
 pub struct LoadBalancer {
     /// `OpenShiftManagedDefault` or `UserManaged`.
     #[serde(rename = "type", skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["OpenShiftManagedDefault", "UserManaged"], "x-default" = "OpenShiftManagedDefault", "x-kubernetes-validations" = rules(rules::LOAD_BALANCER_TYPE_STAYS)))]
+    #[schemars(extend("enum" = ["OpenShiftManagedDefault", "UserManaged"], "x-default" = "OpenShiftManagedDefault", "x-kubernetes-validations" = rules::LOAD_BALANCER_TYPE_STAYS))]
     pub kind: String,
 }
 
@@ -126,7 +125,7 @@ pub struct VirtualAddresses {
 /// Facts about a platform that OpenShift does not know.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::EXTERNAL_PLATFORM_STATUS)))]
+#[schemars(extend("x-kubernetes-validations" = rules::EXTERNAL_PLATFORM_STATUS))]
 pub struct ExternalPlatformStatus {
     /// Whether a cloud controller manager runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,11 +135,11 @@ pub struct ExternalPlatformStatus {
 /// Whether a cloud controller manager runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::CLOUD_CONTROLLER_MANAGER_STATUS)))]
+#[schemars(extend("x-kubernetes-validations" = rules::CLOUD_CONTROLLER_MANAGER_STATUS))]
 pub struct CloudControllerManagerStatus {
     /// `External` when one runs.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["", "External", "None"], "x-kubernetes-validations" = rules(rules::CLOUD_CONTROLLER_MANAGER_STATUS_STATE)))]
+    #[schemars(extend("enum" = ["", "External", "None"], "x-kubernetes-validations" = rules::CLOUD_CONTROLLER_MANAGER_STATUS_STATE))]
     pub state: String,
 }
 
@@ -154,7 +153,7 @@ pub struct NutanixPlatformStatus {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES_IF_CHANGED))]
     pub api_server_internal_ips: Vec<String>,
     /// The first of `ingressIPs`.
     #[serde(rename = "ingressIP", skip_serializing_if = "String::is_empty")]
@@ -162,7 +161,7 @@ pub struct NutanixPlatformStatus {
     /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED))]
     pub ingress_ips: Vec<String>,
     /// Who runs the load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -180,7 +179,7 @@ pub struct OpenStackPlatformStatus {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES_IF_CHANGED))]
     pub api_server_internal_ips: Vec<String>,
     /// Name of the cloud.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -191,7 +190,7 @@ pub struct OpenStackPlatformStatus {
     /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED))]
     pub ingress_ips: Vec<String>,
     /// Who runs the load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +200,7 @@ pub struct OpenStackPlatformStatus {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::DISTINCT_NETWORKS)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_NETWORKS))]
     pub machine_networks: Vec<String>,
     /// Address of the name server on the nodes.
     #[serde(rename = "nodeDNSIP", skip_serializing_if = "String::is_empty")]
@@ -218,7 +217,7 @@ pub struct OvirtPlatformStatus {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES_IF_CHANGED))]
     pub api_server_internal_ips: Vec<String>,
     /// The first of `ingressIPs`.
     #[serde(rename = "ingressIP", skip_serializing_if = "String::is_empty")]
@@ -226,7 +225,7 @@ pub struct OvirtPlatformStatus {
     /// Addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED)))]
+    #[schemars(extend("format" = "ip", "x-kubernetes-list-type" = "set", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES_IF_CHANGED))]
     pub ingress_ips: Vec<String>,
     /// Who runs the load balancer.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,19 +4,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::rules;
-use crate::schema::rules;
 use crate::text::{Cidr, IpAddress};
 
 /// Settings on vSphere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::ADDRESSES_STAY)))]
+#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_STAY))]
 pub struct VspherePlatformSpec {
     /// Addresses of the API server as seen from the nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::API_ADDRESS_FAMILIES)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES))]
     pub api_server_internal_ips: Vec<String>,
     /// Groups of machines that fail together.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -26,13 +25,13 @@ pub struct VspherePlatformSpec {
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::INGRESS_ADDRESS_FAMILIES)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES))]
     pub ingress_ips: Vec<String>,
     /// Networks that the nodes' addresses are in.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::DISTINCT_NETWORKS)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_NETWORKS))]
     pub machine_networks: Vec<String>,
     /// Which addresses of a node are its own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,14 +39,14 @@ pub struct VspherePlatformSpec {
     /// vCenters that the cluster uses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 3))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules(rules::DISTINCT_VCENTERS)))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_VCENTERS))]
     pub vcenters: Vec<VsphereCenter>,
 }
 
 /// Machines that fail together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::VSPHERE_FAILURE_DOMAIN)))]
+#[schemars(extend("x-kubernetes-validations" = rules::VSPHERE_FAILURE_DOMAIN))]
 pub struct VsphereFailureDomain {
     /// Name of the entry.
     #[schemars(length(min = 1, max = 256))]
@@ -120,7 +119,7 @@ pub struct VsphereTopology {
 /// What a zone stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(rules::VSPHERE_ZONE_AFFINITY)))]
+#[schemars(extend("x-kubernetes-validations" = rules::VSPHERE_ZONE_AFFINITY))]
 pub struct VsphereZoneAffinity {
     /// Group of hosts.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::meta::SelectorSchema;
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::{OcpVersion, RhcosVersion};
 use crate::wire_enum::wire_enum;
 
@@ -23,7 +23,7 @@ pub struct ManagedBootImages {
 /// One resource that makes machines.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[CONTROL_PLANE_IS_WHOLE])))]
+#[schemars(extend("x-kubernetes-validations" = &[CONTROL_PLANE_IS_WHOLE]))]
 pub struct MachineManager {
     /// Resource: `machinesets` or `controlplanemachinesets`.
     #[schemars(extend("enum" = ["machinesets", "controlplanemachinesets"]))]
@@ -50,7 +50,7 @@ wire_enum! {
 /// Which objects of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[PARTIAL_IF_PARTIAL])))]
+#[schemars(extend("x-kubernetes-validations" = &[PARTIAL_IF_PARTIAL]))]
 pub struct MachineManagerSelection {
     /// `All`, `Partial` or `None`.
     pub mode: SelectionMode,
@@ -71,7 +71,7 @@ pub struct PartialSelection {
 /// How far boot images may lag behind before upgrades are blocked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(&[MANUAL_IF_MANUAL])))]
+#[schemars(extend("x-kubernetes-validations" = &[MANUAL_IF_MANUAL]))]
 pub struct BootImageSkewEnforcement {
     /// `Manual` to say the version here, `None` to switch the check off.
     #[schemars(extend("enum" = ["Manual", "None"]))]
@@ -84,7 +84,7 @@ pub struct BootImageSkewEnforcement {
 /// How far boot images may lag behind, as it is enforced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(STATUS_MODE_RULES)))]
+#[schemars(extend("x-kubernetes-validations" = STATUS_MODE_RULES))]
 pub struct BootImageSkewEnforcementStatus {
     /// Where the version comes from: `Automatic`, `Manual` or `None`.
     #[schemars(extend("enum" = ["Automatic", "Manual", "None"]))]
@@ -100,7 +100,7 @@ pub struct BootImageSkewEnforcementStatus {
 /// A boot image version that an administrator gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(MANUAL_MODE_RULES)))]
+#[schemars(extend("x-kubernetes-validations" = MANUAL_MODE_RULES))]
 pub struct ManualBootImageVersion {
     /// Which version is given: `OCPVersion` or `RHCOSVersion`.
     #[schemars(extend("enum" = ["OCPVersion", "RHCOSVersion"]))]
@@ -119,7 +119,7 @@ pub struct ManualBootImageVersion {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
-#[schemars(extend("x-kubernetes-validations" = rules(&[ONE_VERSION])))]
+#[schemars(extend("x-kubernetes-validations" = &[ONE_VERSION]))]
 pub struct AutomaticBootImageVersion {
     /// Version of OpenShift.
     #[serde(skip_serializing_if = "String::is_empty")]

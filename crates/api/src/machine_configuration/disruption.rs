@@ -1,10 +1,11 @@
 //! Node disruption policy: what a config change does to a running node.
 
+use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::schema::{Rule, rules};
+use crate::schema::Rule;
 use crate::text::UnitName;
 use crate::wire_enum::wire_enum;
 
@@ -12,6 +13,7 @@ use crate::wire_enum::wire_enum;
 /// cluster's own policy leads to a reboot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(transform = forbid_special)]
 pub struct NodeDisruptionPolicyConfig {
     /// What to do when a file changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -40,7 +42,6 @@ pub struct NodeDisruptionPolicyStatus {
 /// The cluster's own policy with the administrator's on top.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(transform = allow_special)]
 pub struct ClusterPolicies {
     /// What is done when a file changes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -66,7 +67,7 @@ pub struct FilePolicy {
     /// What to do, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(ACTION_LIST_RULES)))]
+    #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
     pub actions: Vec<PolicyAction>,
 }
 
@@ -80,7 +81,7 @@ pub struct UnitPolicy {
     /// What to do, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(ACTION_LIST_RULES)))]
+    #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
     pub actions: Vec<PolicyAction>,
 }
 
@@ -91,12 +92,12 @@ pub struct SshKeyPolicy {
     /// What to do, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    #[schemars(extend("x-kubernetes-validations" = rules(ACTION_LIST_RULES)))]
+    #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
     pub actions: Vec<PolicyAction>,
 }
 
 wire_enum! {
-    /// What can be done to a node. The operator's own policies have `Special` besides.
+    /// What can be done to a node.
     pub enum ActionType {
         /// Restart the machine.
         Reboot = "Reboot",
@@ -110,16 +111,15 @@ wire_enum! {
         DaemonReload = "DaemonReload",
         /// Nothing.
         None = "None",
+        /// What the daemon decides by itself; only the cluster's own policy has it.
+        Special = "Special",
     }
 }
-
-/// The word for "decided in code", which only the operator's own policies use.
-pub const SPECIAL: &str = "Special";
 
 /// One thing to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules(ACTION_RULES)))]
+#[schemars(extend("x-kubernetes-validations" = ACTION_RULES))]
 pub struct PolicyAction {
     /// What to do. `Reboot` and `None` stand alone.
     #[serde(rename = "type")]
@@ -141,25 +141,13 @@ pub struct ServiceReference {
     pub service_name: String,
 }
 
-/// Adds [`SPECIAL`] to the action words at any depth of a schema.
-fn allow_special(schema: &mut Schema) {
-    fn visit(value: &mut Value) {
-        match value {
-            Value::Object(map) => {
-                for (key, value) in map {
-                    match value {
-                        Value::Array(words) if key == "enum" => words.push(SPECIAL.into()),
-                        other => visit(other),
-                    }
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(visit),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
+/// Takes the cluster's own action word out of a schema, at any depth.
+fn forbid_special(schema: &mut Schema) {
+    let words = schema.get_mut("enum").and_then(Value::as_array_mut);
+    if let Some(words) = words {
+        words.retain(|word| word != ActionType::Special.as_str());
     }
-    let mut value = schema.clone().to_value();
-    visit(&mut value);
-    *schema = Schema::try_from(value).expect("an object stays an object");
+    transform_subschemas(&mut forbid_special, schema);
 }
 
 const ACTION_LIST_RULES: &[Rule] = &[

@@ -1,6 +1,12 @@
 //! The wire contract, tested from outside.
 
+// `cfg(test)` tells clippy that these modules are tests.
+#[cfg(test)]
+mod generated;
+#[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod round_trip;
 
 use std::path::{Path, PathBuf};
 

@@ -144,7 +144,12 @@ fn leaves(path: &str, value: &Value, facts: &mut Facts) {
                 leaves(&format!("{path}.{key}"), value, facts);
             }
         }
-        _ => {
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => {
             facts.insert(path.to_owned(), value.to_string());
         }
     }

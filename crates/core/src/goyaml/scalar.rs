@@ -274,12 +274,6 @@ impl<S: Sink> Emitter<'_, S> {
         }
     }
 
-    fn spaces(&mut self, count: usize) {
-        for _ in 0..count {
-            self.ascii(b" ");
-        }
-    }
-
     fn char(&mut self, c: char) {
         self.raw(c.encode_utf8(&mut [0; 4]).as_bytes());
         self.column += 1;

@@ -6,7 +6,6 @@ use super::{Resource, keyed};
 use crate::{
     merge::{Item, settle_paths},
     object::{Object, object},
-    spec::Spec,
 };
 
 object! {
@@ -77,7 +76,7 @@ object! {
 
 object! {
     /// A link.
-    pub struct Link after_decode(fill_target) {
+    pub struct Link {
         /// Owning group.
         group: Owner = "group",
         /// Whether to replace what is there.
@@ -89,7 +88,7 @@ object! {
         /// Whether it is a hard link.
         hard: Option<bool> = "hard",
         /// What it points to.
-        target: Option<String> = "target" [always_until(V3_2)],
+        target: Option<String> = "target" [plain_until(V3_2)],
     }
 }
 
@@ -157,7 +156,7 @@ object! {
         /// IBM Z crypto card.
         cex: Cex = "cex" [since(V3_5)],
         /// Automatic unlocking.
-        clevis: Clevis = "clevis",
+        clevis: Clevis = "clevis" [pointer_until(V3_2)],
         /// Device path.
         device: Option<String> = "device",
         /// Whether to pass discards through.
@@ -191,7 +190,7 @@ object! {
     /// Automatic unlocking.
     pub struct Clevis {
         /// A pin of the user's own.
-        custom: ClevisCustom = "custom",
+        custom: ClevisCustom = "custom" [pointer_until(V3_2)],
         /// Network servers.
         tang: Vec<Tang> = "tang",
         /// How many pins must agree.
@@ -203,13 +202,13 @@ object! {
 
 object! {
     /// A pin of the user's own.
-    pub struct ClevisCustom after_decode(fill_pin) {
+    pub struct ClevisCustom {
         /// Its settings.
-        config: Option<String> = "config" [always_until(V3_2)],
+        config: Option<String> = "config" [plain_until(V3_2)],
         /// Whether it needs the network.
         needs_network: Option<bool> = "needsNetwork",
         /// Its name.
-        pin: Option<String> = "pin" [always_until(V3_2)],
+        pin: Option<String> = "pin" [plain_until(V3_2)],
     }
 }
 
@@ -227,38 +226,17 @@ object! {
 
 object! {
     /// A RAID array.
-    pub struct Raid after_decode(fill_level) {
+    pub struct Raid {
         /// Member devices.
         devices: Vec<String> = "devices" [always_until(V3_2)],
         /// Level.
-        level: Option<String> = "level" [always_until(V3_2)],
+        level: Option<String> = "level" [plain_until(V3_2)],
         /// Name.
         name: String = "name" [always],
         /// Options for making it.
         options: Vec<String> = "options" [append],
         /// How many of the devices are spares.
         spares: Option<i64> = "spares",
-    }
-}
-
-// Up to version 3.2 these members were no optional ones: what is left out there is the empty text.
-
-fn fill_target(link: &mut Link, spec: Spec) {
-    if spec <= Spec::V3_2 {
-        link.target.get_or_insert_default();
-    }
-}
-
-fn fill_pin(custom: &mut ClevisCustom, spec: Spec) {
-    if spec <= Spec::V3_2 {
-        custom.config.get_or_insert_default();
-        custom.pin.get_or_insert_default();
-    }
-}
-
-fn fill_level(raid: &mut Raid, spec: Spec) {
-    if spec <= Spec::V3_2 {
-        raid.level.get_or_insert_default();
     }
 }
 

@@ -40,14 +40,13 @@ fn stops_in(word: u64) -> u64 {
 ///
 /// Compat: each byte that is not UTF-8 becomes one replacement character.
 pub(super) fn plain(bytes: &[u8]) -> Cow<'_, str> {
-    match str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => {
-            let mut text = String::with_capacity(bytes.len() + 2);
-            push_plain(bytes, &mut text);
-            Cow::Owned(text)
-        }
-    }
+    str::from_utf8(bytes).map_or_else(|_| Cow::Owned(repaired(bytes)), Cow::Borrowed)
+}
+
+fn repaired(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() + 2);
+    push_plain(bytes, &mut text);
+    text
 }
 
 fn push_plain(bytes: &[u8], text: &mut String) {

@@ -26,9 +26,9 @@ pub(crate) fn place(report: &mut Report, raw: &[u8]) {
 /// The line and column of a byte offset.
 pub(crate) fn position(raw: &[u8], offset: usize) -> Position {
     let before = raw.get(..offset).unwrap_or(raw);
-    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    Position { line, column: before.len() - start + 1 }
+    let mut lines = before.split(|byte| *byte == b'\n');
+    let last = lines.next_back().unwrap_or_default();
+    Position { line: lines.count() + 1, column: last.len() + 1 }
 }
 
 /// Where the deepest value on `path` stands.

@@ -56,7 +56,10 @@ pub(crate) fn declared(root: &Node<'_>) -> Result<String, Report> {
             match &node.value {
                 Value::String(text) => text.as_ref().clone_into(&mut version),
                 Value::Null => {}
-                other => report.mismatch(path, "string", other),
+                other
+                @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                    report.mismatch(path, "a string", other);
+                }
             }
         }
     }
@@ -77,8 +80,8 @@ fn members<'a, 'r>(
             .map(|member| (&member.node, path.member(name)))
             .collect(),
         Value::Null => Vec::new(),
-        other => {
-            report.mismatch(path.clone(), "object", other);
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            report.mismatch(path.clone(), "an object", other);
             Vec::new()
         }
     }

@@ -31,17 +31,14 @@ fn units(units: Vec<Unit>) -> Vec<Unit> {
     let mut places: HashMap<String, usize> = HashMap::new();
     for unit in units.into_iter().rev() {
         let known = places.get(&unit.name).copied();
-        match known.and_then(|at| kept.get_mut(at)) {
-            Some(later) => {
-                for dropin in unit.dropins {
-                    if !later.dropins.iter().any(|known| known.name == dropin.name) {
-                        later.dropins.push(dropin);
-                    }
-                }
-            }
-            None => {
-                places.insert(unit.name.clone(), kept.len());
-                kept.push(unit);
+        let Some(later) = known.and_then(|at| kept.get_mut(at)) else {
+            places.insert(unit.name.clone(), kept.len());
+            kept.push(unit);
+            continue;
+        };
+        for dropin in unit.dropins {
+            if !later.dropins.iter().any(|known| known.name == dropin.name) {
+                later.dropins.push(dropin);
             }
         }
     }
@@ -80,7 +77,7 @@ mod tests {
         names.split_whitespace().map(dropin).collect()
     }
 
-    // covers: the order and the winners of the clean-up
+    // covers: REN-21
     #[test]
     fn the_later_file_wins_and_the_order_turns_round() {
         let file = |path: &str, mode| File { path: path.to_owned(), mode, ..File::default() };
@@ -102,6 +99,7 @@ mod tests {
         assert_eq!(cleaned, [unit("third", "z=3 y=2 x=1")]);
     }
 
+    // covers: REN-21
     #[test]
     fn the_last_user_gets_every_key_once() {
         let user = |name: &str, keys: &str| User {

@@ -20,6 +20,7 @@ pub(crate) fn read(root: Node<'_>, spec: Spec) -> (Option<Config>, Report) {
     let mut report = decoder.report;
     if spec == Spec::V3_0 {
         unsigned(&config, &mut report);
+        spell(&mut config);
     }
     if !report.is_fatal() {
         report.absorb(validate::v2(spec, &config));
@@ -41,6 +42,14 @@ fn unsigned(config: &Config, report: &mut Report) {
     };
     for (at, file) in config.storage.files.iter().enumerate() {
         refuse(file.mode, root.member("storage").member("files").index(at).member("mode"));
+    }
+    for (disk, it) in config.storage.disks.iter().enumerate() {
+        for (at, partition) in it.partitions.iter().enumerate() {
+            let disks = root.member("storage").member("disks");
+            let path = disks.index(disk).member("partitions").index(at);
+            refuse(Some(partition.size), path.member("size"));
+            refuse(Some(partition.start), path.member("start"));
+        }
     }
     for (at, group) in config.passwd.groups.iter().enumerate() {
         refuse(group.gid, root.member("passwd").member("groups").index(at).member("gid"));
@@ -70,23 +79,24 @@ fn settle(config: &mut Config, spec: Spec) {
         for owner in [&mut file.user, &mut file.group] {
             owner.get_or_insert_default().id.get_or_insert(0);
         }
-        file.contents.source = spell(&file.contents.source);
     }
     for user in &mut config.passwd.users {
         user.password_hash.take_if(|hash| hash.is_empty());
-    }
-    let sources = &mut config.ignition.config;
-    for reference in sources.append.iter_mut().chain(&mut sources.replace) {
-        reference.source = spell(&reference.source);
     }
 }
 
 /// Compat: 2.0 kept addresses in parts and put them together again, the scheme in lower case and
 /// without an empty fragment.
-fn spell(source: &str) -> String {
-    let source = source.strip_suffix('#').unwrap_or(source);
-    match source.split_once(':') {
-        Some((scheme, rest)) => format!("{}:{rest}", scheme.to_ascii_lowercase()),
-        None => source.to_owned(),
+fn spell(config: &mut Config) {
+    let sources = &mut config.ignition.config;
+    let references = sources.append.iter_mut().chain(&mut sources.replace);
+    let references = references.map(|reference| &mut reference.source);
+    let files = config.storage.files.iter_mut().map(|file| &mut file.contents.source);
+    for source in references.chain(files) {
+        let text = source.strip_suffix('#').unwrap_or(source);
+        *source = match text.split_once(':') {
+            Some((scheme, rest)) => format!("{}:{rest}", scheme.to_ascii_lowercase()),
+            None => text.to_owned(),
+        };
     }
 }

@@ -29,7 +29,7 @@ impl Checker {
             if partition.number != 0 && !numbers.insert(partition.number) {
                 self.report.error(path.clone(), "partition numbers collide");
             }
-            if partitions.iter().take(at).any(|earlier| overlap(earlier, partition)) {
+            if overlaps_another(partitions, at, partition) {
                 self.report.error(path.clone(), "partitions overlap");
             }
             if partition.label.as_ref().is_some_and(|label| !labels.insert(label)) {
@@ -172,7 +172,17 @@ fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
 
-/// Whether two partitions with a fixed place share some of it.
+/// Whether the partition at `at` shares some of its place with another one. Of two, the later is
+/// to blame, unless only the earlier looks guilty: ends may wrap around.
+fn overlaps_another(partitions: &[Partition], at: usize, partition: &Partition) -> bool {
+    let mut others = partitions.iter().enumerate();
+    others.any(|(index, other)| {
+        (index < at && overlap(other, partition))
+            || (index > at && overlap(other, partition) && !overlap(partition, other))
+    })
+}
+
+/// Whether a partition with a fixed place begins or ends in another one, or spans it.
 fn overlap(one: &Partition, other: &Partition) -> bool {
     let (Some(one), Some(other)) = (extent(one), extent(other)) else { return false };
     let within = |at: i64| other.0 <= at && at <= other.1;

@@ -12,8 +12,8 @@ use crate::{
 impl Checker {
     /// Refuses files where a unit or drop-in is going to be.
     pub(super) fn units_and_paths(&mut self, config: &Config) {
-        let Storage { files, directories, links, .. } = &config.storage;
         const UNITS: &str = "/etc/systemd/system/";
+        let Storage { files, directories, links, .. } = &config.storage;
         let candidates = files.iter().map(|file| ("files", &file.path));
         let candidates = candidates.chain(directories.iter().map(|it| ("directories", &it.path)));
         let mut candidates = candidates.chain(links.iter().map(|link| ("links", &link.path)));

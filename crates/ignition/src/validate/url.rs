@@ -22,10 +22,7 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "gs" if spec >= Spec::V3_2 => Ok(()),
         "s3" => Ok(object_version(&url)?),
         "arn" if spec >= Spec::V3_4 => Ok(arn(&url)?),
-        "data" => match data_url::check(source) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(error.to_string().into()),
-        },
+        "data" => data_url::check(source).map_err(|error| error.to_string().into()),
         _ => Err(BAD_SCHEME.into()),
     }
 }
@@ -57,22 +54,25 @@ pub(super) fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
 
 /// Whether a name in a query says `versionId`, escapes or not.
 fn is_version_id(name: &str) -> bool {
+    let mut expected = "versionId".bytes();
     let mut rest = name.as_bytes();
-    let mut decoded = Vec::with_capacity(rest.len());
-    while let [first, tail @ ..] = rest {
-        match (first, tail) {
-            (b'%', [high, low, tail @ ..]) => {
-                let digit = |byte: u8| char::from(byte).to_digit(16).unwrap_or_default();
-                decoded.push(digit(*high) * 16 + digit(*low));
-                rest = tail;
-            }
-            _ => {
-                decoded.push(u32::from(*first));
-                rest = tail;
-            }
+    while let [first, behind @ ..] = rest {
+        let (byte, behind) = match (first, behind) {
+            (b'%', [high, low, behind @ ..]) => (unescaped(*high, *low), behind),
+            _ => (Some(*first), behind),
+        };
+        if byte.is_none() || byte != expected.next() {
+            return false;
         }
+        rest = behind;
     }
-    decoded.into_iter().eq("versionId".bytes().map(u32::from))
+    expected.next().is_none()
+}
+
+/// The byte that two hexadecimal digits give.
+fn unescaped(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? << 4 | digit(low)?)
 }
 
 /// The parts of an address that the rules look at.
@@ -143,9 +143,7 @@ fn has_valid_escapes(text: &str) -> bool {
 /// The value of each escape in `text`, or `None` for one that is none.
 fn escapes(text: &str) -> impl Iterator<Item = Option<u8>> {
     text.split('%').skip(1).map(|after| match after.as_bytes() {
-        [high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-            after.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok())
-        }
+        [high, low, ..] => unescaped(*high, *low),
         _ => None,
     })
 }
@@ -197,4 +195,55 @@ fn is_ip(name: &str) -> bool {
             && escapes(zone).all(|escape| escape.is_some_and(in_zone))
     });
     address.parse::<Ipv6Addr>().is_ok() && zone_fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_go_reads_them() {
+        let cases = [
+            ("", Some("")),
+            ("HTTP://x", Some("http")),
+            ("data:,x", Some("data")),
+            ("1a:b", None),
+            (":b", None),
+            ("a b", Some("")),
+            ("a/b:c", Some("")),
+            ("http://a\nb", None),
+            ("http://x/%zz", None),
+            ("http://x/#%zz", None),
+            ("http://x/?%zz", Some("http")),
+            ("http://u:p@h:80/", Some("http")),
+            ("http://u p@h/", None),
+            ("http://h:x/", None),
+            ("http://h:1:2/", None),
+            ("http://h%20/", None),
+            ("http://h%C3%A9/", Some("http")),
+            ("http://[::1]:80", Some("http")),
+            ("http://[1.2.3.4]", None),
+            ("http://[fe80::1%25en0]", Some("http")),
+            ("http://[fe80::1%25]", None),
+            ("http://a[::1]", None),
+        ];
+        for (text, scheme) in cases {
+            assert_eq!(Url::parse(text).map(|url| url.scheme).as_deref(), scheme, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_version_must_not_be_empty() {
+        let cases = [
+            ("s3://b/k", true),
+            ("s3://b/k?versionId", false),
+            ("s3://b/k?%76ersionId=", false),
+            ("s3://b/k?versionId=%zz", true),
+            ("s3://b/k?a;versionId=", true),
+            ("s3://b/k?versionId=1&versionId=", true),
+        ];
+        for (source, expected) in cases {
+            assert_eq!(check(source, Spec::V3_0).is_ok(), expected, "{source}");
+        }
+    }
 }

@@ -273,9 +273,7 @@ fn fetchable(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
         "http" | "https" | "oem" => Ok(()),
         "tftp" if spec >= Spec::V3_1 => Ok(()),
         "s3" if spec >= Spec::V3_1 => Ok(url::object_version(&url)?),
-        "data" => {
-            crate::data_url::decode(source).map(drop).map_err(|error| error.to_string().into())
-        }
+        "data" => crate::data_url::check(source).map_err(|error| error.to_string().into()),
         _ => Err(url::BAD_SCHEME.into()),
     }
 }

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::Untranslatable;
 use crate::{
     report::{Path, Report},
-    v2::{Config, Disk, Storage, Unit, path},
+    v2::{Config, Disk, Storage, Unit},
+    validate,
 };
 
 /// Refuses what 3.x cannot say.
@@ -18,7 +19,8 @@ pub(super) fn check(config: &Config) -> Result<(), Untranslatable> {
         return Err(Untranslatable::Filesystem(other.name.clone()));
     }
     paths(&config.storage)?;
-    config.systemd.units.iter().try_for_each(dropins)
+    config.systemd.units.iter().try_for_each(dropins)?;
+    one_source(config)
 }
 
 fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
@@ -34,11 +36,25 @@ fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
     if report.is_fatal() { Err(Untranslatable::Deprecated(report)) } else { Ok(()) }
 }
 
+/// Compat: the reference gives every config to append the source of the last one, and then refuses
+/// them as duplicates, so that more than one never gets through.
+fn one_source(config: &Config) -> Result<(), Untranslatable> {
+    let sources = config.ignition.config.append.len();
+    if sources < 2 {
+        return Ok(());
+    }
+    let append = Path::default().member("ignition").member("config").member("append");
+    let mut report = Report::default();
+    report.error(append.index(1), "only one config can be appended");
+    Err(Untranslatable::Invalid(report))
+}
+
 /// Refuses two entries for one path, and entries that go through a link of this config.
 fn paths(storage: &Storage) -> Result<(), Untranslatable> {
-    let links: Vec<String> = storage.links.iter().map(|link| path::clean(&link.path)).collect();
-    let files = storage.files.iter().map(|it| ("File", path::clean(&it.path)));
-    let directories = storage.directories.iter().map(|it| ("Directory", path::clean(&it.path)));
+    let clean = |path: &str| validate::clean_path(path).into_owned();
+    let links: Vec<String> = storage.links.iter().map(|link| clean(&link.path)).collect();
+    let files = storage.files.iter().map(|it| ("File", clean(&it.path)));
+    let directories = storage.directories.iter().map(|it| ("Directory", clean(&it.path)));
     let own_links = links.iter().map(|path| ("Link", path.clone()));
     let mut seen: HashMap<String, &str> = HashMap::new();
     for (kind, path) in files.chain(directories).chain(own_links) {

@@ -1,0 +1,29 @@
+//! Writes the files that are generated from Rust types.
+
+use std::path::Path;
+
+use anyhow::Context;
+
+/// First line of every generated file.
+const HEADER: &str = "# Generated from the types in crates/api by `make gen`. Do not edit.\n";
+
+/// Writes all of them below `root`, the root of the workspace.
+pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
+    crds(&root.join("deploy/crds"))
+}
+
+/// One file per CRD; files of kinds that are gone are removed.
+#[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
+fn crds(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for entry in std::fs::read_dir(folder)? {
+        std::fs::remove_file(entry?.path())?;
+    }
+    for crd in mco_api::crds() {
+        let name = crd.metadata.name.as_deref().context("a CRD without a name")?;
+        let path = folder.join(format!("{name}.yaml"));
+        let text = format!("{HEADER}{}", mco_api::crd_yaml(&crd));
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}
