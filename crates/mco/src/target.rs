@@ -1,4 +1,4 @@
-//! The one config that a command is about: a file with a MachineConfig, or a pool rendered from many.
+//! The one config that a command is about: a MachineConfig, or what a pool renders to.
 
 use std::path::{Path, PathBuf};
 

@@ -106,7 +106,7 @@ impl File<'_> {
     }
 
     fn secrets(&self, bytes: &[u8], path: &Path, faults: &mut Vec<Fault>) {
-        // The cluster's own configs hold its pull secret, and nobody who reads this can change that.
+        // The cluster's own configs hold its pull secret; no reader of this can change that.
         if self.object.is_generated() {
             return;
         }

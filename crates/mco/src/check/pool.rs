@@ -77,7 +77,7 @@ fn rendered(
         Ok(None) => {}
         Ok(Some(size)) => {
             let message = format!(
-                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit of {}",
+                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit, {}",
                 pool.name,
                 render::MAX_SIZE
             );

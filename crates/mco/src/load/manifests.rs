@@ -117,7 +117,7 @@ impl Manifests {
         self.configs.iter().any(|config| config.object.is_generated())
     }
 
-    /// Renders the pool of that name, or all; those that have nothing to render are left out of all.
+    /// Renders the pool of that name, or all that have something to render.
     pub(crate) fn render_all(&self, name: Option<&str>) -> anyhow::Result<Vec<(&Pool, Rendered)>> {
         if name.is_some() || self.pools.len() < 2 {
             let pool = self.pool(name)?;

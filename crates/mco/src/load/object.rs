@@ -123,8 +123,8 @@ impl Object {
     fn complaint(&self) -> Option<Fault> {
         let missing = |member: &str| {
             let message = format!("this is not a Kubernetes object: it has no {member}");
-            let hint = "a MachineConfig starts with `apiVersion: machineconfiguration.openshift.io/v1` \
-                        and `kind: MachineConfig`";
+            let hint = "a MachineConfig starts with `apiVersion: \
+                        machineconfiguration.openshift.io/v1` and `kind: MachineConfig`";
             self.fault_at(&Path::default(), Fault::error("NotAnObject", message).hint(hint))
         };
         if self.api_version.is_empty() {
