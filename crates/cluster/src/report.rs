@@ -4,7 +4,7 @@ use std::error::Error;
 
 /// The error and its causes, joined with `: `.
 ///
-/// A cause whose text its parent already ends with is dropped, because many libraries repeat theirs.
+/// A cause whose text its parent already ends with is dropped: many libraries repeat theirs.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

@@ -11,19 +11,23 @@ mod merge;
 mod name;
 mod object;
 mod provenance;
+mod runtime;
 mod select;
 mod skew;
+mod stream;
 mod validate;
 
 use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName, name::BadName};
-use mco_ignition::{Document, ModeError, ReadError, UpgradeError};
+use mco_ignition::{CheckError, Document, ReadError, UpgradeError};
 
 pub use self::{
     merge::merge_order,
     object::{MAX_SIZE, Origin, SizeWarning},
     provenance::{Contribution, Item, Kind, Provenance},
+    runtime::{RuntimeError, check_runtime},
     select::{SelectError, Selection, select},
     skew::{Build, Skew, check_skew},
+    stream::{StreamError, stream_of},
     validate::{EXTENSIONS, validate},
 };
 use crate::goyaml::UnreadableText;
@@ -132,9 +136,9 @@ pub enum InvalidConfig {
     /// The Ignition config cannot be read.
     #[error(transparent)]
     Ignition(#[from] ReadError),
-    /// A file's permissions are refused.
+    /// The Ignition config can be read, but must not be used.
     #[error(transparent)]
-    Mode(#[from] ModeError),
+    Check(#[from] CheckError),
     /// There are no such extensions.
     #[error("invalid extensions found: [{}]", .0.join(" "))]
     Extensions(Vec<String>),

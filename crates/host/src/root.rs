@@ -1,8 +1,8 @@
 //! A directory tree that is written atomically and never left.
 //!
-//! Paths are those of the machine: `/etc/motd` means that file below the root. Links inside the tree
-//! resolve as they would on the machine, with the root as `/`, so neither `..` nor an absolute link
-//! leads out of it.
+//! Paths are those of the machine: `/etc/motd` means that file below the root. Links inside the
+//! tree resolve as they would on the machine, with the root as `/`, so neither `..` nor an absolute
+//! link leads out of it.
 
 use std::{
     fmt,

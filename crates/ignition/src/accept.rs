@@ -9,7 +9,7 @@
 
 mod weight;
 
-use crate::{spec::Spec, target::Target};
+use crate::{parse::Version, spec::Spec, target::Target};
 
 /// The media subtype of an Ignition config.
 const SUBTYPE: &str = "vnd.coreos.ignition+json";
@@ -27,13 +27,6 @@ struct Entry {
     weight: f32,
 }
 
-/// The two parts of a version that decide; the others only have to be well-formed.
-#[derive(Clone, Copy)]
-struct Version {
-    major: i64,
-    minor: i64,
-}
-
 /// Chooses the version to serve to a client that sent `header`.
 ///
 /// An empty header stands for none.
@@ -43,11 +36,11 @@ pub fn negotiate(header: &str) -> Result<Target, UnsupportedVersion> {
     let Some(asked) = entries.into_iter().find_map(|entry| entry.version) else {
         return Ok(Target::V2_2);
     };
-    served(asked).ok_or_else(|| UnsupportedVersion { header: header.to_owned() })
+    served(&asked).ok_or_else(|| UnsupportedVersion { header: header.to_owned() })
 }
 
 /// What a client that understands `asked` is served.
-fn served(asked: Version) -> Option<Target> {
+fn served(asked: &Version) -> Option<Target> {
     let spec = match (asked.major, asked.minor) {
         (2, 2..) => return Some(Target::V2_2),
         (3, 0) => Spec::V3_0,
@@ -69,33 +62,13 @@ fn entry(text: &str) -> Option<Entry> {
     let (mut version, mut weight) = (None, None);
     for (name, value) in parts.filter_map(|part| part.split_once('=')) {
         match name {
-            "version" if version.is_none() => version = self::version(value),
+            "version" if version.is_none() => version = Version::parse(value),
             "q" if weight.is_none() => weight = weight::parse(value),
             _ => {}
         }
     }
     let version = version.filter(|_| subtype == SUBTYPE);
     Some(Entry { version, weight: weight.unwrap_or(1.0) })
-}
-
-/// Reads a semantic version: exactly three numbers, then `-` and `+` parts.
-fn version(text: &str) -> Option<Version> {
-    let (rest, metadata) = text.split_once('+').unwrap_or((text, ""));
-    let (numbers, pre_release) = rest.split_once('-').unwrap_or((rest, ""));
-    if !(is_identifier(metadata) && is_identifier(pre_release)) {
-        return None;
-    }
-    let mut numbers = numbers.split('.').map(|part| part.parse::<i64>().ok());
-    let (major, minor, _patch) = (numbers.next()??, numbers.next()??, numbers.next()??);
-    numbers.next().is_none().then_some(Version { major, minor })
-}
-
-/// Whether `text` is empty or dot-separated words of letters, digits and hyphens.
-fn is_identifier(text: &str) -> bool {
-    let is_word = |word: &str| {
-        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    };
-    text.is_empty() || text.split('.').all(is_word)
 }
 
 #[cfg(test)]
@@ -106,6 +79,7 @@ mod tests {
         negotiate(header).map_or_else(|_| "refused".to_owned(), |target| target.to_string())
     }
 
+    // covers: S16, S17, S18, S19, S22, S23
     #[test]
     fn the_best_entry_with_a_version_decides() {
         let ign = "application/vnd.coreos.ignition+json";
@@ -139,6 +113,7 @@ mod tests {
         }
     }
 
+    // covers: S20, S21
     #[test]
     fn a_refusal_quotes_the_header() {
         let header = "a/vnd.coreos.ignition+json;version=1.0.0";

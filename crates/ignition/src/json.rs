@@ -47,15 +47,28 @@ pub(crate) struct SyntaxError {
 }
 
 impl Value<'_> {
-    /// The word that type errors use for this kind of value.
+    /// What type errors call this kind of value.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
-            Self::Bool(_) => "bool",
-            Self::Number(_) => "number",
-            Self::String(_) => "string",
-            Self::Array(_) => "array",
-            Self::Object(_) => "object",
+            Self::Bool(_) => "a bool",
+            Self::Number(_) => "a number",
+            Self::String(_) => "a string",
+            Self::Array(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+}
+
+impl Node<'_> {
+    /// Whether every number here fits a floating-point number, as Go wants it of values whose type
+    /// it does not know.
+    pub(crate) fn has_finite_numbers(&self) -> bool {
+        match &self.value {
+            Value::Number(text) => text.parse::<f64>().is_ok_and(f64::is_finite),
+            Value::Array(nodes) => nodes.iter().all(Self::has_finite_numbers),
+            Value::Object(members) => members.iter().all(|it| it.node.has_finite_numbers()),
+            Value::Null | Value::Bool(_) | Value::String(_) => true,
         }
     }
 }

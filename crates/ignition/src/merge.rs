@@ -102,3 +102,6 @@ pub(crate) fn settle_arguments(parent: &mut KernelArguments, child: &KernelArgum
 fn has<T: Item>(items: &[T], key: &str) -> bool {
     items.iter().any(|item| item.key() == key)
 }
+
+#[cfg(test)]
+mod tests;

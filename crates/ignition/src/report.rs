@@ -76,9 +76,10 @@ impl Path {
         self.with(Step::Unknown(name.to_owned()))
     }
 
-    /// Whether this path starts with the member `name`.
-    pub(crate) fn is_under(&self, name: &str) -> bool {
-        matches!(self.0.first(), Some(Step::Member(first)) if *first == name)
+    /// Whether this path starts with these members.
+    pub(crate) fn is_under(&self, members: &[&'static str]) -> bool {
+        let start = self.0.iter().take(members.len()).cloned();
+        start.eq(members.iter().map(|name| Step::Member(name)))
     }
 
     fn with(&self, step: Step) -> Self {
@@ -99,9 +100,9 @@ impl Report {
         self.push(Severity::Warning, path, message.into());
     }
 
-    /// Adds the fault that `found` stands where a `wanted` belongs.
+    /// Adds the fault that `found` stands where `wanted`, which has its article, belongs.
     pub(crate) fn mismatch(&mut self, path: Path, wanted: &str, found: &Value<'_>) {
-        self.error(path, format!("a {wanted} is needed here, not a {}", found.kind()));
+        self.error(path, format!("{wanted} is needed here, not {}", found.kind()));
     }
 
     fn push(&mut self, severity: Severity, path: Path, message: String) {

@@ -6,7 +6,6 @@
 mod cleanup;
 mod config;
 mod passwd;
-mod path;
 mod read;
 mod storage;
 mod systemd;

@@ -13,6 +13,7 @@ mod v2;
 
 use std::{borrow::Cow, collections::HashSet};
 
+pub(crate) use path::clean as clean_path;
 pub(crate) use v2::v2;
 
 use crate::{

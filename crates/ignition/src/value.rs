@@ -24,7 +24,7 @@ impl Field for String {
             Value::String(text) => *self = text.into_owned(),
             Value::Null => {}
             other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                decoder.mismatch("string", &other);
+                decoder.mismatch("a string", &other);
             }
         }
     }
@@ -49,11 +49,11 @@ impl Field for i64 {
         match node.value {
             Value::Number(text) => match text.parse() {
                 Ok(number) => *self = number,
-                Err(_) => decoder.mismatch("whole number", &Value::Number(text)),
+                Err(_) => decoder.mismatch("a whole number", &Value::Number(text)),
             },
             Value::Null => {}
             other @ (Value::Bool(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
-                decoder.mismatch("number", &other);
+                decoder.mismatch("a number", &other);
             }
         }
     }
@@ -79,7 +79,7 @@ impl Field for bool {
             Value::Bool(switch) => *self = switch,
             Value::Null => {}
             other @ (Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_)) => {
-                decoder.mismatch("bool", &other);
+                decoder.mismatch("a bool", &other);
             }
         }
     }
@@ -136,7 +136,7 @@ impl<T: crate::merge::Item> Field for Vec<T> {
             Value::Array(nodes) => nodes,
             Value::Null => return self.clear(),
             other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
-                return decoder.mismatch("list", &other);
+                return decoder.mismatch("a list", &other);
             }
         };
         // Compat: a list that comes twice is decoded item by item on top of the first one.

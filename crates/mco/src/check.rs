@@ -1,7 +1,7 @@
 //! Everything that would make a pool degrade or a daemon refuse, found before it happens.
 //!
-//! Pure: looks at manifests, returns faults. Where the reference finds out only on the node, such as
-//! with contents it cannot decode, the fault is reported here all the same.
+//! Pure: looks at manifests, returns faults. What the reference notices only on the node, such as
+//! contents that cannot be decoded, is a fault here all the same.
 
 mod config;
 mod file;

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut screen = Screen::stdout(&mut stdout);
     let done = command::run(&args, &mut screen);
-    // What was written before a failure belongs to the person who asked, and comes before the error.
+    // What was written before a failure belongs to the person who asked, and comes first.
     let flushed = screen.flush().map_err(anyhow::Error::from);
     match done.and_then(|code| flushed.map(|()| code)) {
         Ok(code) => code,

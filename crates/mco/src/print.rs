@@ -60,7 +60,7 @@ impl Write for Screen<'_> {
 /// Writes one fault: where, what, and what to do.
 pub(crate) fn fault(screen: &mut Screen<'_>, fault: &Fault) -> io::Result<()> {
     if let Some(place) = &fault.place {
-        screen.paint(BOLD, format_args!("{place}: "))?;
+        screen.paint(BOLD, format_args!("{}: ", visible(&place.to_string())))?;
     }
     match fault.severity {
         Severity::Error => screen.paint(ERROR, "error")?,

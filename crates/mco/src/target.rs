@@ -1,4 +1,4 @@
-//! The one config that a command is about: a file with a MachineConfig, or a pool rendered from many.
+//! The one config that a command is about: a MachineConfig, or what a pool renders to.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,13 @@ use crate::{
 };
 
 /// Reads the config in `path`: the only MachineConfig of a file, or what a pool renders to.
-pub(crate) fn read(path: &Path, pool: Option<&str>, verbose: bool) -> anyhow::Result<Machine> {
-    let sources = Sources { paths: vec![path.to_owned()], recursive: false };
+pub(crate) fn read(
+    path: &Path,
+    recursive: bool,
+    pool: Option<&str>,
+    verbose: bool,
+) -> anyhow::Result<Machine> {
+    let sources = Sources { paths: vec![path.to_owned()], recursive };
     let manifests = Manifests::new(sources.load()?);
     if let ([only], true) = (manifests.configs.as_slice(), no_pool_given(&manifests)) {
         if manifests.faults.iter().any(crate::fault::Fault::is_error) {

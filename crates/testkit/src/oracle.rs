@@ -4,6 +4,10 @@
 //! data: nothing here writes them, and no check knows the id of a case. Where we differ on purpose, a
 //! check recognises the situation by a rule and says why.
 
+mod accept;
+mod convert;
+mod datafile;
+mod parse;
 mod render;
 
 use std::{
@@ -18,7 +22,13 @@ use serde_json::{Value, value::RawValue};
 pub type Check = fn(input: &str, expect: &Value) -> Result<(), String>;
 
 /// Every suite we can check.
-pub const SUITES: &[(&str, Check)] = &[("render", render::check)];
+pub const SUITES: &[(&str, Check)] = &[
+    ("render", render::check),
+    ("parse", parse::check),
+    ("convert", convert::check),
+    ("accept", accept::check),
+    ("datafile", datafile::check),
+];
 
 /// What came of one suite.
 #[derive(Debug)]
@@ -104,6 +114,16 @@ impl fmt::Display for Outcome {
         }
         Ok(())
     }
+}
+
+/// The input of a case, in the shape its suite has.
+fn parsed<'a, T: Deserialize<'a>>(input: &'a str) -> Result<T, String> {
+    serde_json::from_str(input).map_err(|error| format!("the input is not understood: {error}"))
+}
+
+/// A text of an expectation.
+fn text<'a>(expect: &'a Value, member: &str) -> Option<&'a str> {
+    expect.get(member).and_then(Value::as_str)
 }
 
 /// Where two documents first differ, for people.

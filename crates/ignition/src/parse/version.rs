@@ -58,7 +58,7 @@ pub(crate) fn declared(root: &Node<'_>) -> Result<String, Report> {
                 Value::Null => {}
                 other
                 @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
-                    report.mismatch(path, "string", other);
+                    report.mismatch(path, "a string", other);
                 }
             }
         }
@@ -81,7 +81,7 @@ fn members<'a, 'r>(
             .collect(),
         Value::Null => Vec::new(),
         other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            report.mismatch(path.clone(), "object", other);
+            report.mismatch(path.clone(), "an object", other);
             Vec::new()
         }
     }

@@ -77,6 +77,7 @@ mod tests {
         names.split_whitespace().map(dropin).collect()
     }
 
+    // covers: REN-21
     #[test]
     fn the_later_file_wins_and_the_order_turns_round() {
         let file = |path: &str, mode| File { path: path.to_owned(), mode, ..File::default() };
@@ -98,6 +99,7 @@ mod tests {
         assert_eq!(cleaned, [unit("third", "z=3 y=2 x=1")]);
     }
 
+    // covers: REN-21
     #[test]
     fn the_last_user_gets_every_key_once() {
         let user = |name: &str, keys: &str| User {

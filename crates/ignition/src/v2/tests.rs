@@ -15,6 +15,7 @@ fn upgraded(version: &str, members: &str) -> String {
     }
 }
 
+// covers: REN-20
 #[test]
 fn a_file_replaces_what_is_there_unless_it_says_no() {
     let file = |more: &str| {
@@ -41,6 +42,7 @@ fn a_file_replaces_what_is_there_unless_it_says_no() {
     }
 }
 
+// covers: REN-20
 #[test]
 fn older_versions_took_more_for_granted() {
     let members = r#""storage":{"files":[{"filesystem":"root","path":"/a","overwrite":"?"}]}"#;

@@ -23,7 +23,7 @@ fn is_clean(path: &str) -> bool {
 }
 
 /// The shortest form of `path`.
-pub(super) fn clean(path: &str) -> Cow<'_, str> {
+pub(crate) fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     if rooted && is_clean(path) {
         return Cow::Borrowed(path);
@@ -51,4 +51,34 @@ pub(super) fn clean(path: &str) -> Cow<'_, str> {
 pub(super) fn extension(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or_default();
     file.rfind('.').and_then(|at| file.get(at..)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_shortened_as_go_shortens_them() {
+        let cases = [
+            ("", "."),
+            ("/", "/"),
+            ("//a/./b//c/", "/a/b/c"),
+            ("/../a/..", "/"),
+            ("a/../..", ".."),
+            ("../../a/b/..", "../../a"),
+            ("a/..", "."),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(clean(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn an_extension_is_what_follows_the_last_dot_of_the_file() {
+        let cases =
+            [("a.service", ".service"), (".conf", ".conf"), ("a.b/c", ""), ("a.", "."), ("", "")];
+        for (name, expected) in cases {
+            assert_eq!(extension(name), expected, "{name}");
+        }
+    }
 }

@@ -172,3 +172,41 @@ impl<'a> Lexer<'a> {
         line.strip_suffix('\n').unwrap_or(line)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_files_are_read_as_go_systemd_reads_them() {
+        let long = |length: usize| "x".repeat(length);
+        let too_long = "line too long (max 2048 bytes)";
+        let newline = "unexpected newline encountered while parsing option name";
+        let cases: [(&str, Result<bool, &str>); 19] = [
+            ("", Ok(false)),
+            ("anything before a section", Ok(false)),
+            ("[Unit]\nA=b\n", Ok(false)),
+            ("[Install]\n", Ok(false)),
+            ("[Install]\nWantedBy=a\n", Ok(true)),
+            ("[Install]\r\nWantedBy=a\r\n", Ok(true)),
+            ("[Unit]\nA=b \\\n[Install]\nC=d\n", Ok(false)),
+            ("# [Broken\n[Install]\n; x \\\ny\nA=b", Ok(true)),
+            ("[Unit", Err("unable to find end of section")),
+            ("[Unit] x\n", Err("found garbage after section name : \"x\"")),
+            ("[Unit]\nA\n", Err(newline)),
+            ("[Unit]\nA", Err("EOF")),
+            ("[Unit]\n=b\n", Ok(false)),
+            ("[Unit]\n\u{a0}A=b\n", Ok(false)),
+            (&format!("[Unit]\nA={}\n", long(2045)), Ok(false)),
+            (&format!("[Unit]\nA={}\n", long(2046)), Err(too_long)),
+            (&format!("[Unit]\n# {}\n", long(2100)), Err(too_long)),
+            // The buffer's end hides the rest of this line until it is too late to look.
+            (&format!("[Unit]\nA={0}\nB=b{0}\nC={1}", long(1200), long(2100)), Ok(false)),
+            (&format!("[Unit]\nA=\\\n{}\n", long(3)), Ok(false)),
+        ];
+        for (text, expected) in cases {
+            let found = parse(text).map(|sections| sections.install);
+            assert_eq!(found, expected.map_err(str::to_owned), "{text:?}");
+        }
+    }
+}

@@ -196,3 +196,54 @@ fn is_ip(name: &str) -> bool {
     });
     address.parse::<Ipv6Addr>().is_ok() && zone_fits
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_go_reads_them() {
+        let cases = [
+            ("", Some("")),
+            ("HTTP://x", Some("http")),
+            ("data:,x", Some("data")),
+            ("1a:b", None),
+            (":b", None),
+            ("a b", Some("")),
+            ("a/b:c", Some("")),
+            ("http://a\nb", None),
+            ("http://x/%zz", None),
+            ("http://x/#%zz", None),
+            ("http://x/?%zz", Some("http")),
+            ("http://u:p@h:80/", Some("http")),
+            ("http://u p@h/", None),
+            ("http://h:x/", None),
+            ("http://h:1:2/", None),
+            ("http://h%20/", None),
+            ("http://h%C3%A9/", Some("http")),
+            ("http://[::1]:80", Some("http")),
+            ("http://[1.2.3.4]", None),
+            ("http://[fe80::1%25en0]", Some("http")),
+            ("http://[fe80::1%25]", None),
+            ("http://a[::1]", None),
+        ];
+        for (text, scheme) in cases {
+            assert_eq!(Url::parse(text).map(|url| url.scheme).as_deref(), scheme, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_object_version_must_not_be_empty() {
+        let cases = [
+            ("s3://b/k", true),
+            ("s3://b/k?versionId", false),
+            ("s3://b/k?%76ersionId=", false),
+            ("s3://b/k?versionId=%zz", true),
+            ("s3://b/k?a;versionId=", true),
+            ("s3://b/k?versionId=1&versionId=", true),
+        ];
+        for (source, expected) in cases {
+            assert_eq!(check(source, Spec::V3_0).is_ok(), expected, "{source}");
+        }
+    }
+}

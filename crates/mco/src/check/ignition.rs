@@ -26,6 +26,16 @@ const FIRST_BOOT_ONLY: [(&str, &str); 8] = [
     ("kernelArguments", "shouldExist"),
 ];
 
+/// What to do about the format's messages, which say only what is wrong.
+const ADVICE: [(&str, &str); 6] = [
+    ("path not absolute", "write the whole path, from /"),
+    ("duplicate entry defined", "keep one of the two"),
+    ("invalid systemd unit extension", "end the name in .service, .timer, .mount or another type"),
+    ("invalid systemd drop-in extension", "end the name in .conf"),
+    ("unused key", "this version of the format has no such member; it is ignored"),
+    ("unit \"", "add an [Install] section, for example with WantedBy=multi-user.target"),
+];
+
 /// Adds what is wrong with the Ignition config of the object, if it has one.
 pub(super) fn check(object: &Object, faults: &mut Vec<Fault>) {
     let root = Path::of("spec.config");
@@ -89,7 +99,9 @@ fn report(object: &Object, root: &Path, report: &Report, own: &[Fault], faults: 
             Severity::Error => "IgnitionInvalid",
             Severity::Warning => "IgnitionWarning",
         };
-        let fault = Fault::new(found.severity, code, found.message.clone());
+        let mut fault = Fault::new(found.severity, code, found.message.clone());
+        let known = ADVICE.iter().find(|(message, _)| found.message.starts_with(message));
+        fault.hint = known.map(|(_, hint)| (*hint).to_owned());
         faults.push(object.fault_at(&path, fault));
     }
 }
@@ -116,12 +128,13 @@ fn sources(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>)
     for member in ["merge", "append", "replace"] {
         let used = sources.get(member).is_some_and(|value| match &value.value {
             Value::List(items) => !items.is_empty(),
-            Value::Map(entries) => !entries.is_empty(),
+            // Older dumps carry an empty reference along.
+            Value::Map(_) => value.get("source").is_some_and(|source| !source.is_null()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         });
         if used {
             let message = format!(
-                "ignition.config.{member} points to another config, which a running node does not fetch"
+                "ignition.config.{member} points to a config that a running node does not fetch"
             );
             let fault = Fault::warning("RemoteConfig", message);
             let fault = fault.hint("write its contents into this MachineConfig");

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, error::Error};
 
 use mco_api::{MachineConfig, name::RENDERED_PREFIX};
 use mco_cluster::report::chain;
-use mco_core::render::{self, Origin, RenderError, Selection};
+use mco_core::render::{self, Origin, RenderError, SelectError, Selection};
 
 use crate::{
     fault::Fault,
@@ -32,11 +32,20 @@ pub(super) fn check(manifests: &Manifests, faults: &mut Vec<Fault>) {
             }
             Err(error) => {
                 let message = format!("pool {}: {}", pool.name, chain(&error as &dyn Error));
-                faults.push(at_selector(pool, Fault::error("NothingSelected", message)));
+                faults.push(at_selector(pool, unselected(manifests, &error, message)));
             }
         }
     }
     unwanted(manifests, &wanted, faults);
+}
+
+fn unselected(manifests: &Manifests, error: &SelectError, message: String) -> Fault {
+    match error {
+        SelectError::BadSelector { .. } => Fault::error("BadSelector", message),
+        SelectError::Nothing(_) if manifests.is_whole() => Fault::error("NothingSelected", message),
+        // The cluster adds configs of its own for the pools that it ships with.
+        SelectError::Nothing(_) => Fault::warning("NothingSelected", message),
+    }
 }
 
 fn unwanted(manifests: &Manifests, wanted: &BTreeSet<String>, faults: &mut Vec<Fault>) {
@@ -68,7 +77,7 @@ fn rendered(
         Ok(None) => {}
         Ok(Some(size)) => {
             let message = format!(
-                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit of {}",
+                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit, {}",
                 pool.name,
                 render::MAX_SIZE
             );

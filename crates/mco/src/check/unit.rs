@@ -38,6 +38,20 @@ const OWN_SECTIONS: [(&str, &str); 9] = [
     ("timer", "Timer"),
 ];
 
+const TYPES: [&str; 11] = [
+    "automount",
+    "device",
+    "mount",
+    "path",
+    "scope",
+    "service",
+    "slice",
+    "socket",
+    "swap",
+    "target",
+    "timer",
+];
+
 const COMMANDS: [&str; 9] = [
     "ExecCondition",
     "ExecReload",
@@ -115,6 +129,8 @@ impl Checker<'_> {
         matches!(section, "Unit" | "Install")
             || section.starts_with("X-")
             || OWN_SECTIONS.contains(&(kind, section))
+            // A unit without a type is wrong by its name, which the format's own rules see.
+            || !TYPES.contains(&kind)
     }
 
     fn assignment(&mut self, line: usize, key: &str, value: &str) {

@@ -44,7 +44,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let pool = args.pool.as_deref();
     let (machine, wanted) = match (&args.second, args.paths.as_slice()) {
-        (Some(wanted), []) => (target::read(args.first.as_ref(), pool, verbose)?, wanted),
+        (Some(wanted), []) => {
+            (target::read(args.first.as_ref(), args.recursive, pool, verbose)?, wanted)
+        }
         (None, []) => {
             let hint = "mco cat FILE WHAT, or mco cat -f PATH WHAT";
             return Err(Advice::error("both a config and what to print are needed", hint));

@@ -25,6 +25,9 @@ pub(crate) struct DiffArgs {
     /// Pool to render where manifests hold several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
+    /// Read directories below the given ones too
+    #[arg(short = 'R', long)]
+    recursive: bool,
     /// How to print
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
@@ -55,8 +58,8 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let pool = args.pool.as_deref();
-    let old = target::read(&args.old, pool, verbose)?;
-    let new = target::read(&args.new, pool, verbose)?;
+    let old = target::read(&args.old, args.recursive, pool, verbose)?;
+    let new = target::read(&args.new, args.recursive, pool, verbose)?;
     let secrets = if args.show_secrets { Secrets::Show } else { Secrets::Hide };
     let changes = diff::between(&old, &new, secrets);
     match args.output {

@@ -67,15 +67,7 @@ pub(crate) fn run(
         args.output.unwrap_or(if args.to.is_some() { Output::Files } else { Output::Name });
     let manifests = Manifests::new(args.sources.load()?).or_refuse()?;
     manifests.tell(verbose);
-    let pools = match &args.pool {
-        Some(name) => vec![manifests.pool(Some(name))?],
-        None if manifests.pools.is_empty() => vec![manifests.pool(None)?],
-        None => manifests.pools.iter().collect(),
-    };
-    let rendered: Vec<(&Pool, Rendered)> = pools
-        .into_iter()
-        .map(|pool| Ok((pool, manifests.render(pool)?)))
-        .collect::<anyhow::Result<_>>()?;
+    let rendered = manifests.render_all(args.pool.as_deref())?;
     for (pool, rendered) in &rendered {
         refuse_oversize(pool, rendered)?;
     }

@@ -55,16 +55,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let manifests = Manifests::new(args.sources.load()?).or_refuse()?;
     manifests.tell(verbose);
-    let pools: Vec<&Pool> = match &args.pool {
-        Some(name) => vec![manifests.pool(Some(name))?],
-        None if manifests.pools.is_empty() => vec![manifests.pool(None)?],
-        None => manifests.pools.iter().collect(),
-    };
+    let rendered = manifests.render_all(args.pool.as_deref())?;
     let mut findings = Vec::new();
-    let mut rendered = Vec::new();
-    for pool in pools {
-        rendered.push((pool, manifests.render(pool)?));
-    }
     for wanted in &args.wanted {
         let before = findings.len();
         for (pool, rendered) in &rendered {

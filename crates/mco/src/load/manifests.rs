@@ -6,7 +6,7 @@ use std::{
 };
 
 use mco_api::{MachineConfig, MachineConfigPool, PoolName, label};
-use mco_core::render::{self, BaseImages, RenderError, Rendered, Selection};
+use mco_core::render::{self, BaseImages, RenderError, Rendered, SelectError, Selection};
 
 use super::{Loaded, Object, node::Path};
 use crate::{
@@ -54,9 +54,7 @@ impl Manifests {
             manifests.add(object);
         }
         manifests.refuse_duplicates();
-        if manifests.pools.is_empty() {
-            manifests.assume_pools();
-        }
+        manifests.assume_pools();
         manifests
     }
 
@@ -112,6 +110,38 @@ impl Manifests {
                 format!("choose one with --pool: {listed}"),
             )),
         }
+    }
+
+    /// Whether the input holds what the cluster itself adds, and so is more than somebody's part.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.configs.iter().any(|config| config.object.is_generated())
+    }
+
+    /// Renders the pool of that name, or all that have something to render.
+    pub(crate) fn render_all(&self, name: Option<&str>) -> anyhow::Result<Vec<(&Pool, Rendered)>> {
+        if name.is_some() || self.pools.len() < 2 {
+            let pool = self.pool(name)?;
+            return Ok(vec![(pool, self.render(pool)?)]);
+        }
+        let mut rendered = Vec::new();
+        for pool in &self.pools {
+            let configs = self.configs.iter().map(|config| &config.value);
+            match render::select(&pool.value, configs) {
+                Err(SelectError::Nothing(_)) => {
+                    crate::print::note(&format!("pool {} selects nothing in the input", pool.name));
+                }
+                Ok(_) | Err(SelectError::BadSelector { .. }) => {
+                    rendered.push((pool, self.render(pool)?));
+                }
+            }
+        }
+        if rendered.is_empty() {
+            return Err(Advice::error(
+                "no pool selects any MachineConfig of the input",
+                "check the role labels against the pools' machineConfigSelector",
+            ));
+        }
+        Ok(rendered)
     }
 
     /// Renders a pool.
@@ -247,29 +277,41 @@ impl Manifests {
         }
     }
 
+    /// Adds the pools that go without saying.
+    ///
+    /// Those that ship with the cluster always exist; others are assumed only where the input says
+    /// nothing about pools at all, because a given pool may select several roles.
     fn assume_pools(&mut self) {
         let roles: BTreeSet<String> = self.configs.iter().filter_map(|c| role(&c.value)).collect();
-        for role in roles {
+        let given: BTreeSet<String> = self.pools.iter().map(|pool| pool.name.to_string()).collect();
+        let mut assumed = Vec::new();
+        for role in roles.into_iter().filter(|role| !given.contains(role)) {
             let Ok(name) = role.parse::<PoolName>() else { continue };
-            let roles =
-                if name.is_built_in() { vec![role] } else { vec!["worker".to_owned(), role] };
-            let pool = serde_json::json!({
-                "metadata": { "name": name.as_str() },
-                "spec": { "machineConfigSelector": { "matchExpressions": [
-                    { "key": label::ROLE, "operator": "In", "values": roles },
-                ] } },
-            });
-            let value = serde_json::from_value(pool).expect("the text above is a pool");
-            self.pools.push(Pool { name, value, object: None });
+            if name.is_built_in() || given.is_empty() {
+                assumed.push(role);
+                self.pools.push(assumed_pool(name));
+            }
         }
-        if !self.pools.is_empty() {
-            let names: Vec<&str> = self.pools.iter().map(|pool| pool.name.as_str()).collect();
-            let names = names.join(", ");
+        if !assumed.is_empty() {
+            let names = assumed.join(", ");
             self.notes.push(format!(
-                "no MachineConfigPool in the input; assuming from the role labels: {names}"
+                "assuming pools that are not in the input, from role labels: {names}"
             ));
         }
     }
+}
+
+fn assumed_pool(name: PoolName) -> Pool {
+    let own = name.as_str();
+    let roles = if name.is_built_in() { vec![own] } else { vec!["worker", own] };
+    let pool = serde_json::json!({
+        "metadata": { "name": own },
+        "spec": { "machineConfigSelector": { "matchExpressions": [
+            { "key": label::ROLE, "operator": "In", "values": roles },
+        ] } },
+    });
+    let value = serde_json::from_value(pool).expect("the text above is a pool");
+    Pool { name, value, object: None }
 }
 
 /// Every kind we define.

@@ -214,3 +214,35 @@ impl fmt::Display for Path {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::load::yaml;
+
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only its shape is of interest")]
+    struct Shape {
+        list: Vec<Inner>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    #[expect(dead_code, reason = "only its shape is of interest")]
+    struct Inner {
+        number: i64,
+    }
+
+    #[test]
+    fn a_misfit_is_named_by_its_path() {
+        let rows = [
+            ("list: [{number: 1}, {number: x}]", "list[1].number"),
+            ("list: [{number: 1}, 2]", "list[1]"),
+            ("list: x", "list"),
+            ("other: 1", "other"),
+        ];
+        for (text, want) in rows {
+            let misfit = yaml::read(text).unwrap().remove(0).typed::<Shape>().unwrap_err();
+            assert_eq!(misfit.path.to_string(), want, "{text}: {}", misfit.message);
+            assert!(!misfit.message.contains("line"), "{}", misfit.message);
+        }
+    }
+}

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use mco_api::annotation;
+
 use super::{
     Loaded,
     node::{Misfit, Node, Path},
@@ -71,6 +73,13 @@ impl Object {
         }
     }
 
+    /// Whether a controller made this object.
+    pub(crate) fn is_generated(&self) -> bool {
+        let key = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
+        let annotations = self.node.get("metadata").and_then(|node| node.get("annotations"));
+        annotations.and_then(|annotations| annotations.get(key)).is_some()
+    }
+
     /// Puts a fault at a path of this object.
     pub(crate) fn fault_at(&self, path: &Path, fault: Fault) -> Fault {
         self.fault_on(self.node.locate(path), path, fault)
@@ -114,8 +123,8 @@ impl Object {
     fn complaint(&self) -> Option<Fault> {
         let missing = |member: &str| {
             let message = format!("this is not a Kubernetes object: it has no {member}");
-            let hint = "a MachineConfig starts with `apiVersion: machineconfiguration.openshift.io/v1` \
-                        and `kind: MachineConfig`";
+            let hint = "a MachineConfig starts with `apiVersion: \
+                        machineconfiguration.openshift.io/v1` and `kind: MachineConfig`";
             self.fault_at(&Path::default(), Fault::error("NotAnObject", message).hint(hint))
         };
         if self.api_version.is_empty() {

@@ -134,7 +134,7 @@ a.yaml:23:3: warning: MachineConfig/99-B has no role label [NoRole]
 a.yaml:36:8: error: pool all selects all configs [SelectsAll]
   in MachineConfigPool/all, spec.machineConfigSelector
   hint: give it a machineConfigSelector that names roles
-a.yaml:41:8: error: pool none: no MachineConfigs found matching selector a=c [NothingSelected]
+a.yaml:41:8: warning: pool none: no MachineConfigs found matching selector a=c [NothingSelected]
   in MachineConfigPool/none, spec.machineConfigSelector
 
 "#]]);

@@ -72,7 +72,7 @@ fn other_kinds_are_left_aside() {
     let files: [(&str, &[u8]); 2] = [("a.yaml", other), ("b.yaml", good.as_bytes())];
     let folder = Folder::new(&files);
     folder.mco(&["check", "-v", "-f", "."]).assert().success().stderr_eq(str![[r#"
-note: no MachineConfigPool in the input; assuming from the role labels: worker
+note: assuming pools that are not in the input, from role labels: worker
 note: ./a.yaml: ConfigMap/a is left aside
 note: 1 MachineConfig, 1 pool: 0 errors, 0 warnings
 
@@ -182,6 +182,29 @@ hint: did you mean worker?
     mco(&["cat", "-f", "examples", "/etc/motd"]).assert().code(1).stderr_eq(str![[r#"
 error: the input has several pools
 hint: choose one with --pool: infra, master, worker
+
+"#]]);
+}
+
+#[test]
+fn pools_without_configs_are_left_out_of_all() {
+    let args = ["-f", "examples/pools.yaml", "-f", "examples/99-worker-chrony.yaml"];
+    mco(&[&["render"], args.as_slice()].concat())
+        .assert()
+        .success()
+        .stderr_eq(str![[r#"
+note: pool master selects nothing in the input
+
+"#]])
+        .stdout_eq(str![[r#"
+rendered-worker-779cb03dcb5f3223cea97fd04f0a841c
+
+"#]]);
+    mco(&[&["render", "--pool", "master"], args.as_slice()].concat())
+        .assert()
+        .code(1)
+        .stderr_eq(str![[r#"
+error: cannot render pool master: no MachineConfigs found matching selector machineconfiguration.openshift.io/role=master
 
 "#]]);
 }

@@ -47,7 +47,7 @@ a.yaml:24:11: error: unit custom.service has a line without '=' [UnitSyntax]
 
 "#]]);
     folder.mco(&["render", "-f", "a.yaml"]).assert().code(1).stdout_eq("").stderr_eq(str![[r#"
-note: no MachineConfigPool in the input; assuming from the role labels: worker
+note: assuming pools that are not in the input, from role labels: worker
 a.yaml:16:19: error: the contents of /etc/custom-config cannot be decoded: could not decode file content string: invalid data character [Contents]
   in MachineConfig/99-worker-custom, spec.config.storage.files[0].contents.source
   hint: make a data URL with: base64 -w0 FILE

@@ -67,3 +67,34 @@ fn a_reader_that_leaves_early_is_no_error() {
         .stdout_eq("line\n")
         .stderr_eq("");
 }
+
+#[test]
+fn why_tells_who_has_the_last_word_on_what() {
+    let ignition = |rest: &str| format!("config:\n  ignition: {{version: 3.2.0}}\n{rest}");
+    let file =
+        |rest: &str| ignition(&format!("  storage:\n    files:\n    - {{path: /a, {rest}}}"));
+    let link = ignition("  storage:\n    links:\n    - {path: /b, target: /c}");
+    let b = ignition("  storage:\n    files:\n    - {path: /b, mode: 0644}");
+    let texts = [
+        config("10-a", &file("mode: 0600, contents: {source: 'data:,1'}")),
+        config("20-b", &file("mode: 0644")),
+        config("30-c", &b),
+        config("40-d", &link),
+    ];
+    let folder = Folder::new(&[("a.yaml", texts.join("---\n").as_bytes())]);
+    folder.mco(&["why", "-f", "a.yaml", "/a", "/b"]).assert().success().stdout_eq(str![[r#"
+path /a in pool worker:
+  wins        20-b  sets mode  [a.yaml:25:9]
+  in part     10-a  sets contents, mode (overridden)  [a.yaml:12:9]
+path /b in pool worker:
+  wins        40-d  sets target  [a.yaml:51:9]
+  overridden  30-c  sets mode  [a.yaml:38:9]
+
+"#]]);
+    folder.mco(&["why", "-f", "a.yaml", "/aa"]).assert().code(1).stderr_eq(str![[r#"
+note: assuming pools that are not in the input, from role labels: worker
+error: no MachineConfig in the input says anything about /aa
+hint: did you mean /a?
+
+"#]]);
+}

@@ -5,7 +5,7 @@ use mco_core::render::{self, BaseImages, RenderError, Stage};
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::difference;
+use super::{difference, parsed, text};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,25 +40,25 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         Ok(found) => found,
         Err((stage, text)) => json!({ "stage": stage, "error": text }),
     };
-    let Some(wanted) = expect.get("error").and_then(Value::as_str) else {
+    let Some(wanted) = text(expect, "error") else {
         return difference(expect, &found).map_or(Ok(()), Err);
     };
-    let text = found.get("error").and_then(Value::as_str).unwrap_or_default();
+    let words = text(&found, "error").unwrap_or_default();
     let stage = (expect.get("stage"), found.get("stage"));
     if stage.0 != stage.1 {
         return Err(format!("expected {stage:?} {wanted:?}, found {found}"));
     }
     // Other configs of the case may be wrong too; only the sentence itself is promised.
     match PROMISED.iter().find_map(|promised| wanted.find(promised)) {
-        Some(start) if !text.contains(wanted.get(start..).unwrap_or_default()) => {
-            Err(format!("expected a text with {wanted:?}, found {text:?}"))
+        Some(start) if !words.contains(wanted.get(start..).unwrap_or_default()) => {
+            Err(format!("expected a text with {wanted:?}, found {words:?}"))
         }
         _ => Ok(()),
     }
 }
 
 fn outcome(input: &str) -> Result<Value, (&'static str, String)> {
-    let input: Input<'_> = serde_json::from_str(input).map_err(|e| ("input", e.to_string()))?;
+    let input: Input<'_> = parsed(input).map_err(|text| ("input", text))?;
     let mut configs = Vec::new();
     for text in &input.configs {
         let config: MachineConfig =

@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::Untranslatable;
 use crate::{
     report::{Path, Report},
-    v2::{Config, Disk, Storage, Unit, path},
+    v2::{Config, Disk, Storage, Unit},
+    validate,
 };
 
 /// Refuses what 3.x cannot say.
@@ -50,9 +51,10 @@ fn one_source(config: &Config) -> Result<(), Untranslatable> {
 
 /// Refuses two entries for one path, and entries that go through a link of this config.
 fn paths(storage: &Storage) -> Result<(), Untranslatable> {
-    let links: Vec<String> = storage.links.iter().map(|link| path::clean(&link.path)).collect();
-    let files = storage.files.iter().map(|it| ("File", path::clean(&it.path)));
-    let directories = storage.directories.iter().map(|it| ("Directory", path::clean(&it.path)));
+    let clean = |path: &str| validate::clean_path(path).into_owned();
+    let links: Vec<String> = storage.links.iter().map(|link| clean(&link.path)).collect();
+    let files = storage.files.iter().map(|it| ("File", clean(&it.path)));
+    let directories = storage.directories.iter().map(|it| ("Directory", clean(&it.path)));
     let own_links = links.iter().map(|path| ("Link", path.clone()));
     let mut seen: HashMap<String, &str> = HashMap::new();
     for (kind, path) in files.chain(directories).chain(own_links) {

@@ -4,8 +4,9 @@ use crate::{
     config::{self, Resource, Verification},
     v2::{
         Config, Contents, Directory, Disk, File, Group, Ignition, Link, Owner, Passwd, Raid,
-        Reference, Storage, Timeouts, Unit, User, path,
+        Reference, Storage, Timeouts, Unit, User,
     },
+    validate::clean_path,
 };
 
 /// What 3.0 would say in place of `config`.
@@ -99,7 +100,7 @@ fn file(file: File) -> config::File {
     config::File {
         group: owner(file.group),
         overwrite,
-        path: path::clean(&file.path),
+        path: clean_path(&file.path).into_owned(),
         user: owner(file.user),
         append,
         contents,
@@ -122,7 +123,7 @@ fn directory(directory: Directory) -> config::Directory {
     config::Directory {
         group: owner(directory.group),
         overwrite: directory.overwrite,
-        path: path::clean(&directory.path),
+        path: clean_path(&directory.path).into_owned(),
         user: owner(directory.user),
         mode: directory.mode,
     }
@@ -132,7 +133,7 @@ fn link(link: Link) -> config::Link {
     config::Link {
         group: owner(link.group),
         overwrite: link.overwrite,
-        path: path::clean(&link.path),
+        path: clean_path(&link.path).into_owned(),
         user: owner(link.user),
         hard: switch(link.hard),
         target: Some(link.target),

@@ -1,19 +1,20 @@
-//! Negotiation, against the reference.
+//! An Accept header, and the version the reference serves.
 
 use mco_ignition::negotiate;
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::oracle;
+use super::parsed;
 
-#[test]
-fn negotiates_as_the_reference() {
-    oracle::run("accept", check_accept);
+#[derive(Deserialize)]
+struct Input {
+    accept: String,
 }
 
 /// The same version, or the same refusal word for word.
-pub(crate) fn check_accept(input: &Value, expect: &Value) -> Result<(), String> {
-    let header = input["accept"].as_str().unwrap_or_default();
-    let ours = match negotiate(header) {
+pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+    let Input { accept: header } = parsed(input)?;
+    let ours = match negotiate(&header) {
         Ok(target) => serde_json::json!({ "version": target.as_str() }),
         Err(error) => serde_json::json!({ "error": error.to_string() }),
     };

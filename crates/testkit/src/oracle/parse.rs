@@ -1,35 +1,39 @@
-//! Reading against the recorded answers of the reference.
+//! Raw Ignition, and what the reference reads in it.
 
 use std::collections::BTreeSet;
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use mco_ignition::{ReadError, check, read, report::Severity};
+use mco_ignition::{ReadError, read, report::Severity};
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::oracle;
+use super::{parsed, text};
 
-#[test]
-fn documents_are_read_as_the_reference_reads_them() {
-    oracle::run("parse", check_parse);
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Input {
+    raw: Option<String>,
+    raw_base64: Option<String>,
 }
 
-/// Compares what we make of a document with what the reference made of it.
-pub(crate) fn check_parse(input: &Value, expect: &Value) -> Result<(), String> {
-    let raw = match input["rawBase64"].as_str() {
+/// The same config and verdict, or a refusal for the same reasons at the same places.
+pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+    let Input { raw, raw_base64 } = parsed(input)?;
+    let raw = match raw_base64 {
         Some(encoded) => BASE64_STANDARD.decode(encoded).map_err(|error| error.to_string())?,
-        None => input["raw"].as_str().unwrap_or_default().as_bytes().to_vec(),
+        None => raw.unwrap_or_default().into_bytes(),
     };
-    match (read(&raw), expect["error"].as_str()) {
+    match (read(&raw), text(expect, "error")) {
         (Ok(document), None) => {
             let config = document.clone().upgrade().map_err(|error| format!("{error}"))?;
             let json = String::from_utf8(config.to_json()).map_err(|error| error.to_string())?;
-            same("config", &json, expect["json"].as_str().unwrap_or_default())?;
-            let verdict = check(&config);
+            same("config", &json, text(expect, "json").unwrap_or_default())?;
+            let verdict = mco_ignition::check(&config);
             if document.check() != verdict {
                 return Err("the quick check says something else than the full one".to_owned());
             }
-            let text = verdict.err().map(|error| error.to_string()).unwrap_or_default();
-            same("verdict", &text, expect["validateError"].as_str().unwrap_or_default())
+            let verdict = verdict.err().map(|error| error.to_string()).unwrap_or_default();
+            same("verdict", &verdict, text(expect, "validateError").unwrap_or_default())
         }
         (Ok(document), Some(text)) => match document.upgrade() {
             Ok(_) => Err(format!("accepted, expected {text}")),
@@ -90,7 +94,7 @@ fn same_obstacle(ours: &str, theirs: &str) -> Result<(), String> {
 /// Whether a value of a 2.x document has the wrong type. The reference then tries its readers of
 /// older versions in turn and reports what the last of them thinks, often that the version is
 /// unknown; we name the value.
-pub(crate) fn is_type_fault_of_v2(error: &ReadError, expected: &str) -> bool {
+pub(super) fn is_type_fault_of_v2(error: &ReadError, expected: &str) -> bool {
     let of_readers = ["unknown version", "config is not valid", "called with a valid config"];
     // 2.0 knows no text that is no hash, or no address, and takes it for a value of the wrong type.
     let faults = ["needed here", "malformed hash specifier", "unable to parse url"];

@@ -1,0 +1,13 @@
+//! Checks of the source tree itself, so that review need not make them.
+
+#![expect(clippy::disallowed_methods, reason = "reads the source tree; nothing ships this")]
+
+mod layers;
+mod sources;
+
+use std::path::{Path, PathBuf};
+
+fn workspace() -> PathBuf {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    manifest.parent().and_then(Path::parent).expect("crates/xtask is two levels down").to_owned()
+}
