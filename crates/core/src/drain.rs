@@ -92,7 +92,7 @@ pub enum Fate {
     Leaving,
     /// It stays: the kubelet runs it from a file.
     Mirror,
-    /// It stays: its DaemonSet would put it back at once.
+    /// It stays: its `DaemonSet` would put it back at once.
     DaemonSet,
 }
 

@@ -8,7 +8,6 @@ use mco_api::{
     ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
     condition::{NodeCondition, PoolCondition, reason},
     machine_config_pool::{CertExpiry, PoolSynchronizerStatus, PoolSynchronizerType},
-    meta::LooseCondition,
 };
 
 pub use self::condition::{Finding, holds, set};
@@ -113,15 +112,16 @@ pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
     if all_updated {
         status.configuration = pool.spec.configuration.clone();
     }
-    let mut set = |kind, finding| condition::set(&mut status.conditions, kind, finding, now);
+    let mut set =
+        |kind: &PoolCondition, finding| condition::set(&mut status.conditions, kind, finding, now);
     progress(pool, all_updated, &mut set);
     let degraded = degraded(inputs, status.degraded_machine_count > 0);
-    set(PoolCondition::NodeDegraded, degraded.clone());
+    set(&PoolCondition::NodeDegraded, degraded.clone());
     let build = &PoolCondition::ImageBuildDegraded;
     if condition::holds(&before.conditions, build) {
         // Compat: nothing builds images for the pool, so an old failure to do so is over.
         let gone = "No layered pool objects found, clearing stale build degraded condition";
-        set(build.clone(), Finding::no(reason::NO_LAYERED_OBJECTS, gone));
+        set(build, Finding::no(reason::NO_LAYERED_OBJECTS, gone));
     }
     let overall = if degraded.holds() {
         Finding::yes("", &degraded.message)
@@ -130,14 +130,14 @@ pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
     } else {
         Finding::no("", "")
     };
-    set(PoolCondition::Degraded, overall);
+    set(&PoolCondition::Degraded, overall);
     status
 }
 
 fn progress(
     pool: &MachineConfigPool,
     all_updated: bool,
-    set: &mut impl FnMut(PoolCondition, Finding),
+    set: &mut impl FnMut(&PoolCondition, Finding),
 ) {
     let line = format!("MachineConfig {}", pool.spec.configuration.rendered.name);
     let (updated, updating) = if all_updated {
@@ -150,8 +150,8 @@ fn progress(
         let message = format!("All nodes are updating to {line}");
         (Finding::no("", ""), Finding::yes("", &message))
     };
-    set(PoolCondition::Updated, updated);
-    set(PoolCondition::Updating, updating);
+    set(&PoolCondition::Updated, updated);
+    set(&PoolCondition::Updating, updating);
 }
 
 /// The reports that count.

@@ -21,7 +21,7 @@ pub enum BadLimit {
 /// How many nodes of a pool with `members` may be out of service at a time.
 ///
 /// Compat: a percentage is rounded down and nothing becomes one, but what is below zero stays there
-/// and stops the pool (pkg/controller/node/node_controller.go, maxUnavailable).
+/// and stops the pool (`pkg/controller/node/node_controller.go`).
 pub fn max_unavailable(
     pool: &str,
     limit: Option<&IntOrString>,

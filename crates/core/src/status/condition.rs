@@ -45,7 +45,7 @@ impl Finding {
 ///
 /// One that says nothing new changes nothing. The time moves only with the status. A changed
 /// condition goes to the end of the list, as in the reference.
-pub fn set(conditions: &mut Vec<LooseCondition>, kind: PoolCondition, found: Finding, now: &Time) {
+pub fn set(conditions: &mut Vec<LooseCondition>, kind: &PoolCondition, found: Finding, now: &Time) {
     let place = conditions.iter().position(|condition| condition.kind == kind.as_str());
     let mut since = Some(now.clone());
     if let Some(before) = place.and_then(|place| conditions.get(place)) {

@@ -1,4 +1,4 @@
-use mco_api::machine_config_pool::PoolConfiguration;
+use mco_api::{machine_config_pool::PoolConfiguration, meta::LooseCondition};
 
 use super::*;
 use crate::fixture::nodes;
@@ -117,7 +117,7 @@ fn a_pool_that_cannot_be_rendered_is_degraded() {
     let mut pool = fixture();
     let conditions = &mut pool.status.get_or_insert_default().conditions;
     let failed = Finding::yes("", "Failed to render configuration for pool worker: x");
-    set(conditions, PoolCondition::RenderDegraded, failed, &at("2026-01-01T00:00:00Z"));
+    set(conditions, &PoolCondition::RenderDegraded, failed, &at("2026-01-01T00:00:00Z"));
     let status = of(&pool, "a=done");
     assert!(holds(&status.conditions, &PoolCondition::Degraded));
     assert_eq!(status.conditions[0].last_transition_time, Some(at("2026-01-01T00:00:00Z")));
@@ -139,14 +139,14 @@ fn the_common_config_changes_only_when_all_nodes_have_the_new_one() {
 fn a_condition_keeps_its_time_until_its_status_changes() {
     let (old, new) = (at("2026-01-01T00:00:00Z"), at("2026-02-01T00:00:00Z"));
     let mut conditions = Vec::new();
-    let kind = || PoolCondition::Updating;
-    set(&mut conditions, kind(), Finding::yes("", "to a"), &old);
-    set(&mut conditions, PoolCondition::Updated, Finding::no("", ""), &old);
-    set(&mut conditions, kind(), Finding::yes("", "to a"), &new);
+    let kind = &PoolCondition::Updating;
+    set(&mut conditions, kind, Finding::yes("", "to a"), &old);
+    set(&mut conditions, &PoolCondition::Updated, Finding::no("", ""), &old);
+    set(&mut conditions, kind, Finding::yes("", "to a"), &new);
     assert_eq!(conditions[0].kind, "Updating", "nothing new, nothing moved");
-    set(&mut conditions, kind(), Finding::yes("", "to b"), &new);
+    set(&mut conditions, kind, Finding::yes("", "to b"), &new);
     assert_eq!(conditions[1].last_transition_time, Some(old));
-    set(&mut conditions, kind(), Finding::no("", ""), &new);
+    set(&mut conditions, kind, Finding::no("", ""), &new);
     assert_eq!(conditions[1].last_transition_time, Some(new));
     assert_eq!(conditions.len(), 2);
 }
