@@ -49,7 +49,8 @@ pub fn select(pool: &PoolView, nodes: &[NodeView]) -> RolloutPlan {
     let mut eligible = Vec::new();
     // Compat: with one candidate left there is nobody to go before it
     // (pkg/controller/node/node_controller.go, filterControlPlaneCandidateNodes).
-    let defer = pool.name == "master" && candidates.len() > 1;
+    let may_start = plan.capacity > 0 && pool.phase == Phase::Active;
+    let defer = may_start && pool.name == "master" && candidates.len() > 1;
     for node in candidates {
         if defer && pool.operator_node.as_ref() == Some(&node.name) {
             plan.hold(node, Hold::OperatorNode);
