@@ -1,11 +1,45 @@
 # The only entry point; CI calls the same targets.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
+CARGO ?= cargo
+# Where the recordings of the reference are. A clone does not have them: the small corpus in
+# crates/testkit is checked everywhere, and this folder only where it is.
+MCO_ORACLE_DIR ?= ../shared/oracle
 
-.PHONY: help
+.PHONY: help test tools fmt lint doc unit oracle gen bench fuzz dist
+
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-.PHONY: test
-test: ## Everything CI checks
-	cargo test --workspace
+test: tools fmt lint doc unit oracle ## Everything CI checks
+	@echo "make test: all of it passed"
+
+tools: ## Install what the tests use beyond Rust: the real ignition-validate
+	@scripts/tools
+
+fmt: ## Is the code formatted?
+	$(CARGO) fmt --all -- --check
+
+lint: ## Clippy, with warnings as errors
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+
+doc: ## Do the documentation comments build?
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+unit: ## Every test of every crate
+	$(CARGO) test --workspace --quiet
+
+oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
+	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
+
+gen: ## Write the generated files: deploy/crds
+	$(CARGO) run --quiet --package xtask -- gen
+
+bench: ## Measure rendering beside the least it could take
+	$(CARGO) bench --package mco-core
+
+fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
+	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60
+
+dist: ## Build the small, fast binary that is shipped
+	$(CARGO) build --profile dist --package mco

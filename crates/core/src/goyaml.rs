@@ -4,7 +4,7 @@
 //! stay plain, which are quoted and how, where long ones are wrapped, how names are sorted.
 //!
 //! Compat: the reference turns its object into JSON, reads that JSON as YAML 1.1 and writes it with
-//! go-yaml v2.4.0 (pkg/controller/render/hash.go). [`as_read`] is what the middle step does to text.
+//! go-yaml v2.4.0 (pkg/controller/render/hash.go). `as_read` is what the middle step does to text.
 
 mod implicit;
 mod scalar;

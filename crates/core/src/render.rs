@@ -16,7 +16,7 @@ mod skew;
 mod validate;
 
 use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName, name::BadName};
-use mco_ignition::{Document, ModeError, ReadError, UpgradeError};
+use mco_ignition::{CheckError, Document, ReadError, UpgradeError};
 
 pub use self::{
     merge::merge_order,
@@ -132,9 +132,9 @@ pub enum InvalidConfig {
     /// The Ignition config cannot be read.
     #[error(transparent)]
     Ignition(#[from] ReadError),
-    /// A file's permissions are refused.
+    /// The Ignition config can be read, but must not be used.
     #[error(transparent)]
-    Mode(#[from] ModeError),
+    Check(#[from] CheckError),
     /// There are no such extensions.
     #[error("invalid extensions found: [{}]", .0.join(" "))]
     Extensions(Vec<String>),

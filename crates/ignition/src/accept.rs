@@ -79,6 +79,7 @@ mod tests {
         negotiate(header).map_or_else(|_| "refused".to_owned(), |target| target.to_string())
     }
 
+    // covers: S16, S17, S18, S19, S22, S23
     #[test]
     fn the_best_entry_with_a_version_decides() {
         let ign = "application/vnd.coreos.ignition+json";
@@ -112,6 +113,7 @@ mod tests {
         }
     }
 
+    // covers: S20, S21
     #[test]
     fn a_refusal_quotes_the_header() {
         let header = "a/vnd.coreos.ignition+json;version=1.0.0";

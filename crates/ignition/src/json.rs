@@ -60,5 +60,18 @@ impl Value<'_> {
     }
 }
 
+impl Node<'_> {
+    /// Whether every number here fits a floating-point number, as Go wants it of values whose type
+    /// it does not know.
+    pub(crate) fn has_finite_numbers(&self) -> bool {
+        match &self.value {
+            Value::Number(text) => text.parse::<f64>().is_ok_and(f64::is_finite),
+            Value::Array(nodes) => nodes.iter().all(Self::has_finite_numbers),
+            Value::Object(members) => members.iter().all(|it| it.node.has_finite_numbers()),
+            Value::Null | Value::Bool(_) | Value::String(_) => true,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -81,7 +81,15 @@ impl Decoder {
     fn has(&self, name: &str, flags: Flags) -> bool {
         // Version 3.0 compresses the contents of files and nothing else.
         let only_files = self.spec == Spec::V3_0 && name == "compression";
-        flags.exists(self.spec) && !(only_files && self.path.is_under("ignition"))
+        flags.exists(self.spec) && !(only_files && self.path.is_under(&["ignition"]))
+    }
+
+    /// Whether this is one of the members that are optional elsewhere, but not here: in version 3.0
+    /// the source of a certificate.
+    fn is_plain(&self) -> bool {
+        let ends_in_source = matches!(self.path.0.last(), Some(Step::Member("source")));
+        let is_certificate = self.path.is_under(&["ignition", "security"]);
+        self.spec == Spec::V3_0 && ends_in_source && is_certificate
     }
 
     /// Records that the specification has no member `key` here.
@@ -176,7 +184,7 @@ impl Flags {
         let is_null = matches!(node.value, Value::Null);
         if is_null && reaches(self.pointer_until, decoder.spec) {
             *member = T::default();
-        } else if !(is_null && reaches(self.plain_until, decoder.spec)) {
+        } else if !(is_null && (reaches(self.plain_until, decoder.spec) || decoder.is_plain())) {
             member.decode(node, decoder);
         }
     }

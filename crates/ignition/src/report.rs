@@ -76,9 +76,10 @@ impl Path {
         self.with(Step::Unknown(name.to_owned()))
     }
 
-    /// Whether this path starts with the member `name`.
-    pub(crate) fn is_under(&self, name: &str) -> bool {
-        matches!(self.0.first(), Some(Step::Member(first)) if *first == name)
+    /// Whether this path starts with these members.
+    pub(crate) fn is_under(&self, members: &[&'static str]) -> bool {
+        let start = self.0.iter().take(members.len()).cloned();
+        start.eq(members.iter().map(|name| Step::Member(name)))
     }
 
     fn with(&self, step: Step) -> Self {

@@ -139,13 +139,7 @@ fn write_code(byte: u8, out: &mut Vec<u8>) {
 
 /// Whether `byte` stands for itself and cannot start an escape.
 fn is_plain(byte: u8) -> bool {
-    let special = (byte == b'"')
-        | (byte == b'\\')
-        | (byte == b'<')
-        | (byte == b'>')
-        | (byte == b'&')
-        | (byte == 0xe2);
-    (byte >= b' ') & !special
+    byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
 
 #[cfg(test)]

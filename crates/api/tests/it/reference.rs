@@ -16,6 +16,7 @@ use crate::{read, workspace};
 
 type Facts = BTreeMap<String, String>;
 
+// covers: CRD C01, CRD C02
 #[test]
 fn our_crds_say_what_the_reference_says() {
     let theirs = reference_crds();

@@ -29,6 +29,7 @@ fn similar(left: &Value, right: &Value) {
     assert!(left == right, "written:\n{}\ngiven:\n{}", text(left), text(right));
 }
 
+// covers: CRD C03
 #[test]
 fn machine_config() {
     unchanged::<mco_api::MachineConfig>(

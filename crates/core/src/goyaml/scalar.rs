@@ -140,7 +140,7 @@ fn starts_with_indicator(text: &str) -> bool {
 
 /// Whether `byte` is printable ASCII that never decides anything by itself.
 fn is_ordinary(byte: u8) -> bool {
-    (byte > b' ') & (byte < 0x7f) & (byte != b':') & (byte != b'#')
+    matches!(byte, b'!' | b'"' | b'$'..=b'9' | b';'..=b'~')
 }
 
 fn is_break(c: char) -> bool {

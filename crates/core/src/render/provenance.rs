@@ -115,11 +115,16 @@ impl Provenance {
             for (list, tree) in lists {
                 match (keyed(section, list), tree) {
                     (Some((kind, key)), Tree::List(items)) => {
-                        self.record_list(list, kind, key, items)
+                        self.record_list(list, kind, key, items);
                     }
                     _ if *list == "version" => {}
                     _ => {
-                        self.record(Kind::Setting, format!("{section}.{list}"), section, Vec::new())
+                        self.record(
+                            Kind::Setting,
+                            format!("{section}.{list}"),
+                            section,
+                            Vec::new(),
+                        );
                     }
                 }
             }

@@ -36,7 +36,7 @@ fn document(config: &MachineConfig) -> Result<Option<Document>, InvalidConfig> {
     // (pkg/controller/common/helpers.go). `mco check` does.
     let Some(raw) = &spec.config else { return Ok(None) };
     let document = mco_ignition::read(raw.get().as_bytes())?;
-    document.check_modes()?;
+    document.check()?;
     let unknown: Vec<String> = spec
         .extensions
         .iter()

@@ -83,6 +83,7 @@ fn the_media_type_is_what_the_bytes_look_like() {
     }
 }
 
+// covers: S37
 #[test]
 fn escaping_spares_only_what_needs_no_escape() {
     assert_eq!(encode(b"a-_.!~*'()/ +\n\xff"), "data:,a-_.!~*'()%2F%20%2B%0A%FF");

@@ -14,6 +14,7 @@ fn merged(parent: &str, child: &str) -> String {
     sections.and_then(|rest| rest.strip_suffix('}')).unwrap_or(&json).to_owned()
 }
 
+// covers: REN-17
 #[test]
 fn lists_merge_by_key_and_keep_their_order() {
     let cases = [
@@ -53,6 +54,7 @@ fn lists_merge_by_key_and_keep_their_order() {
     }
 }
 
+// covers: REN-17
 #[test]
 fn what_shares_a_key_space_pushes_each_other_out() {
     let cases = [

@@ -21,6 +21,8 @@ pub(crate) fn place(report: &mut Report, raw: &[u8]) {
     }
     let order = |position: &Option<Position>| position.map(|at| (at.line, at.column));
     report.faults.sort_by_key(|fault| order(&fault.position));
+    // A member that comes twice is looked at twice.
+    report.faults.dedup();
 }
 
 /// The line and column of a byte offset.

@@ -12,6 +12,7 @@ fn config(raw: &str) -> String {
     String::from_utf8(config.to_json()).expect("JSON is text")
 }
 
+// covers: REN-20
 #[test]
 fn refusals_are_worded_as_the_reference_words_them() {
     let supported = "Supported spec versions: 2.2,3.0,3.1,3.2,3.3,3.4,3.5";
@@ -91,6 +92,7 @@ fn every_value_of_the_wrong_type_is_named() {
     );
 }
 
+// covers: REN-20
 #[test]
 fn members_are_taken_as_go_takes_them() {
     let cases = [
@@ -156,6 +158,7 @@ fn the_way_from_3_4_loses_advertisements_and_says_so() {
     );
 }
 
+// covers: REN-23
 #[test]
 fn modes_beyond_permissions_are_refused() {
     let raw = |mode: i64| {

@@ -17,6 +17,7 @@ fn refusal(config: &str, to: Target) -> String {
     }
 }
 
+// covers: S24, S25
 #[test]
 fn what_a_version_cannot_say_is_refused() {
     const V3_3: &str = "not supported in spec v3.3";
@@ -37,6 +38,17 @@ fn what_a_version_cannot_say_is_refused() {
     ];
     for (config, to, expected) in cases {
         assert_eq!(refusal(config, to.parse().unwrap()), expected, "{config}");
+    }
+}
+
+// covers: S12
+#[test]
+fn an_empty_config_is_32_bytes_in_every_version() {
+    for to in ["2.2.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"] {
+        let body = convert(Config::empty(), to.parse().unwrap()).unwrap();
+        let expected = format!(r#"{{"ignition":{{"version":"{to}"}}}}"#);
+        assert_eq!(String::from_utf8(body).unwrap(), expected);
+        assert_eq!(expected.len(), 32);
     }
 }
 

@@ -156,7 +156,9 @@ impl Checker {
             self.error_at("thumbprint", "thumbprint is required");
         }
         let advertisement = tang.advertisement.as_deref().unwrap_or_default();
-        if !advertisement.is_empty() && json::parse(advertisement.as_bytes()).is_err() {
+        let is_json = json::parse(advertisement.as_bytes())
+            .is_ok_and(|advertisement| advertisement.has_finite_numbers());
+        if !advertisement.is_empty() && !is_json {
             self.error_at("advertisement", "advertisement is not valid JSON");
         }
     }

@@ -341,6 +341,13 @@ fn encrypted_volumes_by_version() {
             ),
             (
                 5,
+                &clevis(
+                    r#""tang":[{"url":"http://t","thumbprint":"x","advertisement":"[1e999]"}]"#,
+                ),
+                ".clevis.tang.0.advertisement advertisement is not valid JSON",
+            ),
+            (
+                5,
                 r#"{"name":"l","device":"/d","cex":{"enabled":true},"clevis":{"tpm2":true},"keyFile":{"source":"x:"}}"#,
                 ".keys invalid key-file source; .cex cannot use cex with clevis; .cex cannot use key \
                  file with cex; .keyFile.source invalid url scheme",

@@ -7,6 +7,7 @@ mod check;
 mod diff;
 mod examples;
 mod load;
+mod readme;
 mod seed;
 mod show;
 
@@ -16,8 +17,12 @@ use snapbox::cmd::Command;
 
 /// The command, run in the root of the repository, without colours.
 fn mco(args: &[&str]) -> Command {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    Command::new(env!("CARGO_BIN_EXE_mco")).args(args).current_dir(root).env("NO_COLOR", "1")
+    Command::new(env!("CARGO_BIN_EXE_mco")).args(args).current_dir(workspace()).env("NO_COLOR", "1")
+}
+
+/// The root of the repository.
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A directory of manifests that goes away with the test.

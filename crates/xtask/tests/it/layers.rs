@@ -24,7 +24,8 @@ const PURE: &[&str] = &["mco-api", "mco-ignition", "mco-core"];
 
 fn ours() -> Vec<Package> {
     let manifest = crate::workspace().join("Cargo.toml");
-    let metadata = MetadataCommand::new().manifest_path(manifest).no_deps().exec().unwrap();
+    let metadata =
+        MetadataCommand::new().manifest_path(manifest).no_deps().exec().expect("a workspace");
     metadata.packages
 }
 
