@@ -3,7 +3,7 @@
 //! [`expected`] lists what must be looked at, in the order of the config; the daemon looks, and
 //! [`compare`] judges. The first difference is the one reported.
 //!
-//! Compat: what is compared, and the wording, are the reference's (pkg/daemon/on_disk_validation.go).
+//! Compat: what is compared, and the wording, are the reference's (`pkg/daemon/on_disk_validation.go`).
 //! Owners, labels, keys and units without contents are not compared.
 
 mod mode;

@@ -204,8 +204,9 @@ fn a_registry_change_drains_only_when_running_pods_could_notice() {
     for (case, old, new, want) in cases {
         let with = |name: &str, text: &str| {
             let mut machine = machine(name, &format!("{}=", registries::PATH));
-            let source: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
-            machine.config.storage.files[0].contents.source = Some(format!("data:,{source}"));
+            let hex: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let source = format!("data:,{}", hex.concat());
+            machine.config.storage.files[0].contents.source = Some(source);
             machine
         };
         let plan = node(
