@@ -102,12 +102,7 @@ pub(crate) fn update(
     Ok(Admitted { object: new, unknown })
 }
 
-fn check_version(
-    resource: &Resource,
-    old: &Value,
-    new: &Value,
-    name: &str,
-) -> Result<(), Failure> {
+fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
     let wanted = object::meta(new, "resourceVersion");
     if !wanted.is_empty() && wanted != object::meta(old, "resourceVersion") {
         return Err(Failure::modified(resource, name));
@@ -167,9 +162,7 @@ fn new_finalizers(old: &Value, new: &Value) -> Option<Fault> {
 fn differs_in_substance(old: &Value, new: &Value) -> bool {
     let substance = |value: &Value| {
         let map = value.as_object().cloned().unwrap_or_default();
-        map.into_iter()
-            .filter(|(key, _)| key != "metadata" && key != "status")
-            .collect::<Vec<_>>()
+        map.into_iter().filter(|(key, _)| key != "metadata" && key != "status").collect::<Vec<_>>()
     };
     substance(old) != substance(new)
 }
@@ -196,11 +189,7 @@ fn judge(
             Part::Status => {}
         }
     }
-    if faults.is_empty() {
-        Ok(unknown)
-    } else {
-        Err(Failure::invalid(resource, name, &faults))
-    }
+    if faults.is_empty() { Ok(unknown) } else { Err(Failure::invalid(resource, name, &faults)) }
 }
 
 #[cfg(test)]

@@ -69,9 +69,7 @@ fn rank(version: &str) -> (u8, u32, u32) {
 }
 
 fn group(name: &str, versions: &Versions) -> Value {
-    let shown = |version: &String| {
-        json!({"groupVersion": group_version(name, version), "version": version})
-    };
+    let shown = |version: &String| json!({"groupVersion": group_version(name, version), "version": version});
     let versions: Vec<Value> = ordered(versions).into_iter().map(shown).collect();
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
 }
@@ -178,15 +176,14 @@ mod tests {
     #[test]
     fn both_ways_name_the_same_resources() {
         let served = Catalog::new().served();
-        let legacy_names: Vec<String> =
-            resources(&served, "", "v1").unwrap()["resources"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter_map(|one| one["name"].as_str())
-                .filter(|name| !name.contains('/'))
-                .map(str::to_owned)
-                .collect();
+        let legacy_names: Vec<String> = resources(&served, "", "v1").unwrap()["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["name"].as_str())
+            .filter(|name| !name.contains('/'))
+            .map(str::to_owned)
+            .collect();
         let new = aggregated(&served, true);
         let new_names: Vec<&str> = new["items"][0]["versions"][0]["resources"]
             .as_array()

@@ -10,6 +10,7 @@ mod clock;
 mod discovery;
 mod failure;
 mod form;
+mod listen;
 mod object;
 mod openapi;
 mod patch;
@@ -24,5 +25,6 @@ mod store;
 mod table;
 
 pub use clock::{Clock, Entropy, FixedClock, SystemClock, system_entropy};
+pub use listen::{ListenError, Listener};
 pub use server::Body;
 pub use service::{ApiServer, Settings, StartError};

@@ -44,7 +44,10 @@ pub(crate) fn meta_mut(object: &mut Value) -> &mut Map<String, Value> {
 }
 
 /// The map at `key`, made where it is missing or something else.
-pub(crate) fn map_mut<'a>(map: &'a mut Map<String, Value>, key: &str) -> &'a mut Map<String, Value> {
+pub(crate) fn map_mut<'a>(
+    map: &'a mut Map<String, Value>,
+    key: &str,
+) -> &'a mut Map<String, Value> {
     map_of(map.entry(key.to_owned()).or_insert(Value::Null))
 }
 

@@ -24,9 +24,8 @@ pub(crate) enum Patch {
 
 /// Reads a patch of the given media type.
 pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patch, Failure> {
-    let bad = |error: serde_json::Error| {
-        Failure::bad_request(format!("error decoding patch: {error}"))
-    };
+    let bad =
+        |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
     let map = || -> Result<Value, Failure> {
         let value: Value = serde_json::from_slice(body).map_err(bad)?;
         if value.is_object() {
@@ -35,9 +34,7 @@ pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patc
         Err(Failure::bad_request("error decoding patch: it is not a JSON object"))
     };
     match media {
-        "application/json-patch+json" => {
-            serde_json::from_slice(body).map(Patch::Json).map_err(bad)
-        }
+        "application/json-patch+json" => serde_json::from_slice(body).map(Patch::Json).map_err(bad),
         "application/merge-patch+json" => map().map(Patch::Merge),
         "application/strategic-merge-patch+json" if !resource.custom => map().map(Patch::Strategic),
         // JSON is YAML, and all that kubectl and our own processes send.
@@ -47,18 +44,16 @@ pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patc
 }
 
 /// The object after a patch that is not an apply.
-pub(crate) fn apply(
-    patch: &Patch,
-    resource: &Resource,
-    current: &Value,
-) -> Result<Value, Failure> {
+pub(crate) fn apply(patch: &Patch, resource: &Resource, current: &Value) -> Result<Value, Failure> {
     let mut new = current.clone();
     match patch {
         Patch::Json(patch) => {
             json_patch::patch(&mut new, patch).map_err(|error| {
                 let name = object::name(current);
                 let mut failure = Failure::invalid(resource, name, &[]);
-                failure.message = format!("the server rejected our request due to an error in our request: {error}");
+                failure.message = format!(
+                    "the server rejected our request due to an error in our request: {error}"
+                );
                 failure
             })?;
         }

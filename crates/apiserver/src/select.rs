@@ -126,8 +126,7 @@ fn split_outside_parens(text: &str) -> Vec<&str> {
 }
 
 fn parse_requirement(text: &str) -> Result<Requirement, String> {
-    let requirement =
-        |key: &str, test| check_key(key.trim()).map(|key| Requirement { key, test });
+    let requirement = |key: &str, test| check_key(key.trim()).map(|key| Requirement { key, test });
     if let Some(key) = text.strip_prefix('!') {
         return requirement(key, Test::Absent);
     }

@@ -8,6 +8,8 @@ mod route;
 mod watch;
 mod write;
 
+pub(crate) use answer::refuse;
+
 use std::{convert::Infallible, path::Path, sync::Arc};
 
 use bytes::Bytes;
@@ -128,7 +130,11 @@ impl Server {
     }
 
     /// Answers one request.
-    pub(crate) async fn handle<B>(self: &Arc<Self>, request: Request<B>, who: Identity) -> Response<Body>
+    pub(crate) async fn handle<B>(
+        self: &Arc<Self>,
+        request: Request<B>,
+        who: Identity,
+    ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,

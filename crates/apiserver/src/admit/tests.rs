@@ -57,7 +57,10 @@ fn main_and_status_writes_keep_to_their_parts() {
     new["spec"]["unschedulable"] = json!(true);
     new["status"]["phase"] = json!("new");
     let main = update(&nodes, &old, new.clone(), Part::Main, now()).unwrap().object;
-    assert_eq!((&main["spec"]["unschedulable"], &main["status"]["phase"]), (&json!(true), &json!("old")));
+    assert_eq!(
+        (&main["spec"]["unschedulable"], &main["status"]["phase"]),
+        (&json!(true), &json!("old"))
+    );
     let status = update(&nodes, &old, new, Part::Status, now()).unwrap().object;
     assert_eq!((&status["spec"], &status["status"]["phase"]), (&json!({}), &json!("new")));
 }

@@ -63,9 +63,7 @@ impl<'a> Place<'a> {
     /// How the list called `field` is merged.
     pub(crate) fn list(self, field: &str) -> ListType {
         match self {
-            Self::Custom(schema) => {
-                schema.map_or(ListType::Atomic, |schema| schema.list.clone())
-            }
+            Self::Custom(schema) => schema.map_or(ListType::Atomic, |schema| schema.list.clone()),
             Self::Builtin if strategic::is_set(field) => ListType::Set,
             Self::Builtin if field == "ports" => {
                 ListType::Map(vec!["containerPort".into(), "protocol".into()])
@@ -169,9 +167,7 @@ fn collect(place: Place<'_>, field: &str, value: &Value, path: &mut Path, out: &
 pub(crate) fn get<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, step| match step {
         Step::Field(key) => value.get(key),
-        Step::Item(_) | Step::Member(_) => {
-            value.as_array()?.iter().find(|item| is_at(step, item))
-        }
+        Step::Item(_) | Step::Member(_) => value.as_array()?.iter().find(|item| is_at(step, item)),
     })
 }
 

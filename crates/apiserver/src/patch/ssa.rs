@@ -7,14 +7,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::fields::{self, Path, Place, Set, Step};
-use crate::{
-    admit::Part,
-    clock,
-    failure::Failure,
-    object,
-    resource::Resource,
-    schema::ListType,
-};
+use crate::{admit::Part, clock, failure::Failure, object, resource::Resource, schema::ListType};
 
 /// Who makes a change.
 pub(crate) struct Manager<'a> {

@@ -94,9 +94,8 @@ fn merge_entry(target: &mut Map<String, Value>, key: &str, value: &Value) {
 }
 
 fn merge_list(have: &mut Value, field: &str, list: &[Value]) {
-    let directive = |item: &Value, wanted: &str| {
-        item.get("$patch").and_then(Value::as_str) == Some(wanted)
-    };
+    let directive =
+        |item: &Value, wanted: &str| item.get("$patch").and_then(Value::as_str) == Some(wanted);
     let key = merge_key(field).filter(|_| list.iter().all(Value::is_object));
     let replace = list.iter().any(|item| directive(item, "replace"));
     match (key, have.as_array_mut()) {

@@ -61,7 +61,8 @@ fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
 
 fn check(crd: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for path in [["spec", "group"].as_slice(), &["spec", "names", "kind"], &["spec", "names", "plural"]]
+    for path in
+        [["spec", "group"].as_slice(), &["spec", "names", "kind"], &["spec", "names", "plural"]]
     {
         if text(crd, path).is_empty() {
             faults.push(Fault::required(path.join("."), ""));

@@ -40,11 +40,15 @@ fn values_are_judged_by_type_and_limit() {
         ),
         (
             json!({"name": "a", "count": 0}),
-            vec!["spec.count: Invalid value: 0: spec.count in body should be greater than or equal to 1"],
+            vec![
+                "spec.count: Invalid value: 0: spec.count in body should be greater than or equal to 1",
+            ],
         ),
         (
             json!({"name": "a", "count": "x"}),
-            vec!["spec.count: Invalid value: \"string\": spec.count in body must be of type integer: \"string\""],
+            vec![
+                "spec.count: Invalid value: \"string\": spec.count in body must be of type integer: \"string\"",
+            ],
         ),
         (
             json!({"name": "a", "mode": "C"}),
@@ -78,10 +82,7 @@ fn unknown_fields_go_and_preserved_ones_stay() {
         "map": {"x": {"a": "1", "b": "2"}}}});
     let unknown = prune::prune(&schema, &mut object);
     assert_eq!(unknown, ["extra", "spec.map.x.b", "spec.other"]);
-    assert_eq!(
-        object["spec"],
-        json!({"free": {"any": {"thing": 1}}, "map": {"x": {"a": "1"}}})
-    );
+    assert_eq!(object["spec"], json!({"free": {"any": {"thing": 1}}, "map": {"x": {"a": "1"}}}));
 }
 
 #[test]
@@ -98,24 +99,28 @@ fn defaults_reach_into_defaults() {
 fn rules_see_values_old_values_and_kubernetes_functions() {
     let rule = |text: &str| json!([{"rule": text, "message": "broken"}]);
     let schema = spec(json!({"type": "object",
-        "x-kubernetes-validations": rule("!has(self.a) || self.a >= oldSelf.?a.orValue(0)"),
-        "properties": {
-            "a": {"type": "integer"},
-            "fixed": {"type": "string", "x-kubernetes-validations": rule("self == oldSelf")},
-            "ip": {"type": "string", "x-kubernetes-validations": rule("isIP(self) && ip(self).family() == 4")},
-            "host": {"type": "string",
-                "x-kubernetes-validations": rule("!format.dns1123Subdomain().validate(self).hasValue()")},
-            "image": {"type": "string",
-                "x-kubernetes-validations": rule("self.split('@').size() == 2")},
-            "when": {"type": "string", "format": "date-time",
-                "x-kubernetes-validations": rule("self > timestamp('2020-01-01T00:00:00Z')")},
-            "list": {"type": "array", "items": {"type": "string"},
-                "x-kubernetes-validations": rule("self.exists(x, x == 'Reboot') ? self.size() == 1 : true")},
-        }}));
+    "x-kubernetes-validations": rule("!has(self.a) || self.a >= oldSelf.?a.orValue(0)"),
+    "properties": {
+        "a": {"type": "integer"},
+        "fixed": {"type": "string", "x-kubernetes-validations": rule("self == oldSelf")},
+        "ip": {"type": "string", "x-kubernetes-validations": rule("isIP(self) && ip(self).family() == 4")},
+        "host": {"type": "string",
+            "x-kubernetes-validations": rule("!format.dns1123Subdomain().validate(self).hasValue()")},
+        "image": {"type": "string",
+            "x-kubernetes-validations": rule("self.split('@').size() == 2")},
+        "when": {"type": "string", "format": "date-time",
+            "x-kubernetes-validations": rule("self > timestamp('2020-01-01T00:00:00Z')")},
+        "list": {"type": "array", "items": {"type": "string"},
+            "x-kubernetes-validations": rule("self.exists(x, x == 'Reboot') ? self.size() == 1 : true")},
+    }}));
     for (old, new, expected) in [
         (None, json!({"a": 1}), vec![]),
         (Some(json!({"a": 2})), json!({"a": 1}), vec!["spec: Invalid value: \"object\": broken"]),
-        (Some(json!({"fixed": "x"})), json!({"fixed": "y"}), vec!["spec.fixed: Invalid value: \"string\": broken"]),
+        (
+            Some(json!({"fixed": "x"})),
+            json!({"fixed": "y"}),
+            vec!["spec.fixed: Invalid value: \"string\": broken"],
+        ),
         (None, json!({"fixed": "y"}), vec![]),
         (None, json!({"ip": "10.0.0.1", "host": "a.b"}), vec![]),
         (None, json!({"ip": "fe80::1"}), vec!["spec.ip: Invalid value: \"string\": broken"]),
@@ -123,8 +128,16 @@ fn rules_see_values_old_values_and_kubernetes_functions() {
         (None, json!({"image": "q/a@sha256:1"}), vec![]),
         (None, json!({"image": "q/a"}), vec!["spec.image: Invalid value: \"string\": broken"]),
         (None, json!({"when": "2026-01-01T00:00:00Z"}), vec![]),
-        (None, json!({"when": "2016-01-01T00:00:00Z"}), vec!["spec.when: Invalid value: \"string\": broken"]),
-        (None, json!({"list": ["Reboot", "x"]}), vec!["spec.list: Invalid value: \"array\": broken"]),
+        (
+            None,
+            json!({"when": "2016-01-01T00:00:00Z"}),
+            vec!["spec.when: Invalid value: \"string\": broken"],
+        ),
+        (
+            None,
+            json!({"list": ["Reboot", "x"]}),
+            vec!["spec.list: Invalid value: \"array\": broken"],
+        ),
     ] {
         let old = old.map(|old| json!({"spec": old}));
         let faults = judged(&schema, &json!({"spec": new}), old.as_ref());
@@ -136,8 +149,5 @@ fn rules_see_values_old_values_and_kubernetes_functions() {
 fn a_rule_that_does_not_compile_is_an_error_with_its_place() {
     let schema = spec(json!({"type": "object", "x-kubernetes-validations": [{"rule": "self +"}]}));
     let error = Schema::root(&schema).unwrap_err();
-    assert_eq!(
-        error.path,
-        "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule"
-    );
+    assert_eq!(error.path, "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule");
 }

@@ -86,11 +86,7 @@ impl Server {
             }
             let mut value = old.value.clone();
             let put = if held {
-                object::set_meta(
-                    &mut value,
-                    "deletionTimestamp",
-                    clock::rfc3339(self.clock.now()),
-                );
+                object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(self.clock.now()));
                 object::set_meta(&mut value, "deletionGracePeriodSeconds", 0);
                 Put::Keep(value)
             } else {
@@ -146,11 +142,7 @@ fn is_dry_run(options: &Value) -> bool {
     options.get("dryRun").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
 }
 
-fn check_preconditions(
-    resource: &Resource,
-    old: &Object,
-    options: &Value,
-) -> Result<(), Failure> {
+fn check_preconditions(resource: &Resource, old: &Object, options: &Value) -> Result<(), Failure> {
     let name = object::name(&old.value);
     for (field, label) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
         let wanted = object::text(options, &["preconditions", field]);

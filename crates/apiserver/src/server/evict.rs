@@ -13,11 +13,7 @@ const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 impl Server {
     /// Evicts a pod when its budget allows one more disruption.
-    pub(super) async fn evict(
-        &self,
-        call: &Call,
-        body: &[u8],
-    ) -> Result<Response<Body>, Failure> {
+    pub(super) async fn evict(&self, call: &Call, body: &[u8]) -> Result<Response<Body>, Failure> {
         let eviction = write::body(body)?;
         let version = object::text(&eviction, &["apiVersion"]);
         if !matches!(version, "policy/v1" | "policy/v1beta1" | "") {
@@ -46,11 +42,8 @@ impl Server {
         }
         let namespace = call.namespace.as_deref();
         let (budgets, _) = self.store.list(BUDGETS, namespace, None);
-        let matching: Vec<&Value> = budgets
-            .iter()
-            .map(|one| &one.value)
-            .filter(|one| budget::covers(one, pod))
-            .collect();
+        let matching: Vec<&Value> =
+            budgets.iter().map(|one| &one.value).filter(|one| budget::covers(one, pod)).collect();
         let budget = match matching.as_slice() {
             [] => return Ok(()),
             [only] => *only,

@@ -61,8 +61,7 @@ impl Server {
             let left = objects.len() - limit;
             objects.truncate(limit);
             if let Some(last) = objects.last() {
-                let after =
-                    Key::new(object::namespace(&last.value), object::name(&last.value));
+                let after = Key::new(object::namespace(&last.value), object::name(&last.value));
                 meta.insert("continue".into(), Page { version, after }.write().into());
             }
             if selector.is_everything() {

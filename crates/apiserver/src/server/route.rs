@@ -56,7 +56,9 @@ impl Server {
         };
         let mut response = answer::json(StatusCode::OK, &discovery::aggregated(&served, core));
         let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-        response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
         Ok(response)
     }
 

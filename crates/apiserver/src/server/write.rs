@@ -71,12 +71,7 @@ impl Server {
         Err(Failure::internal("no free name was found"))
     }
 
-    fn pretend(
-        &self,
-        track: &str,
-        key: &Key,
-        put: Put,
-    ) -> Result<Arc<Object>, WriteError> {
+    fn pretend(&self, track: &str, key: &Key, put: Put) -> Result<Arc<Object>, WriteError> {
         if self.store.get(track, key).is_some() {
             return Err(WriteError::Stale);
         }
@@ -102,11 +97,8 @@ impl Server {
         }
         if call.resource.custom && object::meta(&new, "resourceVersion").is_empty() {
             let rule = "must be specified for an update";
-            let fault = crate::failure::Fault::invalid(
-                "metadata.resourceVersion",
-                &Value::from(0),
-                rule,
-            );
+            let fault =
+                crate::failure::Fault::invalid("metadata.resourceVersion", &Value::from(0), rule);
             return Err(Failure::invalid(&call.resource, named, &[fault]));
         }
         self.change(call, part, Owners::Note, |_| Ok(new.clone())).await
@@ -195,8 +187,7 @@ impl Server {
                 let shown = stamped(admitted.object, old.version);
                 return Ok(self.show(call, StatusCode::OK, &shown));
             }
-            let put =
-                if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
+            let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
             let track = Arc::clone(&resource.track);
             let expect = Some(old.version);
             match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
@@ -270,7 +261,8 @@ fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
 }
 
 fn unknown_fields(unknown: &[String]) -> String {
-    let listed: Vec<String> = unknown.iter().map(|one| format!("unknown field \"{one}\"")).collect();
+    let listed: Vec<String> =
+        unknown.iter().map(|one| format!("unknown field \"{one}\"")).collect();
     listed.join(", ")
 }
 

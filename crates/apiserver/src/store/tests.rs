@@ -37,10 +37,7 @@ async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
     store.commit(write("a", Some(a), Put::Remove(thing("a")))).await.unwrap();
     let (changes, complete) = store.since("things", start).unwrap();
     let seen: Vec<_> = changes.iter().map(|c| (c.happened, c.object.version)).collect();
-    assert_eq!(
-        seen,
-        [(Happened::Added, a), (Happened::Added, b), (Happened::Deleted, b + 1)]
-    );
+    assert_eq!(seen, [(Happened::Added, a), (Happened::Added, b), (Happened::Deleted, b + 1)]);
     assert_eq!(complete, b + 1);
     assert_eq!(store.since("things", b).unwrap().0.len(), 1);
 }

@@ -98,9 +98,8 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     }
     let age = || age::since(object::meta(object, "creationTimestamp"), now).into();
     let number = |path: &[&str]| at(object, path).and_then(Value::as_u64).unwrap_or(0);
-    let count = |field: &str| {
-        object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len)
-    };
+    let count =
+        |field: &str| object.get(field).and_then(Value::as_object).map_or(0, serde_json::Map::len);
     let mut cells: Vec<Value> = vec![object::name(object).into()];
     match kind {
         "Node" => cells.extend(node(object, age())),
@@ -109,11 +108,9 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "ConfigMap" => {
             cells.extend([(count("data") + count("binaryData")).to_string().into(), age()]);
         }
-        "Secret" => cells.extend([
-            text(object, &["type"]).into(),
-            count("data").to_string().into(),
-            age(),
-        ]),
+        "Secret" => {
+            cells.extend([text(object, &["type"]).into(), count("data").to_string().into(), age()])
+        }
         "Lease" => cells.extend([text(object, &["spec", "holderIdentity"]).into(), age()]),
         "Deployment" => {
             let ready = number(&["status", "readyReplicas"]);
@@ -214,10 +211,8 @@ fn pod(pod: &Value, age: Value, _now: Timestamp) -> Vec<Value> {
         .iter()
         .filter(|one| one.get("ready").and_then(Value::as_bool) == Some(true))
         .count();
-    let restarts: u64 = statuses
-        .iter()
-        .filter_map(|one| one.get("restartCount").and_then(Value::as_u64))
-        .sum();
+    let restarts: u64 =
+        statuses.iter().filter_map(|one| one.get("restartCount").and_then(Value::as_u64)).sum();
     let waiting = statuses.iter().rev().find_map(|one| {
         let reason = ["waiting", "terminated"]
             .iter()

@@ -27,7 +27,11 @@ impl Step {
             Self::Field(name) => value.get(name).into_iter().collect(),
             Self::Index(index) => {
                 let list = value.as_array().map(Vec::as_slice).unwrap_or_default();
-                let at = if *index < 0 { index + i64::try_from(list.len()).unwrap_or(0) } else { *index };
+                let at = if *index < 0 {
+                    index + i64::try_from(list.len()).unwrap_or(0)
+                } else {
+                    *index
+                };
                 usize::try_from(at).ok().and_then(|at| list.get(at)).into_iter().collect()
             }
             Self::All => match value {

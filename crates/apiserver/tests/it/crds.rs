@@ -23,10 +23,7 @@ async fn with_crds() -> Client {
 
 fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
     let group = "machineconfiguration.openshift.io";
-    Api::all_with(
-        client.clone(),
-        &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)),
-    )
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)))
 }
 
 fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
@@ -52,7 +49,8 @@ async fn our_definitions_install_and_judge() {
     let kept = api(&client, "MachineConfig").get("50-a").await.unwrap();
     assert_eq!(kept.data["spec"]["config"]["ignition"]["version"], "3.4.0");
 
-    let pool = json!({"machineConfigSelector": {"matchLabels": {"a": "b"}}, "maxUnavailable": "10%"});
+    let pool =
+        json!({"machineConfigSelector": {"matchLabels": {"a": "b"}}, "maxUnavailable": "10%"});
     judge(&client, "MachineConfigPool", "worker", pool).await.unwrap();
     let pool = json!({"maxUnavailable": true});
     let refused = judge(&client, "MachineConfigPool", "bad", pool).await.unwrap_err();
@@ -71,11 +69,15 @@ async fn unknown_fields_are_dropped_or_refused_when_asked() {
     let kept = api(&client, "MachineConfigPool").get("p").await.unwrap();
     assert_eq!(kept.data["spec"].get("nonsense"), None);
     let body = serde_json::to_vec(&object("MachineConfigPool", "q", &spec)).unwrap();
-    let uri = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools?fieldValidation=Strict";
+    let uri =
+        "/apis/machineconfiguration.openshift.io/v1/machineconfigpools?fieldValidation=Strict";
     let request = http::Request::post(uri).body(body).unwrap();
     let (code, message) = refusal(client.request::<Value>(request).await);
     assert_eq!(code, 400);
-    assert!(message.ends_with("strict decoding error: unknown field \"spec.nonsense\""), "{message}");
+    assert!(
+        message.ends_with("strict decoding error: unknown field \"spec.nonsense\""),
+        "{message}"
+    );
 }
 
 #[tokio::test]

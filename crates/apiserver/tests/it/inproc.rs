@@ -132,7 +132,7 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
     let object = of(json!({"metadata": {"name": "a", "finalizers": ["mco.io/hold"]}}));
     api.create(&PostParams::default(), &object).await.unwrap();
     let held = api.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
-    assert!(held.meta().deletion_timestamp.is_some());
+    assert!(held.metadata.deletion_timestamp.is_some());
     let release = json!({"metadata": {"finalizers": null}});
     api.patch("a", &PatchParams::default(), &Patch::Merge(&release)).await.unwrap();
     assert_eq!(refusal(api.get("a").await).0, 404);
@@ -142,10 +142,8 @@ async fn finalizers_hold_an_object_until_they_are_gone() {
 async fn deletes_check_their_preconditions() {
     let api = config_maps(&client().await);
     let made = make(&api, "a", json!({})).await;
-    let mut params = DeleteParams::default().preconditions(Preconditions {
-        uid: Some("another".into()),
-        resource_version: None,
-    });
+    let mut params = DeleteParams::default()
+        .preconditions(Preconditions { uid: Some("another".into()), resource_version: None });
     assert_eq!(refusal(api.delete("a", &params).await).0, 409);
     params.preconditions =
         Some(Preconditions { uid: made.uid(), resource_version: made.resource_version() });
@@ -183,8 +181,9 @@ async fn status_has_its_own_door() {
         pods.patch_status("p", &PatchParams::default(), &Patch::Merge(&status)).await.unwrap();
     assert_eq!(patched.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
     assert!(patched.labels().is_empty());
-    let main = pods.patch("p", &PatchParams::default(), &Patch::Merge(&json!({"status": {"phase": "Failed"}})));
-    assert_eq!(main.await.unwrap().status.unwrap().phase.unwrap(), "Running");
+    let failed = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    let main = pods.patch("p", &PatchParams::default(), &failed).await;
+    assert_eq!(main.unwrap().status.unwrap().phase.unwrap(), "Running");
 }
 
 #[tokio::test]

@@ -58,8 +58,8 @@ async fn under_concurrent_writes_every_change_is_seen_once_and_in_order() {
     }
     written.sort_unstable();
     assert_eq!(seen, written);
-    let middle = seen[seen.len() / 2];
-    let tail = watch_versions(&api, &middle.to_string(), seen.len() - seen.len() / 2 - 1);
+    let middle = seen[seen.len() / 2].to_string();
+    let tail = watch_versions(&api, &middle, seen.len() - seen.len() / 2 - 1);
     assert_eq!(soon("the tail", tail).await, seen[seen.len() / 2 + 1..]);
 }
 

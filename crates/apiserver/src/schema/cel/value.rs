@@ -13,8 +13,25 @@ use super::super::{Kind, Schema};
 
 /// Words of the language; a property of that name is written with underscores around it.
 const RESERVED: [&str; 19] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
-    "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
 ];
 
 /// The CEL value of a JSON value under `schema`.
