@@ -107,7 +107,8 @@ async fn tables(
     wanted: &[Wanted<'_>],
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let several = wanted.windows(2).any(|pair| pair.first().map(|w| &w.kind) != pair.last().map(|w| &w.kind));
+    let several =
+        wanted.windows(2).any(|pair| pair.first().map(|w| &w.kind) != pair.last().map(|w| &w.kind));
     let mut before: Option<&Kind> = None;
     let mut empty = true;
     for one in wanted {

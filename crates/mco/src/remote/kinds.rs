@@ -60,14 +60,12 @@ impl Kind {
     fn is_called(&self, word: &str) -> bool {
         let names = [&self.plural, &self.singular].into_iter().chain(&self.short);
         let kind = self.kind.to_lowercase();
-        names.map(String::as_str).chain([kind.as_str()]).any(|name| {
-            match word.strip_prefix(name) {
-                Some("") => true,
-                Some(rest) => rest.strip_prefix('.').is_some_and(|group| {
-                    group == self.group || group == format!("{}.{}", self.version, self.group)
-                }),
-                None => false,
-            }
+        names.map(String::as_str).chain([kind.as_str()]).any(|name| match word.strip_prefix(name) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('.').is_some_and(|group| {
+                group == self.group || group == format!("{}.{}", self.version, self.group)
+            }),
+            None => false,
         })
     }
 }
@@ -123,9 +121,10 @@ impl Kinds {
     /// The kind of a manifest.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> anyhow::Result<&Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let found = self.0.iter().find(|one| {
-            one.group == group && one.version == version && one.kind == kind
-        });
+        let found = self
+            .0
+            .iter()
+            .find(|one| one.group == group && one.version == version && one.kind == kind);
         found.ok_or_else(|| {
             let message = format!("the server has no kind {kind} in {api_version}");
             let same = self.0.iter().find(|one| one.kind == kind);

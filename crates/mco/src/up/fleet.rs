@@ -1,9 +1,6 @@
 //! The simulated machines: their names, roles and Node objects.
 
-use k8s_openapi::{
-    api::core::v1::Node,
-    apimachinery::pkg::apis::meta::v1::Time,
-};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use mco_api::{NodeName, label};
 use serde_json::{Value, json};
 

@@ -76,7 +76,7 @@ pub(crate) async fn run(
             () = shutdown.requested() => return,
             () = pause(wait) => {}
             changed = pulse.changed() => if changed.is_err() { return },
-            _ = heartbeat.tick() => kubelet.beat(&pulse.borrow().power.clone()).await,
+            _ = heartbeat.tick() => kubelet.beat(said.as_ref()).await,
         }
     }
 }
@@ -113,8 +113,8 @@ impl Kubelet {
     }
 
     /// Renews the lease; a machine that restarts has nobody to do so.
-    async fn beat(&self, power: &Power) {
-        if *power == Power::Down {
+    async fn beat(&self, said: Option<&Pulse>) {
+        if said.is_none_or(|said| said.power == Power::Down) {
             return;
         }
         let name = self.machine.name.as_str();

@@ -13,15 +13,15 @@ use anyhow::Context as _;
 use mco_host::Root;
 use rustix::process::{Pid, Signal};
 
-use crate::{fault::Advice, remote};
+use crate::fault::Advice;
 
 const LOCK: &str = "lock";
-const STATE: &str = "state.redb";
 const NODES: &str = "nodes";
-const SECRETS: &str = "pki";
+const SERVER: &str = "server";
 
-/// Everything of ours in the directory, for taking it away again.
-const ENTRIES: [&str; 5] = [STATE, "kubeconfig", SECRETS, NODES, LOCK];
+/// Everything of ours in the directory, for taking it away again; the lock comes last.
+const ENTRIES: [&str; 8] =
+    ["state.redb", "kubeconfig", "token", "ca.key", "ca.crt", SERVER, NODES, LOCK];
 
 /// The directory, while this process has it to itself.
 #[derive(Debug)]
@@ -36,14 +36,20 @@ impl Place {
     pub(crate) fn take(dir: &Path) -> anyhow::Result<Self> {
         Root::create(dir)?;
         let path = dir.join(LOCK);
-        let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let open =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         let mut lock = open.with_context(|| format!("cannot open {}", path.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = holder(&mut lock)?.map(|pid| format!(" (process {})", pid.as_raw_nonzero()));
+                let holder =
+                    holder(&mut lock)?.map(|pid| format!(" (process {})", pid.as_raw_nonzero()));
                 return Err(Advice::error(
-                    format!("mco up runs on {} already{}", dir.display(), holder.unwrap_or_default()),
+                    format!(
+                        "mco up runs on {} already{}",
+                        dir.display(),
+                        holder.unwrap_or_default()
+                    ),
                     "`mco status` shows it and `mco down` stops it; --dir DIR starts another",
                 ));
             }
@@ -58,19 +64,14 @@ impl Place {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// Where the API server keeps its state.
-    pub(crate) fn state(&self) -> PathBuf {
-        self.dir.join(STATE)
+    /// The directory, where the API server keeps its state and the kubeconfig.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 
-    /// Where keys and certificates are kept from one start to the next.
-    pub(crate) fn secrets(&self) -> PathBuf {
-        self.dir.join(SECRETS)
-    }
-
-    /// Where the kubeconfig goes.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        remote::kubeconfig(&self.dir)
+    /// Where the config server keeps its keys.
+    pub(crate) fn server(&self) -> PathBuf {
+        self.dir.join(SERVER)
     }
 
     /// The root directory of a node.

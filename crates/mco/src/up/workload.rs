@@ -10,7 +10,11 @@ use k8s_openapi::api::{
     core::v1::{Namespace, Node, Pod},
     policy::v1::PodDisruptionBudget,
 };
-use kube::{Api, Client, ResourceExt as _, api::{DeleteParams, PostParams}, runtime::watcher};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{DeleteParams, PostParams},
+    runtime::watcher,
+};
 use mco_cluster::{
     Cache, CallError, Shutdown,
     apply::{self, Guard},
@@ -75,7 +79,8 @@ pub(crate) fn plan(wanted: usize, nodes: &BTreeMap<String, Room>, pods: &[PodVie
     }
     for _ in alive..wanted {
         let open = nodes.iter().filter(|(_, room)| **room == Room::Open);
-        let least = open.map(|(node, _)| (load.get(node.as_str()).copied().unwrap_or(0), node)).min();
+        let least =
+            open.map(|(node, _)| (load.get(node.as_str()).copied().unwrap_or(0), node)).min();
         let Some((_, node)) = least else { break };
         *load.entry(node).or_default() += 1;
         steps.push(Step::Start { node: node.clone() });
@@ -84,7 +89,12 @@ pub(crate) fn plan(wanted: usize, nodes: &BTreeMap<String, Room>, pods: &[PodVie
 }
 
 /// Keeps `wanted` pods running until told to stop; `nodes` is kept up by somebody else.
-pub(crate) async fn run(client: Client, nodes: Arc<Cache<Node>>, wanted: usize, shutdown: Shutdown) {
+pub(crate) async fn run(
+    client: Client,
+    nodes: Arc<Cache<Node>>,
+    wanted: usize,
+    shutdown: Shutdown,
+) {
     if wanted == 0 {
         return;
     }
@@ -294,7 +304,12 @@ mod tests {
             ("a cordoned node keeps its pods", [Cordoned, Open, Open], "a b c", ""),
             ("the emptier node is taken", [Open, Open, Cordoned], "a c", "+b"),
             ("no room at all", [Cordoned, Down, Cordoned], "a", ""),
-            ("pods of a node that is down are not ready", [Open, Down, Open], "a b c", "p1=unready"),
+            (
+                "pods of a node that is down are not ready",
+                [Open, Down, Open],
+                "a b c",
+                "p1=unready",
+            ),
             ("and are again when it is back", [Open, Open, Open], "a b! c", "p1=ready"),
             ("a node that is gone takes its pods along", [Open, Open, Open], "a b x", "-p2 +c"),
         ];
