@@ -3,11 +3,15 @@
 //! Nothing here reads a file, a clock, the environment or the network; what a decision needs is an
 //! argument, and what it comes to is a value.
 
+pub mod diff;
 pub mod drain;
+pub mod drift;
 #[cfg(test)]
 mod fixture;
 pub mod goyaml;
+pub mod machine;
 pub mod membership;
+pub mod plan;
 pub mod render;
 pub mod rollout;
 pub mod status;

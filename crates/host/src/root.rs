@@ -4,9 +4,13 @@
 //! tree resolve as they would on the machine, with the root as `/`, so neither `..` nor an absolute
 //! link leads out of it.
 
+mod change;
+mod read;
+
 use std::{
     fmt,
     io::{self, Write as _},
+    os::fd::AsFd,
     path::{Component, Path, PathBuf},
 };
 
@@ -18,9 +22,12 @@ use cap_std_ext::{
     dirext::CapStdExtDirExt as _,
 };
 use rustix::{
-    fs::{Mode, OFlags, ResolveFlags, openat2},
+    fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2},
     io::Errno,
+    process::geteuid,
 };
+
+pub use self::read::Stat;
 
 /// Why a change to the tree failed.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +46,14 @@ pub enum RootError {
         /// The path as given.
         path: String,
     },
+    /// The path cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The path, as the machine sees it.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
     /// The file cannot be written.
     #[error("cannot write {path}")]
     Write {
@@ -47,6 +62,15 @@ pub enum RootError {
         /// Why not.
         source: io::Error,
     },
+}
+
+/// Who a file belongs to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub user: u32,
+    /// Group id.
+    pub group: u32,
 }
 
 /// A directory tree that stands for a machine's `/`.
@@ -68,6 +92,13 @@ impl Root {
             .map_err(|source| RootError::Open { path: path.to_owned(), source })
     }
 
+    /// A second handle on the same tree.
+    pub fn try_clone(&self) -> Result<Self, RootError> {
+        let dir = self.dir.try_clone();
+        dir.map(|dir| Self { dir })
+            .map_err(|source| RootError::Open { path: PathBuf::from("/"), source })
+    }
+
     /// Opens a directory, making it and its parents first where they are missing.
     pub fn create(path: &Path) -> Result<Self, RootError> {
         Dir::create_ambient_dir_all(path, ambient_authority())
@@ -80,11 +111,22 @@ impl Root {
     /// A reader sees the old file or the new one, never a part. A link at `path` is replaced, not
     /// followed.
     pub fn write(&self, path: &str, bytes: &[u8], mode: u32) -> Result<(), RootError> {
-        let parts = parts(path)?;
-        let (name, directories) =
-            parts.split_last().ok_or_else(|| RootError::Outside { path: path.to_owned() })?;
-        self.descend(directories)
-            .and_then(|directory| replace(&directory, name, bytes, mode))
+        self.write_owned(path, bytes, mode, None)
+    }
+
+    /// As [`Root::write`], with the file in these hands before anybody can see it.
+    ///
+    /// Only the superuser can give files away; for anybody else the owner stays who writes.
+    pub fn write_owned(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: u32,
+        owner: Option<Owner>,
+    ) -> Result<(), RootError> {
+        let (directories, name) = split(path)?;
+        self.descend(&directories)
+            .and_then(|directory| replace(&directory, name, bytes, mode, owner))
             .map_err(|source| RootError::Write { path: path.to_owned(), source })
     }
 
@@ -103,8 +145,12 @@ impl Root {
             path.push(part);
             directory = match self.open_directory(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    directory.create_dir(part)?;
-                    self.open_directory(&path)?
+                    match directory.create_dir(part) {
+                        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                            return Err(error);
+                        }
+                        _ => self.open_directory(&path)?,
+                    }
                 }
                 opened => opened?,
             };
@@ -131,12 +177,38 @@ impl Root {
     }
 }
 
-fn replace(directory: &Dir, name: &str, bytes: &[u8], mode: u32) -> io::Result<()> {
+fn replace(
+    directory: &Dir,
+    name: &str,
+    bytes: &[u8],
+    mode: u32,
+    owner: Option<Owner>,
+) -> io::Result<()> {
     directory.atomic_replace_with(name, |file| -> io::Result<()> {
         file.write_all(bytes)?;
         file.flush()?;
-        file.get_mut().as_file_mut().set_permissions(Permissions::from_mode(mode & 0o7777))
+        let file = file.get_mut().as_file_mut();
+        if let Some(owner) = owner {
+            give(&*file, owner)?;
+        }
+        // After the owner, for a change of owner takes special bits away.
+        file.set_permissions(Permissions::from_mode(mode & 0o7777))
     })
+}
+
+fn give(file: impl AsFd, owner: Owner) -> io::Result<()> {
+    let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
+    match fchown(file, Some(user), Some(group)) {
+        Err(Errno::PERM) if !geteuid().is_root() => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// The directories along a path, and the last name.
+fn split(path: &str) -> Result<(Vec<&str>, &str), RootError> {
+    let mut parts = parts(path)?;
+    let name = parts.pop().ok_or_else(|| RootError::Outside { path: path.to_owned() })?;
+    Ok((parts, name))
 }
 
 /// The names along a path; `..` is refused rather than resolved, for no config means it.

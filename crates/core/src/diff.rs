@@ -1,0 +1,210 @@
+//! What differs between two MachineConfigs, part by part.
+//!
+//! Files are compared by what they come to on a disk. One that only changed its spelling, say from
+//! plain to compressed, is told apart: the reference counts it as changed and reboots for it.
+
+pub mod reconcile;
+
+use std::{collections::BTreeMap, fmt};
+
+use mco_ignition::config::{File, Unit};
+use serde::{Deserialize, Serialize};
+
+use crate::machine::{self, Machine};
+
+/// What differs between two MachineConfigs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfigDiff {
+    /// The name of the old config.
+    pub from: String,
+    /// The name of the new config.
+    pub to: String,
+    /// Files that differ, by path.
+    pub files: Vec<PartChange>,
+    /// Units that differ: those added, then those changed, then those removed, each by name.
+    pub units: Vec<PartChange>,
+    /// SSH keys and password.
+    pub users: Option<UserChange>,
+    /// Kernel arguments.
+    pub kernel_arguments: Option<ListChange>,
+    /// Operating system image.
+    pub os_image: Option<Replacement>,
+    /// Kernel.
+    pub kernel_type: Option<Replacement>,
+    /// Extension packages.
+    pub extensions: Option<ListChange>,
+    /// FIPS mode, as it is to become.
+    pub fips: Option<bool>,
+}
+
+/// One file or unit that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartChange {
+    /// The path of the file or the name of the unit.
+    pub name: String,
+    /// In what way it differs.
+    pub change: Change,
+}
+
+/// In what way something differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Change {
+    /// Only the new config has it.
+    Added,
+    /// Both have it, and it is not the same on a disk.
+    Changed,
+    /// Both have it, written differently, and it is the same on a disk.
+    Respelled,
+    /// Only the old config has it.
+    Removed,
+}
+
+/// What differs about users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserChange {
+    /// Whether the SSH keys differ.
+    pub keys: bool,
+    /// Whether the password differs.
+    pub password: bool,
+}
+
+/// How a list differs: all that goes, then all that comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListChange {
+    /// The old list.
+    pub remove: Vec<String>,
+    /// The new list.
+    pub add: Vec<String>,
+}
+
+/// One value in place of another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replacement {
+    /// The old value.
+    pub from: String,
+    /// The new value.
+    pub to: String,
+}
+
+/// Compares two configs.
+#[must_use]
+pub fn between(from: &Machine, to: &Machine) -> ConfigDiff {
+    ConfigDiff {
+        from: from.name.clone(),
+        to: to.name.clone(),
+        files: files(from, to),
+        units: units(from, to),
+        users: users(from, to),
+        kernel_arguments: list(&from.spec.kernel_arguments, &to.spec.kernel_arguments),
+        os_image: replaced(&from.spec.os_image_url, &to.spec.os_image_url),
+        kernel_type: replaced(from.kernel(), to.kernel()),
+        extensions: list(&from.spec.extensions, &to.spec.extensions),
+        fips: (from.spec.fips != to.spec.fips).then_some(to.spec.fips),
+    }
+}
+
+impl ConfigDiff {
+    /// Whether nothing differs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let named = Self { from: self.from.clone(), to: self.to.clone(), ..Self::default() };
+        *self == named
+    }
+
+    /// What of the operating system itself differs, which takes a reboot, in words.
+    #[must_use]
+    pub fn system(&self) -> Vec<&'static str> {
+        let parts = [
+            ("OS image", self.os_image.is_some()),
+            ("kernel arguments", self.kernel_arguments.is_some()),
+            ("FIPS mode", self.fips.is_some()),
+            ("kernel type", self.kernel_type.is_some()),
+            ("extensions", self.extensions.is_some()),
+        ];
+        parts.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    }
+}
+
+fn files(from: &Machine, to: &Machine) -> Vec<PartChange> {
+    let by_path = |machine: &Machine| -> BTreeMap<String, File> {
+        let files = machine.config.storage.files.iter();
+        files.map(|file| (file.path.clone(), file.clone())).collect()
+    };
+    parts(&by_path(from), &by_path(to), |old, new| {
+        if is_same_on_disk(old, new) { Change::Respelled } else { Change::Changed }
+    })
+}
+
+fn is_same_on_disk(old: &File, new: &File) -> bool {
+    let owner = |file: &File| (file.user.clone(), file.group.clone());
+    machine::mode(old) == machine::mode(new)
+        && owner(old) == owner(new)
+        && old.append == new.append
+        && matches!((machine::contents(old), machine::contents(new)), (Ok(old), Ok(new)) if old == new)
+}
+
+fn units(from: &Machine, to: &Machine) -> Vec<PartChange> {
+    let by_name = |machine: &Machine| -> BTreeMap<String, Unit> {
+        let units = machine.config.systemd.units.iter();
+        units.map(|unit| (unit.name.clone(), unit.clone())).collect()
+    };
+    let mut changes = parts(&by_name(from), &by_name(to), |_, _| Change::Changed);
+    changes.sort_by_key(|part| part.change);
+    changes
+}
+
+fn parts<T: PartialEq>(
+    from: &BTreeMap<String, T>,
+    to: &BTreeMap<String, T>,
+    differs: impl Fn(&T, &T) -> Change,
+) -> Vec<PartChange> {
+    let mut changes = BTreeMap::new();
+    for name in from.keys().filter(|name| !to.contains_key(*name)) {
+        changes.insert(name, Change::Removed);
+    }
+    for (name, new) in to {
+        match from.get(name) {
+            None => {
+                changes.insert(name, Change::Added);
+            }
+            Some(old) if old != new => {
+                changes.insert(name, differs(old, new));
+            }
+            Some(_) => {}
+        }
+    }
+    let part = |(name, change): (&String, Change)| PartChange { name: name.clone(), change };
+    changes.into_iter().map(part).collect()
+}
+
+fn users(from: &Machine, to: &Machine) -> Option<UserChange> {
+    // Compat: any difference in the section counts, for the policy on SSH keys too
+    // (pkg/daemon/update.go).
+    (from.config.passwd != to.config.passwd).then(|| UserChange {
+        keys: from.ssh_keys() != to.ssh_keys(),
+        password: from.password_hash() != to.password_hash(),
+    })
+}
+
+fn list(from: &[String], to: &[String]) -> Option<ListChange> {
+    (from != to).then(|| ListChange { remove: from.to_vec(), add: to.to_vec() })
+}
+
+fn replaced(from: &str, to: &str) -> Option<Replacement> {
+    (from != to).then(|| Replacement { from: from.to_owned(), to: to.to_owned() })
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Added => "added",
+            Self::Changed => "changed",
+            Self::Respelled => "written differently",
+            Self::Removed => "removed",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

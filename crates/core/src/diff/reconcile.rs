@@ -1,0 +1,156 @@
+//! Which changes a running node cannot take.
+//!
+//! Compat: order and wording of the checks are the reference's (pkg/controller/common/reconcile.go).
+
+use mco_api::machine_configuration::StorageOverride;
+use mco_ignition::{CheckError, config::User};
+
+use crate::machine::Machine;
+
+/// The user that configs may manage.
+pub const CORE_USER: &str = "core";
+
+/// A file that makes the daemon apply its config again, whatever the disk looks like.
+pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
+
+/// A change that a running node cannot take.
+#[derive(Debug, thiserror::Error)]
+pub enum Obstacle {
+    /// The new config is not valid.
+    #[error("validating new Ignition config from machineconfig {config:?} failed: {source}")]
+    Invalid {
+        /// The new config.
+        config: String,
+        /// What is wrong with it.
+        source: CheckError,
+    },
+    /// A section that can be set up at installation only.
+    #[error("new machineconfig {from:?} is not reconcilable against {to:?}: {cause}")]
+    Section {
+        /// The old config.
+        from: String,
+        /// The new config.
+        to: String,
+        /// What differs.
+        cause: Cause,
+    },
+    /// The kernel's FIPS mode is not the one that the config asks for.
+    #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
+    KernelFips,
+}
+
+/// What differs that must not.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Cause {
+    /// Groups.
+    #[error("invalid passwd change(s): ignition Passwd Groups section contains changes")]
+    Groups,
+    /// Somebody else than the one user that configs may manage.
+    #[error(
+        "invalid passwd change(s): ignition passwd user section contains unsupported changes: non-core user"
+    )]
+    OtherUser,
+    /// The user has nothing that could be set.
+    #[error(
+        "invalid passwd change(s): ignition passwd user section contains unsupported changes: user must be core and have 1 or more sshKeys"
+    )]
+    EmptyUser,
+    /// The user has something that cannot be changed.
+    #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
+    UserFields,
+    /// A section of the Ignition config.
+    #[error("ignition {0} section contains changes")]
+    Ignition(&'static str),
+    /// A file that is added to.
+    #[error("ignition file {0} includes append")]
+    Append(String),
+    /// The force file.
+    #[error("cannot create {FORCE_FILE} via Ignition")]
+    ForceFile,
+    /// FIPS mode.
+    #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
+    Fips,
+}
+
+/// Refuses the first change that a running node cannot take, save those in `overrides`.
+pub fn check(
+    from: &Machine,
+    to: &Machine,
+    overrides: &[StorageOverride],
+    kernel_fips: Option<bool>,
+) -> Result<(), Obstacle> {
+    mco_ignition::check(&to.config)
+        .map_err(|source| Obstacle::Invalid { config: to.name.clone(), source })?;
+    match cause(from, to, overrides) {
+        Some(cause) => {
+            Err(Obstacle::Section { from: from.name.clone(), to: to.name.clone(), cause })
+        }
+        None if kernel_fips.is_some_and(|fips| fips != to.spec.fips) => Err(Obstacle::KernelFips),
+        None => Ok(()),
+    }
+}
+
+fn cause(from: &Machine, to: &Machine, overrides: &[StorageOverride]) -> Option<Cause> {
+    users(from, to)
+        .or_else(|| {
+            let differs = from.config.kernel_arguments != to.config.kernel_arguments;
+            differs.then_some(Cause::Ignition("kargs"))
+        })
+        .or_else(|| storage(from, to, overrides))
+        .or_else(|| files(to))
+        .or_else(|| (from.spec.fips != to.spec.fips).then_some(Cause::Fips))
+}
+
+fn users(from: &Machine, to: &Machine) -> Option<Cause> {
+    let (old, new) = (&from.config.passwd, &to.config.passwd);
+    if old.groups != new.groups {
+        return Some(Cause::Groups);
+    }
+    if old.users == new.users {
+        return None;
+    }
+    if new.users.iter().any(|user| user.name != CORE_USER) {
+        return Some(Cause::OtherUser);
+    }
+    // Compat: only the last entry is looked at; removing the user is fine, it stays as it is.
+    let last = new.users.last()?;
+    if last.password_hash.is_none() && last.ssh_authorized_keys.is_empty() {
+        return Some(Cause::EmptyUser);
+    }
+    let settable = User {
+        name: last.name.clone(),
+        password_hash: last.password_hash.clone(),
+        ssh_authorized_keys: last.ssh_authorized_keys.clone(),
+        ..User::default()
+    };
+    (*last != settable).then_some(Cause::UserFields)
+}
+
+fn storage(from: &Machine, to: &Machine, overrides: &[StorageOverride]) -> Option<Cause> {
+    let (old, new) = (&from.config.storage, &to.config.storage);
+    let tolerated = |section: StorageOverride| overrides.contains(&section);
+    let sections = [
+        ("disks", old.disks != new.disks && !tolerated(StorageOverride::Disks)),
+        (
+            "filesystems",
+            old.filesystems != new.filesystems && !tolerated(StorageOverride::FileSystems),
+        ),
+        ("raid", old.raid != new.raid && !tolerated(StorageOverride::Raid)),
+        ("directories", old.directories != new.directories),
+        // Links may go: older releases had some, and leaving them does no harm.
+        ("links", old.links != new.links && !new.links.is_empty()),
+    ];
+    sections.into_iter().find_map(|(name, differs)| differs.then_some(Cause::Ignition(name)))
+}
+
+fn files(to: &Machine) -> Option<Cause> {
+    to.config.storage.files.iter().find_map(|file| {
+        if !file.append.is_empty() {
+            Some(Cause::Append(file.path.clone()))
+        } else if file.path == FORCE_FILE {
+            Some(Cause::ForceFile)
+        } else {
+            None
+        }
+    })
+}

@@ -1,0 +1,72 @@
+//! File modes as the reference prints them.
+
+use std::fmt;
+
+/// What a path is and who may do what with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode(u32);
+
+/// Kind and special bits: letter, and the bit that the reference's runtime has for it.
+const KINDS: [(char, u32); 8] = [
+    ('d', 1 << 31),
+    ('L', 1 << 27),
+    ('D', 1 << 26),
+    ('p', 1 << 25),
+    ('S', 1 << 24),
+    ('u', 1 << 23),
+    ('g', 1 << 22),
+    ('c', 1 << 21),
+];
+const STICKY: (char, u32) = ('t', 1 << 20);
+
+impl Mode {
+    /// A plain file with these permissions.
+    #[must_use]
+    pub const fn file(permissions: u32) -> Self {
+        Self(permissions)
+    }
+
+    /// The mode of a path as the kernel tells it (`st_mode`).
+    #[must_use]
+    pub const fn from_kernel(mode: u32) -> Self {
+        let kind = match mode & 0o170_000 {
+            0o040_000 => 1 << 31,
+            0o120_000 => 1 << 27,
+            0o060_000 => 1 << 26,
+            0o020_000 => (1 << 26) | (1 << 21),
+            0o010_000 => 1 << 25,
+            0o140_000 => 1 << 24,
+            _ => 0,
+        };
+        let mut bits = kind | (mode & 0o777);
+        if mode & 0o4000 != 0 {
+            bits |= 1 << 23;
+        }
+        if mode & 0o2000 != 0 {
+            bits |= 1 << 22;
+        }
+        if mode & 0o1000 != 0 {
+            bits |= STICKY.1;
+        }
+        Self(bits)
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut letters: String = KINDS
+            .into_iter()
+            .chain([STICKY])
+            .filter(|(_, bit)| self.0 & bit != 0)
+            .map(|(letter, _)| letter)
+            .collect();
+        if letters.is_empty() {
+            letters.push('-');
+        }
+        for (place, letter) in "rwxrwxrwx".chars().enumerate() {
+            let is_set = self.0 & (0o400 >> place) != 0;
+            letters.push(if is_set { letter } else { '-' });
+        }
+        write!(f, "{letters}/{}/0{:o}", self.0, self.0)
+    }
+}

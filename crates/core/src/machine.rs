@@ -1,0 +1,123 @@
+//! A MachineConfig with its Ignition config read: what every comparison starts from.
+
+use mco_api::{MachineConfig, MachineConfigSpec};
+use mco_ignition::{
+    Config, ReadError, UpgradeError,
+    config::{File, Unit},
+    content::{ContentError, Limit},
+};
+
+/// Where units live on a machine.
+pub const UNITS: &str = "/etc/systemd/system";
+
+/// What a file has when its config names no mode.
+pub const DEFAULT_MODE: u32 = 0o644;
+
+/// The name of the config of a machine that has none yet.
+pub const NO_CONFIG: &str = "mco-empty-mc";
+
+/// A MachineConfig with its Ignition config read and brought to the newest version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// The name of the MachineConfig.
+    pub name: String,
+    /// What the MachineConfig says, its Ignition config as text.
+    pub spec: MachineConfigSpec,
+    /// What the Ignition config says.
+    pub config: Config,
+}
+
+/// Why a MachineConfig cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum UnreadableConfig {
+    /// The Ignition config breaks the rules.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The Ignition config is in an old format and cannot be brought to the present one.
+    #[error(transparent)]
+    Upgrade(#[from] UpgradeError),
+}
+
+impl Machine {
+    /// Reads the Ignition config inside a MachineConfig; none at all says nothing.
+    pub fn read(config: &MachineConfig) -> Result<Self, UnreadableConfig> {
+        let name = config.metadata.name.clone().unwrap_or_default();
+        let spec = config.spec.clone();
+        let config = match &spec.config {
+            Some(raw) => mco_ignition::read(raw.get().as_bytes())?.upgrade()?,
+            None => Config::empty(),
+        };
+        Ok(Self { name, spec, config })
+    }
+
+    /// A machine that nobody configured yet.
+    #[must_use]
+    pub fn blank() -> Self {
+        let spec = MachineConfigSpec::default();
+        Self { name: NO_CONFIG.to_owned(), spec, config: Config::empty() }
+    }
+
+    /// The file at this path.
+    #[must_use]
+    pub fn file(&self, path: &str) -> Option<&File> {
+        self.config.storage.files.iter().find(|file| file.path == path)
+    }
+
+    /// The unit of this name.
+    #[must_use]
+    pub fn unit(&self, name: &str) -> Option<&Unit> {
+        self.config.systemd.units.iter().find(|unit| unit.name == name)
+    }
+
+    /// The keys that may log in, of all entries of the one user we manage.
+    #[must_use]
+    pub fn ssh_keys(&self) -> Vec<&str> {
+        let users = self.config.passwd.users.iter();
+        users.flat_map(|user| user.ssh_authorized_keys.iter().map(String::as_str)).collect()
+    }
+
+    /// The encrypted password of the one user we manage.
+    #[must_use]
+    pub fn password_hash(&self) -> Option<&str> {
+        self.config.passwd.users.iter().rev().find_map(|user| user.password_hash.as_deref())
+    }
+
+    /// The kernel, with its default by one name only.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        // Compat: an unknown kernel counts as the default one (pkg/daemon/update.go).
+        match self.spec.kernel_type.as_str() {
+            known @ ("realtime" | "64k-pages") => known,
+            _ => "default",
+        }
+    }
+}
+
+/// The decoded contents of a file.
+pub fn contents(file: &File) -> Result<Vec<u8>, ContentError> {
+    file.contents.contents(Limit::DEFAULT)
+}
+
+/// The permissions of a file.
+#[must_use]
+pub fn mode(file: &File) -> u32 {
+    file.mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE)
+}
+
+/// Where a unit is written.
+#[must_use]
+pub fn unit_path(unit: &str) -> String {
+    format!("{UNITS}/{unit}")
+}
+
+/// Where a drop-in of a unit is written.
+#[must_use]
+pub fn dropin_path(unit: &str, dropin: &str) -> String {
+    format!("{UNITS}/{unit}.d/{dropin}")
+}
+
+/// Whether the config brings the unit file itself.
+#[must_use]
+pub fn has_contents(unit: &Unit) -> bool {
+    unit.contents.as_deref().is_some_and(|text| !text.is_empty())
+}

@@ -1,0 +1,166 @@
+//! What moving a node from one config to another takes: every step, and why.
+//!
+//! A plan is complete. Whoever carries it out chooses nothing: the steps are in order, contents come
+//! from the target config, and whether to drain or reboot is settled, with the rule that settled it.
+
+mod policy;
+mod registries;
+mod show;
+mod steps;
+
+use mco_api::machine_configuration::{StorageOverride, disruption::ClusterPolicies};
+use serde::{Deserialize, Serialize};
+
+pub use self::{
+    policy::{Action, Rule, Verdict, default_policies, merge_policies},
+    registries::Unparsable,
+    steps::Step,
+};
+use crate::{
+    diff::{
+        self, ConfigDiff,
+        reconcile::{self, Obstacle},
+    },
+    machine::Machine,
+};
+
+/// What planning needs to know of the node and its cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Circumstances {
+    /// Whether the node serves the cluster already.
+    pub phase: Phase,
+    /// Whether somebody asked to apply the config regardless.
+    pub force: Force,
+    /// Whether the kernel runs in FIPS mode, where it tells.
+    pub kernel_fips: Option<bool>,
+    /// Changes to storage that are let through.
+    pub overrides: Vec<StorageOverride>,
+}
+
+/// Where a node is in its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It serves the cluster.
+    #[default]
+    Serving,
+    /// It is being set up and runs nothing yet.
+    FirstBoot,
+}
+
+/// Whether to trust that the disk is as the old config says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Force {
+    /// Trust it: only what differs is written.
+    #[default]
+    No,
+    /// Do not: everything is written, then the node reboots.
+    Yes,
+}
+
+/// What moving a node from one config to another takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePlan {
+    /// What differs.
+    pub diff: ConfigDiff,
+    /// What each difference asks for, and by which rule.
+    pub verdicts: Vec<Verdict>,
+    /// What is done once the config is on the disk, each once, in order.
+    pub actions: Vec<Action>,
+    /// Whether pods must leave first.
+    pub drain: Drain,
+    /// Everything to do, in order.
+    pub steps: Vec<Step>,
+}
+
+/// Whether pods must leave the node first, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Drain {
+    /// They must.
+    Needed(String),
+    /// They may stay.
+    NotNeeded(String),
+}
+
+/// Why a node will not be moved.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    /// The change is one that a running node cannot take.
+    #[error("can't reconcile config {from} with {to}: {}{obstacle}", clause(.from, .to, .obstacle))]
+    Unreconcilable {
+        /// The old config.
+        from: String,
+        /// The new config.
+        to: String,
+        /// What stands in the way.
+        obstacle: Obstacle,
+    },
+    /// The list of registries cannot be compared.
+    #[error(transparent)]
+    Registries(#[from] Unparsable),
+}
+
+fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
+    match obstacle {
+        Obstacle::KernelFips => String::new(),
+        Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
+            format!("configs {from}, {to} are not reconcilable: ")
+        }
+    }
+}
+
+/// Plans the way from one config to another.
+pub fn node(
+    from: &Machine,
+    to: &Machine,
+    policies: &ClusterPolicies,
+    circumstances: &Circumstances,
+) -> Result<NodePlan, Refusal> {
+    if circumstances.phase == Phase::Serving {
+        reconcile::check(from, to, &circumstances.overrides, circumstances.kernel_fips).map_err(
+            |obstacle| Refusal::Unreconcilable {
+                from: from.name.clone(),
+                to: to.name.clone(),
+                obstacle,
+            },
+        )?;
+    }
+    let diff = diff::between(from, to);
+    let verdicts = match circumstances.phase {
+        Phase::Serving => policy::verdicts(&diff, policies, circumstances.force),
+        // Nothing runs yet that would have to hear of the change.
+        Phase::FirstBoot => Vec::new(),
+    };
+    let actions = policy::settle(&verdicts);
+    let drain = drain(from, to, &actions)?;
+    let steps = steps::steps(&diff, from, to, &actions, circumstances);
+    Ok(NodePlan { diff, verdicts, actions, drain, steps })
+}
+
+impl NodePlan {
+    /// Whether the node reboots at the end.
+    #[must_use]
+    pub fn reboots(&self) -> bool {
+        self.actions.contains(&Action::Reboot)
+    }
+}
+
+fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
+    let because = |action: &Action| Drain::Needed(action.to_string());
+    if let Some(action) = actions.iter().find(|a| matches!(a, Action::Reboot | Action::Drain)) {
+        return Ok(because(action));
+    }
+    if !actions.contains(&Action::Special) {
+        return Ok(Drain::NotNeeded("no action asks for it".to_owned()));
+    }
+    Ok(match registries::danger(from, to)? {
+        Some(danger) => Drain::Needed(format!("{}: {danger}", registries::PATH)),
+        None => {
+            Drain::NotNeeded(format!("{}: changes made are safe to skip drain", registries::PATH))
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

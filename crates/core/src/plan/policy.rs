@@ -1,0 +1,276 @@
+//! Which difference asks for which action.
+//!
+//! The operator merges the cluster's own table with the administrator's entries; what neither names
+//! reboots. The longest path that is the file or a folder above it wins.
+
+use std::fmt;
+
+use mco_api::machine_configuration::disruption::{
+    ActionType, ClusterPolicies, FilePolicy, NodeDisruptionPolicyConfig, PolicyAction,
+    ServiceReference, SshKeyPolicy, UnitPolicy,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Force, registries};
+use crate::diff::{Change, ConfigDiff};
+
+/// Something to do to a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Action {
+    /// Nothing.
+    None,
+    /// Move the pods away first.
+    Drain,
+    /// Make systemd read its units again.
+    DaemonReload,
+    /// Reload a service.
+    Reload(String),
+    /// Restart a service.
+    Restart(String),
+    /// Reload the container engine, after a drain if the list of registries changed unsafely.
+    Special,
+    /// Restart the machine.
+    Reboot,
+}
+
+/// What one difference asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verdict {
+    /// What differs, in words.
+    pub subject: String,
+    /// What it asks for, in order.
+    pub actions: Vec<Action>,
+    /// By which rule.
+    pub rule: Rule,
+}
+
+/// What settled an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Rule {
+    /// Somebody asked to apply the config regardless.
+    ForceFile,
+    /// The operating system itself can only change at boot.
+    System,
+    /// The policy on this path.
+    File(String),
+    /// The policy on this unit.
+    Unit(String),
+    /// The policy on SSH keys.
+    SshKey,
+    /// No policy names it, so the node reboots to be safe.
+    NoPolicy,
+    /// The result on the disk is the same.
+    SameOnDisk,
+}
+
+const USER_CA: &str = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
+const KUBELET_DROPIN: &str =
+    "/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf";
+const IRI_CA: &str = "/etc/pki/ca-trust/source/anchors/iri-root-ca.crt";
+const IRI: &str = "iri-registry.service";
+
+/// The cluster's own table, before any administrator has a say.
+#[must_use]
+pub fn default_policies() -> ClusterPolicies {
+    let none = || vec![plain(ActionType::None)];
+    let reload_crio = || vec![reload("crio.service")];
+    let trust = || restart("coreos-update-ca-trust.service");
+    let files: [(&str, Vec<PolicyAction>); 13] = [
+        ("/var/lib/kubelet/config.json", none()),
+        ("/etc/machine-config-daemon/no-reboot/containers-gpg.pub", reload_crio()),
+        ("/etc/containers/policy.json", reload_crio()),
+        (registries::PATH, vec![plain(ActionType::Special)]),
+        ("/etc/containers/registries.d", reload_crio()),
+        ("/etc/crio/policies", reload_crio()),
+        ("/etc/nmstate/openshift", none()),
+        (USER_CA, vec![trust(), restart("crio.service")]),
+        ("/etc/kubernetes/credential-providers", vec![restart("kubelet.service")]),
+        (KUBELET_DROPIN, vec![plain(ActionType::DaemonReload), restart("kubelet.service")]),
+        ("/etc/iri-registry", vec![restart(IRI)]),
+        ("/usr/local/bin/load-registry-image.sh", vec![restart(IRI)]),
+        (IRI_CA, vec![trust()]),
+    ];
+    let file = |(path, actions): (&str, _)| FilePolicy { path: path.to_owned(), actions };
+    ClusterPolicies {
+        files: files.into_iter().map(file).collect(),
+        units: vec![UnitPolicy {
+            name: IRI.to_owned(),
+            actions: vec![plain(ActionType::DaemonReload), restart(IRI)],
+        }],
+        sshkey: Some(SshKeyPolicy { actions: none() }),
+    }
+}
+
+/// The cluster's own table with the administrator's entries in place of those they name.
+#[must_use]
+pub fn merge_policies(admin: &NodeDisruptionPolicyConfig) -> ClusterPolicies {
+    let mut merged = default_policies();
+    for policy in &admin.files {
+        match merged.files.iter_mut().find(|file| file.path == policy.path) {
+            Some(file) => *file = policy.clone(),
+            None => merged.files.push(policy.clone()),
+        }
+    }
+    for policy in &admin.units {
+        match merged.units.iter_mut().find(|unit| unit.name == policy.name) {
+            Some(unit) => *unit = policy.clone(),
+            None => merged.units.push(policy.clone()),
+        }
+    }
+    if let Some(policy) = &admin.sshkey {
+        merged.sshkey = Some(policy.clone());
+    }
+    merged
+}
+
+/// What each difference asks for.
+pub(super) fn verdicts(
+    diff: &ConfigDiff,
+    policies: &ClusterPolicies,
+    force: Force,
+) -> Vec<Verdict> {
+    let reboot = |subject: &str, rule| Verdict {
+        subject: subject.to_owned(),
+        actions: vec![Action::Reboot],
+        rule,
+    };
+    let mut verdicts = Vec::new();
+    if force == Force::Yes {
+        verdicts.push(reboot("force file", Rule::ForceFile));
+    }
+    verdicts.extend(diff.system().into_iter().map(|part| reboot(part, Rule::System)));
+    for file in &diff.files {
+        let subject = format!("file {} {}", file.name, file.change);
+        verdicts.push(match (file.change, for_file(policies, &file.name)) {
+            (Change::Respelled, _) => {
+                Verdict { subject, actions: vec![Action::None], rule: Rule::SameOnDisk }
+            }
+            (Change::Added | Change::Changed | Change::Removed, Some(policy)) => Verdict {
+                subject,
+                actions: actions(&policy.actions),
+                rule: Rule::File(policy.path.clone()),
+            },
+            (Change::Added | Change::Changed | Change::Removed, None) => {
+                reboot(&subject, Rule::NoPolicy)
+            }
+        });
+    }
+    for unit in &diff.units {
+        let subject = format!("unit {} {}", unit.name, unit.change);
+        let policy = policies.units.iter().find(|policy| policy.name == unit.name);
+        verdicts.push(match policy {
+            Some(policy) => Verdict {
+                subject,
+                actions: actions(&policy.actions),
+                rule: Rule::Unit(policy.name.clone()),
+            },
+            None => reboot(&subject, Rule::NoPolicy),
+        });
+    }
+    if diff.users.is_some() {
+        let actions = policies.sshkey.iter().flat_map(|policy| actions(&policy.actions)).collect();
+        verdicts.push(Verdict {
+            subject: "SSH keys or password".to_owned(),
+            actions,
+            rule: Rule::SshKey,
+        });
+    }
+    verdicts
+}
+
+/// What all verdicts come to: a reboot makes up for everything else, and units are read again
+/// before any service restarts with them.
+pub(super) fn settle(verdicts: &[Verdict]) -> Vec<Action> {
+    let mut all = Vec::new();
+    for action in verdicts.iter().flat_map(|verdict| &verdict.actions) {
+        if *action != Action::None && !all.contains(action) {
+            all.push(action.clone());
+        }
+    }
+    if all.contains(&Action::Reboot) {
+        return vec![Action::Reboot];
+    }
+    if all.is_empty() {
+        return vec![Action::None];
+    }
+    all.sort_by_key(|action| match action {
+        Action::Drain => 0,
+        Action::DaemonReload => 1,
+        Action::None
+        | Action::Reload(_)
+        | Action::Restart(_)
+        | Action::Special
+        | Action::Reboot => 2,
+    });
+    all
+}
+
+fn for_file<'p>(policies: &'p ClusterPolicies, path: &str) -> Option<&'p FilePolicy> {
+    let covers = |policy: &&FilePolicy| {
+        let folder = policy.path.trim_end_matches('/');
+        path.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    };
+    policies.files.iter().filter(covers).max_by_key(|policy| policy.path.len())
+}
+
+fn actions(wire: &[PolicyAction]) -> Vec<Action> {
+    let named = |service: &Option<ServiceReference>| {
+        service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
+    };
+    let action = |wire: &PolicyAction| match &wire.kind {
+        // A word from a newer cluster may mean anything; a reboot covers all of it.
+        ActionType::Reboot | ActionType::Other(_) => Action::Reboot,
+        ActionType::Drain => Action::Drain,
+        ActionType::Reload => Action::Reload(named(&wire.reload)),
+        ActionType::Restart => Action::Restart(named(&wire.restart)),
+        ActionType::DaemonReload => Action::DaemonReload,
+        ActionType::None => Action::None,
+        ActionType::Special => Action::Special,
+    };
+    wire.iter().map(action).collect()
+}
+
+fn plain(kind: ActionType) -> PolicyAction {
+    PolicyAction { kind, ..PolicyAction::default() }
+}
+
+fn reload(service: &str) -> PolicyAction {
+    let reload = Some(ServiceReference { service_name: service.to_owned() });
+    PolicyAction { kind: ActionType::Reload, reload, restart: None }
+}
+
+fn restart(service: &str) -> PolicyAction {
+    let restart = Some(ServiceReference { service_name: service.to_owned() });
+    PolicyAction { kind: ActionType::Restart, reload: None, restart }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("nothing"),
+            Self::Drain => f.write_str("drain"),
+            Self::DaemonReload => f.write_str("reload systemd"),
+            Self::Reload(service) => write!(f, "reload {service}"),
+            Self::Restart(service) => write!(f, "restart {service}"),
+            Self::Special => f.write_str("reload crio.service"),
+            Self::Reboot => f.write_str("reboot"),
+        }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ForceFile => f.write_str("the force file is there"),
+            Self::System => f.write_str("the system itself changes at boot only"),
+            Self::File(path) => write!(f, "policy for {path}"),
+            Self::Unit(name) => write!(f, "policy for {name}"),
+            Self::SshKey => f.write_str("policy for SSH keys"),
+            Self::NoPolicy => f.write_str("no policy names it"),
+            Self::SameOnDisk => f.write_str("the same on a disk"),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! What each change does to a node, and in which order.
+
+use mco_api::machine_configuration::disruption::{ActionType, FilePolicy, PolicyAction};
+
+use super::*;
+use crate::{fixture::machine, machine::Machine};
+
+fn plan(from: &str, to: &str) -> NodePlan {
+    let policies = default_policies();
+    node(&machine("old", from), &machine("new", to), &policies, &Circumstances::default()).unwrap()
+}
+
+fn actions(plan: &NodePlan) -> String {
+    plan.actions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn steps(plan: &NodePlan) -> String {
+    plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+// covers: C47, C49, C50
+#[test]
+fn the_policy_decides_what_happens_and_a_reboot_covers_the_rest() {
+    let ca = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
+    let dropin =
+        "/etc/systemd/system/kubelet.service.d/40-kubelet-crio-image-credential-provider.conf";
+    let cases = [
+        ("/etc/foo=1".to_owned(), "reboot", true),
+        ("a.service=x".to_owned(), "reboot", true),
+        ("karg:a".to_owned(), "reboot", true),
+        ("key:a".to_owned(), "nothing", false),
+        ("/var/lib/kubelet/config.json=1".to_owned(), "nothing", false),
+        ("/etc/nmstate/openshift/x/y.yml=1".to_owned(), "nothing", false),
+        ("/etc/nmstate/openshift-not=1".to_owned(), "reboot", true),
+        ("/etc/containers/policy.json=1".to_owned(), "reload crio.service", false),
+        (
+            "/etc/containers/policy.json=1 /etc/crio/policies/a=1".to_owned(),
+            "reload crio.service",
+            false,
+        ),
+        ("/etc/containers/policy.json=1 key:a /etc/foo=1".to_owned(), "reboot", true),
+        (format!("{ca}=1"), "restart coreos-update-ca-trust.service, restart crio.service", false),
+        (
+            format!("/etc/kubernetes/credential-providers/a=1 {dropin}=1"),
+            "reload systemd, restart kubelet.service",
+            false,
+        ),
+        (
+            "iri-registry.service=x".to_owned(),
+            "reload systemd, restart iri-registry.service",
+            false,
+        ),
+        (String::new(), "nothing", false),
+    ];
+    for (to, want, drain) in cases {
+        let plan = plan("", &to);
+        assert_eq!(actions(&plan), want, "{to}\n{plan}");
+        assert_eq!(matches!(plan.drain, Drain::Needed(_)), drain, "{to}\n{plan}");
+        assert_eq!(plan.reboots(), want == "reboot", "{to}\n{plan}");
+    }
+}
+
+// covers: C48, C52
+#[test]
+fn the_longest_path_wins_and_the_administrator_replaces_a_default() {
+    let policy = |path: &str, kind: ActionType| FilePolicy {
+        path: path.to_owned(),
+        actions: vec![PolicyAction { kind, ..PolicyAction::default() }],
+    };
+    let admin = mco_api::machine_configuration::disruption::NodeDisruptionPolicyConfig {
+        files: vec![
+            policy("/etc/a", ActionType::DaemonReload),
+            policy("/etc/a/b", ActionType::Drain),
+            policy("/etc/a/b/c", ActionType::None),
+            policy("/etc/containers/policy.json", ActionType::None),
+            policy("/etc/new", ActionType::Other("Hibernate".to_owned())),
+        ],
+        ..Default::default()
+    };
+    let policies = merge_policies(&admin);
+    let cases = [
+        ("/etc/a/x", "reload systemd"),
+        ("/etc/a/b/x", "drain"),
+        ("/etc/a/b/c", "nothing"),
+        ("/etc/a/b/cc", "drain"),
+        ("/etc/containers/policy.json", "nothing"),
+        ("/etc/containers/registries.d/x", "reload crio.service"),
+        ("/etc/new", "reboot"),
+    ];
+    for (path, want) in cases {
+        let to = machine("new", &format!("{path}=1"));
+        let plan = node(&machine("old", ""), &to, &policies, &Circumstances::default()).unwrap();
+        assert_eq!(actions(&plan), want, "{path}");
+    }
+}
+
+#[test]
+fn the_same_bytes_in_other_words_disturb_nobody() {
+    let plan = plan("/etc/foo=%61", "/etc/foo=a");
+    assert_eq!(actions(&plan), "nothing");
+    assert!(!steps(&plan).contains("write /etc/foo"), "{plan}");
+}
+
+// covers: C66, C67
+#[test]
+fn steps_write_before_they_remove_and_record_the_config_before_anybody_hears_of_it() {
+    let from = "/etc/a=1 /etc/gone=1 /etc/docker/certs.d/r/ca.crt=1 /etc/systemd/system/u.service.d/x.conf=1 old.service=x u.service/y.conf=1 key:a os:1";
+    let to = "/etc/a=2 /etc/new=1 new.service=x u.service/x.conf=1 key:b os:2 karg:k";
+    assert_eq!(
+        steps(&plan(from, to)),
+        "write /etc/a; write /etc/new; write unit new.service; write drop-in x.conf of u.service; \
+         enable new.service; preset u.service; remove /etc/gone; \
+         remove drop-in y.conf of u.service; preset old.service; remove unit old.service; \
+         protect the kubelet's credentials; write SSH keys; set the password; stage OS image 2; \
+         stage kernel arguments -[] +[k]; record the config; reboot"
+    );
+}
+
+// covers: C69, C93
+#[test]
+fn masks_come_and_go_and_force_writes_everything_again() {
+    let mut from = machine("old", "/etc/a=1 a.service=x b.service");
+    from.config.systemd.units[1].mask = Some(false);
+    let mut to = from.clone();
+    to.config.systemd.units[0].mask = Some(true);
+    to.config.systemd.units[0].enabled = None;
+    let at = Circumstances::default();
+    let plan = node(&from, &to, &default_policies(), &at).unwrap();
+    assert!(steps(&plan).starts_with("mask a.service; preset a.service;"), "{plan}");
+
+    let at = Circumstances { force: Force::Yes, ..Circumstances::default() };
+    let plan = node(&from, &from, &default_policies(), &at).unwrap();
+    assert_eq!(
+        steps(&plan),
+        "write /etc/a; write unit a.service; unmask b.service; enable a.service; \
+         preset b.service; protect the kubelet's credentials; write SSH keys; set the password; \
+         record the config; remove the force file; reboot"
+    );
+}
+
+#[test]
+fn first_boot_writes_the_cluster_certificate_and_disturbs_nobody() {
+    let to = machine("new", "/etc/kubernetes/kubelet-ca.crt=1 os:1");
+    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let first = node(&Machine::blank(), &to, &default_policies(), &at).unwrap();
+    assert_eq!(
+        steps(&first),
+        "write /etc/kubernetes/kubelet-ca.crt; stage OS image 1; record the config"
+    );
+    assert!(!steps(&plan("", "/etc/kubernetes/kubelet-ca.crt=1")).contains("kubelet-ca.crt"));
+}
+
+// covers: C55
+#[test]
+fn a_registry_change_drains_only_when_running_pods_could_notice() {
+    let mirror = |location: &str, pull: &str| {
+        format!("[[registry.mirror]]\nlocation='{location}'\npull-from-mirror='{pull}'\n")
+    };
+    let registry = |rest: &str| format!("[[registry]]\nlocation='r'\n{rest}");
+    let m1 = mirror("m1", "digest-only");
+    let cases = [
+        (
+            "search added at the end",
+            "unqualified-search-registries=['a']".into(),
+            "unqualified-search-registries=['a','b']".into(),
+            false,
+        ),
+        (
+            "search reordered",
+            "unqualified-search-registries=['a','b']".into(),
+            "unqualified-search-registries=['b','a']".into(),
+            true,
+        ),
+        ("search removed", "unqualified-search-registries=['a']".into(), String::new(), true),
+        ("digest mirror added", registry(""), registry(&m1), false),
+        ("tag mirror added", registry(""), registry(&mirror("m1", "all")), true),
+        (
+            "tag mirror under a digest registry",
+            registry("mirror-by-digest-only=true\n"),
+            registry(&format!("mirror-by-digest-only=true\n{}", mirror("m", ""))),
+            false,
+        ),
+        ("mirror removed", registry(&m1), registry(""), true),
+        ("mirror starts to serve tags", registry(&m1), registry(&mirror("m1", "all")), true),
+        ("mirror stops to serve tags", registry(&mirror("m1", "all")), registry(&m1), false),
+        ("registry blocked", registry(""), registry("blocked=true\n"), true),
+        ("registry insecure", registry(""), registry("insecure=true\n"), true),
+        (
+            "registry moved",
+            registry("prefix='p'\n"),
+            "[[registry]]\nlocation='q'\nprefix='p'".into(),
+            true,
+        ),
+        ("registry removed", registry(""), String::new(), true),
+        ("digest registry added", String::new(), registry(&m1), false),
+        ("bare registry added", String::new(), registry(""), true),
+        (
+            "bare digest registry added",
+            String::new(),
+            registry("mirror-by-digest-only=true\n"),
+            false,
+        ),
+    ];
+    for (case, old, new, want) in cases {
+        let with = |name: &str, text: &str| {
+            let mut machine = machine(name, &format!("{}=", registries::PATH));
+            let hex: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+            let source = format!("data:,{}", hex.concat());
+            machine.config.storage.files[0].contents.source = Some(source);
+            machine
+        };
+        let plan = node(
+            &with("old", &old),
+            &with("new", &new),
+            &default_policies(),
+            &Circumstances::default(),
+        )
+        .unwrap();
+        assert_eq!(actions(&plan), "reload crio.service", "{case}");
+        assert_eq!(matches!(plan.drain, Drain::Needed(_)), want, "{case}\n{plan}");
+        assert!(steps(&plan).ends_with("reload crio"), "{plan}");
+    }
+}
+
+#[test]
+fn a_list_of_registries_that_is_none_is_refused() {
+    let to = machine("new", "/etc/containers/registries.conf=%5b%5b");
+    let refusal = node(&machine("old", ""), &to, &default_policies(), &Circumstances::default());
+    let text = refusal.unwrap_err().to_string();
+    assert!(
+        text.starts_with(
+            "failed decoding TOML content from file /etc/containers/registries.conf: "
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_refusal_is_worded_as_the_reference_words_it() {
+    let refusal = node(
+        &machine("old", ""),
+        &machine("new", "fips"),
+        &default_policies(),
+        &Circumstances::default(),
+    );
+    assert_eq!(
+        refusal.unwrap_err().to_string(),
+        "can't reconcile config old with new: configs old, new are not reconcilable: \
+         new machineconfig \"old\" is not reconcilable against \"new\": \
+         detected change to FIPS flag; refusing to modify FIPS on a running cluster"
+    );
+    let at = Circumstances { kernel_fips: Some(true), ..Circumstances::default() };
+    let refusal = node(&machine("old", ""), &machine("new", ""), &default_policies(), &at);
+    assert_eq!(
+        refusal.unwrap_err().to_string(),
+        "can't reconcile config old with new: \
+         detected change to FIPS flag; refusing to modify FIPS on a running cluster"
+    );
+}
+
+#[test]
+fn a_plan_survives_the_disk_and_reads_well() {
+    let plan = plan("", "/etc/foo=1 key:a");
+    let text = serde_json::to_string(&plan).unwrap();
+    assert_eq!(serde_json::from_str::<NodePlan>(&text).unwrap(), plan);
+    assert_eq!(
+        plan.to_string(),
+        "old -> new: reboot needed, drain needed (reboot)\n  \
+         file /etc/foo added: reboot (no policy names it)\n  \
+         SSH keys or password: nothing (policy for SSH keys)\n    \
+         1. write /etc/foo\n    2. protect the kubelet's credentials\n    3. write SSH keys\n    \
+         4. set the password\n    5. record the config\n    6. reboot\n"
+    );
+}

@@ -1,0 +1,262 @@
+//! A machine as a config may change it: the files, units and keys of one config, put there and taken
+//! away. Every call may be repeated; what is already as it should be is not written again.
+
+use mco_core::machine;
+use mco_ignition::{
+    config::{self, File, Unit},
+    content::ContentError,
+};
+
+use crate::{
+    account,
+    original::{self, Released, Shipped},
+    root::{Owner, Root, RootError},
+    system::{System, SystemError},
+};
+
+/// The user that configs may manage.
+const CORE: &str = "core";
+
+/// Where that user's keys are.
+pub const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
+
+/// Links that older releases made and no config names any longer.
+const LEAKED_LINKS: [&str; 2] = [
+    "/etc/systemd/system/network-online.target.requires/node-valid-hostname.service",
+    "/etc/systemd/system/network-online.target.wants/ovs-configuration.service",
+];
+
+/// A machine: a real directory tree and the services that live outside it.
+#[derive(Debug)]
+pub struct Host<S> {
+    /// The files.
+    pub root: Root,
+    /// The services.
+    pub system: S,
+}
+
+/// Why a part of a config could not be put on the machine or taken away.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The contents of a file cannot be decoded.
+    #[error("could not decode file {path:?}")]
+    Decode {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: ContentError,
+    },
+    /// The file is to be added to.
+    #[error("found an append section when writing files. Append is not supported")]
+    Append,
+    /// The owner of a file is unknown.
+    #[error(
+        "failed to retrieve file ownership for file {path:?}: failed to retrieve {what}: {name}"
+    )]
+    Owner {
+        /// The file.
+        path: String,
+        /// Which of its owners.
+        what: &'static str,
+        /// The name that nobody has.
+        name: String,
+    },
+    /// Units could not be set to start at boot, or not to.
+    #[error("{what}: {source}")]
+    Enable {
+        /// What was tried.
+        what: &'static str,
+        /// Why it failed.
+        source: SystemError,
+    },
+    /// The system did not do what it was asked to.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// The tree could not be read or written.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl<S: System> Host<S> {
+    /// Writes a file.
+    pub fn write_file(&mut self, file: &File) -> Result<(), HostError> {
+        if !file.append.is_empty() {
+            return Err(HostError::Append);
+        }
+        let path = file.path.as_str();
+        let bytes = machine::contents(file)
+            .map_err(|source| HostError::Decode { path: path.to_owned(), source })?;
+        let owner = self.owner(file)?;
+        original::keep(&self.root, path, path, self.shipped(path)?)?;
+        self.write_if_different(path, &bytes, machine::mode(file), owner)
+    }
+
+    /// Takes a file away, or puts back what was there before. `old` is what the config had put there:
+    /// anything else is back already.
+    pub fn remove_file(&mut self, old: &File) -> Result<(), HostError> {
+        let bytes = machine::contents(old).ok();
+        self.release(&old.path, bytes.as_deref(), self.shipped(&old.path)?)
+    }
+
+    /// Writes a drop-in; an empty one is taken away.
+    pub fn write_dropin(&mut self, unit: &str, dropin: &config::Dropin) -> Result<(), HostError> {
+        let path = machine::dropin_path(unit, &dropin.name);
+        match dropin.contents.as_deref() {
+            None | Some("") => drop(self.root.remove(&path)?),
+            Some(text) => self.write_unit_file(&path, text)?,
+        }
+        Ok(())
+    }
+
+    /// Takes a drop-in away, or puts back what was there before.
+    pub fn remove_dropin(&mut self, unit: &str, dropin: &config::Dropin) -> Result<(), HostError> {
+        let path = machine::dropin_path(unit, &dropin.name);
+        self.release(&path, dropin.contents.as_deref().map(str::as_bytes), Shipped::Yes)
+    }
+
+    /// Writes a unit that has contents.
+    pub fn write_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
+        let text = unit.contents.as_deref().unwrap_or_default();
+        self.write_unit_file(&machine::unit_path(&unit.name), text)
+    }
+
+    /// Puts a link to nowhere in the unit's place.
+    pub fn mask_unit(&mut self, unit: &str) -> Result<(), HostError> {
+        Ok(self.root.link("/dev/null", &machine::unit_path(unit))?)
+    }
+
+    /// Takes the unit's file or mask away.
+    pub fn unmask_unit(&mut self, unit: &str) -> Result<(), HostError> {
+        self.root.remove(&machine::unit_path(unit))?;
+        Ok(())
+    }
+
+    /// Takes a unit away, or puts back what was there before.
+    pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
+        let path = machine::unit_path(&unit.name);
+        let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
+        self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
+        for link in LEAKED_LINKS {
+            self.root.remove(link)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a unit start at boot, if there is one.
+    pub fn enable_unit(&mut self, unit: &str) -> Result<(), HostError> {
+        if !self.system.has_unit(unit)? {
+            return Ok(());
+        }
+        let what = "error enabling units";
+        self.system.enable(unit).map_err(|source| HostError::Enable { what, source })
+    }
+
+    /// Makes a unit not start at boot, if there is one.
+    pub fn disable_unit(&mut self, unit: &str) -> Result<(), HostError> {
+        if !self.system.has_unit(unit)? {
+            return Ok(());
+        }
+        let what = "error disabling unit";
+        self.system.disable(unit).map_err(|source| HostError::Enable { what, source })
+    }
+
+    /// Writes the keys that may log in as the one user we manage; says whether there is that user.
+    pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
+        let Some(owner) = account::user(&self.root, CORE)? else { return Ok(false) };
+        for folder in ["/home/core/.ssh", "/home/core/.ssh/authorized_keys.d"] {
+            let found = self.root.stat(folder)?;
+            // A link in the folder's place could lead into somebody else's home.
+            if found.is_some_and(|found| !found.is_directory()) {
+                self.root.remove(folder)?;
+            }
+            self.root.create_directory(folder)?;
+            self.root.set_mode(folder, 0o700)?;
+            self.root.set_owner(folder, owner)?;
+        }
+        let text: String = keys.iter().flat_map(|key| [key, "\n"]).collect();
+        self.write_if_different(KEYS, text.as_bytes(), 0o600, owner)?;
+        Ok(true)
+    }
+
+    fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
+        // Compat: only what the image itself has in the same place is kept, and from there
+        // (pkg/daemon/file_writers.go).
+        let shipped = format!("/usr{path}");
+        if self.root.exists(&shipped)? {
+            original::keep(&self.root, path, &shipped, Shipped::Yes)?;
+        }
+        self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
+    }
+
+    fn write_if_different(
+        &self,
+        path: &str,
+        bytes: &[u8],
+        mode: u32,
+        owner: Owner,
+    ) -> Result<(), HostError> {
+        if let Some(stat) = self.root.stat(path)? {
+            let same = stat.is_file() && stat.mode & 0o7777 == mode && stat.owner == owner;
+            if same && self.root.read(path)?.as_deref() == Some(bytes) {
+                return Ok(());
+            }
+        }
+        Ok(self.root.write_owned(path, bytes, mode, Some(owner))?)
+    }
+
+    fn release(&self, path: &str, old: Option<&[u8]>, shipped: Shipped) -> Result<(), HostError> {
+        let had_stamp = self.root.exists(&original::stamp_path(path))?;
+        let had_copy = self.root.stat(&original::copy_path(path))?.is_some();
+        if original::release(&self.root, path, shipped)? == Released::Restored {
+            return Ok(());
+        }
+        if !had_stamp && !had_copy && shipped == Shipped::Yes {
+            // Nothing is kept for this path. If the system ships it and it is not what the config
+            // had put there, an earlier try put it back and died before it could say so.
+            let found = self.root.read(path).ok().flatten();
+            let is_back = self.root.exists(&format!("/usr{path}"))? && found.as_deref() != old;
+            if is_back {
+                return Ok(());
+            }
+        }
+        self.root.remove(path)?;
+        Ok(())
+    }
+
+    /// Whether the operating system ships what is at a path.
+    fn shipped(&self, path: &str) -> Result<Shipped, HostError> {
+        if self.root.stat(path)?.is_none() {
+            return Ok(Shipped::No);
+        }
+        let in_image = path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?;
+        let shipped = in_image || self.system.is_packaged(path)?;
+        Ok(if shipped { Shipped::Yes } else { Shipped::No })
+    }
+
+    fn owner(&self, file: &File) -> Result<Owner, HostError> {
+        let refuse = |what, name: &str| HostError::Owner {
+            path: file.path.clone(),
+            what,
+            name: name.to_owned(),
+        };
+        let numeric = |id: Option<i64>| id.and_then(|id| u32::try_from(id).ok());
+        let user = match (numeric(file.user.id), file.user.name.as_deref()) {
+            (Some(id), _) => id,
+            (None, Some(name)) if !name.is_empty() => {
+                let found = account::user(&self.root, name)?;
+                found.ok_or_else(|| refuse("UserID for username", name))?.user
+            }
+            (None, _) => 0,
+        };
+        let group = match (numeric(file.group.id), file.group.name.as_deref()) {
+            (Some(id), _) => id,
+            (None, Some(name)) if !name.is_empty() => account::group(&self.root, name)?
+                .ok_or_else(|| refuse("GroupID for group", name))?,
+            (None, _) => 0,
+        };
+        Ok(Owner { user, group })
+    }
+}
+
+#[cfg(test)]
+mod tests;

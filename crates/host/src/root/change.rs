@@ -1,0 +1,122 @@
+//! Links, removal, copies and permissions. Each change is on the disk when the call returns.
+
+use std::io;
+
+use cap_std_ext::cap_std::fs::Dir;
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, symlinkat, unlinkat};
+
+use super::{Owner, Root, RootError, give, split};
+
+impl Root {
+    /// Takes a file or link away; says whether there was one.
+    pub fn remove(&self, path: &str) -> Result<bool, RootError> {
+        let (directory, name) = self.parent(path)?;
+        let Some(directory) = directory else { return Ok(false) };
+        match unlinkat(&directory, name, AtFlags::empty()) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::NOENT) => return Ok(false),
+            Err(error) => return Err(refused(path, error.into())),
+        }
+        fsync(&directory).map_err(|error| refused(path, error.into()))?;
+        Ok(true)
+    }
+
+    /// Takes a directory away if it is empty; says whether it is gone.
+    pub fn remove_empty_directory(&self, path: &str) -> Result<bool, RootError> {
+        let (directory, name) = self.parent(path)?;
+        let Some(directory) = directory else { return Ok(true) };
+        match unlinkat(&directory, name, AtFlags::REMOVEDIR) {
+            Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
+            Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => Ok(false),
+            Err(error) => Err(refused(path, error.into())),
+        }
+    }
+
+    /// Takes a directory and everything in it away; links in it are not followed.
+    pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
+        let (directory, name) = self.parent(path)?;
+        let Some(directory) = directory else { return Ok(()) };
+        match directory.remove_dir_all(name) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a link to `target` at `path`, in place of a file or link there.
+    pub fn link(&self, target: &str, path: &str) -> Result<(), RootError> {
+        if self.read_link(path)?.as_deref() == Some(target) {
+            return Ok(());
+        }
+        let (directories, name) = split(path)?;
+        let refuse = |source| refused(path, source);
+        let directory = self.descend(&directories).map_err(refuse)?;
+        // The name is our own and reused, so that a crash leaves at most one behind and the next
+        // try takes it over.
+        let temporary = format!(".{name}.mco-link");
+        let _ = unlinkat(&directory, &temporary, AtFlags::empty());
+        symlinkat(target, &directory, &temporary).map_err(|error| refuse(error.into()))?;
+        finish(&directory, &temporary, name).map_err(refuse)
+    }
+
+    /// Gives a file another name inside the tree.
+    pub fn rename(&self, from: &str, to: &str) -> Result<(), RootError> {
+        let (directory, name) = self.parent(from)?;
+        let refuse = |source| refused(from, source);
+        let directory = directory.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
+        let (directories, new) = split(to)?;
+        let target = self.descend(&directories).map_err(refuse)?;
+        renameat(&directory, name, &target, new).map_err(|error| refuse(error.into()))?;
+        for changed in [&directory, &target] {
+            fsync(changed).map_err(|error| refuse(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Sets the permissions of a file or directory; says whether there is one.
+    pub fn set_mode(&self, path: &str, mode: u32) -> Result<bool, RootError> {
+        self.with_open(path, |file| {
+            fchmod(file, Mode::from_raw_mode(mode & 0o7777)).map_err(io::Error::from)
+        })
+    }
+
+    /// Gives a file or directory away; says whether there is one.
+    pub fn set_owner(&self, path: &str, owner: Owner) -> Result<bool, RootError> {
+        self.with_open(path, |file| give(file, owner))
+    }
+
+    /// Copies a file or a link with permissions and owner; says whether there is one.
+    pub fn copy(&self, from: &str, to: &str) -> Result<bool, RootError> {
+        let Some(stat) = self.stat(from)? else { return Ok(false) };
+        if let Some(target) = self.read_link(from)? {
+            self.link(&target, to)?;
+            return Ok(true);
+        }
+        let bytes = self.read(from)?.unwrap_or_default();
+        self.write_owned(to, &bytes, stat.mode, Some(stat.owner))?;
+        Ok(true)
+    }
+
+    fn with_open(
+        &self,
+        path: &str,
+        change: impl FnOnce(&std::os::fd::OwnedFd) -> io::Result<()>,
+    ) -> Result<bool, RootError> {
+        let (directory, name) = self.parent(path)?;
+        let Some(directory) = directory else { return Ok(false) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match openat(&directory, name, flags, Mode::empty()) {
+            Ok(file) => change(&file).map(|()| true).map_err(|source| refused(path, source)),
+            Err(rustix::io::Errno::NOENT) => Ok(false),
+            Err(error) => Err(refused(path, error.into())),
+        }
+    }
+}
+
+fn finish(directory: &Dir, temporary: &str, name: &str) -> io::Result<()> {
+    renameat(directory, temporary, directory, name)?;
+    Ok(fsync(directory)?)
+}
+
+fn refused(path: &str, source: io::Error) -> RootError {
+    RootError::Write { path: path.to_owned(), source }
+}

@@ -1,0 +1,312 @@
+//! A machine that is only a directory: files are real, units are links, and a boot is a new boot id.
+//!
+//! What a real machine keeps outside its files (what is staged, what was booted) is kept in one file
+//! of the tree, so that it survives the process. Nothing reboots by itself: whoever runs the machine
+//! calls [`SimulatedSystem::boot`] once a reboot was asked for.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    root::{Root, RootError},
+    system::{HostFacts, System, SystemError},
+    unit,
+};
+
+const STATE: &str = "/var/lib/mco-simulated/state.json";
+
+/// Units that a machine of a cluster has before any config comes.
+const UNITS: [(&str, &str); 4] = [
+    (
+        "kubelet.service",
+        "[Unit]\nDescription=Kubelet\n[Service]\nExecStart=/usr/bin/kubelet\n[Install]\nWantedBy=multi-user.target\n",
+    ),
+    (
+        "crio.service",
+        "[Unit]\nDescription=Container engine\n[Service]\nExecStart=/usr/bin/crio\n[Install]\nWantedBy=multi-user.target\n",
+    ),
+    (
+        "chronyd.service",
+        "[Unit]\nDescription=Clock\n[Service]\nExecStart=/usr/sbin/chronyd\n[Install]\nWantedBy=multi-user.target\n",
+    ),
+    (
+        "sshd.service",
+        "[Unit]\nDescription=Remote login\n[Service]\nExecStart=/usr/sbin/sshd\n[Install]\nWantedBy=multi-user.target\n",
+    ),
+];
+
+/// Files that a machine of a cluster has before any config comes, each unless it is there already.
+const FILES: [(&str, &str, u32); 5] = [
+    ("/etc/os-release", "ID=mco-simulated\nPRETTY_NAME=\"Simulated node\"\n", 0o644),
+    (
+        "/etc/passwd",
+        "root:x:0:0:root:/root:/bin/bash\ncore:x:1000:1000:core:/home/core:/bin/bash\n",
+        0o644,
+    ),
+    ("/etc/group", "root:x:0:\ncore:x:1000:\n", 0o644),
+    ("/etc/kubernetes/kubeconfig", "", 0o600),
+    ("/usr/lib/systemd/system-preset/99-default.preset", "disable *\n", 0o644),
+];
+
+/// What one boot has that the next may not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Deployment {
+    image: String,
+    kernel: String,
+    kernel_arguments: Vec<String>,
+    extensions: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct State {
+    boot_id: String,
+    booted: Deployment,
+    staged: Option<Deployment>,
+    reboot: Option<String>,
+    password: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    calls: Vec<String>,
+    failing: BTreeSet<String>,
+}
+
+/// What was asked of a simulated machine, in order; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Journal(Arc<Mutex<Record>>);
+
+/// The services of a machine that is only a directory.
+#[derive(Debug)]
+pub struct SimulatedSystem {
+    root: Root,
+    state: State,
+    journal: Journal,
+}
+
+impl Journal {
+    /// Everything that was asked for since the start, such as `reload crio`.
+    #[must_use]
+    pub fn calls(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
+    }
+
+    /// From now on this very call fails.
+    pub fn fail(&self, call: &str) {
+        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        record.failing.insert(call.to_owned());
+    }
+
+    /// From now on this very call works again.
+    pub fn mend(&self, call: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failing.remove(call);
+    }
+
+    fn note(&self, call: String) -> Result<(), SystemError> {
+        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let command = record.failing.contains(&call).then(|| format!("systemctl {call}"));
+        record.calls.push(call);
+        match command {
+            Some(command) => {
+                Err(SystemError::Command { command, fault: "exit status 1".to_owned() })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl SimulatedSystem {
+    /// Takes over the machine in this tree, which goes on from where it was.
+    pub fn open(root: &Root) -> Result<Self, SystemError> {
+        let root = root.try_clone()?;
+        let state = match root.read(STATE)? {
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                SystemError::Command { command: format!("read {STATE}"), fault: error.to_string() }
+            })?,
+            None => State { boot_id: new_boot_id(), ..State::default() },
+        };
+        let system = Self { root, state, journal: Journal::default() };
+        system.save()?;
+        Ok(system)
+    }
+
+    /// Lays out what a machine of a cluster has before any config comes; existing files stay.
+    pub fn furnish(root: &Root) -> Result<(), RootError> {
+        for (path, text, mode) in FILES {
+            if root.stat(path)?.is_none() {
+                root.write(path, text.as_bytes(), mode)?;
+            }
+        }
+        for (unit, text) in UNITS {
+            let path = format!("/usr/lib/systemd/system/{unit}");
+            if root.stat(&path)?.is_none() {
+                root.write(&path, text.as_bytes(), 0o644)?;
+            }
+        }
+        for folder in ["/run", "/home/core", "/etc/machine-config-daemon"] {
+            root.create_directory(folder)?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody asked for a reboot that has not happened.
+    #[must_use]
+    pub fn wants_reboot(&self) -> bool {
+        self.state.reboot.is_some()
+    }
+
+    /// Boots: what was staged is booted, `/run` is empty, and the boot id is a new one.
+    pub fn boot(&mut self) -> Result<(), SystemError> {
+        for name in self.root.list("/run")? {
+            let path = format!("/run/{name}");
+            match self.root.stat(&path)? {
+                Some(stat) if stat.is_directory() => self.root.remove_tree(&path)?,
+                _ => drop(self.root.remove(&path)?),
+            }
+        }
+        if let Some(staged) = self.state.staged.take() {
+            self.state.booted = staged;
+        }
+        self.state.reboot = None;
+        self.state.boot_id = new_boot_id();
+        self.save()
+    }
+
+    /// What is asked of this machine.
+    #[must_use]
+    pub fn journal(&self) -> Journal {
+        self.journal.clone()
+    }
+
+    fn stage(&mut self, change: impl FnOnce(&mut Deployment)) -> Result<(), SystemError> {
+        let booted = &self.state.booted;
+        change(self.state.staged.get_or_insert_with(|| booted.clone()));
+        self.save()
+    }
+
+    fn save(&self) -> Result<(), SystemError> {
+        let bytes = serde_json::to_vec_pretty(&self.state).expect("plain values are JSON");
+        Ok(self.root.write(STATE, &bytes, 0o600)?)
+    }
+}
+
+impl System for SimulatedSystem {
+    fn facts(&self) -> Result<HostFacts, SystemError> {
+        Ok(HostFacts {
+            boot_id: self.state.boot_id.clone(),
+            booted_image: Some(self.state.booted.image.clone()),
+            kernel_arguments: self.state.booted.kernel_arguments.clone(),
+            kernel_fips: None,
+        })
+    }
+
+    fn is_packaged(&self, _: &str) -> Result<bool, SystemError> {
+        Ok(false)
+    }
+
+    fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
+        Ok(unit::state(&self.root, unit)?.to_owned())
+    }
+
+    fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
+        Ok(unit::exists(&self.root, unit)?)
+    }
+
+    fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("enable {unit}"))?;
+        Ok(unit::enable(&self.root, unit)?)
+    }
+
+    fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("disable {unit}"))?;
+        Ok(unit::disable(&self.root, unit)?)
+    }
+
+    fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("preset {unit}"))?;
+        Ok(unit::preset(&self.root, unit)?)
+    }
+
+    fn reload_systemd(&mut self) -> Result<(), SystemError> {
+        self.journal.note("daemon-reload".to_owned())
+    }
+
+    fn reload(&mut self, service: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("reload {service}"))
+    }
+
+    fn restart(&mut self, service: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("restart {service}"))
+    }
+
+    fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
+        if self.state.password.as_deref() == Some(hash) {
+            return Ok(());
+        }
+        self.journal.note(format!("password {user}"))?;
+        self.state.password = Some(hash.to_owned());
+        self.save()
+    }
+
+    fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("stage-os {image}"))?;
+        self.stage(|staged| image.clone_into(&mut staged.image))
+    }
+
+    fn stage_kernel_arguments(
+        &mut self,
+        remove: &[String],
+        add: &[String],
+    ) -> Result<(), SystemError> {
+        self.journal.note(format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
+        let booted = self.state.booted.kernel_arguments.clone();
+        self.stage(|staged| {
+            // From what is booted, so that doing it twice adds nothing twice.
+            let tokens = |list: &[String]| -> Vec<String> {
+                list.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
+            };
+            let gone = tokens(remove);
+            staged.kernel_arguments =
+                booted.into_iter().filter(|old| !gone.contains(old)).collect();
+            staged.kernel_arguments.extend(tokens(add));
+        })
+    }
+
+    fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
+        self.journal.note(format!("stage-kernel {kernel}"))?;
+        self.stage(|staged| kernel.clone_into(&mut staged.kernel))
+    }
+
+    fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError> {
+        self.journal.note(format!(
+            "stage-extensions -[{}] +[{}]",
+            remove.join(" "),
+            add.join(" ")
+        ))?;
+        self.stage(|staged| add.clone_into(&mut staged.extensions))
+    }
+
+    fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
+        self.journal.note("reboot".to_owned())?;
+        self.state.reboot = Some(why.to_owned());
+        self.save()
+    }
+}
+
+fn new_boot_id() -> String {
+    // The kernel makes a new one for each reader.
+    let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
+    random.map_or_else(
+        |_| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            format!("boot-{}", now.map_or(0, |since| since.as_nanos()))
+        },
+        |text| text.trim().to_owned(),
+    )
+}

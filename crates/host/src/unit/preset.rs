@@ -1,0 +1,64 @@
+//! Which units the operating system wants to start at boot.
+
+use std::collections::BTreeMap;
+
+use crate::root::{Root, RootError};
+
+/// Where presets are; a file hides one of the same name in a later folder.
+const FOLDERS: [&str; 5] = [
+    "/etc/systemd/system-preset",
+    "/run/systemd/system-preset",
+    "/usr/local/lib/systemd/system-preset",
+    "/usr/lib/systemd/system-preset",
+    "/lib/systemd/system-preset",
+];
+
+/// Whether the first preset that matches enables the unit; without any it is enabled.
+pub(super) fn enables(root: &Root, unit: &str) -> Result<bool, RootError> {
+    let mut files = BTreeMap::new();
+    for folder in FOLDERS {
+        for name in root.list(folder)?.into_iter().filter(|name| name.ends_with(".preset")) {
+            files.entry(name.clone()).or_insert(format!("{folder}/{name}"));
+        }
+    }
+    for path in files.values() {
+        let bytes = root.read(path)?.unwrap_or_default();
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            let mut words = line.split_whitespace();
+            let (verb, pattern) = (words.next(), words.next().unwrap_or_default());
+            match verb {
+                Some("enable") if matches(pattern, unit) => return Ok(true),
+                Some("disable") if matches(pattern, unit) => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Whether a name fits a pattern with `*` and `?`.
+fn matches(pattern: &str, name: &str) -> bool {
+    let (pattern, name): (Vec<char>, Vec<char>) =
+        (pattern.chars().collect(), name.chars().collect());
+    // `fits[i]`: the pattern so far takes the first i characters.
+    let mut fits = vec![false; name.len() + 1];
+    if let Some(first) = fits.first_mut() {
+        *first = true;
+    }
+    for symbol in pattern {
+        let before = fits.clone();
+        let mut reached = false;
+        for (at, fit) in fits.iter_mut().enumerate() {
+            let previous =
+                at.checked_sub(1).and_then(|at| before.get(at)).copied().unwrap_or(false);
+            let letter = at.checked_sub(1).and_then(|at| name.get(at)).copied();
+            reached |= before.get(at).copied().unwrap_or(false);
+            *fit = match symbol {
+                '*' => reached,
+                '?' => previous,
+                other => previous && letter == Some(other),
+            };
+        }
+    }
+    fits.last().copied().unwrap_or(false)
+}
