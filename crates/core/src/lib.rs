@@ -3,7 +3,11 @@
 //! Nothing here reads a file, a clock, the environment or the network; what a decision needs is an
 //! argument, and what it comes to is a value.
 
+pub mod drain;
 #[cfg(test)]
 mod fixture;
 pub mod goyaml;
+pub mod membership;
 pub mod render;
+pub mod rollout;
+pub mod status;
