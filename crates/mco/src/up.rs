@@ -4,25 +4,27 @@
 //! are the machines (directories for disks, no kernel to boot) and what a Kubernetes cluster would
 //! bring along: kubelets, a scheduler, a workload.
 
-pub(crate) mod fleet;
-pub(crate) mod install;
-pub(crate) mod kubelet;
+mod fleet;
+mod identity;
+mod install;
+mod kubelet;
 pub(crate) mod live;
+mod parts;
 pub(crate) mod place;
 pub(crate) mod view;
-pub(crate) mod workload;
+mod workload;
 
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
 
 use kube::Client;
 use mco_apiserver::{ApiServer, Listener, Settings as ApiSettings};
-use mco_cluster::{Clock, Shutdown, client};
-use tokio::{sync::watch, task::JoinSet};
+use mco_cluster::{Shutdown, client};
+use mco_core::render::Build;
+use tokio::task::JoinSet;
 
 use self::{
-    fleet::Power,
-    kubelet::Pulse,
     live::{Show, Sight},
+    parts::Parts,
     place::Place,
 };
 use crate::print::{self, Screen};
@@ -63,64 +65,45 @@ pub(crate) async fn run(
     let serving =
         tokio::spawn(async move { listener.serve(async { ended.requested().await }).await });
 
-    let mut parts = JoinSet::new();
     let sight = Sight::start(&client, &shutdown);
-    start(place, settings, &client, &sight, &shutdown, &mut parts);
-    hello(settings, address, screen)?;
+    let tasks = JoinSet::new();
+    let mut parts = Parts { place, settings, client, shutdown: shutdown.clone(), tasks };
+    parts.machines();
+    parts.controller(build());
+    parts.workload(&sight);
+    let server = parts.server().await?;
+    hello(settings, address, server, screen)?;
     let shown = tokio::select! {
-        shown = sight.show(settings.show, screen, &shutdown) => shown,
-        failed = first_failure(&mut parts) => {
-            print::failure(&failed);
-            Ok(())
-        }
+        shown = sight.show(settings.show, screen, &shutdown) => shown.map_err(anyhow::Error::from),
+        failed = parts::first_failure(&mut parts.tasks) => Err(failed),
     };
     shutdown.request();
-    let all = async { while parts.join_next().await.is_some() {} };
+    let all = async { while parts.tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(GRACE, all).await.is_err() {
         print::note("some parts did not stop in time and were cut off; nothing is lost");
     }
     api.stop();
     end_of_api.request();
     drop(tokio::time::timeout(GRACE, serving).await);
-    Ok(shown?)
+    shown
 }
 
-/// Starts every part.
-fn start(
-    place: &Place,
-    settings: &Settings,
-    client: &Client,
-    sight: &Sight,
-    shutdown: &Shutdown,
-    parts: &mut JoinSet<()>,
-) {
-    for machine in fleet::machines(settings.masters, settings.workers) {
-        let (_sender, pulse) = watch::channel(Pulse { power: Power::Up, boot_id: String::new() });
-        let _root = place.node(machine.name.as_str());
-        parts.spawn(kubelet::run(client.clone(), machine, Clock::System, pulse, shutdown.clone()));
-    }
-    let nodes = sight.nodes.clone();
-    let wanted = usize::from(settings.workers);
-    parts.spawn(workload::run(client.clone(), nodes, wanted, shutdown.clone()));
-}
-
-/// Waits until a part fails; parts that end well are not missed.
-async fn first_failure(parts: &mut JoinSet<()>) -> anyhow::Error {
-    loop {
-        match parts.join_next().await {
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
-                return anyhow::Error::new(error).context("a part of the system broke");
-            }
-            None => std::future::pending().await,
-        }
-    }
+/// Which build the parts are of.
+fn build() -> Build {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Build { hash: version.clone(), version }
 }
 
 /// Says where everything is and what to try.
-fn hello(settings: &Settings, api: SocketAddr, screen: &mut Screen<'_>) -> anyhow::Result<()> {
+fn hello(
+    settings: &Settings,
+    api: SocketAddr,
+    server: SocketAddr,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<()> {
     let dir = settings.shown_dir.display();
     writeln!(screen, "Kubernetes API  https://{api}")?;
+    writeln!(screen, "Config server   https://{server}/config/worker")?;
     writeln!(screen, "Kubeconfig      {dir}/kubeconfig")?;
     writeln!(screen, "Disks           {dir}/nodes/NODE")?;
     writeln!(screen, "\nTry in another terminal:")?;

@@ -2,6 +2,7 @@
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use mco_api::{NodeName, label};
+use mco_daemon::simulate::Power;
 use serde_json::{Value, json};
 
 /// What a machine is for.
@@ -30,15 +31,6 @@ pub(crate) struct Machine {
     pub(crate) role: Role,
     /// Its number among all, for its address.
     number: u16,
-}
-
-/// Whether a machine is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Power {
-    /// It runs.
-    Up,
-    /// It restarts.
-    Down,
 }
 
 /// All machines, masters first.
@@ -83,8 +75,8 @@ impl Machine {
     /// What the kubelet says about the machine.
     pub(crate) fn status(&self, power: Power, boot_id: &str, since: &Time) -> Value {
         let (ready, reason, message) = match power {
-            Power::Up => ("True", "KubeletReady", "kubelet is posting ready status"),
-            Power::Down => ("False", "NodeRestarting", "the simulated machine restarts"),
+            Power::On => ("True", "KubeletReady", "kubelet is posting ready status"),
+            Power::Off => ("False", "NodeDown", "the simulated machine is down"),
         };
         let well = |kind: &str, reason: &str| {
             json!({"type": kind, "status": "False", "reason": reason, "message": "",
@@ -147,7 +139,7 @@ mod tests {
             let ready = conditions.into_iter().find(|found| found["type"] == "Ready").unwrap();
             ready["status"].clone()
         };
-        assert_eq!(ready(Power::Up), "True");
-        assert_eq!(ready(Power::Down), "False");
+        assert_eq!(ready(Power::On), "True");
+        assert_eq!(ready(Power::Off), "False");
     }
 }

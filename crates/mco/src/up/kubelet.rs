@@ -3,7 +3,7 @@
 //! Heartbeats are renewals of a Lease, as a real kubelet's are, so that nobody who watches nodes is
 //! woken by them.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -16,11 +16,13 @@ use mco_cluster::{
     apply::{self, Guard},
     report,
 };
+use mco_daemon::simulate::Power;
+use mco_host::{Root, SimulatedSystem, System as _, SystemError};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::warn;
 
-use super::fleet::{Machine, Power};
+use super::fleet::Machine;
 
 /// Where the leases of nodes are.
 const LEASES: &str = "kube-node-lease";
@@ -34,36 +36,29 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How long to wait after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a kubelet knows of its machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pulse {
-    /// Whether the machine runs.
-    pub(crate) power: Power,
-    /// Differs after every restart.
-    pub(crate) boot_id: String,
-}
-
 /// Plays the kubelet of one machine until told to stop.
 pub(crate) async fn run(
     client: kube::Client,
     machine: Machine,
+    root: PathBuf,
     clock: Clock,
-    mut pulse: watch::Receiver<Pulse>,
+    mut power: watch::Receiver<Power>,
     shutdown: Shutdown,
 ) {
     let kubelet = Kubelet {
         nodes: Api::all(client.clone()),
         leases: Api::namespaced(client, LEASES),
         machine,
+        root,
         clock,
     };
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
-    let mut said: Option<Pulse> = None;
+    let mut said: Option<Power> = None;
     loop {
-        let now = pulse.borrow_and_update().clone();
+        let now = *power.borrow_and_update();
         let mut wait = None;
-        if said.as_ref() != Some(&now) {
-            match kubelet.say(&now).await {
+        if said != Some(now) {
+            match kubelet.say(now).await {
                 Ok(()) => said = Some(now),
                 Err(error) => {
                     let node = kubelet.machine.name.as_str();
@@ -73,10 +68,12 @@ pub(crate) async fn run(
             }
         }
         tokio::select! {
+            biased;
+            // First: when everything stops, the machines do too, and that is no restart.
             () = shutdown.requested() => return,
+            changed = power.changed() => if changed.is_err() { return },
             () = pause(wait) => {}
-            changed = pulse.changed() => if changed.is_err() { return },
-            _ = heartbeat.tick() => kubelet.beat(said.as_ref()).await,
+            _ = heartbeat.tick(), if said == Some(Power::On) => kubelet.beat().await,
         }
     }
 }
@@ -92,31 +89,37 @@ struct Kubelet {
     nodes: Api<Node>,
     leases: Api<Lease>,
     machine: Machine,
+    root: PathBuf,
     clock: Clock,
 }
 
 impl Kubelet {
     /// Makes the node's status say what is the case; makes the node where it is missing.
-    async fn say(&self, pulse: &Pulse) -> Result<(), CallError> {
+    async fn say(&self, power: Power) -> Result<(), CallError> {
         let name = self.machine.name.as_str();
         let now = self.clock.now();
         let since = match self.nodes.get_opt(name).await? {
-            Some(node) => since(&node, pulse.power).unwrap_or(Time(now)),
+            Some(node) => since(&node, power).unwrap_or(Time(now)),
             None => {
                 apply::create(&self.nodes, &self.machine.node()).await?;
                 Time(now)
             }
         };
-        let status = self.machine.status(pulse.power, &pulse.boot_id, &since);
+        let status = self.machine.status(power, &self.boot_id(), &since);
         apply::merge_status(&self.nodes, name, status, Guard::Any).await?;
         Ok(())
     }
 
-    /// Renews the lease; a machine that restarts has nobody to do so.
-    async fn beat(&self, said: Option<&Pulse>) {
-        if said.is_none_or(|said| said.power == Power::Down) {
-            return;
-        }
+    /// Which boot this is; empty until the machine has been installed.
+    fn boot_id(&self) -> String {
+        let facts = Root::open(&self.root)
+            .map_err(SystemError::from)
+            .and_then(|root| SimulatedSystem::open(&root)?.facts());
+        facts.map(|facts| facts.boot_id).unwrap_or_default()
+    }
+
+    /// Renews the lease.
+    async fn beat(&self) {
         let name = self.machine.name.as_str();
         if let Err(error) = self.renew(name, self.clock.now()).await {
             warn!(node = name, error = report::chain(&error), "Cannot renew the node's lease");
@@ -145,6 +148,6 @@ impl Kubelet {
 fn since(node: &Node, power: Power) -> Option<Time> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;
-    let was = if ready.status == "True" { Power::Up } else { Power::Down };
+    let was = if ready.status == "True" { Power::On } else { Power::Off };
     if was == power { ready.last_transition_time.clone() } else { None }
 }
