@@ -1,6 +1,12 @@
-//! The one place that turns an error and its causes into a line of text.
+//! How a process says what happened: one note becomes an event, a count and a log line.
+//!
+//! Also the one place that turns an error and its causes into a line of text.
+
+mod note;
 
 use std::error::Error;
+
+pub use self::note::{Level, Note, NoteCount, Reporter};
 
 /// The error and its causes, joined with `: `.
 ///

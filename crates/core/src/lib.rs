@@ -4,10 +4,14 @@
 //! argument, and what it comes to is a value.
 
 pub mod diff;
+pub mod drain;
 pub mod drift;
 #[cfg(test)]
 mod fixture;
 pub mod goyaml;
 pub mod machine;
+pub mod membership;
 pub mod plan;
 pub mod render;
+pub mod rollout;
+pub mod status;

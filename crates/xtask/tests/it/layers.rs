@@ -11,7 +11,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-core", &["mco-api", "mco-ignition"]),
     ("mco-host", &["mco-api", "mco-core", "mco-ignition"]),
     ("mco-cluster", &["mco-api", "mco-core"]),
-    ("mco", &["mco-api", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
+    ("mco-controller", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
+    ("mco-operator", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
+    (
+        "mco",
+        &[
+            "mco-api",
+            "mco-cluster",
+            "mco-controller",
+            "mco-core",
+            "mco-host",
+            "mco-ignition",
+            "mco-operator",
+        ],
+    ),
 ];
 
 const DEVELOPERS: &[&str] = &["mco-testkit", "xtask"];

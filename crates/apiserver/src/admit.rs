@@ -1,0 +1,196 @@
+//! Decides what is stored when a client writes: the rules all kinds share, without any I/O.
+
+pub(crate) mod defaults;
+pub(crate) mod name;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    clock,
+    failure::{Failure, Fault},
+    object,
+    resource::{Resource, builtin, crd},
+    schema,
+};
+
+/// Which part of an object a client writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Main,
+    Status,
+}
+
+/// An object as it will be stored, and what the client should know about it.
+#[derive(Debug)]
+pub(crate) struct Admitted {
+    pub(crate) object: Value,
+    /// Fields of the request that no schema knows; they were dropped.
+    pub(crate) unknown: Vec<String>,
+}
+
+/// The object to store for a create call.
+pub(crate) fn create(
+    resource: &Resource,
+    mut new: Value,
+    now: Timestamp,
+    bits: u128,
+) -> Result<Admitted, Failure> {
+    if !object::meta(&new, "resourceVersion").is_empty() {
+        return Err(Failure::bad_request(
+            "resourceVersion should not be set on objects to be created",
+        ));
+    }
+    let prefix = object::meta(&new, "generateName").to_owned();
+    if object::name(&new).is_empty() && !prefix.is_empty() {
+        object::set_meta(&mut new, "name", format!("{prefix}{}", clock::suffix(bits)));
+    }
+    let name = object::name(&new).to_owned();
+    let mut faults = name::check(resource, &name);
+    faults.extend(name::check_labels(&new));
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+        object::drop_meta(&mut new, field);
+    }
+    object::set_meta(&mut new, "uid", clock::uuid(bits));
+    object::set_meta(&mut new, "creationTimestamp", clock::rfc3339(now));
+    if resource.generation {
+        object::set_meta(&mut new, "generation", 1);
+    }
+    defaults::new_object(resource, &mut new, now);
+    let unknown = judge(resource, &name, &mut new, None, Part::Main, faults, now)?;
+    Ok(Admitted { object: new, unknown })
+}
+
+/// The object to store for an update of `old`; equal to `old` when nothing changes.
+pub(crate) fn update(
+    resource: &Resource,
+    old: &Value,
+    mut new: Value,
+    part: Part,
+    now: Timestamp,
+) -> Result<Admitted, Failure> {
+    let name = object::name(old).to_owned();
+    check_version(resource, old, &new, &name)?;
+    if part == Part::Status {
+        let status = new.get_mut("status").map(Value::take);
+        let owners = object::at(&new, &["metadata", "managedFields"]).cloned();
+        new = old.clone();
+        if let Some(owners) = owners {
+            object::set_meta(&mut new, "managedFields", owners);
+        }
+        let map = object::map_of(&mut new);
+        match status {
+            Some(status) => map.insert("status".into(), status),
+            None => map.remove("status"),
+        };
+    } else if resource.status {
+        let map = object::map_of(&mut new);
+        match old.get("status") {
+            Some(status) => map.insert("status".into(), status.clone()),
+            None => map.remove("status"),
+        };
+    }
+    keep_system_fields(old, &mut new);
+    let mut faults = name::check_labels(&new);
+    faults.extend(new_finalizers(old, &new));
+    defaults::changed_object(resource, &mut new);
+    let unknown = judge(resource, &name, &mut new, Some(old), part, faults, now)?;
+    if resource.generation && differs_in_substance(old, &new) {
+        let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_u64);
+        object::set_meta(&mut new, "generation", generation.unwrap_or(0) + 1);
+    }
+    Ok(Admitted { object: new, unknown })
+}
+
+fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
+    let wanted = object::meta(new, "resourceVersion");
+    if !wanted.is_empty() && wanted != object::meta(old, "resourceVersion") {
+        return Err(Failure::modified(resource, name));
+    }
+    let (have, given) = (object::meta(old, "uid"), object::meta(new, "uid"));
+    if !given.is_empty() && given != have {
+        return Err(Failure::conflict(
+            resource,
+            name,
+            &format!(
+                "Precondition failed: UID in precondition: {given}, UID in object meta: {have}"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Fields of the metadata that only the server writes.
+fn keep_system_fields(old: &Value, new: &mut Value) {
+    const KEPT: [&str; 8] = [
+        "name",
+        "namespace",
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "resourceVersion",
+    ];
+    for field in KEPT {
+        match object::at(old, &["metadata", field]) {
+            Some(value) => object::set_meta(new, field, value.clone()),
+            None => object::drop_meta(new, field),
+        }
+    }
+}
+
+fn new_finalizers(old: &Value, new: &Value) -> Option<Fault> {
+    if !object::is_deleting(old) {
+        return None;
+    }
+    let added: Vec<String> = object::finalizers(new)
+        .filter(|one| !object::finalizers(old).any(|had| had == *one))
+        .map(|one| format!("\"{one}\""))
+        .collect();
+    (!added.is_empty()).then(|| {
+        let why = format!(
+            "no new finalizers can be added if the object is being deleted, found new finalizers \
+             []string{{{}}}",
+            added.join(", ")
+        );
+        Fault::forbidden("metadata.finalizers", &why)
+    })
+}
+
+/// Whether anything but metadata and status changed.
+fn differs_in_substance(old: &Value, new: &Value) -> bool {
+    let substance = |value: &Value| {
+        let map = value.as_object().cloned().unwrap_or_default();
+        map.into_iter().filter(|(key, _)| key != "metadata" && key != "status").collect::<Vec<_>>()
+    };
+    substance(old) != substance(new)
+}
+
+/// Applies the kind's own rules; returns the fields that were dropped as unknown.
+fn judge(
+    resource: &Resource,
+    name: &str,
+    new: &mut Value,
+    old: Option<&Value>,
+    part: Part,
+    mut faults: Vec<Fault>,
+    now: Timestamp,
+) -> Result<Vec<String>, Failure> {
+    let mut unknown = Vec::new();
+    if let Some(schema) = &resource.schema {
+        unknown = schema::prune::prune(schema, new);
+        schema::default::fill(schema, new);
+        faults.extend(schema::validate::object(schema, new, old, part));
+    }
+    if &*resource.track == builtin::CRDS {
+        match part {
+            Part::Main => faults.extend(crd::establish(new, now)),
+            Part::Status => {}
+        }
+    }
+    if faults.is_empty() { Ok(unknown) } else { Err(Failure::invalid(resource, name, &faults)) }
+}
+
+#[cfg(test)]
+mod tests;

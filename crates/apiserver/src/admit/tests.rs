@@ -1,0 +1,85 @@
+//! Claims about what is stored when a client writes.
+
+use super::*;
+use serde_json::json;
+
+fn now() -> Timestamp {
+    "2026-01-02T03:04:05Z".parse().unwrap()
+}
+
+fn made(plural: &str, object: Value) -> Value {
+    create(&builtin::by_plural(plural), object, now(), 7).unwrap().object
+}
+
+#[test]
+fn a_new_object_gets_identity_time_and_generation() {
+    let pod = made("pods", json!({"metadata": {"generateName": "p-"}, "status": {"phase": "X"}}));
+    assert_eq!(object::meta(&pod, "creationTimestamp"), "2026-01-02T03:04:05Z");
+    assert_eq!(object::name(&pod), "p-kbbbb");
+    assert_eq!(pod["metadata"]["generation"], 1);
+    assert_eq!(pod["status"]["phase"], "Pending");
+    assert_eq!(object::meta(&pod, "uid").len(), 36);
+}
+
+#[test]
+fn a_bad_name_is_refused_with_the_rule() {
+    let refused =
+        create(&builtin::by_plural("nodes"), json!({"metadata": {"name": "A_b"}}), now(), 1);
+    let failure = refused.unwrap_err();
+    assert_eq!(failure.code, 422);
+    let start = "Node \"A_b\" is invalid: metadata.name: Invalid value: \"A_b\": a lowercase RFC";
+    assert!(failure.message.starts_with(start), "{}", failure.message);
+}
+
+#[test]
+fn generation_counts_changes_of_substance_only() {
+    let deployments = builtin::by_plural("deployments");
+    let old = made("deployments", json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}}));
+    let step = |old: &Value, change: &dyn Fn(&mut Value), part| {
+        let mut new = old.clone();
+        change(&mut new);
+        update(&deployments, old, new, part, now()).unwrap().object
+    };
+    let labelled = step(&old, &|o| o["metadata"]["labels"] = json!({"a": "b"}), Part::Main);
+    assert_eq!(labelled["metadata"]["generation"], 1);
+    let scaled = step(&old, &|o| o["spec"]["replicas"] = json!(3), Part::Main);
+    assert_eq!(scaled["metadata"]["generation"], 2);
+    let status = step(&old, &|o| o["status"] = json!({"replicas": 1}), Part::Status);
+    assert_eq!(status["metadata"]["generation"], 1);
+    assert_eq!(status["status"]["replicas"], 1);
+}
+
+#[test]
+fn main_and_status_writes_keep_to_their_parts() {
+    let nodes = builtin::by_plural("nodes");
+    let old = made("nodes", json!({"metadata": {"name": "n"}, "status": {"phase": "old"}}));
+    let mut new = old.clone();
+    new["spec"]["unschedulable"] = json!(true);
+    new["status"]["phase"] = json!("new");
+    let main = update(&nodes, &old, new.clone(), Part::Main, now()).unwrap().object;
+    assert_eq!(
+        (&main["spec"]["unschedulable"], &main["status"]["phase"]),
+        (&json!(true), &json!("old"))
+    );
+    let status = update(&nodes, &old, new, Part::Status, now()).unwrap().object;
+    assert_eq!((&status["spec"], &status["status"]["phase"]), (&json!({}), &json!("new")));
+}
+
+#[test]
+fn an_object_being_deleted_takes_no_new_finalizers() {
+    let nodes = builtin::by_plural("nodes");
+    let mut old = made("nodes", json!({"metadata": {"name": "n", "finalizers": ["a/b"]}}));
+    old["metadata"]["deletionTimestamp"] = json!("2026-01-02T03:04:05Z");
+    let mut new = old.clone();
+    new["metadata"]["finalizers"] = json!(["a/b", "c/d"]);
+    let failure = update(&nodes, &old, new, Part::Main, now()).unwrap_err();
+    assert!(failure.message.contains("no new finalizers can be added"), "{}", failure.message);
+}
+
+#[test]
+fn a_secret_takes_plain_text() {
+    let secret = made("secrets", json!({"metadata": {"name": "s"}, "stringData": {"k": "v"}}));
+    assert_eq!(secret["data"]["k"], "dg==");
+    assert_eq!(secret["type"], "Opaque");
+    assert!(secret.get("stringData").is_none());
+}

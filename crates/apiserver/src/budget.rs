@@ -1,0 +1,122 @@
+//! Disruption budgets: how many of a set of pods may be taken away now.
+
+use serde_json::Value;
+
+use crate::{object, select::Selector};
+
+/// Where a budget stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standing {
+    pub(crate) healthy: u64,
+    pub(crate) desired: u64,
+}
+
+impl Standing {
+    /// How many more pods may go.
+    pub(crate) fn allowed(self) -> u64 {
+        self.healthy.saturating_sub(self.desired)
+    }
+}
+
+/// Whether a budget is about this pod.
+pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
+    object::namespace(budget) == object::namespace(pod)
+        && object::at(budget, &["spec", "selector"])
+            .is_some_and(|selector| Selector::from_object(selector).matches(pod))
+}
+
+/// Whether the pod has ended.
+pub(crate) fn is_over(pod: &Value) -> bool {
+    matches!(object::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
+}
+
+/// Whether the pod's `Ready` condition is true.
+pub(crate) fn is_ready(pod: &Value) -> bool {
+    let conditions = object::at(pod, &["status", "conditions"]).and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        object::text(condition, &["type"]) == "Ready"
+            && object::text(condition, &["status"]) == "True"
+    })
+}
+
+/// Counts a budget against the pods there are.
+pub(crate) fn standing<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>) -> Standing {
+    let (mut expected, mut healthy) = (0, 0);
+    for pod in pods.filter(|pod| covers(budget, pod) && !is_over(pod)) {
+        expected += 1;
+        if is_ready(pod) && !object::is_deleting(pod) {
+            healthy += 1;
+        }
+    }
+    let spec = |field| object::at(budget, &["spec", field]).filter(|value| !value.is_null());
+    let desired = match (spec("minAvailable"), spec("maxUnavailable")) {
+        (Some(least), _) => count(least, expected),
+        (None, Some(most)) => expected.saturating_sub(count(most, expected)),
+        (None, None) => expected.saturating_sub(1),
+    };
+    Standing { healthy, desired }
+}
+
+/// A number, or a percentage of `of`, rounded up as Kubernetes does.
+fn count(value: &Value, of: u64) -> u64 {
+    let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
+    match percent {
+        Some(percent) => (percent.saturating_mul(of)).div_ceil(100),
+        None => value.as_u64().unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// Pods by letter: `r` ready, `n` not ready, `d` ready but being deleted, `o` over.
+    fn pods(letters: &str) -> Vec<Value> {
+        letters
+            .chars()
+            .map(|letter| {
+                let ready = if matches!(letter, 'r' | 'd') { "True" } else { "False" };
+                let phase = if letter == 'o' { "Succeeded" } else { "Running" };
+                let mut pod = json!({"metadata": {"namespace": "x", "labels": {"app": "a"}},
+                    "status": {"phase": phase,
+                               "conditions": [{"type": "Ready", "status": ready}]}});
+                if letter == 'd' {
+                    pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+                }
+                pod
+            })
+            .collect()
+    }
+
+    #[test]
+    fn budgets_are_counted_from_the_pods_there_are() {
+        for (rule, letters, allowed) in [
+            (json!({"minAvailable": 2}), "rrr", 1),
+            (json!({"minAvailable": 2}), "rrn", 0),
+            (json!({"minAvailable": 2}), "rrd", 0),
+            (json!({"minAvailable": "50%"}), "rrr", 1),
+            (json!({"minAvailable": "100%"}), "rrr", 0),
+            (json!({"maxUnavailable": 1}), "rrr", 1),
+            (json!({"maxUnavailable": 1}), "rrn", 0),
+            (json!({"maxUnavailable": "34%"}), "rrr", 2),
+            (json!({"maxUnavailable": 0}), "rr", 0),
+            (json!({"maxUnavailable": 1}), "rro", 1),
+            (json!({}), "rr", 1),
+        ] {
+            let mut spec = rule.clone();
+            spec["selector"] = json!({"matchLabels": {"app": "a"}});
+            let budget = json!({"metadata": {"namespace": "x"}, "spec": spec});
+            let standing = standing(&budget, pods(letters).iter());
+            assert_eq!(standing.allowed(), allowed, "{rule} {letters}");
+        }
+    }
+
+    #[test]
+    fn a_budget_without_selector_covers_nothing() {
+        let pod = pods("r").remove(0);
+        assert!(!covers(&json!({"metadata": {"namespace": "x"}, "spec": {}}), &pod));
+        let everything = json!({"metadata": {"namespace": "x"}, "spec": {"selector": {}}});
+        assert!(covers(&everything, &pod));
+    }
+}

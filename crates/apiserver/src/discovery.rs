@@ -1,0 +1,211 @@
+//! Tells clients what is served: the old way, list by list, and the new way, all at once.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde_json::{Value, json};
+
+use crate::{
+    path::Target,
+    resource::{Resource, catalog::Served, group_version},
+};
+
+const VERBS: [&str; 8] =
+    ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
+
+/// Answers a path of the list-by-list discovery.
+pub(crate) fn legacy(served: &Served, target: &Target) -> Option<Value> {
+    match target {
+        Target::CoreVersions => Some(json!({"kind": "APIVersions", "versions": ["v1"],
+            "serverAddressByClientCIDRs": []})),
+        Target::Groups => {
+            let groups: Vec<Value> =
+                groups(served).iter().map(|(name, versions)| group(name, versions)).collect();
+            Some(json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
+        }
+        Target::Group(name) => {
+            let groups = groups(served);
+            let mut found = group(name, groups.get(name)?);
+            found["kind"] = "APIGroup".into();
+            found["apiVersion"] = "v1".into();
+            Some(found)
+        }
+        Target::Resources { group, version } => resources(served, group, version),
+        Target::Plain(_) | Target::Object(_) => None,
+    }
+}
+
+type Versions = BTreeMap<String, Vec<Arc<Resource>>>;
+
+/// The named groups with their versions.
+fn groups(served: &Served) -> BTreeMap<String, Versions> {
+    let mut out: BTreeMap<String, Versions> = BTreeMap::new();
+    for resource in served.values().filter(|one| !one.group.is_empty()) {
+        let versions = out.entry(resource.group.clone()).or_default();
+        versions.entry(resource.version.clone()).or_default().push(Arc::clone(resource));
+    }
+    // Reviews are answered, though nothing of them is stored.
+    out.entry("authorization.k8s.io".into()).or_default().entry("v1".into()).or_default();
+    out
+}
+
+/// The versions, the most stable and newest first.
+fn ordered(versions: &Versions) -> Vec<&String> {
+    let mut names: Vec<&String> = versions.keys().collect();
+    names.sort_by_key(|name| std::cmp::Reverse(rank(name)));
+    names
+}
+
+/// Orders versions: `v2` before `v1` before `v1beta2` before `v1alpha1`.
+fn rank(version: &str) -> (u8, u32, u32) {
+    let digits = |text: &str| text.parse().unwrap_or(0);
+    let bare = version.strip_prefix('v').unwrap_or(version);
+    if let Some((major, minor)) = bare.split_once("beta") {
+        (1, digits(major), digits(minor))
+    } else if let Some((major, minor)) = bare.split_once("alpha") {
+        (0, digits(major), digits(minor))
+    } else {
+        (2, digits(bare), 0)
+    }
+}
+
+fn group(name: &str, versions: &Versions) -> Value {
+    let shown = |version: &String| json!({"groupVersion": group_version(name, version), "version": version});
+    let versions: Vec<Value> = ordered(versions).into_iter().map(shown).collect();
+    json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
+    let mut list = Vec::new();
+    for resource in served.values().filter(|one| one.group == group && one.version == version) {
+        list.push(json!({"name": resource.plural, "singularName": resource.singular,
+            "namespaced": resource.namespaced, "kind": resource.kind, "verbs": VERBS,
+            "shortNames": resource.short_names, "categories": resource.categories}));
+        for (name, kind, verbs) in parts(resource) {
+            let mut part = json!({"name": format!("{}/{name}", resource.plural),
+                "singularName": "", "namespaced": resource.namespaced,
+                "kind": kind.2, "verbs": verbs});
+            if kind.0 != resource.group {
+                part["group"] = kind.0.into();
+                part["version"] = kind.1.into();
+            }
+            list.push(part);
+        }
+    }
+    if group == "authorization.k8s.io" && version == "v1" {
+        list.push(json!({"name": "selfsubjectaccessreviews", "singularName": "",
+            "namespaced": false, "kind": "SelfSubjectAccessReview", "verbs": ["create"]}));
+    }
+    (!list.is_empty()).then(|| {
+        json!({"kind": "APIResourceList", "apiVersion": "v1",
+            "groupVersion": group_version(group, version), "resources": list})
+    })
+}
+
+type Part<'a> = (&'static str, (&'a str, &'a str, &'a str), &'static [&'static str]);
+
+/// The subresources of a resource: name, kind, verbs.
+fn parts(resource: &Resource) -> Vec<Part<'_>> {
+    let mut out: Vec<Part<'_>> = Vec::new();
+    if resource.status {
+        let kind = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
+        out.push(("status", kind, &["get", "patch", "update"]));
+    }
+    if resource.kind == "Pod" && resource.group.is_empty() {
+        out.push(("eviction", ("policy", "v1", "Eviction"), &["create"]));
+    }
+    out
+}
+
+/// Answers `/api` or `/apis` with everything below them.
+pub(crate) fn aggregated(served: &Served, core: bool) -> Value {
+    let mut all = if core { BTreeMap::new() } else { groups(served) };
+    if core {
+        let resources = served.values().filter(|one| one.group.is_empty()).cloned().collect();
+        all.insert(String::new(), Versions::from([("v1".to_owned(), resources)]));
+    }
+    let items: Vec<Value> = all
+        .iter()
+        .map(|(name, versions)| {
+            let shown: Vec<Value> = ordered(versions)
+                .into_iter()
+                .map(|version| aggregated_version(name, version, versions.get(version)))
+                .collect();
+            let meta = if name.is_empty() { json!({}) } else { json!({"name": name}) };
+            json!({"metadata": meta, "versions": shown})
+        })
+        .collect();
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {}, "items": items})
+}
+
+fn aggregated_version(group: &str, version: &str, resources: Option<&Vec<Arc<Resource>>>) -> Value {
+    let mut list: Vec<Value> =
+        resources.into_iter().flatten().map(|one| aggregated_resource(one)).collect();
+    if group == "authorization.k8s.io" {
+        list.push(json!({"resource": "selfsubjectaccessreviews", "scope": "Cluster",
+            "singularResource": "selfsubjectaccessreview", "verbs": ["create"],
+            "responseKind": kind_of((group, version, "SelfSubjectAccessReview"))}));
+    }
+    json!({"version": version, "freshness": "Current", "resources": list})
+}
+
+fn aggregated_resource(resource: &Resource) -> Value {
+    let kind = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
+    let parts: Vec<Value> = parts(resource)
+        .into_iter()
+        .map(|(name, kind, verbs)| {
+            json!({"subresource": name, "responseKind": kind_of(kind), "verbs": verbs})
+        })
+        .collect();
+    json!({"resource": resource.plural, "responseKind": kind_of(kind),
+        "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
+        "singularResource": resource.singular, "verbs": VERBS,
+        "shortNames": resource.short_names, "categories": resource.categories,
+        "subresources": parts})
+}
+
+fn kind_of((group, version, kind): (&str, &str, &str)) -> Value {
+    json!({"group": group, "version": version, "kind": kind})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::catalog::Catalog;
+
+    #[test]
+    fn both_ways_name_the_same_resources() {
+        let served = Catalog::new().served();
+        let legacy_names: Vec<String> = resources(&served, "", "v1").unwrap()["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["name"].as_str())
+            .filter(|name| !name.contains('/'))
+            .map(str::to_owned)
+            .collect();
+        let new = aggregated(&served, true);
+        let new_names: Vec<&str> = new["items"][0]["versions"][0]["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|one| one["resource"].as_str())
+            .collect();
+        assert_eq!(legacy_names, new_names);
+        assert!(new_names.contains(&"nodes"));
+    }
+
+    #[test]
+    fn an_unknown_group_is_not_there() {
+        let served = Catalog::new().served();
+        assert_eq!(legacy(&served, &Target::Group("nope".into())), None);
+        assert!(legacy(&served, &Target::Group("policy".into())).is_some());
+    }
+
+    #[test]
+    fn stable_versions_come_first() {
+        let mut names = vec!["v1alpha1", "v1", "v2beta1", "v2"];
+        names.sort_by_key(|name| std::cmp::Reverse(rank(name)));
+        assert_eq!(names, ["v2", "v1", "v2beta1", "v1alpha1"]);
+    }
+}

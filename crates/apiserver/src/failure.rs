@@ -1,0 +1,356 @@
+//! Refusals: each becomes a `Status` object in the words kubectl's users know.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde_json::{Map, Value, json};
+
+use crate::resource::Resource;
+
+/// Why a request was not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failure {
+    pub(crate) code: StatusCode,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
+    pub(crate) details: Option<Value>,
+}
+
+/// One fault of a field, as a `Status` cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) field: String,
+    pub(crate) kind: FaultKind,
+    pub(crate) message: String,
+}
+
+/// What is wrong with a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    Required,
+    Invalid,
+    NotSupported,
+    Duplicate,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+    Forbidden,
+}
+
+impl FaultKind {
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+            Self::Forbidden => "FieldValueForbidden",
+        }
+    }
+}
+
+impl Fault {
+    /// A required field that is not there.
+    pub(crate) fn required(field: impl Into<String>, message: &str) -> Self {
+        let message = if message.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {message}")
+        };
+        Self { field: field.into(), kind: FaultKind::Required, message }
+    }
+
+    /// A value that breaks a rule.
+    pub(crate) fn invalid(field: impl Into<String>, value: &Value, rule: &str) -> Self {
+        let message = format!("Invalid value: {}: {rule}", shown(value));
+        Self { field: field.into(), kind: FaultKind::Invalid, message }
+    }
+
+    /// A value of the wrong type.
+    pub(crate) fn wrong_type(field: impl Into<String>, value: &Value, expected: &str) -> Self {
+        let field = field.into();
+        let message = format!(
+            "Invalid value: \"{}\": {field} in body must be of type {expected}: \"{}\"",
+            type_name(value),
+            type_name(value)
+        );
+        Self { field, kind: FaultKind::TypeInvalid, message }
+    }
+
+    /// A field that may not be set or changed here.
+    pub(crate) fn forbidden(field: impl Into<String>, message: &str) -> Self {
+        let message = format!("Forbidden: {message}");
+        Self { field: field.into(), kind: FaultKind::Forbidden, message }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", if self.field.is_empty() { "<nil>" } else { &self.field }, self.message)
+    }
+}
+
+/// The JSON type of a value, in the words of the API's errors.
+pub(crate) fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// A value as field errors quote it: scalars as they are, the rest by type.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::String(_) | Value::Number(_) | Value::Bool(_) => value.to_string(),
+        Value::Null => "null".to_owned(),
+        Value::Array(_) | Value::Object(_) => format!("\"{}\"", type_name(value)),
+    }
+}
+
+impl Failure {
+    fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into(), details: None }
+    }
+
+    fn about(mut self, resource: &Resource, name: &str) -> Self {
+        let mut details = Map::new();
+        if !name.is_empty() {
+            details.insert("name".into(), name.into());
+        }
+        if !resource.group.is_empty() {
+            details.insert("group".into(), resource.group.clone().into());
+        }
+        details.insert("kind".into(), resource.plural.clone().into());
+        self.details = Some(Value::Object(details));
+        self
+    }
+
+    /// The request itself makes no sense.
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
+    }
+
+    /// The path names nothing that is served.
+    pub(crate) fn unknown_path() -> Self {
+        let mut failure = Self::new(
+            StatusCode::NOT_FOUND,
+            "NotFound",
+            "the server could not find the requested resource",
+        );
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    /// There is no such object.
+    pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" not found", resource.qualified());
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
+    }
+
+    /// An object of that name is already there.
+    pub(crate) fn exists(resource: &Resource, name: &str) -> Self {
+        let message = format!("{} \"{name}\" already exists", resource.qualified());
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
+    }
+
+    /// The object changed since the client read it.
+    pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
+        Self::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and \
+             try again",
+        )
+    }
+
+    /// The object is not in the state the request was made for.
+    pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
+        let message =
+            format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
+        Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
+    }
+
+    /// Other field managers own what an apply wants to change.
+    pub(crate) fn apply_conflict(conflicts: &[(String, String)]) -> Self {
+        let causes: Vec<Value> = conflicts
+            .iter()
+            .map(|(manager, field)| {
+                json!({"reason": "FieldManagerConflict", "field": field,
+                       "message": format!("conflict with {manager}")})
+            })
+            .collect();
+        let listed: Vec<String> = conflicts
+            .iter()
+            .map(|(manager, field)| format!("conflict with {manager}: {field}"))
+            .collect();
+        let (count, plural) = (conflicts.len(), if conflicts.len() == 1 { "" } else { "s" });
+        let message = if let [only] = listed.as_slice() {
+            format!("Apply failed with {count} conflict{plural}: {only}")
+        } else {
+            format!("Apply failed with {count} conflict{plural}: [{}]", listed.join(", "))
+        };
+        let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        failure.details = Some(json!({ "causes": causes }));
+        failure
+    }
+
+    /// The object breaks the rules of its kind.
+    pub(crate) fn invalid(resource: &Resource, name: &str, faults: &[Fault]) -> Self {
+        let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
+        let text = if let [only] = listed.as_slice() {
+            only.clone()
+        } else {
+            format!("[{}]", listed.join(", "))
+        };
+        let kind = if resource.group.is_empty() {
+            resource.kind.clone()
+        } else {
+            format!("{}.{}", resource.kind, resource.group)
+        };
+        let causes: Vec<Value> = faults
+            .iter()
+            .map(|fault| {
+                json!({"reason": fault.kind.reason(), "message": fault.message,
+                       "field": if fault.field.is_empty() { "<nil>" } else { &fault.field }})
+            })
+            .collect();
+        let mut failure = Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "Invalid",
+            format!("{kind} \"{name}\" is invalid: {text}"),
+        );
+        failure.details = Some(json!({"name": name, "group": resource.group,
+            "kind": resource.kind, "causes": causes}));
+        failure
+    }
+
+    /// The rules of the cluster forbid it.
+    pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
+    }
+
+    /// The resource is served, the verb is not.
+    pub(crate) fn method(resource: &Resource) -> Self {
+        Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .about(resource, "")
+    }
+
+    /// The body has a type this call does not take.
+    pub(crate) fn media_type(accepted: &str) -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types \
+                 include: {accepted}"
+            ),
+        )
+    }
+
+    /// The body is larger than the server takes.
+    pub(crate) fn too_large(limit: usize) -> Self {
+        Self::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
+    }
+
+    /// The version asked for is no longer remembered.
+    pub(crate) fn expired(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::GONE, "Expired", message)
+    }
+
+    /// The version asked for has not been reached.
+    pub(crate) fn future_version(asked: u64, current: u64) -> Self {
+        let mut failure = Self::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "Timeout",
+            format!("Too large resource version: {asked}, current: {current}"),
+        );
+        failure.details = Some(json!({"retryAfterSeconds": 1, "causes": [
+            {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}));
+        failure
+    }
+
+    /// A disruption budget says no for now.
+    pub(crate) fn budget(message: impl Into<String>, cause: String) -> Self {
+        let mut failure =
+            Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.into());
+        failure.details =
+            Some(json!({"causes": [{"reason": "DisruptionBudget", "message": cause}]}));
+        failure
+    }
+
+    /// The caller did not say who it is.
+    pub(crate) fn unauthorized() -> Self {
+        Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
+    }
+
+    /// The server itself failed.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        let message = format!("Internal error occurred: {}", message.into());
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// The refusal as a `Status` object.
+    pub(crate) fn status(&self) -> Value {
+        let mut status = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+        });
+        if let (Some(details), Some(map)) = (&self.details, status.as_object_mut()) {
+            map.insert("details".into(), details.clone());
+        }
+        status
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::builtin;
+
+    #[test]
+    fn messages_are_those_kubectl_users_know() {
+        let pdb = builtin::by_plural("poddisruptionbudgets");
+        let node = builtin::by_plural("nodes");
+        assert_eq!(
+            Failure::not_found(&pdb, "a").message,
+            "poddisruptionbudgets.policy \"a\" not found"
+        );
+        assert_eq!(Failure::exists(&node, "a").message, "nodes \"a\" already exists");
+        assert_eq!(
+            Failure::modified(&node, "a").message,
+            "Operation cannot be fulfilled on nodes \"a\": the object has been modified; please \
+             apply your changes to the latest version and try again"
+        );
+    }
+
+    #[test]
+    fn all_faults_of_an_object_are_listed() {
+        let pdb = builtin::by_plural("poddisruptionbudgets");
+        let faults =
+            [Fault::required("spec.a", ""), Fault::invalid("spec.b", &json!("x"), "must be y")];
+        let failure = Failure::invalid(&pdb, "p", &faults);
+        assert_eq!(
+            failure.message,
+            "PodDisruptionBudget.policy \"p\" is invalid: [spec.a: Required value, spec.b: \
+             Invalid value: \"x\": must be y]"
+        );
+        assert_eq!(failure.status()["details"]["causes"][1]["field"], "spec.b");
+    }
+}

@@ -1,0 +1,74 @@
+//! Turns stored objects into the objects of a resource, and back.
+//!
+//! Events of `events.k8s.io/v1` are the core events under other field names; other objects only
+//! differ in the version they name.
+
+use serde_json::{Map, Value};
+
+use crate::{
+    object,
+    resource::{Form, Resource},
+};
+
+/// Core event fields and what `events.k8s.io/v1` calls them.
+const EVENT_FIELDS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+/// The stored object as `resource` shows it.
+pub(crate) fn shown(resource: &Resource, stored: &Value) -> Value {
+    let mut value = stored.clone();
+    let map = object::map_of(&mut value);
+    map.insert("apiVersion".into(), resource.api_version().into());
+    map.insert("kind".into(), resource.kind.clone().into());
+    if resource.form == Form::NewEvent {
+        for (core, new) in EVENT_FIELDS {
+            rename(map, core, new);
+        }
+    }
+    value
+}
+
+/// An object of `resource` as it is stored.
+pub(crate) fn stored(resource: &Resource, mut value: Value) -> Value {
+    let map = object::map_of(&mut value);
+    map.insert("apiVersion".into(), resource.api_version().into());
+    map.insert("kind".into(), resource.kind.clone().into());
+    if resource.form == Form::NewEvent {
+        map.insert("apiVersion".into(), "v1".into());
+        for (core, new) in EVENT_FIELDS {
+            rename(map, new, core);
+        }
+    }
+    value
+}
+
+fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = map.remove(from) {
+        map.insert(to.to_owned(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::builtin;
+    use serde_json::json;
+
+    #[test]
+    fn an_event_reads_the_same_through_both_groups() {
+        let new = builtin::all().find(|one| one.group == "events.k8s.io").unwrap();
+        let event = json!({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "hello",
+            "regarding": {"kind": "Node"}, "reportingController": "mco", "type": "Normal"});
+        let kept = stored(&new, event.clone());
+        assert_eq!((&kept["apiVersion"], &kept["message"]), (&json!("v1"), &json!("hello")));
+        assert_eq!(kept["involvedObject"]["kind"], "Node");
+        assert_eq!(shown(&new, &kept), event);
+    }
+}

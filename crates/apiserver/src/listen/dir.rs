@@ -1,0 +1,78 @@
+//! The server's own directory: private files, written whole or not at all.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this directory belongs to the API server alone; mco-host is about the node's root"
+)]
+
+use std::{
+    fs::{self, DirBuilder, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use super::ListenError;
+
+fn failed(path: &Path) -> impl FnOnce(io::Error) -> ListenError {
+    let path = path.to_owned();
+    move |source| ListenError::Directory { path, source }
+}
+
+/// Makes the directory, for its owner only.
+pub(super) fn make(dir: &Path) -> Result<(), ListenError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir))
+}
+
+/// The text of a file; made and kept when it is not there.
+pub(super) fn keep(
+    dir: &Path,
+    name: &str,
+    make: impl FnOnce() -> Result<String, ListenError>,
+) -> Result<String, ListenError> {
+    let path = dir.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = make()?;
+            write(dir, name, text.as_bytes())?;
+            Ok(text)
+        }
+        Err(error) => Err(failed(&path)(error)),
+    }
+}
+
+/// Writes a file that only its owner can read.
+pub(super) fn write(dir: &Path, name: &str, bytes: &[u8]) -> Result<PathBuf, ListenError> {
+    let path = dir.join(name);
+    let fresh = dir.join(format!(".{name}.new"));
+    let put = || -> io::Result<()> {
+        if fs::exists(&fresh)? {
+            fs::remove_file(&fresh)?;
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&fresh, &path)
+    };
+    put().map_err(failed(&path))?;
+    Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn files_are_private_and_kept() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("a/b");
+        make(&dir).unwrap();
+        assert_eq!(keep(&dir, "t", || Ok("first".into())).unwrap(), "first");
+        assert_eq!(keep(&dir, "t", || Ok("second".into())).unwrap(), "first");
+        let mode = fs::metadata(dir.join("t")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

@@ -1,0 +1,41 @@
+//! The kubeconfig that leads to this server.
+
+use std::net::SocketAddr;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+
+use super::tls::Pair;
+
+/// A kubeconfig with two users: by certificate, which it uses, and by token.
+pub(super) fn text(address: SocketAddr, authority: &str, admin: &Pair, token: &str) -> String {
+    let [authority, certificate, key] =
+        [authority, &admin.certificate, &admin.key].map(|pem| STANDARD.encode(pem));
+    format!(
+        "apiVersion: v1
+kind: Config
+current-context: mco
+clusters:
+- name: mco
+  cluster:
+    server: https://{address}
+    certificate-authority-data: {authority}
+contexts:
+- name: mco
+  context:
+    cluster: mco
+    user: admin
+- name: mco-token
+  context:
+    cluster: mco
+    user: admin-token
+users:
+- name: admin
+  user:
+    client-certificate-data: {certificate}
+    client-key-data: {key}
+- name: admin-token
+  user:
+    token: {token}
+"
+    )
+}

@@ -1,0 +1,183 @@
+//! The built-in resources, as a table.
+
+use std::sync::Arc;
+
+use super::{Form, Resource};
+
+/// One line of the table.
+struct Row {
+    group: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+    short: &'static [&'static str],
+    categories: &'static [&'static str],
+    namespaced: bool,
+    status: bool,
+    generation: bool,
+    selectable: &'static [&'static str],
+}
+
+const PLAIN: Row = Row {
+    group: "",
+    kind: "",
+    plural: "",
+    short: &[],
+    categories: &[],
+    namespaced: true,
+    status: false,
+    generation: false,
+    selectable: &[],
+};
+
+const EVENT_FIELDS: &[&str] = &[
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "source",
+    "type",
+];
+
+const ROWS: &[Row] = &[
+    Row {
+        kind: "Namespace",
+        plural: "namespaces",
+        short: &["ns"],
+        namespaced: false,
+        status: true,
+        selectable: &["status.phase"],
+        ..PLAIN
+    },
+    Row {
+        kind: "Node",
+        plural: "nodes",
+        short: &["no"],
+        namespaced: false,
+        status: true,
+        selectable: &["spec.unschedulable"],
+        ..PLAIN
+    },
+    Row {
+        kind: "Pod",
+        plural: "pods",
+        short: &["po"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        selectable: &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ],
+        ..PLAIN
+    },
+    Row { kind: "ConfigMap", plural: "configmaps", short: &["cm"], ..PLAIN },
+    Row { kind: "Secret", plural: "secrets", selectable: &["type"], ..PLAIN },
+    Row { kind: "ServiceAccount", plural: "serviceaccounts", short: &["sa"], ..PLAIN },
+    Row { kind: "Event", plural: "events", short: &["ev"], selectable: EVENT_FIELDS, ..PLAIN },
+    Row {
+        group: "events.k8s.io",
+        kind: "Event",
+        plural: "events",
+        short: &["ev"],
+        selectable: EVENT_FIELDS,
+        ..PLAIN
+    },
+    Row { group: "coordination.k8s.io", kind: "Lease", plural: "leases", ..PLAIN },
+    Row {
+        group: "policy",
+        kind: "PodDisruptionBudget",
+        plural: "poddisruptionbudgets",
+        short: &["pdb"],
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "apps",
+        kind: "Deployment",
+        plural: "deployments",
+        short: &["deploy"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "apps",
+        kind: "DaemonSet",
+        plural: "daemonsets",
+        short: &["ds"],
+        categories: &["all"],
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+    Row {
+        group: "apiextensions.k8s.io",
+        kind: "CustomResourceDefinition",
+        plural: "customresourcedefinitions",
+        short: &["crd", "crds"],
+        categories: &["api-extensions"],
+        namespaced: false,
+        status: true,
+        generation: true,
+        ..PLAIN
+    },
+];
+
+/// Where CustomResourceDefinitions are kept.
+pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
+
+/// Where namespaces are kept.
+pub(crate) const NAMESPACES: &str = "namespaces";
+
+/// All built-in resources.
+pub(crate) fn all() -> impl Iterator<Item = Resource> {
+    ROWS.iter().map(resource)
+}
+
+fn resource(row: &Row) -> Resource {
+    let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
+    let form = if row.group == "events.k8s.io" { Form::NewEvent } else { Form::Same };
+    let track: Arc<str> = match (form, row.group) {
+        (Form::NewEvent, _) => "events".into(),
+        (Form::Same, "") => row.plural.into(),
+        (Form::Same, group) => format!("{}.{group}", row.plural).into(),
+    };
+    Resource {
+        group: row.group.to_owned(),
+        version: "v1".to_owned(),
+        kind: row.kind.to_owned(),
+        list_kind: format!("{}List", row.kind),
+        plural: row.plural.to_owned(),
+        singular: row.kind.to_lowercase(),
+        short_names: owned(row.short),
+        categories: owned(row.categories),
+        namespaced: row.namespaced,
+        status: row.status,
+        generation: row.generation,
+        track,
+        form,
+        schema: None,
+        columns: Vec::new(),
+        selectable: owned(row.selectable),
+        custom: false,
+    }
+}
+
+/// The first built-in resource with this plural, for tests.
+#[cfg(test)]
+pub(crate) fn by_plural(plural: &str) -> Resource {
+    all().find(|resource| resource.plural == plural).expect("a built-in plural")
+}

@@ -1,0 +1,56 @@
+//! Which resource a path or a kind means, now.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, RwLock},
+};
+
+use super::{Resource, builtin};
+
+type Address = (String, String, String);
+
+/// The resources served at one moment.
+pub(crate) type Served = BTreeMap<Address, Arc<Resource>>;
+
+/// The resources served; changes with the CustomResourceDefinitions.
+#[derive(Debug)]
+pub(crate) struct Catalog {
+    served: RwLock<Arc<Served>>,
+}
+
+impl Catalog {
+    /// A catalog of the built-in resources.
+    pub(crate) fn new() -> Self {
+        let served = builtin::all().map(|one| (address(&one), Arc::new(one))).collect();
+        Self { served: RwLock::new(Arc::new(served)) }
+    }
+
+    /// Everything served now.
+    pub(crate) fn served(&self) -> Arc<Served> {
+        Arc::clone(&self.served.read().expect("no holder of this lock panics"))
+    }
+
+    /// The resource at these coordinates.
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
+        let address = (group.to_owned(), version.to_owned(), plural.to_owned());
+        self.served().get(&address).cloned()
+    }
+
+    /// Replaces what one CustomResourceDefinition serves; an empty list withdraws it.
+    pub(crate) fn replace(&self, group: &str, plural: &str, resources: Vec<Resource>) {
+        let mut served = self.served.write().expect("no holder of this lock panics");
+        let mut next: Served = served
+            .iter()
+            .filter(|((g, _, p), one)| !(one.custom && g == group && p == plural))
+            .map(|(address, one)| (address.clone(), Arc::clone(one)))
+            .collect();
+        for resource in resources {
+            next.entry(address(&resource)).or_insert_with(|| Arc::new(resource));
+        }
+        *served = Arc::new(next);
+    }
+}
+
+fn address(resource: &Resource) -> Address {
+    (resource.group.clone(), resource.version.clone(), resource.plural.clone())
+}

@@ -1,0 +1,162 @@
+//! CustomResourceDefinitions: what they must say, and the resources they add.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Column, Form, Resource};
+use crate::{
+    clock,
+    failure::Fault,
+    object::{self, at, text},
+    schema::Schema,
+};
+
+/// Checks a definition and marks it as established: it is served as soon as it is stored.
+pub(crate) fn establish(crd: &mut Value, now: Timestamp) -> Vec<Fault> {
+    let faults = check(crd);
+    if !faults.is_empty() {
+        return faults;
+    }
+    let since = object::at(crd, &["status", "conditions"])
+        .and_then(|list| list.get(0)?.get("lastTransitionTime")?.as_str())
+        .map_or_else(|| clock::rfc3339(now), str::to_owned);
+    let names = complete_names(crd);
+    let stored: Vec<Value> = versions(crd)
+        .filter(|version| version.get("storage").and_then(Value::as_bool).unwrap_or(false))
+        .filter_map(|version| version.get("name").cloned())
+        .collect();
+    let spec = object::map_mut(object::map_of(crd), "spec");
+    spec.insert("names".into(), names.clone());
+    spec.entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    let condition = |kind: &str, reason: &str, message: &str| {
+        json!({"type": kind, "status": "True", "lastTransitionTime": since,
+               "reason": reason, "message": message})
+    };
+    let status = json!({
+        "acceptedNames": names, "storedVersions": stored,
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition("Established", "InitialNamesAccepted",
+                "the initial names have been accepted"),
+        ],
+    });
+    object::map_of(crd).insert("status".into(), status);
+    faults
+}
+
+fn complete_names(crd: &Value) -> Value {
+    let mut names = at(crd, &["spec", "names"]).cloned().unwrap_or_default();
+    let kind = text(&names, &["kind"]).to_owned();
+    let map = object::map_of(&mut names);
+    map.entry("singular").or_insert_with(|| kind.to_lowercase().into());
+    map.entry("listKind").or_insert_with(|| format!("{kind}List").into());
+    names
+}
+
+fn versions(crd: &Value) -> impl Iterator<Item = &Value> {
+    at(crd, &["spec", "versions"]).and_then(Value::as_array).into_iter().flatten()
+}
+
+fn check(crd: &Value) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for path in
+        [["spec", "group"].as_slice(), &["spec", "names", "kind"], &["spec", "names", "plural"]]
+    {
+        if text(crd, path).is_empty() {
+            faults.push(Fault::required(path.join("."), ""));
+        }
+    }
+    if !matches!(text(crd, &["spec", "scope"]), "Cluster" | "Namespaced") {
+        faults.push(Fault::required("spec.scope", "must be Cluster or Namespaced"));
+    }
+    let expected =
+        format!("{}.{}", text(crd, &["spec", "names", "plural"]), text(crd, &["spec", "group"]));
+    if faults.is_empty() && object::name(crd) != expected {
+        let rule = "must be spec.names.plural+\".\"+spec.group";
+        faults.push(Fault::invalid("metadata.name", &Value::from(object::name(crd)), rule));
+    }
+    let is_stored =
+        |version: &&Value| version.get("storage").and_then(Value::as_bool).unwrap_or(false);
+    if versions(crd).filter(is_stored).count() != 1 {
+        let rule = "must have exactly one version marked as storage version";
+        faults.push(Fault::invalid("spec.versions", &json!([]), rule));
+    }
+    for (number, version) in versions(crd).enumerate() {
+        let place = format!("spec.versions[{number}].schema.openAPIV3Schema");
+        match at(version, &["schema", "openAPIV3Schema"]) {
+            None => faults.push(Fault::required(place, "schemas are required")),
+            Some(schema) => {
+                if let Err(error) = Schema::root(schema) {
+                    let why = error.to_string();
+                    faults.push(Fault::invalid(place, &Value::Null, &why));
+                }
+            }
+        }
+    }
+    faults
+}
+
+/// The group and plural a definition is about.
+pub(crate) fn identity(crd: &Value) -> (&str, &str) {
+    (text(crd, &["spec", "group"]), text(crd, &["spec", "names", "plural"]))
+}
+
+/// The resources a stored definition adds.
+pub(crate) fn resources(crd: &Value) -> Vec<Resource> {
+    versions(crd)
+        .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(false))
+        .map(|version| resource(crd, version))
+        .collect()
+}
+
+fn resource(crd: &Value, version: &Value) -> Resource {
+    let names = at(crd, &["spec", "names"]).cloned().unwrap_or_default();
+    let owned = |key: &str| -> Vec<String> {
+        let list = names.get(key).and_then(Value::as_array).into_iter().flatten();
+        list.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let (group, plural) = identity(crd);
+    // Definitions are checked before they are stored, so the schema reads.
+    let schema = at(version, &["schema", "openAPIV3Schema"])
+        .and_then(|schema| Schema::root(schema).ok())
+        .map(Arc::new);
+    Resource {
+        group: group.to_owned(),
+        version: text(version, &["name"]).to_owned(),
+        kind: text(&names, &["kind"]).to_owned(),
+        list_kind: text(&names, &["listKind"]).to_owned(),
+        plural: plural.to_owned(),
+        singular: text(&names, &["singular"]).to_owned(),
+        short_names: owned("shortNames"),
+        categories: owned("categories"),
+        namespaced: text(crd, &["spec", "scope"]) == "Namespaced",
+        status: at(version, &["subresources", "status"]).is_some(),
+        generation: true,
+        track: format!("{plural}.{group}").into(),
+        form: Form::Same,
+        schema,
+        columns: columns(version),
+        selectable: selectable(version),
+        custom: true,
+    }
+}
+
+fn selectable(version: &Value) -> Vec<String> {
+    let list = version.get("selectableFields").and_then(Value::as_array).into_iter().flatten();
+    list.map(|one| text(one, &["jsonPath"]).trim_start_matches('.').to_owned()).collect()
+}
+
+fn columns(version: &Value) -> Vec<Column> {
+    let list = version.get("additionalPrinterColumns").and_then(Value::as_array);
+    let read = |one: &Value| Column {
+        name: text(one, &["name"]).to_owned(),
+        kind: text(one, &["type"]).to_owned(),
+        format: text(one, &["format"]).to_owned(),
+        description: text(one, &["description"]).to_owned(),
+        priority: one.get("priority").and_then(Value::as_i64).unwrap_or(0),
+        path: text(one, &["jsonPath"]).to_owned(),
+    };
+    list.into_iter().flatten().map(read).collect()
+}

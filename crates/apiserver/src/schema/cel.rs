@@ -1,0 +1,232 @@
+//! Validation rules in CEL (`x-kubernetes-validations`), with the functions Kubernetes adds.
+
+mod functions;
+mod value;
+
+use std::{fmt, sync::Arc};
+
+use ::cel::{Context, Env, Program, Value as Cel, objects::OptionalValue};
+use serde_json::Value;
+
+use super::{Additional, ListType, Schema, SchemaError, prune::join, validate};
+use crate::{
+    admit::Part,
+    failure::{Fault, FaultKind},
+    object,
+};
+
+/// A rule, compiled.
+#[derive(Clone)]
+pub(crate) struct Rule {
+    source: Arc<str>,
+    program: Arc<Program>,
+    message: String,
+    message_program: Option<Arc<Program>>,
+    field: String,
+    kind: FaultKind,
+    /// Whether the rule compares with the value before the change.
+    transition: bool,
+    /// Whether a transition rule is asked without an earlier value, too.
+    optional_old: bool,
+}
+
+impl fmt::Debug for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Rule").field(&self.source).finish()
+    }
+}
+
+/// The language rules are written in.
+fn environment() -> Env {
+    let mut env = Env::stdlib();
+    for extension in [::cel::extensions::strings, ::cel::extensions::lists] {
+        env.add_extension(extension).expect("the extensions do not clash");
+    }
+    env
+}
+
+/// Compiles the rules of one schema node.
+pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, SchemaError> {
+    let Some(list) = source.get("x-kubernetes-validations").and_then(Value::as_array) else {
+        return Ok(Vec::new());
+    };
+    let env = environment();
+    let compile = |text: &str, at: usize, field: &str| {
+        env.compile(text).map(Arc::new).map_err(|error| SchemaError {
+            path: format!("{path}.x-kubernetes-validations[{at}].{field}"),
+            message: format!("compilation failed: {error}"),
+        })
+    };
+    let mut rules = Vec::new();
+    for (at, one) in list.iter().enumerate() {
+        let text = object::text(one, &["rule"]);
+        let program = compile(text, at, "rule")?;
+        let message_program = match object::text(one, &["messageExpression"]) {
+            "" => None,
+            text => Some(compile(text, at, "messageExpression")?),
+        };
+        let transition = program.references().variables().contains(&"oldSelf");
+        rules.push(Rule {
+            source: text.trim().into(),
+            program,
+            message: object::text(one, &["message"]).to_owned(),
+            message_program,
+            field: object::text(one, &["fieldPath"]).to_owned(),
+            kind: match object::text(one, &["reason"]) {
+                "FieldValueForbidden" => FaultKind::Forbidden,
+                "FieldValueRequired" => FaultKind::Required,
+                "FieldValueDuplicate" => FaultKind::Duplicate,
+                _ => FaultKind::Invalid,
+            },
+            transition,
+            optional_old: one.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or(false),
+        });
+    }
+    Ok(rules)
+}
+
+/// Asks every rule of the schema about the object.
+pub(crate) fn judge(
+    schema: &Schema,
+    new: &Value,
+    old: Option<&Value>,
+    part: Part,
+    faults: &mut Vec<Fault>,
+) {
+    if !has_rules(schema) {
+        return;
+    }
+    let mut context = Context::with_env(Arc::new(environment()));
+    functions::add(&mut context);
+    match part {
+        Part::Main => walk(&context, schema, new, old, "", faults),
+        Part::Status => {
+            rules(&context, schema, new, old, "", faults);
+            if let (Some(below), Some(status)) = (schema.entry("status"), new.get("status")) {
+                let old = old.and_then(|old| old.get("status"));
+                walk(&context, below, status, old, "status", faults);
+            }
+        }
+    }
+}
+
+fn has_rules(schema: &Schema) -> bool {
+    let each = match &schema.additional {
+        Additional::Each(each) => has_rules(each),
+        Additional::Nothing | Additional::Anything => false,
+    };
+    !schema.rules.is_empty()
+        || each
+        || schema.items.as_deref().is_some_and(has_rules)
+        || schema.properties.values().any(has_rules)
+}
+
+fn walk(
+    context: &Context<'_, '_>,
+    schema: &Schema,
+    new: &Value,
+    old: Option<&Value>,
+    path: &str,
+    faults: &mut Vec<Fault>,
+) {
+    rules(context, schema, new, old, path, faults);
+    match new {
+        Value::Object(map) => {
+            for (key, found) in map {
+                if let Some(below) = schema.entry(key) {
+                    let old = old.and_then(|old| old.get(key));
+                    walk(context, below, found, old, &join(path, key), faults);
+                }
+            }
+        }
+        Value::Array(list) => {
+            let Some(items) = schema.items.as_deref().filter(|items| has_rules(items)) else {
+                return;
+            };
+            for (at, item) in list.iter().enumerate() {
+                let old = old.and_then(|old| counterpart(schema, item, old));
+                walk(context, items, item, old, &format!("{path}[{at}]"), faults);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// The earlier item that a list item continues; only map lists tell.
+fn counterpart<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a Value> {
+    let ListType::Map(keys) = &schema.list else { return None };
+    let wanted = validate::identity(item, keys);
+    old.as_array()?.iter().find(|one| validate::identity(one, keys) == wanted)
+}
+
+fn rules(
+    context: &Context<'_, '_>,
+    schema: &Schema,
+    new: &Value,
+    old: Option<&Value>,
+    path: &str,
+    faults: &mut Vec<Fault>,
+) {
+    if schema.rules.is_empty() || (new.is_null() && schema.nullable) {
+        return;
+    }
+    let mut scope = context.new_inner_scope();
+    scope.add_variable_from_value("self", value::from_json(schema, new));
+    let before = old.map(|old| value::from_json(schema, old));
+    for rule in &schema.rules {
+        let mut scope = scope.new_inner_scope();
+        match (&before, rule.optional_old) {
+            (None, false) if rule.transition => continue,
+            (None, false) => {}
+            (Some(before), false) => scope.add_variable_from_value("oldSelf", before.clone()),
+            (before, true) => {
+                let optional = match before {
+                    Some(before) => OptionalValue::of(before.clone()),
+                    None => OptionalValue::none(),
+                };
+                scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
+            }
+        }
+        if let Some(fault) = rule.ask(&scope, schema, path) {
+            faults.push(fault);
+        }
+    }
+}
+
+impl Rule {
+    fn ask(&self, scope: &Context<'_, '_>, schema: &Schema, path: &str) -> Option<Fault> {
+        let why = match self.program.execute(scope) {
+            Ok(Cel::Bool(true)) => return None,
+            Ok(_) => self.explanation(scope),
+            Err(error) => format!("rule evaluation failed: {error}: {}", self.source),
+        };
+        let message = match self.kind {
+            FaultKind::Forbidden => format!("Forbidden: {why}"),
+            FaultKind::Required => format!("Required value: {why}"),
+            FaultKind::Duplicate => format!("Duplicate value: \"{}\"", schema.kind.name()),
+            FaultKind::Invalid
+            | FaultKind::NotSupported
+            | FaultKind::TooLong
+            | FaultKind::TooMany
+            | FaultKind::TypeInvalid => {
+                format!("Invalid value: \"{}\": {why}", schema.kind.name())
+            }
+        };
+        let field = format!("{path}{}", self.field);
+        let field = field.strip_prefix('.').unwrap_or(&field).to_owned();
+        Some(Fault { field, kind: self.kind, message })
+    }
+
+    fn explanation(&self, scope: &Context<'_, '_>) -> String {
+        if let Some(Ok(Cel::String(text))) =
+            self.message_program.as_ref().map(|program| program.execute(scope))
+        {
+            return text.to_string();
+        }
+        if self.message.is_empty() {
+            format!("failed rule: {}", self.source)
+        } else {
+            self.message.clone()
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The functions Kubernetes adds to CEL, as far as definitions in use need them.
+
+use std::{net::IpAddr, sync::Arc};
+
+use ::cel::{
+    Context, ExecutionError, Value as Cel,
+    extractors::This,
+    objects::{Opaque, OptionalValue},
+};
+
+use super::super::format;
+use crate::admit::name;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Ip(IpAddr);
+
+impl Opaque for Ip {
+    fn runtime_type_name(&self) -> &'static str {
+        "net.IP"
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Cidr(IpAddr, u8);
+
+impl Opaque for Cidr {
+    fn runtime_type_name(&self) -> &'static str {
+        "net.CIDR"
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct NamedFormat(&'static str, fn(&str) -> bool);
+
+impl Opaque for NamedFormat {
+    fn runtime_type_name(&self) -> &'static str {
+        "kubernetes.NamedFormat"
+    }
+}
+
+fn failed(function: &str, message: impl ToString) -> ExecutionError {
+    ExecutionError::function_error(function, message)
+}
+
+fn opaque<T: Opaque>(value: T) -> Cel {
+    Cel::Opaque(Arc::new(value))
+}
+
+/// Adds the functions; a name the language already has keeps its meaning.
+pub(super) fn add(context: &mut Context<'_, '_>) {
+    let _ = context.add_function("isIP", |text: Arc<String>| text.parse::<IpAddr>().is_ok());
+    let _ = context.add_function("ip", |text: Arc<String>| -> Result<Cel, ExecutionError> {
+        text.parse().map(|ip| opaque(Ip(ip))).map_err(|error| failed("ip", error))
+    });
+    let _ = context.add_function("isCIDR", |text: Arc<String>| format::is_cidr(&text));
+    let _ = context.add_function("cidr", |text: Arc<String>| -> Result<Cel, ExecutionError> {
+        let (ip, length) = format::cidr(&text).ok_or_else(|| failed("cidr", "not a CIDR block"))?;
+        Ok(opaque(Cidr(ip, length)))
+    });
+    let _ = context.add_function("prefixLength", |This(cidr): This<Cel>| {
+        let Cel::Opaque(cidr) = &cidr else { return Err(failed("prefixLength", "not a CIDR")) };
+        let cidr = cidr.downcast_ref::<Cidr>();
+        cidr.map(|cidr| i64::from(cidr.1)).ok_or_else(|| failed("prefixLength", "not a CIDR"))
+    });
+    let _ = context.add_function("family", |This(ip): This<Cel>| {
+        let Cel::Opaque(ip) = &ip else { return Err(failed("family", "not an IP")) };
+        let ip = ip.downcast_ref::<Ip>().ok_or_else(|| failed("family", "not an IP"))?;
+        Ok(if ip.0.is_ipv4() { 4_i64 } else { 6 })
+    });
+    let _ = context.add_function("isURL", |text: Arc<String>| format::is_url(&text));
+    add_formats(context);
+    add_quantities(context);
+}
+
+fn add_formats(context: &mut Context<'_, '_>) {
+    let formats: [(&'static str, fn(&str) -> bool); 9] = [
+        ("dns1123Label", name::is_label),
+        ("dns1123Subdomain", name::is_subdomain),
+        ("dns1035Label", name::is_rfc1035_label),
+        ("qualifiedName", name::is_qualified),
+        ("labelValue", name::is_label_value),
+        ("uri", format::is_url),
+        ("uuid", |text| format::holds("uuid", text)),
+        ("byte", |text| format::holds("byte", text)),
+        ("datetime", |text| format::holds("date-time", text)),
+    ];
+    for (name, holds) in formats {
+        let _ = context
+            .add_function(&format!("format.{name}"), move || opaque(NamedFormat(name, holds)));
+    }
+    let _ = context.add_function("validate", |This(form): This<Cel>, text: Arc<String>| {
+        let Cel::Opaque(form) = &form else { return Err(failed("validate", "not a format")) };
+        let form = form.downcast_ref::<NamedFormat>();
+        let form = form.ok_or_else(|| failed("validate", "not a format"))?;
+        Ok(opaque(if form.1(&text) {
+            OptionalValue::none()
+        } else {
+            let why = format!("must be a valid {}", form.0);
+            OptionalValue::of(Cel::List(Arc::new(vec![Cel::String(Arc::new(why))])))
+        }))
+    });
+}
+
+fn add_quantities(context: &mut Context<'_, '_>) {
+    let _ = context.add_function("isQuantity", |text: Arc<String>| quantity(&text).is_some());
+    let _ = context.add_function("quantity", |text: Arc<String>| {
+        quantity(&text).ok_or_else(|| failed("quantity", "not a quantity"))
+    });
+}
+
+/// A quantity (`1500m`, `2Gi`) as a number.
+fn quantity(text: &str) -> Option<f64> {
+    const UNITS: [(&str, f64); 15] = [
+        ("Ki", 1024.0),
+        ("Mi", 1_048_576.0),
+        ("Gi", 1_073_741_824.0),
+        ("Ti", 1_099_511_627_776.0),
+        ("Pi", 1_125_899_906_842_624.0),
+        ("Ei", 1_152_921_504_606_846_976.0),
+        ("n", 1e-9),
+        ("u", 1e-6),
+        ("m", 1e-3),
+        ("k", 1e3),
+        ("M", 1e6),
+        ("G", 1e9),
+        ("T", 1e12),
+        ("P", 1e15),
+        ("E", 1e18),
+    ];
+    let unit = UNITS.iter().find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    let plain = |c: char| c.is_ascii_digit() || matches!(c, '.' | '+' | '-' | 'e' | 'E');
+    number.parse::<f64>().ok().filter(|_| number.chars().all(plain)).map(|number| number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quantity;
+
+    #[test]
+    fn quantities_have_their_units() {
+        assert_eq!(quantity("1500m"), Some(1.5));
+        assert_eq!(quantity("2Gi"), Some(2_147_483_648.0));
+        assert_eq!(quantity("1e3"), Some(1000.0));
+        assert_eq!(quantity("x"), None);
+        assert_eq!(quantity("inf"), None);
+    }
+}

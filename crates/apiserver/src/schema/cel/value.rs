@@ -1,0 +1,116 @@
+//! Turns JSON into CEL values, guided by the schema.
+
+use std::{collections::HashMap, sync::Arc};
+
+use ::cel::{
+    Value as Cel,
+    objects::{Key, Map},
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use super::super::{Kind, Schema};
+
+/// Words of the language; a property of that name is written with underscores around it.
+const RESERVED: [&str; 19] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+];
+
+/// The CEL value of a JSON value under `schema`.
+pub(super) fn from_json(schema: &Schema, value: &Value) -> Cel {
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(truth) => Cel::Bool(*truth),
+        Value::Number(number) => {
+            let real = schema.kind == Kind::Number;
+            match number.as_i64() {
+                Some(whole) if !real => Cel::Int(whole),
+                _ => Cel::Float(number.as_f64().unwrap_or(f64::NAN)),
+            }
+        }
+        Value::String(text) => from_text(&schema.format, text),
+        Value::Array(list) => {
+            let items = schema.items.as_deref();
+            let any = Schema::default();
+            let item = |one| from_json(items.unwrap_or(&any), one);
+            Cel::List(Arc::new(list.iter().map(item).collect()))
+        }
+        Value::Object(map) => {
+            let any = Schema::default();
+            let entries = map.iter().filter(|(key, _)| key.as_str() != "managedFields");
+            let entries = entries.map(|(key, below)| {
+                let named = schema.properties.contains_key(key);
+                let name = if named { escaped(key) } else { key.clone() };
+                let below = from_json(schema.entry(key).unwrap_or(&any), below);
+                (Key::String(Arc::new(name)), below)
+            });
+            let map: HashMap<Key, Cel> = entries.collect();
+            Cel::Map(Map { map: Arc::new(map) })
+        }
+    }
+}
+
+fn from_text(format: &str, text: &str) -> Cel {
+    let plain = || Cel::String(Arc::new(text.to_owned()));
+    match format {
+        "byte" => STANDARD.decode(text).map_or_else(|_| plain(), |raw| Cel::Bytes(Arc::new(raw))),
+        "date-time" => timestamp(text).unwrap_or_else(plain),
+        _ => plain(),
+    }
+}
+
+/// A timestamp, made by the language's own conversion.
+fn timestamp(text: &str) -> Option<Cel> {
+    let env = ::cel::Env::stdlib();
+    let program = env.compile("timestamp(text)").ok()?;
+    let mut context = ::cel::Context::with_env(Arc::new(env));
+    context.add_variable_from_value("text", Cel::String(Arc::new(text.to_owned())));
+    program.execute(&context).ok()
+}
+
+/// A property's name as rules write it.
+fn escaped(name: &str) -> String {
+    if RESERVED.contains(&name) {
+        return format!("__{name}__");
+    }
+    name.replace("__", "__underscores__")
+        .replace('.', "__dot__")
+        .replace('-', "__dash__")
+        .replace('/', "__slash__")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn property_names_are_escaped_as_rules_write_them() {
+        for (name, expected) in [
+            ("plain", "plain"),
+            ("namespace", "__namespace__"),
+            ("a-b.c/d", "a__dash__b__dot__c__slash__d"),
+            ("a__b", "a__underscores__b"),
+            ("a_b", "a_b"),
+        ] {
+            assert_eq!(escaped(name), expected);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Label and field selectors.
+
+use serde_json::Value;
+
+use crate::{failure::Failure, object, resource::Resource};
+
+/// Which objects of a collection a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Selector {
+    labels: Vec<Requirement>,
+    fields: Vec<Field>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Requirement {
+    key: String,
+    test: Test,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Test {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Exists,
+    Absent,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Field {
+    path: Vec<String>,
+    value: String,
+    equal: bool,
+}
+
+impl Selector {
+    /// Reads both selectors of a call on `resource`.
+    pub(crate) fn parse(labels: &str, fields: &str, resource: &Resource) -> Result<Self, Failure> {
+        let labels = parse_labels(labels)
+            .map_err(|why| Failure::bad_request(format!("unable to parse requirement: {why}")))?;
+        Ok(Self { labels, fields: parse_fields(fields, resource)? })
+    }
+
+    /// Reads a `LabelSelector` object (`matchLabels`, `matchExpressions`).
+    pub(crate) fn from_object(selector: &Value) -> Self {
+        let mut labels = Vec::new();
+        let pairs = selector.get("matchLabels").and_then(Value::as_object);
+        for (key, value) in pairs.into_iter().flatten() {
+            let values = value.as_str().map(str::to_owned).into_iter().collect();
+            labels.push(Requirement { key: key.clone(), test: Test::In(values) });
+        }
+        let list = selector.get("matchExpressions").and_then(Value::as_array);
+        for expression in list.into_iter().flatten() {
+            let values = expression.get("values").and_then(Value::as_array).into_iter().flatten();
+            let values = values.filter_map(Value::as_str).map(str::to_owned).collect();
+            let test = match object::text(expression, &["operator"]) {
+                "In" => Test::In(values),
+                "NotIn" => Test::NotIn(values),
+                "Exists" => Test::Exists,
+                _ => Test::Absent,
+            };
+            let key = object::text(expression, &["key"]).to_owned();
+            labels.push(Requirement { key, test });
+        }
+        Self { labels, fields: Vec::new() }
+    }
+
+    /// Adds the condition that the object has this name.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        let path = vec!["metadata".to_owned(), "name".to_owned()];
+        self.fields.push(Field { path, value: name.to_owned(), equal: true });
+        self
+    }
+
+    /// Whether every object is selected.
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
+    /// Whether the object is selected.
+    pub(crate) fn matches(&self, object: &Value) -> bool {
+        self.labels.iter().all(|requirement| requirement.holds(object))
+            && self.fields.iter().all(|field| field.holds(object))
+    }
+}
+
+impl Requirement {
+    fn holds(&self, object: &Value) -> bool {
+        let value = object::label(object, &self.key);
+        match &self.test {
+            Test::In(values) => value.is_some_and(|v| values.iter().any(|one| one == v)),
+            Test::NotIn(values) => !value.is_some_and(|v| values.iter().any(|one| one == v)),
+            Test::Exists => value.is_some(),
+            Test::Absent => value.is_none(),
+        }
+    }
+}
+
+impl Field {
+    fn holds(&self, object: &Value) -> bool {
+        let found = self.path.iter().try_fold(object, |value, key| value.get(key));
+        let equal = match found {
+            Some(Value::String(text)) => *text == self.value,
+            Some(other @ (Value::Bool(_) | Value::Number(_))) => other.to_string() == self.value,
+            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => self.value.is_empty(),
+        };
+        equal == self.equal
+    }
+}
+
+fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
+    split_outside_parens(text).into_iter().map(parse_requirement).collect()
+}
+
+/// Splits at commas that separate requirements, not values of a set.
+fn split_outside_parens(text: &str) -> Vec<&str> {
+    let mut depth = 0_u32;
+    let parts = text.split(move |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
+}
+
+fn parse_requirement(text: &str) -> Result<Requirement, String> {
+    let requirement = |key: &str, test| check_key(key.trim()).map(|key| Requirement { key, test });
+    if let Some(key) = text.strip_prefix('!') {
+        return requirement(key, Test::Absent);
+    }
+    for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
+        if let Some((key, value)) = text.split_once(operator) {
+            let values = vec![value.trim().to_owned()];
+            return requirement(key, if negated { Test::NotIn(values) } else { Test::In(values) });
+        }
+    }
+    if let Some((head, set)) = text.split_once('(') {
+        let set = set.trim_end().strip_suffix(')').ok_or("expected: ')'")?;
+        let values = set.split(',').map(|value| value.trim().to_owned()).collect();
+        let head: Vec<&str> = head.split_whitespace().collect();
+        return match head.as_slice() {
+            [key, "in"] => requirement(key, Test::In(values)),
+            [key, "notin"] => requirement(key, Test::NotIn(values)),
+            _ => Err(format!("found '{text}', expected: in, notin, =, ==, !="))?,
+        };
+    }
+    requirement(text, Test::Exists)
+}
+
+fn check_key(key: &str) -> Result<String, String> {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
+    if key.is_empty() || !key.chars().all(fine) {
+        return Err(format!("found '{key}', expected: a label key"));
+    }
+    Ok(key.to_owned())
+}
+
+fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> {
+    let mut fields = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (path, value, equal) = if let Some((path, value)) = part.split_once("!=") {
+            (path, value, false)
+        } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
+            (path, value, true)
+        } else {
+            return Err(Failure::bad_request(format!("invalid field selector: {part}")));
+        };
+        if !resource.has_selectable_field(path) {
+            return Err(Failure::bad_request(format!(
+                "field label not supported: {path} (resource {})",
+                resource.qualified()
+            )));
+        }
+        let path = path.split('.').map(str::to_owned).collect();
+        fields.push(Field { path, value: value.to_owned(), equal });
+    }
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::builtin;
+    use serde_json::json;
+
+    #[test]
+    fn label_selectors_choose_as_kubernetes_does() {
+        let nodes = builtin::by_plural("nodes");
+        let object = json!({"metadata": {"labels": {"role": "worker", "zone": "a", "e": ""}}});
+        for (selector, expected) in [
+            ("", true),
+            ("role=worker", true),
+            ("role==worker,zone=b", false),
+            ("role!=master", true),
+            ("missing!=x", true),
+            ("zone in (a, b),role", true),
+            ("zone notin (a)", false),
+            ("missing notin (a)", true),
+            ("!missing", true),
+            ("!role", false),
+            ("e=", true),
+            ("a.b/c-d", false),
+        ] {
+            let parsed = Selector::parse(selector, "", &nodes).unwrap();
+            assert_eq!(parsed.matches(&object), expected, "{selector}");
+        }
+        assert!(Selector::parse("a in (b", "", &nodes).is_err());
+        assert!(Selector::parse("=b", "", &nodes).is_err());
+    }
+
+    #[test]
+    fn field_selectors_know_the_fields_of_a_kind() {
+        let pods = builtin::by_plural("pods");
+        let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}});
+        let holds = |text: &str| Selector::parse("", text, &pods).unwrap().matches(&pod);
+        assert!(holds("spec.nodeName=n"));
+        assert!(holds("metadata.name=p,spec.nodeName!=m"));
+        assert!(!holds("metadata.name=q"));
+        let refused = Selector::parse("", "spec.foo=a", &pods).unwrap_err();
+        assert_eq!(refused.message, "field label not supported: spec.foo (resource pods)");
+    }
+
+    #[test]
+    fn selector_objects_mean_the_same() {
+        let selector = json!({"matchLabels": {"a": "b"},
+            "matchExpressions": [{"key": "c", "operator": "NotIn", "values": ["d"]}]});
+        let selector = Selector::from_object(&selector);
+        assert!(selector.matches(&json!({"metadata": {"labels": {"a": "b"}}})));
+        assert!(!selector.matches(&json!({"metadata": {"labels": {"a": "b", "c": "d"}}})));
+    }
+}

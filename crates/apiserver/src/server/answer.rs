@@ -1,0 +1,193 @@
+//! Shapes answers: whole objects, metadata only, or tables.
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::Body;
+use crate::{failure::Failure, form, resource::Resource, store::Object, table};
+
+/// In which shape a client wants objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Plain,
+    Meta,
+    Table,
+}
+
+/// The first shape of an `Accept` header that is served.
+pub(super) fn shape(headers: &HeaderMap) -> Shape {
+    for media in accepted(headers) {
+        let parts: Vec<&str> = media.split(';').map(str::trim).collect();
+        if !matches!(parts.first(), Some(&("application/json" | "*/*" | "application/*"))) {
+            continue;
+        }
+        let of_meta = parts.contains(&"g=meta.k8s.io") && parts.contains(&"v=v1");
+        match parts.iter().find_map(|part| part.strip_prefix("as=")) {
+            Some("Table") if of_meta => return Shape::Table,
+            Some("PartialObjectMetadata" | "PartialObjectMetadataList") if of_meta => {
+                return Shape::Meta;
+            }
+            Some(_) => {}
+            None => return Shape::Plain,
+        }
+    }
+    Shape::Plain
+}
+
+/// The media types of an `Accept` header, in order.
+pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers
+        .get_all(header::ACCEPT)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+}
+
+/// An answer with a body made of bytes.
+pub(super) fn bytes(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = code;
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
+}
+
+/// An answer with a JSON body.
+pub(super) fn json(code: StatusCode, value: &Value) -> Response<Body> {
+    bytes(code, serde_json::to_vec(value).expect("JSON values have a text"))
+}
+
+/// A refusal as an answer.
+pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
+    let mut response = json(failure.code, &failure.status());
+    if failure.code == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+/// Adds a warning that kubectl prints.
+pub(super) fn warn(response: &mut Response<Body>, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - {:?}", text)) {
+        response.headers_mut().append(header::WARNING, value);
+    }
+}
+
+/// The object's JSON text in the form of `resource`; no copy when it is stored that way.
+pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
+    if resource.is_native(&object.value) {
+        return object.bytes.clone();
+    }
+    let shown = form::shown(resource, &object.value);
+    serde_json::to_vec(&shown).expect("JSON values have a text").into()
+}
+
+/// One object in the wanted shape.
+pub(super) fn object(
+    resource: &Resource,
+    object: &Object,
+    shape: Shape,
+    now: Timestamp,
+    include: &str,
+) -> Bytes {
+    let value = match shape {
+        Shape::Plain => return text(resource, object),
+        Shape::Meta => metadata(&object.value),
+        Shape::Table => {
+            let shown = form::shown(resource, &object.value);
+            let rows = vec![table::row(resource, &shown, now, include)];
+            let meta = json!({"resourceVersion": object.version.to_string()});
+            table::table(resource, rows, meta)
+        }
+    };
+    serde_json::to_vec(&value).expect("JSON values have a text").into()
+}
+
+/// An object's metadata, as the kind that has nothing else.
+pub(super) fn metadata(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+           "metadata": object.get("metadata")})
+}
+
+/// A list in the wanted shape.
+pub(super) fn list(
+    resource: &Resource,
+    objects: &[std::sync::Arc<Object>],
+    meta: Map<String, Value>,
+    shape: Shape,
+    now: Timestamp,
+    include: &str,
+) -> Bytes {
+    match shape {
+        Shape::Table => {
+            let rows = objects
+                .iter()
+                .map(|one| table::row(resource, &form::shown(resource, &one.value), now, include))
+                .collect();
+            let table = table::table(resource, rows, Value::Object(meta));
+            serde_json::to_vec(&table).expect("JSON values have a text").into()
+        }
+        Shape::Meta => {
+            let items = objects.iter().map(|one| {
+                let item = metadata(&one.value);
+                serde_json::to_vec(&item).expect("JSON values have a text").into()
+            });
+            joined("PartialObjectMetadataList", "meta.k8s.io/v1", meta, items)
+        }
+        Shape::Plain => {
+            let items = objects.iter().map(|one| text(resource, one));
+            joined(&resource.list_kind, &resource.api_version(), meta, items)
+        }
+    }
+}
+
+/// Writes a list around the items' texts, so that no item is copied as a tree.
+fn joined(
+    kind: &str,
+    version: &str,
+    meta: Map<String, Value>,
+    items: impl Iterator<Item = Bytes>,
+) -> Bytes {
+    let mut out = BytesMut::new();
+    let head = json!({"kind": kind, "apiVersion": version, "metadata": meta}).to_string();
+    out.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    out.put_slice(b",\"items\":[");
+    for (at, item) in items.enumerate() {
+        if at > 0 {
+            out.put_u8(b',');
+        }
+        out.put_slice(&item);
+    }
+    out.put_slice(b"]}");
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(accept: &str) -> Shape {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT, accept.parse().unwrap());
+        shape(&headers)
+    }
+
+    #[test]
+    fn the_first_served_shape_wins() {
+        for (accept, expected) in [
+            ("application/json", Shape::Plain),
+            ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Shape::Table),
+            ("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Shape::Plain),
+            ("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Shape::Meta),
+            ("application/vnd.kubernetes.protobuf, application/json", Shape::Plain),
+            ("*/*", Shape::Plain),
+        ] {
+            assert_eq!(asked(accept), expected, "{accept}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Evictions: a delete that disruption budgets may refuse.
+
+use std::sync::Arc;
+
+use http::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{Body, Call, Server, answer, write};
+use crate::{budget, failure::Failure, object};
+
+/// Where budgets are kept.
+const BUDGETS: &str = "poddisruptionbudgets.policy";
+
+impl Server {
+    /// Evicts a pod when its budget allows one more disruption.
+    pub(super) async fn evict(&self, call: &Call, body: &[u8]) -> Result<Response<Body>, Failure> {
+        let eviction = write::body(body)?;
+        let version = object::text(&eviction, &["apiVersion"]);
+        if !matches!(version, "policy/v1" | "policy/v1beta1" | "") {
+            return Err(Failure::bad_request(format!("no kind \"Eviction\" in {version}")));
+        }
+        let key = call.key();
+        let options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
+        // Held until the pod is gone, so that the next eviction counts without it.
+        let _turn = self.evictions.lock().await;
+        let pod = self.store.get(&call.resource.track, &key);
+        let pod = pod.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
+        self.check_budgets(call, &pod.value)?;
+        let dry = call.query.dry_run
+            || options.get("dryRun").and_then(Value::as_array).is_some_and(|l| !l.is_empty());
+        let resource = Arc::clone(&call.resource);
+        self.remove(&resource, &key, &options, dry).await?;
+        let done = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+            "status": "Success", "code": 201});
+        Ok(answer::json(StatusCode::CREATED, &done))
+    }
+
+    fn check_budgets(&self, call: &Call, pod: &Value) -> Result<(), Failure> {
+        // A pod that has ended or is on its way out disrupts nothing.
+        if budget::is_over(pod) || object::is_deleting(pod) {
+            return Ok(());
+        }
+        let namespace = call.namespace.as_deref();
+        let (budgets, _) = self.store.list(BUDGETS, namespace, None);
+        let matching: Vec<&Value> =
+            budgets.iter().map(|one| &one.value).filter(|one| budget::covers(one, pod)).collect();
+        let budget = match matching.as_slice() {
+            [] => return Ok(()),
+            [only] => *only,
+            _ => {
+                return Err(Failure::internal(
+                    "This pod has more than one PodDisruptionBudget, which the eviction \
+                     subresource does not support.",
+                ));
+            }
+        };
+        let (pods, _) = self.store.list(&call.resource.track, namespace, None);
+        let standing = budget::standing(budget, pods.iter().map(|one| &one.value));
+        // A pod that is not ready does not count, so removing it cannot break the budget further.
+        if !budget::is_ready(pod) && standing.healthy >= standing.desired {
+            return Ok(());
+        }
+        if standing.allowed() > 0 {
+            return Ok(());
+        }
+        let cause = format!(
+            "The disruption budget {} needs {} healthy pods and has {} currently",
+            object::name(budget),
+            standing.desired,
+            standing.healthy
+        );
+        Err(Failure::budget(
+            "Cannot evict pod as it would violate the pod's disruption budget.",
+            cause,
+        ))
+    }
+}

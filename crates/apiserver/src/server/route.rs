@@ -1,0 +1,231 @@
+//! Finds what a request is about and who carries it out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Response, StatusCode, header, request::Parts};
+use serde_json::{Value, json};
+
+use super::{Body, Call, Identity, Server, answer};
+use crate::{
+    admit::Part,
+    discovery,
+    failure::Failure,
+    openapi,
+    path::{self, Located, Target},
+    query,
+};
+
+/// The Kubernetes version whose API this server follows.
+pub(crate) const VERSION: (&str, &str) = ("1", "36");
+
+impl Server {
+    /// Carries out a request.
+    pub(super) async fn route(
+        self: &Arc<Self>,
+        parts: &Parts,
+        body: Bytes,
+        who: Identity,
+    ) -> Result<Response<Body>, Failure> {
+        let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
+        match target {
+            Target::Object(located) if located.group == "authorization.k8s.io" => {
+                review(&located, &parts.method, &body)
+            }
+            Target::Object(located) => self.resource(located, parts, body, who).await,
+            Target::Plain(path) => self.plain(&path, &parts.method),
+            target @ (Target::CoreVersions
+            | Target::Groups
+            | Target::Group(_)
+            | Target::Resources { .. }) => self.discover(&target, &parts.headers),
+        }
+    }
+
+    fn discover(&self, target: &Target, headers: &HeaderMap) -> Result<Response<Body>, Failure> {
+        let served = self.catalog.served();
+        let aggregated = answer::accepted(headers)
+            .find(|media| media.contains("as=APIGroupDiscoveryList") && media.contains("v=v2"))
+            .filter(|media| !media.contains("v=v2beta1"));
+        let core = match (target, aggregated) {
+            (Target::CoreVersions, Some(_)) => true,
+            (Target::Groups, Some(_)) => false,
+            _ => {
+                let found = discovery::legacy(&served, target).ok_or_else(Failure::unknown_path)?;
+                return Ok(answer::json(StatusCode::OK, &found));
+            }
+        };
+        let mut response = answer::json(StatusCode::OK, &discovery::aggregated(&served, core));
+        let media = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, header::HeaderValue::from_static(media));
+        Ok(response)
+    }
+
+    fn plain(&self, path: &str, method: &Method) -> Result<Response<Body>, Failure> {
+        if method != Method::GET {
+            return Err(Failure::unknown_path());
+        }
+        let top = path.split('/').nth(1).unwrap_or("");
+        match (top, path) {
+            ("healthz" | "livez" | "readyz", _) => {
+                let mut response = answer::bytes(StatusCode::OK, Bytes::from_static(b"ok"));
+                let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, plain);
+                Ok(response)
+            }
+            ("version", "/version") => Ok(answer::json(StatusCode::OK, &version())),
+            ("openapi", _) => {
+                let served = self.catalog.served();
+                let found = openapi::document(&served, path).ok_or_else(Failure::unknown_path)?;
+                Ok(answer::json(StatusCode::OK, &found))
+            }
+            ("", _) => {
+                let paths = json!({"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v3",
+                    "/readyz", "/version"]});
+                Ok(answer::json(StatusCode::OK, &paths))
+            }
+            _ => Err(Failure::unknown_path()),
+        }
+    }
+
+    async fn resource(
+        self: &Arc<Self>,
+        located: Located,
+        parts: &Parts,
+        body: Bytes,
+        identity: Identity,
+    ) -> Result<Response<Body>, Failure> {
+        let resource = self
+            .catalog
+            .find(&located.group, &located.version, &located.resource)
+            .ok_or_else(Failure::unknown_path)?;
+        if !resource.namespaced && located.namespace.is_some() {
+            return Err(Failure::unknown_path());
+        }
+        if resource.namespaced && located.namespace.is_none() && located.name.is_some() {
+            return Err(Failure::unknown_path());
+        }
+        let query = query::parse(parts.uri.query().unwrap_or(""))?;
+        let manager = query.field_manager.clone().unwrap_or_else(|| agent(&parts.headers));
+        let call = Call {
+            resource,
+            namespace: located.namespace,
+            name: located.name,
+            query,
+            shape: answer::shape(&parts.headers),
+            manager,
+            identity,
+        };
+        match located.subresource.as_deref() {
+            None => self.main(call, parts, body).await,
+            Some("status") if call.resource.status => self.status(&call, parts, body).await,
+            Some("eviction") if call.resource.qualified() == "pods" => {
+                if parts.method != Method::POST {
+                    return Err(Failure::method(&call.resource));
+                }
+                self.evict(&call, &body).await
+            }
+            Some(_) => Err(Failure::unknown_path()),
+        }
+    }
+
+    async fn main(
+        self: &Arc<Self>,
+        call: Call,
+        parts: &Parts,
+        body: Bytes,
+    ) -> Result<Response<Body>, Failure> {
+        match (&parts.method, &call.name) {
+            (&Method::GET, _) if call.query.watch => self.watch(call),
+            (&Method::GET, Some(_)) => self.get(&call),
+            (&Method::GET, None) => self.list(&call),
+            (&Method::POST, None) => self.create(&call, decode(&parts.headers, &body)?).await,
+            (&Method::PUT, Some(_)) => {
+                let new = decode(&parts.headers, &body)?;
+                self.update(&call, new, Part::Main).await
+            }
+            (&Method::PATCH, Some(_)) => {
+                self.patch(&call, media_type(&parts.headers), &body, Part::Main).await
+            }
+            (&Method::DELETE, Some(_)) => self.delete(&call, &options(&body)?).await,
+            (&Method::DELETE, None) => self.delete_collection(&call, &options(&body)?).await,
+            _ => Err(Failure::method(&call.resource)),
+        }
+    }
+
+    async fn status(
+        &self,
+        call: &Call,
+        parts: &Parts,
+        body: Bytes,
+    ) -> Result<Response<Body>, Failure> {
+        match parts.method {
+            Method::GET => self.get(call),
+            Method::PUT => {
+                let new = decode(&parts.headers, &body)?;
+                self.update(call, new, Part::Status).await
+            }
+            Method::PATCH => {
+                self.patch(call, media_type(&parts.headers), &body, Part::Status).await
+            }
+            _ => Err(Failure::method(&call.resource)),
+        }
+    }
+}
+
+/// The name a client goes by when it names no field manager: its agent's first word.
+fn agent(headers: &HeaderMap) -> String {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let name = agent.unwrap_or("unknown").split('/').next().unwrap_or("unknown");
+    name.to_owned()
+}
+
+fn media_type(headers: &HeaderMap) -> &str {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    value.unwrap_or("").split(';').next().unwrap_or("").trim()
+}
+
+fn decode(headers: &HeaderMap, body: &Bytes) -> Result<Value, Failure> {
+    if !matches!(media_type(headers), "" | "application/json") {
+        return Err(Failure::media_type("application/json"));
+    }
+    parse(body)
+}
+
+/// Reads a JSON object.
+pub(super) fn parse(body: &[u8]) -> Result<Value, Failure> {
+    let value: Value = serde_json::from_slice(body).map_err(|error| {
+        Failure::bad_request(format!("the object provided is unrecognized: {error}"))
+    })?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(Failure::bad_request("the object provided is unrecognized: it is not a JSON object"))
+}
+
+/// The options of a delete call; an empty body has none.
+fn options(body: &Bytes) -> Result<Value, Failure> {
+    if body.is_empty() { Ok(json!({})) } else { parse(body) }
+}
+
+/// Access reviews: whoever is let in may do everything.
+fn review(located: &Located, method: &Method, body: &[u8]) -> Result<Response<Body>, Failure> {
+    let known = matches!(
+        located.resource.as_str(),
+        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews"
+    );
+    if !known || method != Method::POST {
+        return Err(Failure::unknown_path());
+    }
+    let mut review = parse(body)?;
+    crate::object::map_of(&mut review).insert("status".into(), json!({"allowed": true}));
+    Ok(answer::json(StatusCode::CREATED, &review))
+}
+
+fn version() -> Value {
+    let (major, minor) = VERSION;
+    json!({"major": major, "minor": minor, "gitVersion": format!("v{major}.{minor}.0+mco"),
+        "gitCommit": "", "gitTreeState": "", "buildDate": "", "goVersion": "",
+        "compiler": "rustc", "platform": format!("{}/{}", std::env::consts::OS, "amd64")})
+}

@@ -1,0 +1,87 @@
+//! Claims about the store.
+
+use super::*;
+use serde_json::json;
+
+fn write(name: &str, expect: Option<u64>, put: Put) -> Write {
+    Write { track: "things".into(), key: Key::new("", name), expect, put }
+}
+
+fn thing(name: &str) -> Value {
+    json!({"metadata": {"name": name}})
+}
+
+async fn add(store: &Store, name: &str) -> u64 {
+    store.commit(write(name, None, Put::Keep(thing(name)))).await.unwrap().version
+}
+
+#[tokio::test]
+async fn a_write_at_the_wrong_version_is_refused() {
+    let store = Store::in_memory(10);
+    let first = add(&store, "a").await;
+    let again = store.commit(write("a", None, Put::Keep(thing("a")))).await;
+    assert_eq!(again.unwrap_err(), WriteError::Stale);
+    let stale = store.commit(write("a", Some(first + 7), Put::Keep(thing("a")))).await;
+    assert_eq!(stale.unwrap_err(), WriteError::Stale);
+    let good = store.commit(write("a", Some(first), Put::Keep(thing("a")))).await.unwrap();
+    assert_eq!(object::meta(&good.value, "resourceVersion"), good.version.to_string());
+    assert!(good.version > first);
+}
+
+#[tokio::test]
+async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
+    let store = Store::in_memory(10);
+    let start = store.version();
+    let a = add(&store, "a").await;
+    let b = add(&store, "b").await;
+    store.commit(write("a", Some(a), Put::Remove(thing("a")))).await.unwrap();
+    let (changes, complete) = store.since("things", start).unwrap();
+    let seen: Vec<_> = changes.iter().map(|c| (c.happened, c.object.version)).collect();
+    assert_eq!(seen, [(Happened::Added, a), (Happened::Added, b), (Happened::Deleted, b + 1)]);
+    assert_eq!(complete, b + 1);
+    assert_eq!(store.since("things", b).unwrap().0.len(), 1);
+}
+
+#[tokio::test]
+async fn a_log_forgets_and_says_so() {
+    let store = Store::in_memory(2);
+    let start = store.version();
+    let first = add(&store, "a").await;
+    add(&store, "b").await;
+    assert!(store.since("things", start).is_ok());
+    add(&store, "c").await;
+    assert_eq!(store.since("things", start).unwrap_err(), TooOld { oldest: first });
+    assert_eq!(store.since("things", first).unwrap().0.len(), 2);
+}
+
+#[tokio::test]
+async fn a_reopened_store_goes_on_where_it_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
+    let store = Store::open(&path, 10).unwrap();
+    let a = add(&store, "a").await;
+    let b = add(&store, "b").await;
+    store.commit(write("a", Some(a), Put::Remove(thing("a")))).await.unwrap();
+    drop(store);
+    let store = Store::open(&path, 10).unwrap();
+    assert_eq!(store.version(), b + 1);
+    let (objects, _) = store.list("things", None, None);
+    assert_eq!(objects.iter().map(|o| object::name(&o.value)).collect::<Vec<_>>(), ["b"]);
+    assert_eq!(store.since("things", b).unwrap_err(), TooOld { oldest: b + 1 });
+    assert_eq!(add(&store, "c").await, b + 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_writers_of_one_object_exactly_one_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Arc::new(Store::open(&dir.path().join("state.redb"), 100).unwrap());
+    let version = add(&store, "a").await;
+    let tries = (0..20).map(|_| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            store.commit(write("a", Some(version), Put::Keep(thing("a")))).await.is_ok()
+        })
+    });
+    let won = futures::future::join_all(tries).await.into_iter().filter(|r| *r.as_ref().unwrap());
+    assert_eq!(won.count(), 1);
+}

@@ -1,0 +1,109 @@
+//! Our own definitions: they install, and objects are judged by them.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{client, refusal};
+
+async fn with_crds() -> Client {
+    let client = client().await;
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in mco_api::crds() {
+        let made = api.create(&PostParams::default(), &crd).await;
+        let made = made.unwrap_or_else(|error| panic!("{}: {error}", crd.name_any()));
+        let conditions = made.status.unwrap().conditions.unwrap();
+        assert!(conditions.iter().any(|one| one.type_ == "Established" && one.status == "True"));
+    }
+    client
+}
+
+fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
+    let group = "machineconfiguration.openshift.io";
+    Api::all_with(client.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)))
+}
+
+fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
+    serde_json::from_value(json!({"apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": kind, "metadata": {"name": name}, "spec": spec}))
+    .unwrap()
+}
+
+async fn judge(client: &Client, kind: &str, name: &str, spec: Value) -> Result<(), String> {
+    let made = api(client, kind).create(&PostParams::default(), &object(kind, name, &spec)).await;
+    match made {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) => Err(status.message.clone()),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn our_definitions_install_and_judge() {
+    let client = with_crds().await;
+    let config = json!({"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": []}}});
+    judge(&client, "MachineConfig", "50-a", config).await.unwrap();
+    let kept = api(&client, "MachineConfig").get("50-a").await.unwrap();
+    assert_eq!(kept.data["spec"]["config"]["ignition"]["version"], "3.4.0");
+
+    let pool =
+        json!({"machineConfigSelector": {"matchLabels": {"a": "b"}}, "maxUnavailable": "10%"});
+    judge(&client, "MachineConfigPool", "worker", pool).await.unwrap();
+    let pool = json!({"maxUnavailable": true});
+    let refused = judge(&client, "MachineConfigPool", "bad", pool).await.unwrap_err();
+    assert!(refused.contains("spec.maxUnavailable"), "{refused}");
+
+    let kubelet = json!({"logLevel": "loud"});
+    let refused = judge(&client, "KubeletConfig", "bad", kubelet).await.unwrap_err();
+    assert!(refused.contains("spec.logLevel in body must be of type integer"), "{refused}");
+}
+
+#[tokio::test]
+async fn unknown_fields_are_dropped_or_refused_when_asked() {
+    let client = with_crds().await;
+    let spec = json!({"paused": true, "nonsense": 1});
+    judge(&client, "MachineConfigPool", "p", spec.clone()).await.unwrap();
+    let kept = api(&client, "MachineConfigPool").get("p").await.unwrap();
+    assert_eq!(kept.data["spec"].get("nonsense"), None);
+    let body = serde_json::to_vec(&object("MachineConfigPool", "q", &spec)).unwrap();
+    let uri =
+        "/apis/machineconfiguration.openshift.io/v1/machineconfigpools?fieldValidation=Strict";
+    let request = http::Request::post(uri).body(body).unwrap();
+    let (code, message) = refusal(client.request::<Value>(request).await);
+    assert_eq!(code, 400);
+    assert!(
+        message.ends_with("strict decoding error: unknown field \"spec.nonsense\""),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn custom_status_is_a_subresource_and_generation_counts_the_spec() {
+    let client = with_crds().await;
+    judge(&client, "MachineConfigPool", "p", json!({"paused": false})).await.unwrap();
+    let pools = api(&client, "MachineConfigPool");
+    let params = PatchParams::default();
+    let status = json!({"spec": {"paused": true}, "status": {"machineCount": 3}});
+    let after = pools.patch_status("p", &params, &Patch::Merge(&status)).await.unwrap();
+    assert_eq!(after.data["status"]["machineCount"], 3);
+    assert_eq!(after.data["spec"]["paused"], false);
+    assert_eq!(after.metadata.generation, Some(1));
+    let spec = json!({"spec": {"paused": true}});
+    let after = pools.patch("p", &params, &Patch::Merge(&spec)).await.unwrap();
+    assert_eq!(after.metadata.generation, Some(2));
+    assert_eq!(after.data["status"]["machineCount"], 3);
+}
+
+#[tokio::test]
+async fn a_definition_takes_its_objects_with_it() {
+    let client = with_crds().await;
+    judge(&client, "MachineConfigPool", "p", json!({})).await.unwrap();
+    let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let name = "machineconfigpools.machineconfiguration.openshift.io";
+    crds.delete(name, &kube::api::DeleteParams::default()).await.unwrap();
+    let gone = refusal(api(&client, "MachineConfigPool").get("p").await);
+    assert_eq!(gone, (404, "the server could not find the requested resource".to_owned()));
+}

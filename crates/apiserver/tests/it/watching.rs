@@ -1,0 +1,164 @@
+//! Watches: complete, ordered, resumable.
+
+use std::{collections::BTreeMap, pin::pin};
+
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Api, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    runtime::{WatchStreamExt as _, reflector, watcher},
+};
+use mco_apiserver::Settings;
+use serde_json::json;
+
+use crate::{client, client_of, soon};
+
+fn config_map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}, "data": {"n": "0"}})).unwrap()
+}
+
+fn version(object: &ConfigMap) -> u64 {
+    object.resource_version().unwrap().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn under_concurrent_writes_every_change_is_seen_once_and_in_order() {
+    const WRITERS: usize = 8;
+    const WRITES: usize = 25;
+    let client = client().await;
+    let api: Api<ConfigMap> = Api::namespaced(client, "default");
+    let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let api = api.clone();
+            tokio::spawn(async move {
+                let mut versions = Vec::new();
+                let name = format!("w{writer}");
+                let made = api.create(&PostParams::default(), &config_map(&name)).await.unwrap();
+                versions.push(version(&made));
+                for number in 1..WRITES {
+                    let patch = json!({"data": {"n": number.to_string()}});
+                    let changed = api
+                        .patch(&name, &PatchParams::default(), &Patch::Merge(&patch))
+                        .await
+                        .unwrap();
+                    versions.push(version(&changed));
+                }
+                versions
+            })
+        })
+        .collect();
+    // Watchers that begin at different moments, one from the start, all see the same tail.
+    let watched = watch_versions(&api, &start, WRITERS * WRITES);
+    let seen = soon("all changes", watched).await;
+    let mut written: Vec<u64> = Vec::new();
+    for writer in writers {
+        written.extend(writer.await.unwrap());
+    }
+    written.sort_unstable();
+    assert_eq!(seen, written);
+    let middle = seen[seen.len() / 2].to_string();
+    let tail = watch_versions(&api, &middle, seen.len() - seen.len() / 2 - 1);
+    assert_eq!(soon("the tail", tail).await, seen[seen.len() / 2 + 1..]);
+}
+
+async fn watch_versions(api: &Api<ConfigMap>, from: &str, count: usize) -> Vec<u64> {
+    let stream = api.watch(&WatchParams::default(), from).await.unwrap();
+    let versions = stream.try_filter_map(|event| async move {
+        Ok(match event {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(version(&object)),
+            other => panic!("{other:?}"),
+        })
+    });
+    pin!(versions.take(count)).map(Result::unwrap).collect().await
+}
+
+#[tokio::test]
+async fn a_version_that_is_forgotten_is_gone() {
+    let settings = Settings { remembered: 3, ..Settings::default() };
+    let api: Api<ConfigMap> = Api::namespaced(client_of(settings).await, "default");
+    let first = api.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    for number in 0..5 {
+        let patch = json!({"data": {"n": format!("x{number}")}});
+        api.patch("a", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+    let from = first.resource_version().unwrap();
+    let mut stream = pin!(api.watch(&WatchParams::default(), &from).await.unwrap());
+    let event = soon("an error event", stream.try_next()).await.unwrap().unwrap();
+    let WatchEvent::Error(status) = event else { panic!("{event:?}") };
+    assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
+    assert!(soon("the end", stream.try_next()).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn quiet_watches_get_bookmarks_and_end_on_time() {
+    let client = client().await;
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
+    let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
+    let params = WatchParams::default().timeout(100);
+    let stream = api.watch(&params, &start).await.unwrap();
+    // Something else moves on; the bookmark says how far.
+    let other: Api<k8s_openapi::api::core::v1::Node> = Api::all(client);
+    let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
+    let made = other.create(&PostParams::default(), &node).await.unwrap();
+    let events: Vec<_> = stream.try_collect().await.unwrap();
+    let marks: Vec<String> = events
+        .into_iter()
+        .map(|event| match event {
+            WatchEvent::Bookmark(mark) => mark.metadata.resource_version,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(marks.last(), made.resource_version().as_ref());
+    assert_eq!(marks.len(), 2);
+}
+
+#[tokio::test]
+async fn an_object_that_leaves_the_selection_is_told_as_deleted() {
+    let api: Api<ConfigMap> = Api::namespaced(client().await, "default");
+    let params = WatchParams::default().labels("role=x").disable_bookmarks();
+    let mut stream = pin!(api.watch(&params, "0").await.unwrap());
+    let label = async |name: &str, role: &str| {
+        let patch = json!({"metadata": {"labels": {"role": role}}});
+        api.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap()
+    };
+    api.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    label("a", "x").await;
+    label("a", "y").await;
+    label("a", "x").await;
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    let mut kinds = Vec::new();
+    for _ in 0..4 {
+        kinds.push(match soon("an event", stream.try_next()).await.unwrap().unwrap() {
+            WatchEvent::Added(_) => "added",
+            WatchEvent::Deleted(_) => "deleted",
+            other => panic!("{other:?}"),
+        });
+    }
+    assert_eq!(kinds, ["added", "deleted", "added", "deleted"]);
+}
+
+#[tokio::test]
+async fn reflectors_follow_in_both_list_styles() {
+    for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
+        let api: Api<ConfigMap> = Api::namespaced(client().await, "default");
+        api.create(&PostParams::default(), &config_map("a")).await.unwrap();
+        let (store, writer) = reflector::store();
+        let stream = watcher(api.clone(), config).reflect(writer).applied_objects();
+        let follow = tokio::spawn(stream.try_for_each(|_| async { Ok(()) }));
+        soon("the first list", store.wait_until_ready()).await.unwrap();
+        api.create(&PostParams::default(), &config_map("b")).await.unwrap();
+        api.delete("a", &DeleteParams::default()).await.unwrap();
+        let names = || -> BTreeMap<String, ()> {
+            store.state().iter().map(|object| (object.name_any(), ())).collect()
+        };
+        soon("the reflector to hold only b", async {
+            while names().keys().ne(["b"]) {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        follow.abort();
+    }
+}

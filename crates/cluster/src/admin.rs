@@ -1,0 +1,130 @@
+//! The address at which a process answers those who run it: `/metrics` and `/healthz`.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown};
+use prometheus_client::{encoding::text::encode, registry::Registry};
+use tokio::net::TcpListener;
+use tracing::{debug, info};
+
+use crate::Shutdown;
+
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The address cannot be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}")]
+pub struct ListenError {
+    address: SocketAddr,
+    source: std::io::Error,
+}
+
+/// An open address that answers nobody yet.
+#[derive(Debug)]
+pub struct Admin {
+    listener: TcpListener,
+    registry: Arc<Registry>,
+}
+
+impl Admin {
+    /// Opens `address`; port 0 takes any that is free.
+    pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
+        let listener =
+            TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
+        Ok(Self { listener, registry })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Answers until told to stop.
+    pub async fn serve(self, shutdown: &Shutdown) {
+        if let Ok(address) = self.address() {
+            info!(%address, "Serving metrics");
+        }
+        let connections = GracefulShutdown::new();
+        loop {
+            let stream = tokio::select! {
+                () = shutdown.requested() => break,
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, _)) => stream,
+                    Err(error) => {
+                        debug!(%error, "Cannot accept a connection");
+                        continue;
+                    }
+                },
+            };
+            let registry = self.registry.clone();
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let response = answer(request.uri().path(), &registry);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            let connection = connections.watch(connection);
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    debug!(%error, "Connection failed");
+                }
+            });
+        }
+        connections.shutdown().await;
+    }
+}
+
+fn answer(path: &str, registry: &Registry) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match path {
+        "/metrics" => {
+            let mut text = String::new();
+            match encode(&mut text, registry) {
+                Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
+                Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
+            }
+        }
+        "/healthz" => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
+    };
+    let mut response = Response::new(Full::from(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::gauge::Gauge;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn metrics_and_health_are_served_until_the_stop() {
+        let mut registry = Registry::default();
+        registry.register("up", "whether it runs", Gauge::<i64>::default());
+        let admin = Admin::listen(([127, 0, 0, 1], 0).into(), Arc::new(registry)).await.unwrap();
+        let (address, shutdown) = (admin.address().unwrap(), Shutdown::new());
+        let asks = async {
+            assert!(get(address, "/healthz").await.ends_with("ok"));
+            let metrics = get(address, "/metrics").await;
+            assert!(metrics.contains("# TYPE up gauge"), "{metrics}");
+            assert!(metrics.contains("application/openmetrics-text"), "{metrics}");
+            assert!(get(address, "/else").await.starts_with("HTTP/1.1 404"));
+            shutdown.request();
+        };
+        tokio::join!(admin.serve(&shutdown), asks);
+    }
+}

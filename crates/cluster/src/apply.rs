@@ -1,0 +1,99 @@
+//! Writes of what we own, and of nothing else.
+//!
+//! Everything is a merge patch that names only our own members, so a member that somebody else
+//! writes is never touched, and two writers of different members never meet. A resource version
+//! goes along only where the write would be wrong on any other state of the object.
+
+use std::{collections::BTreeMap, fmt::Debug};
+
+use kube::{
+    Api, Resource,
+    api::{Patch, PatchParams, PostParams},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use crate::{CallError, error::Refused};
+
+/// Changes to annotations or labels: a value to set, or `None` to take the key away.
+pub type Changes = BTreeMap<String, Option<String>>;
+
+/// Whether a write depends on the state that it was decided on.
+#[derive(Clone, Copy, Debug)]
+pub enum Guard<'a> {
+    /// Right on any state of the object.
+    Any,
+    /// Only right while the object has this resource version.
+    Unchanged(&'a str),
+}
+
+/// Sets and removes annotations.
+pub async fn patch_annotations<K>(
+    api: &Api<K>,
+    name: &str,
+    changes: &Changes,
+) -> Result<K, CallError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    merge(api, name, json!({"metadata": {"annotations": changes}}), Guard::Any).await
+}
+
+/// Merges `members` into the object.
+pub async fn merge<K>(
+    api: &Api<K>,
+    name: &str,
+    members: Value,
+    guard: Guard<'_>,
+) -> Result<K, CallError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let patch = Patch::Merge(guarded(members, guard));
+    Ok(api.patch(name, &PatchParams::default(), &patch).await?)
+}
+
+/// Merges `status` into the object's status.
+pub async fn merge_status<K>(
+    api: &Api<K>,
+    name: &str,
+    status: impl Serialize,
+    guard: Guard<'_>,
+) -> Result<K, CallError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let patch = Patch::Merge(guarded(json!({"status": status}), guard));
+    Ok(api.patch_status(name, &PatchParams::default(), &patch).await?)
+}
+
+/// Whether a create was needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// It was not there.
+    Now,
+    /// It was there already and was left alone.
+    Before,
+}
+
+/// Creates the object unless one of its name exists.
+pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Created, CallError>
+where
+    K: Resource + Clone + Serialize + DeserializeOwned + Debug,
+{
+    match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
+        Ok(_) => Ok(Created::Now),
+        Err(error) if error.refused() == Some(Refused::AlreadyExists) => Ok(Created::Before),
+        Err(error) => Err(error),
+    }
+}
+
+fn guarded(mut members: Value, guard: Guard<'_>) -> Value {
+    if let (Guard::Unchanged(version), Some(object)) = (guard, members.as_object_mut()) {
+        let metadata = object.entry("metadata").or_insert_with(|| json!({}));
+        if let Some(metadata) = metadata.as_object_mut() {
+            metadata.insert("resourceVersion".to_owned(), Value::from(version));
+        }
+    }
+    members
+}

@@ -1,0 +1,83 @@
+use std::sync::Mutex;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::*;
+
+fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
+    let mut object = ConfigMap::default();
+    object.metadata.name = Some(name.to_owned());
+    object.metadata.uid = Some(uid.to_owned());
+    object.metadata.resource_version = Some(version.to_string());
+    object
+}
+
+/// `"+a5"` adds or changes, `"-a"` deletes, `"learn a5"` is our own write, `"list a5 b6"` lists anew.
+fn changes(script: &[&str]) -> Vec<String> {
+    let cache: Cache<ConfigMap> = Cache::new(trim::metadata);
+    let told: Arc<Mutex<Vec<String>>> = Arc::default();
+    let heard = told.clone();
+    cache.on_change(move |change| {
+        let version = |object: Option<&Arc<ConfigMap>>| {
+            object.map_or("none".to_owned(), |object| object.resource_version().unwrap())
+        };
+        let name = change.object().unwrap().name_any();
+        let line = format!("{name} {} -> {}", version(change.before), version(change.after));
+        heard.lock().unwrap().push(line);
+    });
+    let parse = |word: &str| object(&word[..1], "u", word[1..].parse().unwrap_or(0));
+    let mut listed = None;
+    for step in script {
+        if let Some(word) = step.strip_prefix("learn ") {
+            cache.learn(parse(word));
+        } else if let Some(words) = step.strip_prefix("list") {
+            cache.take(Event::Init, &mut listed);
+            for word in words.split_whitespace() {
+                cache.take(Event::InitApply(parse(word)), &mut listed);
+            }
+            cache.take(Event::InitDone, &mut listed);
+        } else if let Some(word) = step.strip_prefix('+') {
+            cache.take(Event::Apply(parse(word)), &mut listed);
+        } else if let Some(word) = step.strip_prefix('-') {
+            cache.take(Event::Delete(parse(word)), &mut listed);
+        }
+    }
+    told.lock().unwrap().clone()
+}
+
+#[test]
+fn listeners_hear_of_every_change_once_with_both_states() {
+    let rows: &[(&str, &[&str], &[&str])] = &[
+        ("new, changed, gone", &["+a1", "+a2", "-a"], &["a none -> 1", "a 1 -> 2", "a 2 -> none"]),
+        ("a repeated state is no change", &["+a1", "+a1"], &["a none -> 1"]),
+        (
+            "a late event does not undo our write",
+            &["+a1", "learn a3", "+a2", "+a3", "+a4"],
+            &["a none -> 1", "a 1 -> 3", "a 3 -> 4"],
+        ),
+        (
+            "a new list tells what came, changed and went",
+            &["+a1", "+b2", "+c3", "list a1 b4 d5"],
+            &[
+                "a none -> 1",
+                "b none -> 2",
+                "c none -> 3",
+                "b 2 -> 4",
+                "d none -> 5",
+                "c 3 -> none",
+            ],
+        ),
+        ("deleting the unknown is no change", &["-a"], &[]),
+    ];
+    for (case, script, expected) in rows {
+        assert_eq!(changes(script), *expected, "{case}");
+    }
+}
+
+#[test]
+fn an_object_made_anew_is_newer_whatever_its_version() {
+    let cache = Cache::new(trim::metadata);
+    cache.learn(object("a", "first", 9));
+    cache.learn(object("a", "second", 3));
+    assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
+}

@@ -1,0 +1,56 @@
+//! How a process finds the API server.
+
+use std::path::{Path, PathBuf};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig},
+};
+
+use crate::CallError;
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// The kubeconfig cannot be used.
+    #[error("cannot use kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// There is no service account to use.
+    #[error("no kubeconfig was given and this is not a pod of a cluster")]
+    InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The settings do not make a client.
+    #[error("cannot make a client for the API server")]
+    Client(#[source] CallError),
+}
+
+/// A client for the cluster that `kubeconfig` names, or for the one this process is a pod of.
+///
+/// The configured namespace is not used: every caller names its own.
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    use_ring();
+    let config = match kubeconfig {
+        Some(path) => {
+            let named = |source| ConnectError::Kubeconfig {
+                path: path.to_owned(),
+                source: Box::new(source),
+            };
+            let file = Kubeconfig::read_from(path).map_err(named)?;
+            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
+                .await
+                .map_err(named)?
+        }
+        None => Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?,
+    };
+    Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
+}
+
+/// Makes `ring` the process's only source of cryptography; later calls change nothing.
+pub fn use_ring() {
+    // Somebody was first, which is as good: there is only one provider in the tree.
+    drop(rustls::crypto::ring::default_provider().install_default());
+}

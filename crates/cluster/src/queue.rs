@@ -1,0 +1,258 @@
+//! Names of objects to look at, each at most once at a time.
+//!
+//! Adding a name that waits already changes nothing, or brings it forward; adding one that is being
+//! worked on has it looked at once more afterwards. So a burst of changes costs one look, and two
+//! looks at one object never overlap.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::Shutdown;
+
+/// First pause after a failure; doubled each time.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+
+/// Longest pause after failures: an admin who repaired something should not wait longer.
+const LAST_RETRY: Duration = Duration::from_mins(1);
+
+/// What a look at an object came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Nothing more until something changes.
+    Wait,
+    /// Look again after this long.
+    After(Duration),
+    /// It failed: look again, later each time.
+    Retry,
+}
+
+/// Names to look at, and when.
+#[derive(Debug)]
+pub struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    by_name: BTreeMap<T, Instant>,
+    by_time: BTreeSet<(Instant, T)>,
+    running: BTreeSet<T>,
+    failures: BTreeMap<T, u32>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        let state = State {
+            by_name: BTreeMap::new(),
+            by_time: BTreeSet::new(),
+            running: BTreeSet::new(),
+            failures: BTreeMap::new(),
+        };
+        Self { state: Mutex::new(state), changed: Notify::new() }
+    }
+}
+
+impl<T: Ord + Clone> Queue<T> {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Looks at `name` after `delay`, or when it is due already, whichever comes first.
+    pub fn add_after(&self, name: T, delay: Duration) {
+        let due = Instant::now() + delay;
+        let mut state = self.lock();
+        if let Some(earlier) = state.by_name.get(&name).copied() {
+            if earlier <= due {
+                return;
+            }
+            state.by_time.remove(&(earlier, name.clone()));
+        }
+        state.by_name.insert(name.clone(), due);
+        state.by_time.insert((due, name));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Looks at `name` as soon as possible.
+    pub fn add(&self, name: T) {
+        self.add_after(name, Duration::ZERO);
+    }
+
+    /// Looks at names as they come due, up to `width` at a time, until told to stop.
+    ///
+    /// What has begun is finished first.
+    pub async fn run<F>(&self, width: usize, shutdown: &Shutdown, look: impl Fn(T) -> F)
+    where
+        F: Future<Output = Next>,
+    {
+        let mut running = FuturesUnordered::new();
+        while !shutdown.is_requested() {
+            tokio::select! {
+                () = shutdown.requested() => break,
+                Some((name, next)) = running.next(), if !running.is_empty() => {
+                    self.finish(name, next);
+                }
+                name = self.take(), if running.len() < width => {
+                    let looking = look(name.clone());
+                    running.push(async move { (name, looking.await) });
+                }
+            }
+        }
+        while running.next().await.is_some() {}
+    }
+
+    async fn take(&self) -> T {
+        loop {
+            let due = match self.first() {
+                First::Ready(name) => return name,
+                First::At(due) => due,
+                First::Nothing => {
+                    self.changed.notified().await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep_until(due) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+
+    fn first(&self) -> First<T> {
+        let mut state = self.lock();
+        let idle = state.by_time.iter().find(|(_, name)| !state.running.contains(name)).cloned();
+        match idle {
+            None => First::Nothing,
+            Some((due, _)) if due > Instant::now() => First::At(due),
+            Some((due, name)) => {
+                state.by_time.remove(&(due, name.clone()));
+                state.by_name.remove(&name);
+                state.running.insert(name.clone());
+                First::Ready(name)
+            }
+        }
+    }
+
+    fn finish(&self, name: T, next: Next) {
+        let mut state = self.lock();
+        state.running.remove(&name);
+        let delay = match next {
+            Next::Wait | Next::After(_) => {
+                state.failures.remove(&name);
+                if let Next::After(delay) = next { Some(delay) } else { None }
+            }
+            Next::Retry => {
+                let failures = state.failures.entry(name.clone()).or_default();
+                *failures = failures.saturating_add(1);
+                Some(pause(*failures))
+            }
+        };
+        drop(state);
+        // A name that was added in the meantime may be taken now.
+        self.changed.notify_one();
+        if let Some(delay) = delay {
+            self.add_after(name, delay);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // The state is consistent between statements, so a panic elsewhere does not spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+enum First<T> {
+    Ready(T),
+    At(Instant),
+    Nothing,
+}
+
+/// The pause after so many failures in a row, with jitter so that many names do not march in step.
+fn pause(failures: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY).mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    async fn looks(adds: &[(&'static str, u64)], answer: Next) -> Vec<(&'static str, u64)> {
+        let (queue, shutdown) = (Queue::new(), Shutdown::new());
+        let start = Instant::now();
+        for (name, delay) in adds {
+            queue.add_after(*name, Duration::from_secs(*delay));
+        }
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let look = |name: &'static str| {
+            let seen = seen.clone();
+            async move {
+                seen.lock().unwrap().push((name, start.elapsed().as_secs()));
+                answer
+            }
+        };
+        tokio::select! {
+            () = queue.run(2, &shutdown, look) => {}
+            () = tokio::time::sleep(Duration::from_mins(1)) => {}
+        }
+        let seen = seen.lock().unwrap();
+        seen.clone()
+    }
+
+    // covers: REN-2
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_costs_one_look_at_the_earliest_time() {
+        let seen = looks(&[("a", 5), ("b", 3), ("a", 9), ("a", 5)], Next::Wait).await;
+        assert_eq!(seen, [("b", 3), ("a", 5)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_can_ask_for_the_next_one() {
+        let seen = looks(&[("a", 0)], Next::After(Duration::from_secs(25))).await;
+        assert_eq!(seen, [("a", 0), ("a", 25), ("a", 50)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_are_retried_less_and_less_often() {
+        let seen = looks(&[("a", 0)], Next::Retry).await;
+        assert!((9..15).contains(&seen.len()), "{seen:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_name_is_never_looked_at_twice_at_once() {
+        let (queue, shutdown) = (Queue::new(), Shutdown::new());
+        queue.add("a");
+        let (active, runs) = (Mutex::new(0), Mutex::new(0));
+        let look = |name: &'static str| {
+            let (queue, active, runs) = (&queue, &active, &runs);
+            async move {
+                *active.lock().unwrap() += 1;
+                *runs.lock().unwrap() += 1;
+                if *runs.lock().unwrap() < 3 {
+                    queue.add(name);
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                assert_eq!(*active.lock().unwrap(), 1);
+                *active.lock().unwrap() -= 1;
+                Next::Wait
+            }
+        };
+        tokio::select! {
+            () = queue.run(5, &shutdown, look) => {}
+            () = tokio::time::sleep(Duration::from_mins(1)) => {}
+        }
+        assert_eq!(*runs.lock().unwrap(), 3);
+    }
+}

@@ -1,0 +1,182 @@
+//! A note and the one path on which it reaches people.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::{
+    Client, Resource,
+    runtime::events::{Event, EventType, Recorder},
+};
+use mco_api::label;
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family},
+    registry::Registry,
+};
+use tracing::{info, warn};
+
+use super::chain;
+use crate::CallError;
+
+/// How much a note matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something went on as it should.
+    Normal,
+    /// Somebody may have to look.
+    Warning,
+}
+
+/// Something that happened to an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Note {
+    /// The object.
+    pub object: ObjectReference,
+    /// How much it matters.
+    pub level: Level,
+    /// A fixed word for programs.
+    pub reason: Cow<'static, str>,
+    /// A sentence for people.
+    pub text: String,
+}
+
+impl Note {
+    /// Something about `object` that went on as it should.
+    #[must_use]
+    pub fn normal<K>(object: &K, reason: &'static str, text: impl fmt::Display) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::new(object, Level::Normal, reason, text)
+    }
+
+    /// Something about `object` that somebody may have to look at.
+    #[must_use]
+    pub fn warning<K>(object: &K, reason: &'static str, text: impl fmt::Display) -> Self
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        Self::new(object, Level::Warning, reason, text)
+    }
+
+    fn new<K: Resource<DynamicType = ()>>(
+        object: &K,
+        level: Level,
+        reason: &'static str,
+        text: impl fmt::Display,
+    ) -> Self {
+        let mut object = object.object_ref(&());
+        // Compat: events about objects without a namespace are kept in the operator's
+        // (pkg/controller/common/namespaced_event_recorder.go).
+        object.namespace.get_or_insert_with(|| label::NAMESPACE.to_owned());
+        Self { object, level, reason: Cow::Borrowed(reason), text: text.to_string() }
+    }
+}
+
+/// What notes are counted by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReasonLabel {
+    component: String,
+    reason: String,
+}
+
+/// The count of notes, shared by all reporters of a process.
+#[derive(Clone, Debug, Default)]
+pub struct NoteCount(Family<ReasonLabel, Counter>);
+
+impl NoteCount {
+    /// Counts in `registry`.
+    pub fn register(registry: &mut Registry) -> Self {
+        let count = Self::default();
+        registry.register("mco_notes", "what was reported, by reason", count.0.clone());
+        count
+    }
+}
+
+/// Sends notes to events, metrics and the log.
+#[derive(Clone)]
+pub struct Reporter {
+    component: Arc<str>,
+    events: Recorder,
+    count: NoteCount,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").field("component", &self.component).finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    /// One that speaks for `component`, as which its events are signed.
+    #[must_use]
+    pub fn new(client: Client, component: &str, count: NoteCount) -> Self {
+        let reporter =
+            kube::runtime::events::Reporter { controller: component.to_owned(), instance: None };
+        Self { component: component.into(), events: Recorder::new(client, reporter), count }
+    }
+
+    /// Publishes the note.
+    ///
+    /// An event that cannot be written is said so in the log and is no reason to stop.
+    pub async fn publish(&self, note: &Note) {
+        let Note { object, level, reason, text } = note;
+        let label =
+            ReasonLabel { component: self.component.to_string(), reason: reason.to_string() };
+        self.count.0.get_or_create(&label).inc();
+        let (kind, name) = (object.kind.as_deref(), object.name.as_deref());
+        match level {
+            Level::Normal => info!(kind, name, %reason, text, "Note"),
+            Level::Warning => warn!(kind, name, %reason, text, "Note"),
+        }
+        let event = Event {
+            type_: match level {
+                Level::Normal => EventType::Normal,
+                Level::Warning => EventType::Warning,
+            },
+            reason: reason.to_string(),
+            note: Some(shortened(text)),
+            action: reason.to_string(),
+            secondary: None,
+        };
+        if let Err(error) = self.events.publish(&event, object).await {
+            let error = chain(&CallError::from(error));
+            warn!(kind, name, %reason, error, "Cannot write the event");
+        }
+    }
+}
+
+/// Longest text that the API server takes in an event.
+const LONGEST: usize = 1024;
+
+fn shortened(text: &str) -> String {
+    if text.len() <= LONGEST {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_api::{MachineConfigPool, MachineConfigPoolSpec};
+
+    use super::*;
+
+    #[test]
+    fn notes_about_objects_without_namespace_are_kept_in_the_operators() {
+        let pool = MachineConfigPool::new("worker", MachineConfigPoolSpec::default());
+        let note = Note::normal(&pool, "SetDesiredConfig", "Targeted node a");
+        assert_eq!(note.object.namespace.as_deref(), Some(label::NAMESPACE));
+        assert_eq!(note.object.kind.as_deref(), Some("MachineConfigPool"));
+        assert_eq!(note.object.name.as_deref(), Some("worker"));
+    }
+
+    #[test]
+    fn a_text_that_is_too_long_for_an_event_is_cut_between_letters() {
+        let long = "ä".repeat(600);
+        let short = shortened(&long);
+        assert!(short.len() <= LONGEST && short.ends_with('…'), "{}", short.len());
+        assert_eq!(shortened("plain"), "plain");
+    }
+}

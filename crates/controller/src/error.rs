@@ -1,0 +1,24 @@
+//! What can go wrong while a controller acts.
+
+use mco_cluster::CallError;
+
+/// A write or read that the API server did not carry out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ActError {
+    #[error("cannot create MachineConfig {name}")]
+    CreateConfig { name: String, source: CallError },
+    #[error("cannot point pool {pool} at {config}")]
+    TargetPool { pool: String, config: String, source: CallError },
+    #[error("cannot write the status of pool {pool}")]
+    PoolStatus { pool: String, source: CallError },
+    #[error("setting desired {config} for node {node}")]
+    TargetNode { node: String, config: String, source: CallError },
+    #[error("node {node}: failed to cordon")]
+    Cordon { node: String, source: CallError },
+    #[error("node {node}: failed to uncordon")]
+    Uncordon { node: String, source: CallError },
+    #[error("node {node}: cannot answer the drain request")]
+    AnswerDrain { node: String, source: CallError },
+    #[error("cannot list the pods of node {node}")]
+    ListPods { node: String, source: CallError },
+}

@@ -1,0 +1,153 @@
+//! The controller process: renders each pool's config, moves its nodes to it, drains them.
+//!
+//! One module per controller, all alike: observe (from shared caches), decide (a pure function of
+//! `mco_core`), act (the smallest write that does it), report. They meet only in the API server.
+
+mod caches;
+mod drain;
+mod error;
+mod metrics;
+mod node;
+mod render;
+
+use std::{sync::Arc, time::Duration};
+
+use kube::{Api, Client};
+use mco_api::label;
+use mco_cluster::{
+    Clock, NoteCount, Reporter, Shutdown,
+    lease::{Candidate, Ended, Timings},
+};
+use mco_core::render::Build;
+use tokio::task::JoinSet;
+use tracing::error;
+
+use self::caches::Caches;
+pub use self::metrics::Metrics;
+
+/// Name of the Lease, and of the process.
+pub const NAME: &str = "machine-config-controller";
+
+/// Settings of the process.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which build this is; others' base configs are not rendered.
+    pub build: Build,
+    /// How long each controller lets changes gather before it looks.
+    pub settle: Settle,
+    /// Who leads; `None` if no other process can be there.
+    pub leader: Option<Leader>,
+    /// Tells the time of day.
+    pub clock: Clock,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// How often something was reported.
+    pub notes: NoteCount,
+}
+
+/// How long changes gather before a controller looks at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settle {
+    /// Before rendering: MachineConfigs often come several at a time.
+    pub render: Duration,
+    /// Before choosing nodes and counting them.
+    pub node: Duration,
+    /// Before draining.
+    pub drain: Duration,
+}
+
+impl Settle {
+    /// Long enough for `kubectl apply -f DIR` to come through, short enough not to be waited for.
+    pub const SHORT: Self = Self {
+        render: Duration::from_millis(200),
+        node: Duration::from_millis(50),
+        drain: Duration::ZERO,
+    };
+    /// What the reference waits.
+    pub const REFERENCE: Self = Self {
+        render: Duration::from_secs(5),
+        node: Duration::from_secs(5),
+        drain: Duration::from_secs(5),
+    };
+}
+
+/// How this process stands for the lease.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    /// Namespace of the Lease.
+    pub namespace: String,
+    /// Who this process is.
+    pub identity: String,
+    /// How long and how often.
+    pub timings: Timings,
+}
+
+impl Config {
+    /// Settings for a process that is alone and whose metrics nobody reads.
+    #[must_use]
+    pub fn new(build: Build) -> Self {
+        Self {
+            build,
+            settle: Settle::SHORT,
+            leader: None,
+            clock: Clock::System,
+            metrics: Metrics::default(),
+            notes: NoteCount::default(),
+        }
+    }
+}
+
+/// Runs the controllers until told to stop, or until another process leads.
+pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
+    let Some(leader) = config.leader.clone() else {
+        controllers(config, client, shutdown).await;
+        return Ended::Released;
+    };
+    let candidate = Candidate {
+        api: Api::namespaced(client.clone(), &leader.namespace),
+        name: NAME.to_owned(),
+        identity: leader.identity,
+        timings: leader.timings,
+        clock: config.clock,
+    };
+    candidate.lead(&shutdown, |stop| controllers(config, client, stop)).await
+}
+
+/// What the controllers share.
+struct Context {
+    client: Client,
+    caches: Caches,
+    build: Build,
+    settle: Settle,
+    clock: Clock,
+    metrics: Metrics,
+    notes: NoteCount,
+}
+
+impl Context {
+    fn reporter(&self, component: &str) -> Reporter {
+        let component = format!("machineconfigcontroller-{component}");
+        Reporter::new(self.client.clone(), &component, self.notes.clone())
+    }
+}
+
+async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
+    let Config { build, settle, clock, metrics, notes, leader: _ } = config;
+    let caches = Caches::new();
+    let context = Arc::new(Context { client, caches, build, settle, clock, metrics, notes });
+    // Dropped with this future when the lease is lost, which ends them all at once.
+    let mut tasks = JoinSet::new();
+    context.caches.start(&context.client, &shutdown, &mut tasks);
+    tasks.spawn(render::run(context.clone(), shutdown.clone()));
+    tasks.spawn(node::run(context.clone(), shutdown.clone()));
+    tasks.spawn(drain::run(context, shutdown.clone()));
+    while let Some(ended) = tasks.join_next().await {
+        if let Err(failure) = ended {
+            error!(%failure, "A controller ended by itself");
+            shutdown.request();
+        }
+    }
+}
+
+/// The namespace that our Lease is in unless somebody says otherwise.
+pub const DEFAULT_LEASE_NAMESPACE: &str = label::NAMESPACE;

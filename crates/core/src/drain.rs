@@ -1,0 +1,143 @@
+//! What a drain does to each pod of a node, and when it is late.
+//!
+//! The daemon asks by annotation and waits for the answer; see `mco_api::annotation::DrainRequest`.
+
+use std::{fmt, time::Duration};
+
+use k8s_openapi::api::core::v1::Pod;
+use mco_api::annotation::{BadDrainRequest, DrainRequest, DrainVerb};
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// How long one attempt goes on before it counts as failed.
+pub const ATTEMPT: Duration = Duration::from_secs(90);
+
+/// Pause between two tries to evict a pod that a budget protects.
+pub const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+
+/// From this age on a drain is tried less often, and an event says so.
+pub const SLOW: Duration = Duration::from_mins(10);
+
+/// From this age on a person must look.
+pub const OVERDUE: Duration = Duration::from_hours(1);
+
+/// What a node's daemon has asked for and not got yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing.
+    Nothing,
+    /// This.
+    This(DrainRequest),
+    /// Something that we do not understand.
+    Unclear {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        fault: BadDrainRequest,
+    },
+}
+
+/// Compares what is asked for with what was last done, both as annotated.
+#[must_use]
+pub fn asked(desired: Option<&str>, applied: Option<&str>) -> Asked {
+    let desired = desired.unwrap_or_default();
+    if desired == applied.unwrap_or_default() {
+        return Asked::Nothing;
+    }
+    match desired.parse() {
+        Ok(request) => Asked::This(request),
+        // Compat: the verb ends at the first dash or, without one, with the text
+        // (pkg/controller/drain/drain_controller.go, syncNode).
+        Err(BadDrainRequest::Shape) => match desired {
+            "drain" => bare(DrainVerb::Drain),
+            "uncordon" => bare(DrainVerb::Uncordon),
+            text => {
+                let fault = BadDrainRequest::Verb(text.to_owned());
+                Asked::Unclear { text: text.to_owned(), fault }
+            }
+        },
+        Err(fault) => Asked::Unclear { text: desired.to_owned(), fault },
+    }
+}
+
+fn bare(verb: DrainVerb) -> Asked {
+    Asked::This(DrainRequest { verb, config: String::new() })
+}
+
+/// Pause before the next attempt of a drain that has gone on for `age`.
+#[must_use]
+pub fn retry_after(age: Duration) -> Duration {
+    if age > SLOW { Duration::from_mins(5) } else { Duration::from_mins(1) }
+}
+
+/// A pod, as a drain sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodView {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its identity: a pod made anew under the same name is another one.
+    pub uid: String,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// What a drain does with a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is evicted.
+    Evict,
+    /// It is on its way out; the drain waits for it.
+    Leaving,
+    /// It stays: the kubelet runs it from a file.
+    Mirror,
+    /// It stays: its `DaemonSet` would put it back at once.
+    DaemonSet,
+}
+
+impl PodView {
+    /// Reads what matters off a pod.
+    #[must_use]
+    pub fn of(pod: &Pod) -> Self {
+        Self {
+            namespace: pod.metadata.namespace.clone().unwrap_or_default(),
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            fate: fate(pod),
+        }
+    }
+
+    /// Whether the drain is not over while the pod is there.
+    #[must_use]
+    pub fn is_in_the_way(&self) -> bool {
+        matches!(self.fate, Fate::Evict | Fate::Leaving)
+    }
+}
+
+impl fmt::Display for PodView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+fn fate(pod: &Pod) -> Fate {
+    let metadata = &pod.metadata;
+    if metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR)) {
+        return Fate::Mirror;
+    }
+    if metadata.deletion_timestamp.is_some() {
+        return Fate::Leaving;
+    }
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let finished = matches!(phase, Some("Succeeded" | "Failed"));
+    let owner = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
+    // A finished pod of a DaemonSet is removed like any other finished one.
+    if !finished && owner.is_some_and(|owner| owner.kind == "DaemonSet") {
+        return Fate::DaemonSet;
+    }
+    Fate::Evict
+}
+
+#[cfg(test)]
+mod tests;

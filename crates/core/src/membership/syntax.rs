@@ -1,0 +1,90 @@
+//! What a label's key and value may look like.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use mco_api::name;
+
+/// Longest name part of a key, and longest value.
+const LONGEST: usize = 63;
+
+/// A key or value that no label can have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadLabel {
+    /// The key.
+    #[error("{0:?} is not a valid label key")]
+    Key(String),
+    /// The value.
+    #[error("{value:?} is not a valid value of label {key}")]
+    Value {
+        /// The key.
+        key: String,
+        /// The value.
+        value: String,
+    },
+}
+
+/// Checks every key and value that the selector names.
+pub(super) fn check(selector: &LabelSelector) -> Result<(), BadLabel> {
+    for (key, value) in selector.match_labels.iter().flatten() {
+        check_key(key)?;
+        check_value(key, value)?;
+    }
+    for requirement in selector.match_expressions.iter().flatten() {
+        check_key(&requirement.key)?;
+        for value in requirement.values.iter().flatten() {
+            check_value(&requirement.key, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_key(key: &str) -> Result<(), BadLabel> {
+    let good = match key.split_once('/') {
+        None => is_word(key),
+        Some((prefix, name)) => name::check(prefix).is_ok() && is_word(name),
+    };
+    if good { Ok(()) } else { Err(BadLabel::Key(key.to_owned())) }
+}
+
+fn check_value(key: &str, value: &str) -> Result<(), BadLabel> {
+    if value.is_empty() || is_word(value) {
+        return Ok(());
+    }
+    Err(BadLabel::Value { key: key.to_owned(), value: value.to_owned() })
+}
+
+fn is_word(text: &str) -> bool {
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    text.len() <= LONGEST
+        && edge(text.bytes().next())
+        && edge(text.bytes().next_back())
+        && text.bytes().all(inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_follow_the_rules_of_kubernetes() {
+        let long = "a".repeat(64);
+        let cases = [
+            ("a", true),
+            ("node-role.kubernetes.io/worker", true),
+            ("A_b.c-9", true),
+            ("", false),
+            ("/a", false),
+            ("a/", false),
+            ("a/b/c", false),
+            ("Up/a", false),
+            ("-a", false),
+            ("a b", false),
+            (long.as_str(), false),
+        ];
+        for (key, good) in cases {
+            assert_eq!(check_key(key).is_ok(), good, "{key}");
+        }
+        assert!(check_value("k", "").is_ok() && check_value("k", "x.y").is_ok());
+        assert!(check_value("k", "x/y").is_err() && check_value("k", &long).is_err());
+    }
+}

@@ -1,0 +1,174 @@
+use mco_api::{machine_config_pool::PoolConfiguration, meta::LooseCondition};
+
+use super::*;
+use crate::fixture::nodes;
+
+fn at(text: &str) -> Time {
+    serde_json::from_str(&format!("\"{text}\"")).unwrap()
+}
+
+fn fixture() -> MachineConfigPool {
+    let mut pool = MachineConfigPool::default();
+    pool.metadata.name = Some("worker".to_owned());
+    pool.metadata.generation = Some(7);
+    pool.spec.configuration.rendered.name = "new".to_owned();
+    pool
+}
+
+fn of(pool: &MachineConfigPool, fleet: &str) -> MachineConfigPoolStatus {
+    let now = at("2026-02-02T00:00:00Z");
+    let nodes = nodes(fleet);
+    super::pool(&Inputs { pool, nodes: &nodes, reports: &[], controller_config: None, now })
+}
+
+/// `Updated=True: text` for every condition.
+fn lines(status: &MachineConfigPoolStatus) -> Vec<String> {
+    let line = |c: &LooseCondition| format!("{}={} {}: {}", c.kind, c.status, c.reason, c.message);
+    status.conditions.iter().map(line).collect()
+}
+
+// covers: NOD-19
+#[test]
+fn counters_follow_the_nodes() {
+    let cases = [
+        // nodes; total updated ready unavailable degraded
+        ("a=done b=done", [2, 2, 2, 0, 0]),
+        ("a=done b=old", [2, 1, 1, 0, 0]),
+        ("a=done+down b=old", [2, 1, 0, 1, 0]),
+        ("a=working b=old+cordoned c=failed", [3, 0, 0, 2, 1]),
+        ("", [0, 0, 0, 0, 0]),
+    ];
+    for (fleet, expected) in cases {
+        let status = of(&fixture(), fleet);
+        let found = [
+            status.machine_count,
+            status.updated_machine_count,
+            status.ready_machine_count,
+            status.unavailable_machine_count,
+            status.degraded_machine_count,
+        ];
+        assert_eq!(found, expected, "{fleet}");
+        assert_eq!(status.observed_generation, 7);
+    }
+}
+
+// covers: NOD-18, NOD-20, NOD-21, NOD-22
+#[test]
+fn conditions_say_how_far_the_pool_is() {
+    let rest =
+        |node: &str, overall: &str| [format!("NodeDegraded={node}"), format!("Degraded={overall}")];
+    let calm = rest("False : ", "False : ");
+    let paused = {
+        let mut pool = fixture();
+        pool.spec.paused = true;
+        pool
+    };
+    let broken = "Node c is reporting: \"c is broken\"";
+    let cases = [
+        (
+            &fixture(),
+            "a=done",
+            "Updated=True : All nodes are updated with MachineConfig new",
+            "Updating=False : ",
+            calm.clone(),
+        ),
+        (
+            &fixture(),
+            "a=done b=old",
+            "Updated=False : ",
+            "Updating=True : All nodes are updating to MachineConfig new",
+            calm.clone(),
+        ),
+        (
+            &paused,
+            "a=done b=old",
+            "Updated=False : ",
+            "Updating=False : Pool is paused; will not update to MachineConfig new",
+            calm.clone(),
+        ),
+        (
+            &paused,
+            "",
+            "Updated=True : All nodes are updated with MachineConfig new",
+            "Updating=False : ",
+            calm,
+        ),
+        (
+            &fixture(),
+            "b=old c=failed",
+            "Updated=False : ",
+            "Updating=True : All nodes are updating to MachineConfig new",
+            rest(
+                &format!("True 1 nodes are reporting degraded status on sync: {broken}"),
+                &format!("True : {broken}"),
+            ),
+        ),
+    ];
+    for (pool, fleet, updated, updating, degraded) in cases {
+        let mut expected = vec![updated.to_owned(), updating.to_owned()];
+        expected.extend(degraded);
+        assert_eq!(lines(&of(pool, fleet)), expected, "{fleet}");
+    }
+}
+
+// covers: NOD-22
+#[test]
+fn a_pool_that_cannot_be_rendered_is_degraded() {
+    let mut pool = fixture();
+    let conditions = &mut pool.status.get_or_insert_default().conditions;
+    let failed = Finding::yes("", "Failed to render configuration for pool worker: x");
+    set(conditions, &PoolCondition::RenderDegraded, failed, &at("2026-01-01T00:00:00Z"));
+    let status = of(&pool, "a=done");
+    assert!(holds(&status.conditions, &PoolCondition::Degraded));
+    assert_eq!(status.conditions[0].last_transition_time, Some(at("2026-01-01T00:00:00Z")));
+}
+
+// covers: NOD-23
+#[test]
+fn the_common_config_changes_only_when_all_nodes_have_the_new_one() {
+    let mut pool = fixture();
+    let mut old = PoolConfiguration::default();
+    old.rendered.name = "old".to_owned();
+    pool.status.get_or_insert_default().configuration = old;
+    assert_eq!(of(&pool, "a=done b=working").configuration.rendered.name, "old");
+    assert_eq!(of(&pool, "a=done b=done+down").configuration.rendered.name, "old");
+    assert_eq!(of(&pool, "a=done b=done").configuration.rendered.name, "new");
+}
+
+#[test]
+fn a_condition_keeps_its_time_until_its_status_changes() {
+    let (old, new) = (at("2026-01-01T00:00:00Z"), at("2026-02-01T00:00:00Z"));
+    let mut conditions = Vec::new();
+    let kind = &PoolCondition::Updating;
+    set(&mut conditions, kind, Finding::yes("", "to a"), &old);
+    set(&mut conditions, &PoolCondition::Updated, Finding::no("", ""), &old);
+    set(&mut conditions, kind, Finding::yes("", "to a"), &new);
+    assert_eq!(conditions[0].kind, "Updating", "nothing new, nothing moved");
+    set(&mut conditions, kind, Finding::yes("", "to b"), &new);
+    assert_eq!(conditions[1].last_transition_time, Some(old));
+    set(&mut conditions, kind, Finding::no("", ""), &new);
+    assert_eq!(conditions[1].last_transition_time, Some(new));
+    assert_eq!(conditions.len(), 2);
+}
+
+#[test]
+fn reports_of_the_daemons_are_heard_before_annotations() {
+    let report = |node: &str, voice, degraded: Option<&str>| NodeReport {
+        node: node.to_owned(),
+        voice,
+        degraded: degraded.map(str::to_owned),
+        images: Images::Missing,
+    };
+    let nodes = nodes("a=failed b=failed");
+    let reports = [report("a", Voice::Heard, Some("disk full")), report("b", Voice::Silent, None)];
+    let pool = fixture();
+    let now = at("2026-02-02T00:00:00Z");
+    let inputs =
+        Inputs { pool: &pool, nodes: &nodes, reports: &reports, controller_config: None, now };
+    let status = super::pool(&inputs);
+    assert_eq!(
+        lines(&status)[2],
+        "NodeDegraded=True 1 nodes are reporting degraded status on sync: \
+         Node a is reporting: \"disk full\", Node a is reporting: \"a is broken\""
+    );
+}
