@@ -1,5 +1,6 @@
-//! The commands, one file each; all work offline on files.
+//! The commands, one file each.
 
+pub(crate) mod apiserver;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod convert;
@@ -26,5 +27,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
+        Command::Apiserver(args) => apiserver::run(args, screen),
     }
 }
