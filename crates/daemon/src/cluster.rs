@@ -1,8 +1,12 @@
 //! The cluster, as far as one daemon sees it: its own node, and the configs it needs by name.
 
+mod real;
+
 use std::{collections::BTreeMap, future::Future};
 
 use mco_api::{MachineConfig, machine_configuration::disruption::ClusterPolicies};
+
+pub use self::real::{ApiCluster, follow};
 
 /// Annotations to set, or with `None` to take away.
 pub type Changes = BTreeMap<String, Option<String>>;
