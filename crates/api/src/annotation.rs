@@ -88,6 +88,8 @@ keys! {
     ORIGINAL_OS_IMAGE_URL: String = "original-osimageurl";
     /// MachineConfig copy on a node: the image-mode image that replaced it.
     LAYERED_OS_IMAGE_URL: String = "ocl-osimageurl";
+    /// MachineConfig: the image-mode image that was built before the cluster was.
+    PRE_BUILT_IMAGE: String = "pre-built-image";
     /// KubeletConfig, ContainerRuntimeConfig: number in the generated config's name.
     CONFIG_NAME_SUFFIX: String = "mc-name-suffix";
     /// Pool: newest config that its layered image is equal to.

@@ -27,6 +27,55 @@ pub(crate) fn pool(name: &str, selector: &str) -> MachineConfigPool {
     pool
 }
 
+/// A config called `name` that puts this on a machine, one part per word.
+///
+/// `/path=text` is a file, `/path=text:600` one with a mode, `a.service=text` an enabled unit,
+/// `a.service` one without contents, `a.service/b.conf=text` a drop-in, `karg:x` a kernel argument,
+/// `os:x` the image, `kernel:x` the kernel, `ext:x` an extension, `key:x` an SSH key, `fips`.
+pub(crate) fn machine(name: &str, parts: &str) -> crate::machine::Machine {
+    use mco_ignition::config::{Dropin, File, Unit, User};
+
+    let mut machine = crate::machine::Machine::blank();
+    machine.name = name.to_owned();
+    let config = &mut machine.config;
+    for part in parts.split_whitespace() {
+        let (left, right) = part.split_once('=').unwrap_or((part, ""));
+        let unit = Unit { name: left.to_owned(), ..Unit::default() };
+        if left.starts_with('/') {
+            let (text, mode) = right.split_once(':').unwrap_or((right, "644"));
+            let mut file = File { path: left.to_owned(), ..File::default() };
+            file.contents.source = Some(format!("data:,{text}"));
+            file.mode = Some(i64::from_str_radix(mode, 8).expect("octal"));
+            config.storage.files.push(file);
+        } else if let Some((unit, dropin)) = left.split_once('/') {
+            let dropin = Dropin { name: dropin.to_owned(), contents: Some(right.to_owned()) };
+            let unit = Unit { name: unit.to_owned(), dropins: vec![dropin], ..Unit::default() };
+            config.systemd.units.push(unit);
+        } else if let Some((what, value)) = part.split_once(':') {
+            match what {
+                "karg" => machine.spec.kernel_arguments.push(value.to_owned()),
+                "os" => value.clone_into(&mut machine.spec.os_image_url),
+                "kernel" => value.clone_into(&mut machine.spec.kernel_type),
+                "ext" => machine.spec.extensions.push(value.to_owned()),
+                "key" => config.passwd.users.push(User {
+                    name: "core".to_owned(),
+                    ssh_authorized_keys: vec![value.to_owned()],
+                    ..User::default()
+                }),
+                other => panic!("no such part: {other}"),
+            }
+        } else if part == "fips" {
+            machine.spec.fips = true;
+        } else if right.is_empty() {
+            config.systemd.units.push(unit);
+        } else {
+            let contents = Some(right.to_owned());
+            config.systemd.units.push(Unit { contents, enabled: Some(true), ..unit });
+        }
+    }
+    machine
+}
+
 /// Nodes in a small notation: `name=state[+cordoned|+down][@zone][/age]`.
 ///
 /// States: `old` and `done` run the old and the new config, `working` is on its way to the new one,
@@ -75,53 +124,4 @@ fn node(word: &str) -> NodeView {
 /// Days of a month start at one.
 fn digit(age: &str) -> u32 {
     age.parse::<u32>().expect("a digit") + 1
-}
-
-/// A config called `name` that puts this on a machine, one part per word.
-///
-/// `/path=text` is a file, `/path=text:600` one with a mode, `a.service=text` an enabled unit,
-/// `a.service` one without contents, `a.service/b.conf=text` a drop-in, `karg:x` a kernel argument,
-/// `os:x` the image, `kernel:x` the kernel, `ext:x` an extension, `key:x` an SSH key, `fips`.
-pub(crate) fn machine(name: &str, parts: &str) -> crate::machine::Machine {
-    use mco_ignition::config::{Dropin, File, Unit, User};
-
-    let mut machine = crate::machine::Machine::blank();
-    machine.name = name.to_owned();
-    let config = &mut machine.config;
-    for part in parts.split_whitespace() {
-        let (left, right) = part.split_once('=').unwrap_or((part, ""));
-        let unit = Unit { name: left.to_owned(), ..Unit::default() };
-        if left.starts_with('/') {
-            let (text, mode) = right.split_once(':').unwrap_or((right, "644"));
-            let mut file = File { path: left.to_owned(), ..File::default() };
-            file.contents.source = Some(format!("data:,{text}"));
-            file.mode = Some(i64::from_str_radix(mode, 8).expect("octal"));
-            config.storage.files.push(file);
-        } else if let Some((unit, dropin)) = left.split_once('/') {
-            let dropin = Dropin { name: dropin.to_owned(), contents: Some(right.to_owned()) };
-            let unit = Unit { name: unit.to_owned(), dropins: vec![dropin], ..Unit::default() };
-            config.systemd.units.push(unit);
-        } else if let Some((what, value)) = part.split_once(':') {
-            match what {
-                "karg" => machine.spec.kernel_arguments.push(value.to_owned()),
-                "os" => value.clone_into(&mut machine.spec.os_image_url),
-                "kernel" => value.clone_into(&mut machine.spec.kernel_type),
-                "ext" => machine.spec.extensions.push(value.to_owned()),
-                "key" => config.passwd.users.push(User {
-                    name: "core".to_owned(),
-                    ssh_authorized_keys: vec![value.to_owned()],
-                    ..User::default()
-                }),
-                other => panic!("no such part: {other}"),
-            }
-        } else if part == "fips" {
-            machine.spec.fips = true;
-        } else if right.is_empty() {
-            config.systemd.units.push(unit);
-        } else {
-            let contents = Some(right.to_owned());
-            config.systemd.units.push(Unit { contents, enabled: Some(true), ..unit });
-        }
-    }
-    machine
 }

@@ -45,6 +45,8 @@ pub enum Phase {
     Serving,
     /// It is being set up and runs nothing yet.
     FirstBoot,
+    /// It goes back to a config that it had, because it could not get the new one.
+    WayBack,
 }
 
 /// Whether to trust that the disk is as the old config says.
@@ -129,8 +131,8 @@ pub fn node(
     let diff = diff::between(from, to);
     let verdicts = match circumstances.phase {
         Phase::Serving => policy::verdicts(&diff, policies, circumstances.force),
-        // Nothing runs yet that would have to hear of the change.
-        Phase::FirstBoot => Vec::new(),
+        // Nothing runs yet that would have to hear of the change, or nothing has heard of it.
+        Phase::FirstBoot | Phase::WayBack => Vec::new(),
     };
     let actions = policy::settle(&verdicts);
     let drain = drain(from, to, &actions)?;

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::command::{apiserver, cat, check, convert, crds, diff, render, why};
+use crate::command::{
+    apiserver, apply, cat, check, convert, crds, diff, down, get, render, status, up, why,
+};
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -17,6 +19,7 @@ pub(crate) struct Args {
 
 const EXAMPLES: &str = "\
 Examples:
+  mco up                                         a whole cluster on this machine
   mco check -f manifests/                        everything that is wrong, at once
   mco render -f manifests/ --pool worker         the name a pool's config will have
   mco diff old.yaml new.yaml                     what a change does, decoded
@@ -26,6 +29,11 @@ Examples:
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
+    Up(up::UpArgs),
+    Down(down::DownArgs),
+    Status(status::StatusArgs),
+    Get(get::GetArgs),
+    Apply(apply::ApplyArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
@@ -42,7 +50,12 @@ impl Command {
         match self {
             // As diff(1): 1 is taken by "they differ".
             Self::Diff(_) => ExitCode::from(2),
-            Self::Render(_)
+            Self::Up(_)
+            | Self::Down(_)
+            | Self::Status(_)
+            | Self::Get(_)
+            | Self::Apply(_)
+            | Self::Render(_)
             | Self::Check(_)
             | Self::Cat(_)
             | Self::Why(_)

@@ -1,12 +1,17 @@
 //! The commands, one file each.
 
 pub(crate) mod apiserver;
+pub(crate) mod apply;
 pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod crds;
 pub(crate) mod diff;
+pub(crate) mod down;
+pub(crate) mod get;
 pub(crate) mod render;
+pub(crate) mod status;
+pub(crate) mod up;
 pub(crate) mod why;
 
 use std::process::ExitCode;
@@ -20,6 +25,11 @@ use crate::{
 pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let verbose = args.verbose;
     match &args.command {
+        Command::Up(args) => up::run(args, verbose, screen),
+        Command::Down(args) => down::run(args, screen),
+        Command::Status(args) => status::run(args, screen),
+        Command::Get(args) => get::run(args, screen),
+        Command::Apply(args) => apply::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),

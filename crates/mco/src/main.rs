@@ -8,8 +8,10 @@ mod fault;
 mod load;
 mod machine;
 mod print;
+mod remote;
 mod suggest;
 mod target;
+mod up;
 
 use std::{
     io::{self, BufWriter, Write as _},

@@ -138,7 +138,7 @@ fn write_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, at: &Circ
         .collect();
     for file in &to.config.storage.files {
         // Once the node serves the cluster, the certificate follows the cluster and no config.
-        let is_elsewhere = file.path == KUBELET_CA && at.phase == Phase::Serving;
+        let is_elsewhere = file.path == KUBELET_CA && at.phase != Phase::FirstBoot;
         let wanted = differs.contains(file.path.as_str()) || at.force == Force::Yes;
         if wanted && !is_elsewhere {
             steps.push(Step::WriteFile(file.path.clone()));

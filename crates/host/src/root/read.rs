@@ -2,6 +2,7 @@
 
 use std::{
     io::{self, Read as _},
+    os::fd::OwnedFd,
     path::{Component, Path, PathBuf},
 };
 
@@ -114,6 +115,16 @@ impl Root {
         let mut found = found?.unwrap_or_default();
         found.sort();
         Ok(found)
+    }
+
+    /// A handle on a directory, through links inside the tree; none if it is not there.
+    pub fn directory(&self, path: &str) -> Result<Option<OwnedFd>, RootError> {
+        let relative: PathBuf = parts(path)?.into_iter().collect();
+        let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
+        match self.open_directory(&relative) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
+            opened => Ok(absent_is_none(path, opened)?.map(|dir| dir.into_std_file().into())),
+        }
     }
 
     /// The directory of a path, if it is there, and the last name.

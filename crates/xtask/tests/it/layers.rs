@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-cluster", &["mco-api", "mco-core"]),
     ("mco-controller", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     ("mco-operator", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
+    ("mco-server", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     (
         "mco",
         &[
@@ -23,6 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mco-host",
             "mco-ignition",
             "mco-operator",
+            "mco-server",
         ],
     ),
 ];

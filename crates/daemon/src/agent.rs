@@ -1,0 +1,239 @@
+//! The daemon's loop: observe the node and the disk, decide, act, report.
+//!
+//! Nothing polls. The loop sleeps until the node's annotations change, the disk drifts, a deadline
+//! passes or a failed try is due again. What touches the machine runs on a thread of its own and is
+//! never cancelled in the middle: a request to stop waits for it.
+
+mod act;
+mod fail;
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use mco_api::{NodeName, RenderedName, annotation::DrainRequest};
+use mco_cluster::report::chain;
+use mco_core::{drift, machine::Machine};
+use mco_host::{Host, System};
+use tokio::{sync::watch, task::JoinError, time::Instant};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+pub use self::fail::SyncError;
+use crate::{
+    cluster::{Changes, Cluster, NodeState},
+    decide::{self, NodeView, Task},
+    disk,
+    watch::Watch,
+};
+
+/// How a daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It was told to.
+    Stopped,
+    /// The machine reboots.
+    Rebooting,
+}
+
+/// What to do after a sync.
+enum Next {
+    /// Look again at once.
+    Again,
+    /// Wait for something to happen, at most so long.
+    Wait(Option<Instant>),
+    /// The machine reboots; there is nothing left to do.
+    Rebooting,
+}
+
+/// A failed try is repeated after one second, then two, and so on up to this.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// The daemon of one node.
+#[derive(Debug)]
+pub struct Agent<S, C> {
+    node: NodeName,
+    host: Arc<Mutex<Host<S>>>,
+    cluster: C,
+    /// The node as the watch last saw it.
+    seen: watch::Receiver<NodeState>,
+    /// The node as we last knew it, our own writes included.
+    known: NodeState,
+    /// Watches the disk while it should be at rest.
+    guard: Option<Watch>,
+    /// The config that the disk was found to equal, until something happens to the disk.
+    verified: Option<RenderedName>,
+    /// What we wait for the drain controller to do, and since when.
+    waiting: Option<(DrainRequest, Instant)>,
+    failures: u32,
+}
+
+impl<S: System + 'static, C: Cluster> Agent<S, C> {
+    /// A daemon for `node`, whose annotations arrive through `seen`.
+    pub fn new(
+        node: NodeName,
+        host: Host<S>,
+        cluster: C,
+        seen: watch::Receiver<NodeState>,
+    ) -> Self {
+        let known = seen.borrow().clone();
+        Self {
+            node,
+            host: Arc::new(Mutex::new(host)),
+            cluster,
+            known,
+            seen,
+            guard: None,
+            verified: None,
+            waiting: None,
+            failures: 0,
+        }
+    }
+
+    /// Runs until told to stop or until the machine reboots.
+    pub async fn run(mut self, shutdown: CancellationToken) -> Ended {
+        while !shutdown.is_cancelled() {
+            let pause = match self.sync().await {
+                Ok(Next::Again) => continue,
+                Ok(Next::Rebooting) => return Ended::Rebooting,
+                Ok(Next::Wait(until)) => {
+                    self.failures = 0;
+                    until
+                }
+                Err(error) => {
+                    self.fail(&error).await;
+                    let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+                    self.failures = self.failures.saturating_add(1);
+                    Some(Instant::now() + pause)
+                }
+            };
+            tokio::select! {
+                () = shutdown.cancelled() => break,
+                () = self.something_happens() => {}
+                () = until(pause) => {}
+            }
+        }
+        Ended::Stopped
+    }
+
+    async fn sync(&mut self) -> Result<Next, SyncError> {
+        let node = NodeView::read(&self.known.annotations)?;
+        let disk = self.on_host(look).await??;
+        match decide::next(&node, &disk) {
+            Task::Resume(resume) => self.resume(resume).await,
+            Task::NoteReboot => self.note_reboot().await,
+            Task::Introduce(annotations) => {
+                let pairs = annotations.into_iter().map(|(key, value)| (key, Some(value)));
+                self.annotate(pairs.collect()).await?;
+                Ok(Next::Again)
+            }
+            Task::Settle(config) => self.settle(&node, &config).await,
+            Task::Update { from, to } => self.update(&node, &from, &to, disk.force).await,
+            Task::Lost(missing) => Err(missing.into()),
+        }
+    }
+
+    /// Waits until the node's annotations change or something happens to a watched path.
+    async fn something_happens(&mut self) {
+        tokio::select! {
+            known = newer(&mut self.seen, &self.known) => self.known = known,
+            drift = disturbed(&mut self.guard) => {
+                if let Err(error) = drift {
+                    warn!(error = chain(&error), "fsnotify error");
+                    self.guard = None;
+                }
+                self.verified = None;
+            }
+        }
+    }
+
+    /// Runs something on the machine, on a thread that may block.
+    async fn on_host<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let host = Arc::clone(&self.host);
+        let work = move || work(&mut host.lock().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(work).await
+    }
+
+    async fn annotate(&mut self, changes: Changes) -> Result<(), SyncError> {
+        let has = |key: &String, value: &Option<String>| {
+            self.known.annotations.get(key) == value.as_ref()
+        };
+        if changes.iter().all(|(key, value)| has(key, value)) {
+            return Ok(());
+        }
+        self.known = self.cluster.annotate(&changes).await?;
+        Ok(())
+    }
+
+    /// Watches the disk against a config from now on.
+    async fn guard(&mut self, machine: &Machine) -> Result<(), SyncError> {
+        let expected = drift::expected(machine);
+        let made = self
+            .on_host(move |host| {
+                let paths = expected.iter().map(|item| item.path.as_str());
+                Watch::new(&host.root, paths.filter(|path| path.starts_with('/')))
+            })
+            .await?;
+        if self.guard.is_none() {
+            info!("Config Drift Monitor started");
+        }
+        self.guard = Some(made?);
+        Ok(())
+    }
+
+    /// Lets the disk change without being noticed: it is ourselves who change it.
+    fn unguard(&mut self) {
+        if self.guard.take().is_some() {
+            info!("Config Drift Monitor has shut down");
+        }
+        self.verified = None;
+    }
+}
+
+fn look<S: System>(host: &mut Host<S>) -> Result<decide::DiskView, SyncError> {
+    let current = disk::current_config(&host.root)?;
+    let name = current.and_then(|config| config.metadata.name);
+    let update = crate::ledger::open(&host.root)?;
+    Ok(decide::DiskView {
+        // A record without a usable name is as good as none.
+        current: name.and_then(|name| name.parse().ok()),
+        introduction: disk::initial_annotations(&host.root)?,
+        update: update.map(|(ledger, progress)| (progress, ledger.boot_id)),
+        boot_id: host.system.facts()?.boot_id,
+        force: host.root.exists(crate::execute::FORCE_FILE)?,
+    })
+}
+
+/// The node once it is newer than what we know and says something else.
+async fn newer(seen: &mut watch::Receiver<NodeState>, known: &NodeState) -> NodeState {
+    loop {
+        {
+            let state = seen.borrow_and_update();
+            if state.version >= known.version && state.annotations != known.annotations {
+                return state.clone();
+            }
+        }
+        if seen.changed().await.is_err() {
+            // Nobody watches any longer; whoever runs us will say so.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn disturbed(guard: &mut Option<Watch>) -> Result<(), crate::watch::WatchError> {
+    match guard {
+        Some(watch) => watch.changed().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

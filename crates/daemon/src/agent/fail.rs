@@ -1,0 +1,180 @@
+//! What can go wrong, and what the node then says of itself.
+
+use mco_api::{
+    NodeName, RenderedName,
+    annotation::{self, BadAnnotation, DaemonState, DrainVerb},
+};
+use mco_cluster::report::chain;
+use mco_core::{drift::Drift, machine::UnreadableConfig, plan::Refusal};
+use mco_host::{RootError, System, SystemError};
+use tokio::task::JoinError;
+use tracing::{error, warn};
+
+use super::Agent;
+use crate::{
+    cluster::{Changes, Cluster, ClusterError, Weight},
+    decide::Missing,
+    disk::DiskError,
+    execute::ExecuteError,
+    ledger::LedgerError,
+    watch::WatchError,
+};
+
+/// Compat: longer reasons are cut (`pkg/daemon/writer.go`).
+const LONGEST_REASON: usize = 2000;
+
+/// Why a node is not where it should be.
+#[derive(Debug, thiserror::Error)]
+pub enum SyncError {
+    /// The disk is not as the config says.
+    #[error("unexpected on-disk state validating against {config}: {drift}")]
+    Drift {
+        /// The config.
+        config: RenderedName,
+        /// The first difference.
+        drift: Drift,
+    },
+    /// The drain controller does not answer.
+    #[error(
+        "failed to {} node: {node} after {}. Please see machine-config-controller logs for more information",
+        verb.as_str(), limit(*.verb)
+    )]
+    NoAnswer {
+        /// What it was asked for.
+        verb: DrainVerb,
+        /// The node.
+        node: NodeName,
+    },
+    /// The change is one that a running node cannot take.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The plan could not be carried out.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// A config cannot be read.
+    #[error("parsing config {config} failed")]
+    Config {
+        /// The config.
+        config: String,
+        /// Why not.
+        source: UnreadableConfig,
+    },
+    /// Something that the node must have is missing.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// An annotation makes no sense.
+    #[error(transparent)]
+    Annotation(#[from] BadAnnotation),
+    /// The daemon's own files cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The ledger cannot be used.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The tree cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+    /// The system does not answer.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// The disk cannot be watched.
+    #[error("could not start watcher")]
+    Watch(#[from] WatchError),
+    /// The cluster does not answer.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The work on the machine broke off, which is a fault of ours.
+    #[error("work on the machine broke off")]
+    Broken(#[from] JoinError),
+}
+
+fn limit(verb: DrainVerb) -> &'static str {
+    match verb {
+        DrainVerb::Drain => "1 hour",
+        DrainVerb::Uncordon => "10 minutes",
+    }
+}
+
+/// What the node says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    /// Nothing: the cluster cannot hear it, and the next try may do.
+    Retry,
+    /// That it failed.
+    Degrade,
+    /// That it cannot take the config at all.
+    Refuse,
+}
+
+impl SyncError {
+    fn class(&self) -> Class {
+        match self {
+            Self::Cluster(ClusterError::Call { .. }) => Class::Retry,
+            Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
+            Self::Drift { .. }
+            | Self::NoAnswer { .. }
+            | Self::Refused(Refusal::Registries(_))
+            | Self::Execute(_)
+            | Self::Config { .. }
+            | Self::Missing(_)
+            | Self::Annotation(_)
+            | Self::Disk(_)
+            | Self::Ledger(_)
+            | Self::Root(_)
+            | Self::System(_)
+            | Self::Watch(_)
+            | Self::Cluster(ClusterError::NoConfig(_))
+            | Self::Broken(_) => Class::Degrade,
+        }
+    }
+
+    /// The event that goes with it.
+    fn event(&self) -> Option<&'static str> {
+        match self {
+            Self::Drift { .. } => Some("ConfigDriftDetected"),
+            Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
+            Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
+            Self::Refused(_) => Some("FailedToReconcile"),
+            Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
+            Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),
+            Self::Execute(_)
+            | Self::Config { .. }
+            | Self::Missing(_)
+            | Self::Annotation(_)
+            | Self::Disk(_)
+            | Self::Ledger(_)
+            | Self::Root(_)
+            | Self::System(_)
+            | Self::Watch(_)
+            | Self::Cluster(_)
+            | Self::Broken(_) => None,
+        }
+    }
+}
+
+impl<S: System + 'static, C: Cluster> Agent<S, C> {
+    /// Says what went wrong, where that is of any use.
+    pub(super) async fn fail(&mut self, fault: &SyncError) {
+        let text = chain(fault);
+        let state = match fault.class() {
+            Class::Retry => {
+                warn!("{text}");
+                return;
+            }
+            Class::Degrade => DaemonState::Degraded,
+            Class::Refuse => DaemonState::Unreconcilable,
+        };
+        error!("Marking {state} due to: {text:?}");
+        let reason: String = text.chars().take(LONGEST_REASON).collect();
+        let is_news = self.known.annotations.get(annotation::REASON.name()) != Some(&reason);
+        if let Some(event) = fault.event().filter(|_| is_news) {
+            self.cluster.tell(Weight::Warning, event, &text).await;
+        }
+        let mut changes = Changes::new();
+        changes.insert(annotation::STATE.name().to_owned(), Some(state.to_string()));
+        changes.insert(annotation::REASON.name().to_owned(), Some(reason));
+        if let Err(error) = self.annotate(changes).await {
+            warn!("Could not update annotation: {}", chain(&error));
+        }
+    }
+}

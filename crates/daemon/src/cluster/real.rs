@@ -1,0 +1,125 @@
+//! The cluster by its API: one watch on one node, and everything else by name.
+
+use std::{collections::BTreeMap, fmt};
+
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, ResourceExt as _,
+    core::PartialObjectMeta,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, watcher},
+    },
+};
+use mco_api::{
+    MachineConfig, MachineConfiguration, NodeName, label,
+    machine_configuration::disruption::ClusterPolicies,
+};
+use mco_cluster::{CallError, Note, Reporter, apply, report::chain};
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::{Changes, Cluster, ClusterError, NodeState, Weight};
+
+/// The cluster by its API.
+pub struct ApiCluster {
+    node: NodeName,
+    nodes: Api<Node>,
+    configs: Api<MachineConfig>,
+    settings: Api<MachineConfiguration>,
+    reporter: Reporter,
+    /// The node as it was when we started; events point at it.
+    object: Node,
+}
+
+impl fmt::Debug for ApiCluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiCluster").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl ApiCluster {
+    /// The cluster as seen by the daemon of `node`, which must exist.
+    pub async fn new(
+        client: Client,
+        node: NodeName,
+        reporter: Reporter,
+    ) -> Result<(Self, NodeState), ClusterError> {
+        let nodes: Api<Node> = Api::all(client.clone());
+        let object =
+            nodes.get(node.as_str()).await.map_err(|error| failed(format!("read node {node}"), error))?;
+        let state = state(&object);
+        let configs = Api::all(client.clone());
+        let settings = Api::all(client);
+        Ok((Self { node, nodes, configs, settings, reporter, object }, state))
+    }
+}
+
+/// Keeps `seen` at what the cluster says of the node; ends only when nobody listens any longer.
+pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeState>) {
+    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
+    let only = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let mut changes =
+        std::pin::pin!(watcher(nodes, only).default_backoff().applied_objects());
+    while !seen.is_closed() {
+        match changes.next().await {
+            Some(Ok(object)) => {
+                let annotations = object.annotations().clone();
+                seen.send_replace(NodeState { version: version(&object.metadata.resource_version), annotations });
+            }
+            Some(Err(error)) => warn!(error = chain(&error), "Cannot watch the node"),
+            None => break,
+        }
+    }
+}
+
+impl Cluster for ApiCluster {
+    async fn machine_config(&self, name: &str) -> Result<MachineConfig, ClusterError> {
+        let found = self.configs.get_opt(name).await;
+        found
+            .map_err(|error| failed(format!("read MachineConfig {name}"), error))?
+            .ok_or_else(|| ClusterError::NoConfig(name.to_owned()))
+    }
+
+    async fn policies(&self) -> Result<Option<ClusterPolicies>, ClusterError> {
+        let found = self.settings.get_opt(label::CLUSTER).await;
+        let found = found.map_err(|error| failed("read the node disruption policies".to_owned(), error))?;
+        let status = found.and_then(|settings| settings.status);
+        Ok(status
+            .and_then(|status| status.node_disruption_policy_status)
+            .and_then(|policy| policy.cluster_policies))
+    }
+
+    async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
+        let node = self.node.as_str();
+        let patched = apply::patch_annotations(&self.nodes, node, changes).await;
+        patched.map(|object| state(&object)).map_err(|source| ClusterError::Call {
+            what: format!("patch node {node}"),
+            source: Box::new(source),
+        })
+    }
+
+    async fn tell(&self, weight: Weight, reason: &'static str, text: &str) {
+        let note = match weight {
+            Weight::Normal => Note::normal(&self.object, reason, text),
+            Weight::Warning => Note::warning(&self.object, reason, text),
+        };
+        self.reporter.publish(&note).await;
+    }
+}
+
+fn state(node: &Node) -> NodeState {
+    let annotations: BTreeMap<String, String> =
+        node.metadata.annotations.clone().unwrap_or_default();
+    NodeState { version: version(&node.metadata.resource_version), annotations }
+}
+
+/// Versions are numbers on every server there is; one that is not counts as the newest.
+fn version(text: &Option<String>) -> u64 {
+    text.as_ref().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+}
+
+fn failed(what: String, error: kube::Error) -> ClusterError {
+    ClusterError::Call { what, source: Box::new(CallError::from(error)) }
+}

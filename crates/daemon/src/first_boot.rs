@@ -1,0 +1,46 @@
+//! Makes a bare machine one of the cluster: what the installer's first boot does.
+
+use std::collections::BTreeMap;
+
+use mco_api::{MachineConfig, RenderedName, annotation};
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, Phase, default_policies},
+};
+use mco_host::{Host, System};
+
+use crate::{
+    disk,
+    execute::{self, ExecuteError},
+};
+
+/// Puts a config on a machine that has none, and what the node will say of itself when it joins.
+///
+/// The machine must boot before it runs the config's operating system. A machine that has a config
+/// already is left alone.
+pub fn provision<S: System>(
+    host: &mut Host<S>,
+    config: &MachineConfig,
+) -> Result<(), ExecuteError> {
+    if disk::current_config(&host.root)?.is_some() {
+        return Ok(());
+    }
+    let name = config.metadata.name.clone().unwrap_or_default();
+    let machine = Machine::read(config)
+        .map_err(|source| ExecuteError::Config { config: name.clone(), source })?;
+    let blank = Machine::blank();
+    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let plan = plan::node(&blank, &machine, &default_policies(), &at)
+        .map_err(|refusal| ExecuteError::Undone(refusal.to_string()))?;
+    if let Ok(name) = name.parse::<RenderedName>() {
+        let mut annotations = BTreeMap::new();
+        annotation::CURRENT_CONFIG.set(&mut annotations, &name);
+        annotation::DESIRED_CONFIG.set(&mut annotations, &name);
+        annotation::STATE.set(&mut annotations, &annotation::DaemonState::Done);
+        let bytes = serde_json::to_vec(&annotations).expect("text is JSON");
+        host.root.write(disk::INITIAL_ANNOTATIONS, &bytes, 0o644).map_err(disk::DiskError::from)?;
+    }
+    let bare = MachineConfig::new(&blank.name, blank.spec);
+    execute::begin(host, &bare, config, plan, &mut |_| Ok(()))?;
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Looks at the disk and says whether it is as a config says.
+
+use mco_core::{
+    drift::{self, Drift, Expected, Mode, Observed, Want},
+    machine::Machine,
+};
+use mco_host::{Host, System, SystemError};
+
+/// The first difference between the machine and a config, files and units only.
+pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
+    drift::expected(machine)
+        .iter()
+        .find_map(|expected| drift::compare(expected, &observe(host, expected)))
+}
+
+/// The first difference between the machine and a config, what was booted included.
+pub fn whole<S: System>(host: &Host<S>, machine: &Machine) -> Result<Option<Drift>, SystemError> {
+    let facts = host.system.facts()?;
+    let booted = facts.booted_image.as_deref();
+    Ok(drift::compare_system(machine, booted, &facts.kernel_arguments)
+        .or_else(|| files(host, machine)))
+}
+
+fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
+    let path = expected.path.as_str();
+    let unreadable =
+        |error: &dyn std::error::Error| Observed::Unreadable(mco_cluster::report::chain(error));
+    match &expected.want {
+        Want::Enabled(_) => match host.system.unit_state(path) {
+            Ok(state) => Observed::Enablement(state),
+            Err(error) => unreadable(&error),
+        },
+        Want::Masked => match host.root.destination(path) {
+            Ok(Some(end)) => Observed::LeadsTo(end),
+            Ok(None) => Observed::Missing,
+            Err(error) => unreadable(&error),
+        },
+        Want::File { .. } | Want::EmptyOrAbsent | Want::Unusable(_) => {
+            match host.root.stat(path) {
+                Ok(None) => Observed::Missing,
+                Ok(Some(stat)) => {
+                    let mode = Mode::from_kernel(stat.mode);
+                    // The mode gives away anything else than a plain file.
+                    let contents =
+                        if stat.is_file() { host.root.read(path) } else { Ok(Some(Vec::new())) };
+                    match contents {
+                        Ok(Some(contents)) => Observed::Present { mode, contents },
+                        Ok(None) => Observed::Missing,
+                        Err(error) => unreadable(&error),
+                    }
+                }
+                Err(error) => unreadable(&error),
+            }
+        }
+    }
+}

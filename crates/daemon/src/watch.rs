@@ -1,0 +1,130 @@
+//! Notices changes to the paths of a config as they happen.
+//!
+//! The kernel watches directories, so a file that is replaced or deleted is seen too. A directory
+//! that is not there yet is watched for from the nearest one above it. Directories are found inside
+//! the machine's root, so that a link cannot make us watch something else.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
+    os::fd::AsRawFd as _,
+    time::Duration,
+};
+
+use futures::{FutureExt as _, StreamExt as _};
+use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
+use mco_host::{Root, RootError};
+
+/// Editors write a file in several strokes; the last one counts.
+const QUIET: Duration = Duration::from_millis(30);
+
+/// Why changes cannot be noticed.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    /// The kernel does not let us.
+    #[error("cannot watch {path}")]
+    Kernel {
+        /// What was to be watched.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The tree cannot be read.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+/// A watch over some paths of a machine.
+pub struct Watch {
+    events: EventStream<[u8; 4096]>,
+    /// What matters in each directory.
+    names: HashMap<WatchDescriptor, BTreeSet<String>>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").field("directories", &self.names.len()).finish_non_exhaustive()
+    }
+}
+
+impl Watch {
+    /// Watches these paths from now on. Must be called inside a tokio runtime.
+    pub fn new<'p>(root: &Root, paths: impl Iterator<Item = &'p str>) -> Result<Self, WatchError> {
+        let failed = |path: &str| {
+            let path = path.to_owned();
+            move |source| WatchError::Kernel { path, source }
+        };
+        let inotify = Inotify::init().map_err(failed("/"))?;
+        let mut names = HashMap::new();
+        for (directory, wanted) in directories(root, paths)? {
+            let Some(handle) = root.directory(&directory)? else { continue };
+            let mask = WatchMask::CLOSE_WRITE
+                | WatchMask::MODIFY
+                | WatchMask::ATTRIB
+                | WatchMask::CREATE
+                | WatchMask::DELETE
+                | WatchMask::MOVED_FROM
+                | WatchMask::MOVED_TO
+                | WatchMask::DELETE_SELF
+                | WatchMask::MOVE_SELF;
+            let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+            let descriptor = inotify.watches().add(path, mask).map_err(failed(&directory))?;
+            // Two paths may lead to one directory.
+            names.entry(descriptor).or_insert_with(BTreeSet::new).extend(wanted);
+        }
+        let events = inotify.into_event_stream([0; 4096]).map_err(failed("/"))?;
+        Ok(Self { events, names })
+    }
+
+    /// Waits until something happened to one of the paths.
+    pub async fn changed(&mut self) -> Result<(), WatchError> {
+        loop {
+            if self.matters().await? {
+                break;
+            }
+        }
+        // What follows closely belongs to the same change.
+        tokio::time::sleep(QUIET).await;
+        while self.events.next().now_or_never().flatten().is_some() {}
+        Ok(())
+    }
+
+    async fn matters(&mut self) -> Result<bool, WatchError> {
+        let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel closed the watch");
+        let event = self.events.next().await.unwrap_or_else(|| Err(ended()));
+        let event = event.map_err(|source| WatchError::Kernel { path: "/".to_owned(), source })?;
+        // The kernel lost events, or a directory is gone: anything may have happened.
+        let lost = EventMask::Q_OVERFLOW
+            | EventMask::IGNORED
+            | EventMask::DELETE_SELF
+            | EventMask::MOVE_SELF;
+        if event.mask.intersects(lost) {
+            return Ok(true);
+        }
+        let Some(name) = event.name.as_ref().and_then(|name| name.to_str()) else {
+            return Ok(false);
+        };
+        Ok(self.names.get(&event.wd).is_some_and(|names| names.contains(name)))
+    }
+}
+
+/// The directories to watch and the names in each that matter.
+fn directories<'p>(
+    root: &Root,
+    paths: impl Iterator<Item = &'p str>,
+) -> Result<BTreeMap<String, BTreeSet<String>>, RootError> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for path in paths {
+        let mut path = path;
+        while let Some((directory, name)) = path.rsplit_once('/') {
+            let at = if directory.is_empty() { "/" } else { directory };
+            let is_there = root.directory(at)?.is_some();
+            if is_there {
+                found.entry(at.to_owned()).or_default().insert(name.to_owned());
+                break;
+            }
+            path = directory;
+        }
+    }
+    Ok(found)
+}

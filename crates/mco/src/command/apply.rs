@@ -1,0 +1,147 @@
+//! `mco apply`: makes a cluster have the objects of manifests.
+
+use std::{io::Write as _, process::ExitCode};
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use mco_cluster::CallError;
+use serde_json::Value;
+
+use crate::{
+    fault::{Advice, Fault, Refused},
+    load::{Loaded, Object, Sources},
+    print::Screen,
+    remote::{
+        self, Connection,
+        kinds::{Kind, Kinds},
+    },
+};
+
+/// Who owns the fields that are applied.
+const MANAGER: &str = "mco";
+
+/// Create or change objects so that they are as the manifests say
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ApplyArgs {
+    #[command(flatten)]
+    sources: Sources,
+    /// Namespace of objects that name none
+    #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
+    namespace: String,
+    /// Take over fields that somebody else set
+    #[arg(long)]
+    force_conflicts: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco apply -f examples/99-worker-custom.yaml
+  mco apply -f manifests/ -R
+  mco apply -f pool.yaml --force-conflicts
+
+What the manifests do not mention is left as it is (server-side apply, field manager `mco`).";
+
+/// What became of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Created,
+    Configured,
+    Unchanged,
+}
+
+/// Applies every object, in the order of files and lines.
+pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    let Loaded { objects, faults } = args.sources.load()?;
+    if faults.iter().any(Fault::is_error) {
+        return Err(anyhow::Error::new(Refused(faults)));
+    }
+    if let Some(unnamed) = objects.iter().find(|object| object.name.is_empty()) {
+        let fault = Fault::error("NoName", "the object has no metadata.name");
+        let path = crate::load::node::Path::of("metadata");
+        return Err(anyhow::Error::new(Refused(vec![unnamed.fault_at(&path, fault)])));
+    }
+    remote::block_on(async {
+        let client = args.connection.client().await?;
+        let mut kinds = Kinds::fetch(&client).await?;
+        for object in &objects {
+            let kind = match kinds.of(&object.api_version, &object.kind) {
+                Ok(kind) => kind.clone(),
+                Err(_) => {
+                    // An object before this one may have defined its kind.
+                    kinds = Kinds::fetch(&client).await?;
+                    kinds.of(&object.api_version, &object.kind)?.clone()
+                }
+            };
+            let outcome = apply(args, &client, &kind, object).await?;
+            let word = match outcome {
+                Outcome::Created => "created",
+                Outcome::Configured => "configured",
+                Outcome::Unchanged => "unchanged",
+            };
+            writeln!(screen, "{} {word}", kind.label(&object.name))?;
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn apply(
+    args: &ApplyArgs,
+    client: &Client,
+    kind: &Kind,
+    object: &Object,
+) -> anyhow::Result<Outcome> {
+    let value: Value = serde_json::from_str(&object.node.to_json())?;
+    let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str);
+    let namespace = namespace.unwrap_or(&args.namespace);
+    let api = api(client, kind, namespace);
+    let name = object.name.as_str();
+    let before = api.get_metadata_opt(name).await.map_err(remote::explain)?;
+    let mut params = PatchParams::apply(MANAGER);
+    params.force = args.force_conflicts;
+    let after = api.patch(name, &params, &Patch::Apply(&value)).await;
+    let after = after.map_err(|error| refused(kind, name, error))?;
+    Ok(match before {
+        None => Outcome::Created,
+        Some(before) if before.metadata.resource_version == after.metadata.resource_version => {
+            Outcome::Unchanged
+        }
+        Some(_) => Outcome::Configured,
+    })
+}
+
+/// Access to the objects of a kind.
+pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
+    let api_version = if kind.group.is_empty() {
+        kind.version.clone()
+    } else {
+        format!("{}/{}", kind.group, kind.version)
+    };
+    let resource = ApiResource {
+        group: kind.group.clone(),
+        version: kind.version.clone(),
+        api_version,
+        kind: kind.kind.clone(),
+        plural: kind.plural.clone(),
+    };
+    if kind.namespaced {
+        Api::namespaced_with(client.clone(), namespace, &resource)
+    } else {
+        Api::all_with(client.clone(), &resource)
+    }
+}
+
+fn refused(kind: &Kind, name: &str, error: kube::Error) -> anyhow::Error {
+    let label = kind.label(name);
+    match error {
+        kube::Error::Api(status) if status.code == 409 => Advice::error(
+            format!("{label} was not changed: {}", CallError::from(kube::Error::Api(status))),
+            "somebody else set these fields; --force-conflicts takes them over",
+        ),
+        other => remote::explain(other).context(format!("{label} was not changed")),
+    }
+}

@@ -1,0 +1,195 @@
+//! The kinds that an API server has, and which of them a person means.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
+use kube::Client;
+
+use super::explain;
+use crate::{fault::Advice, suggest};
+
+/// One kind as the server tells about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// Empty for the core group.
+    pub(crate) group: String,
+    pub(crate) version: String,
+    pub(crate) kind: String,
+    pub(crate) plural: String,
+    pub(crate) singular: String,
+    pub(crate) short: Vec<String>,
+    pub(crate) namespaced: bool,
+}
+
+impl Kind {
+    /// Path of one object, or of all objects of a namespace or of the cluster.
+    pub(crate) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
+        let mut path = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
+        if let (true, Some(namespace)) = (self.namespaced, namespace) {
+            path.extend(["/namespaces/", namespace]);
+        }
+        path.extend(["/", &self.plural]);
+        if let Some(name) = name {
+            path.extend(["/", name]);
+        }
+        path
+    }
+
+    /// `plural.group`, or `plural` in the core group.
+    pub(crate) fn full_plural(&self) -> String {
+        self.qualified(&self.plural)
+    }
+
+    /// `singular.group/name`, as one object is spoken of.
+    pub(crate) fn label(&self, name: &str) -> String {
+        format!("{}/{name}", self.qualified_singular())
+    }
+
+    /// `singular.group`, or `singular` in the core group.
+    pub(crate) fn qualified_singular(&self) -> String {
+        self.qualified(&self.kind.to_lowercase())
+    }
+
+    fn qualified(&self, name: &str) -> String {
+        if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
+    }
+
+    /// Whether a person who writes `word` can mean this kind.
+    fn is_called(&self, word: &str) -> bool {
+        let names = [&self.plural, &self.singular].into_iter().chain(&self.short);
+        let kind = self.kind.to_lowercase();
+        names.map(String::as_str).chain([kind.as_str()]).any(|name| match word.strip_prefix(name) {
+            Some("") => true,
+            Some(rest) => rest.strip_prefix('.').is_some_and(|group| {
+                group == self.group || group == format!("{}.{}", self.version, self.group)
+            }),
+            None => false,
+        })
+    }
+}
+
+/// All kinds of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Kinds(Vec<Kind>);
+
+impl Kinds {
+    /// Asks the server; core kinds come first, then groups in the server's order.
+    pub(crate) async fn fetch(client: &Client) -> anyhow::Result<Self> {
+        let mut kinds = Self::default();
+        kinds.add("", "v1", client.list_core_api_resources("v1").await.map_err(explain)?);
+        for group in client.list_api_groups().await.map_err(explain)?.groups {
+            let Some(version) = group.preferred_version.or(group.versions.into_iter().next())
+            else {
+                continue;
+            };
+            let found = client.list_api_group_resources(&version.group_version).await;
+            kinds.add(&group.name, &version.version, found.map_err(explain)?);
+        }
+        Ok(kinds)
+    }
+
+    fn add(&mut self, group: &str, version: &str, list: APIResourceList) {
+        // Names with a slash are parts of objects, such as `pods/eviction`.
+        let whole = list.resources.into_iter().filter(|found| !found.name.contains('/'));
+        self.0.extend(whole.map(|found| Kind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: found.kind,
+            plural: found.name,
+            singular: found.singular_name,
+            short: found.short_names.unwrap_or_default(),
+            namespaced: found.namespaced,
+        }));
+    }
+
+    /// The kind that a person means by `word`: plural, singular, short name or kind.
+    pub(crate) fn meant(&self, word: &str) -> anyhow::Result<&Kind> {
+        let lower = word.to_lowercase();
+        if let Some(kind) = self.0.iter().find(|kind| kind.is_called(&lower)) {
+            return Ok(kind);
+        }
+        let names = self.0.iter().flat_map(|kind| [kind.plural.as_str(), kind.singular.as_str()]);
+        let message = format!("the server has no kind {word:?}");
+        Err(match suggest::closest(&lower, names) {
+            Some(meant) => Advice::error(message, format!("did you mean {meant}?")),
+            None => Advice::error(message, "mco get crds lists the kinds that were added"),
+        })
+    }
+
+    /// The kind of a manifest.
+    pub(crate) fn of(&self, api_version: &str, kind: &str) -> anyhow::Result<&Kind> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = self
+            .0
+            .iter()
+            .find(|one| one.group == group && one.version == version && one.kind == kind);
+        found.ok_or_else(|| {
+            let message = format!("the server has no kind {kind} in {api_version}");
+            let same = self.0.iter().find(|one| one.kind == kind);
+            let hint = match same {
+                Some(same) if same.group.is_empty() => format!("it has {kind} in {}", same.version),
+                Some(same) => format!("it has {kind} in {}/{}", same.group, same.version),
+                None => "its CustomResourceDefinition must be applied first".to_owned(),
+            };
+            Advice::error(message, hint)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds() -> Kinds {
+        let kind = |group: &str, kind: &str, plural: &str, short: &str, namespaced| Kind {
+            group: group.to_owned(),
+            version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+            singular: kind.to_lowercase(),
+            short: vec![short.to_owned()],
+            namespaced,
+        };
+        Kinds(vec![
+            kind("", "Node", "nodes", "no", false),
+            kind("", "Event", "events", "ev", true),
+            kind("events.k8s.io", "Event", "events", "ev", true),
+            kind(mco_api::GROUP, "MachineConfigPool", "machineconfigpools", "mcp", false),
+        ])
+    }
+
+    #[test]
+    fn a_kind_is_found_by_every_name_it_has() {
+        let rows = [
+            ("mcp", "machineconfigpools.machineconfiguration.openshift.io"),
+            ("machineconfigpool", "machineconfigpools.machineconfiguration.openshift.io"),
+            ("MachineConfigPool", "machineconfigpools.machineconfiguration.openshift.io"),
+            ("no", "nodes"),
+            ("Nodes", "nodes"),
+            ("events", "events"),
+            ("events.events.k8s.io", "events.events.k8s.io"),
+            ("events.v1.events.k8s.io", "events.events.k8s.io"),
+        ];
+        let kinds = kinds();
+        for (word, want) in rows {
+            assert_eq!(kinds.meant(word).unwrap().full_plural(), want, "{word}");
+        }
+        assert_eq!(
+            kinds.meant("machineconfigpols").unwrap_err().to_string(),
+            "the server has no kind \"machineconfigpols\""
+        );
+    }
+
+    #[test]
+    fn a_path_has_a_namespace_only_where_the_kind_has_one() {
+        let kinds = kinds();
+        let node = kinds.meant("node").unwrap();
+        assert_eq!(node.path(Some("x"), Some("worker-0")), "/api/v1/nodes/worker-0");
+        let event = kinds.of("events.k8s.io/v1", "Event").unwrap();
+        assert_eq!(event.path(Some("x"), None), "/apis/events.k8s.io/v1/namespaces/x/events");
+        assert_eq!(event.path(None, None), "/apis/events.k8s.io/v1/events");
+        assert!(kinds.of("apps/v1", "Event").is_err());
+    }
+}

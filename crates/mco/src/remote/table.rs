@@ -1,0 +1,141 @@
+//! Tables: as the API server makes them, laid out in columns.
+
+use std::io::{self, Write};
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What asks the server for a table.
+pub(crate) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+
+/// A table in the API server's form.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Table {
+    pub(crate) kind: String,
+    #[serde(default)]
+    column_definitions: Vec<Column>,
+    #[serde(default)]
+    pub(crate) rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Column {
+    name: String,
+    /// Above zero only for a wide table.
+    #[serde(default)]
+    priority: i64,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Row {
+    #[serde(default)]
+    cells: Vec<Value>,
+    /// The object, or as much of it as was asked for.
+    #[serde(default)]
+    object: Value,
+}
+
+/// How much of a table is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Columns that are of use only now and then.
+    pub(crate) wide: bool,
+    /// The namespace of every object, before all else.
+    pub(crate) namespace: bool,
+    /// What goes before each name, such as `node/`.
+    pub(crate) kind: bool,
+}
+
+impl Table {
+    /// The lines of the table, titles first.
+    pub(crate) fn lines(&self, layout: Layout, kind: &str) -> Vec<Vec<String>> {
+        let shown = |column: &Column| layout.wide || column.priority == 0;
+        let mut titles: Vec<String> = Vec::new();
+        if layout.namespace {
+            titles.push("NAMESPACE".to_owned());
+        }
+        let columns = self.column_definitions.iter();
+        titles.extend(columns.filter(|column| shown(column)).map(|c| c.name.to_uppercase()));
+        let mut lines = vec![titles];
+        for row in &self.rows {
+            let mut line = Vec::new();
+            if layout.namespace {
+                let namespace = row.object.pointer("/metadata/namespace");
+                line.push(namespace.map(cell).unwrap_or_default());
+            }
+            let cells = self.column_definitions.iter().zip(&row.cells);
+            for (index, (column, value)) in cells.enumerate() {
+                if index == 0 && layout.kind {
+                    line.push(format!("{kind}/{}", cell(value)));
+                } else if shown(column) {
+                    line.push(cell(value));
+                }
+            }
+            lines.push(line);
+        }
+        lines
+    }
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "<none>".to_owned(),
+        Value::String(text) => text.replace('\n', "\\n"),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+    }
+}
+
+/// Writes lines in columns, three spaces apart; the last column is not padded.
+pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()> {
+    let mut widths: Vec<usize> = Vec::new();
+    for line in lines {
+        for (index, text) in line.iter().enumerate() {
+            let width = text.chars().count();
+            match widths.get_mut(index) {
+                Some(widest) => *widest = width.max(*widest),
+                None => widths.push(width),
+            }
+        }
+    }
+    for line in lines {
+        let mut shown = String::new();
+        for (text, width) in line.iter().zip(&widths) {
+            shown.push_str(text);
+            shown.extend(std::iter::repeat_n(' ', width - text.chars().count() + 3));
+        }
+        writeln!(out, "{}", crate::print::visible(shown.trim_end()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_shows_what_was_asked_for() {
+        let table: Table = serde_json::from_value(serde_json::json!({
+            "kind": "Table",
+            "columnDefinitions": [{"name": "Name"}, {"name": "Updated"}, {"name": "Why", "priority": 1}],
+            "rows": [
+                {"cells": ["worker", "True", "x"], "object": {"metadata": {"namespace": "a"}}},
+                {"cells": ["m", null, 3]},
+            ],
+        }))
+        .unwrap();
+        let text = |wide, namespace, kind| {
+            let mut out = Vec::new();
+            let layout = Layout { wide, namespace, kind };
+            write(&mut out, &table.lines(layout, "pool")).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(text(false, false, false), "NAME     UPDATED\nworker   True\nm        <none>\n");
+        assert_eq!(
+            text(true, true, true),
+            "NAMESPACE   NAME          UPDATED   WHY\n\
+             a           pool/worker   True      x\n            \
+             pool/m        <none>    3\n"
+        );
+    }
+}

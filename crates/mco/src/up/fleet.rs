@@ -1,0 +1,145 @@
+//! The simulated machines: their names, roles and Node objects.
+
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use mco_api::{NodeName, label};
+use mco_daemon::simulate::Power;
+use serde_json::{Value, json};
+
+/// What a machine is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Runs the control plane.
+    Master,
+    /// Runs everything else.
+    Worker,
+}
+
+impl Role {
+    /// The word in labels and pool names.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Master => "master",
+            Self::Worker => "worker",
+        }
+    }
+}
+
+/// One machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    pub(crate) name: NodeName,
+    pub(crate) role: Role,
+    /// Its number among all, for its address.
+    number: u16,
+}
+
+/// All machines, masters first.
+pub(crate) fn machines(masters: u16, workers: u16) -> Vec<Machine> {
+    let named = |role: Role, count: u16| (0..count).map(move |index| (role, index));
+    let all = named(Role::Master, masters).chain(named(Role::Worker, workers));
+    all.zip(1..)
+        .map(|((role, index), number)| {
+            let name = format!("{}-{index}", role.word());
+            let name = name.parse().expect("a word and a number are a valid name");
+            Machine { name, role, number }
+        })
+        .collect()
+}
+
+impl Machine {
+    /// The Node as a kubelet registers it.
+    pub(crate) fn node(&self) -> Node {
+        let mut labels = json!({
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": self.name.as_str(),
+            "kubernetes.io/os": "linux",
+        });
+        let mut taints = json!([]);
+        let mut role = |word: &str| {
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert(format!("{}{word}", label::NODE_ROLE_PREFIX), json!(""));
+            }
+        };
+        role(self.role.word());
+        if self.role == Role::Master {
+            role("control-plane");
+            taints = json!([{"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}]);
+        }
+        let node = json!({
+            "metadata": {"name": self.name.as_str(), "labels": labels},
+            "spec": {"taints": taints},
+        });
+        serde_json::from_value(node).expect("the object above is a Node")
+    }
+
+    /// What the kubelet says about the machine.
+    pub(crate) fn status(&self, power: Power, boot_id: &str, since: &Time) -> Value {
+        let (ready, reason, message) = match power {
+            Power::On => ("True", "KubeletReady", "kubelet is posting ready status"),
+            Power::Off => ("False", "NodeDown", "the simulated machine is down"),
+        };
+        let well = |kind: &str, reason: &str| {
+            json!({"type": kind, "status": "False", "reason": reason, "message": "",
+                   "lastTransitionTime": since})
+        };
+        let [high, low] = self.number.to_be_bytes();
+        json!({
+            "conditions": [
+                well("MemoryPressure", "KubeletHasSufficientMemory"),
+                well("DiskPressure", "KubeletHasNoDiskPressure"),
+                well("PIDPressure", "KubeletHasSufficientPID"),
+                {"type": "Ready", "status": ready, "reason": reason, "message": message,
+                 "lastTransitionTime": since},
+            ],
+            "addresses": [
+                {"type": "InternalIP", "address": format!("10.0.{high}.{low}")},
+                {"type": "Hostname", "address": self.name.as_str()},
+            ],
+            "capacity": {"cpu": "4", "memory": "16Gi", "pods": "250"},
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "250"},
+            "nodeInfo": {
+                "architecture": "amd64",
+                "bootID": boot_id,
+                "containerRuntimeVersion": "simulated://1",
+                "kernelVersion": "simulated",
+                "kubeProxyVersion": "",
+                "kubeletVersion": concat!("v1.36.0+mco-", env!("CARGO_PKG_VERSION")),
+                "machineID": format!("{:032x}", self.number),
+                "operatingSystem": "linux",
+                "osImage": "Simulated CoreOS",
+                "systemUUID": format!("{:032x}", self.number),
+            },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_have_the_labels_that_pools_select() {
+        let machines = machines(1, 2);
+        let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
+        assert_eq!(names, ["master-0", "worker-0", "worker-1"]);
+        let labels = |index: usize| machines[index].node().metadata.labels.unwrap();
+        assert!(labels(0).contains_key("node-role.kubernetes.io/master"));
+        assert!(labels(0).contains_key("node-role.kubernetes.io/control-plane"));
+        assert!(labels(1).contains_key("node-role.kubernetes.io/worker"));
+        assert!(!labels(1).contains_key("node-role.kubernetes.io/master"));
+    }
+
+    #[test]
+    fn a_machine_that_restarts_is_not_ready() {
+        let machine = &machines(0, 300)[299];
+        let ready = |power| {
+            let status = machine.status(power, "boot", &Time(jiff::Timestamp::UNIX_EPOCH));
+            assert_eq!(status["addresses"][0]["address"], "10.0.1.44");
+            let conditions = status["conditions"].as_array().unwrap().clone();
+            let ready = conditions.into_iter().find(|found| found["type"] == "Ready").unwrap();
+            ready["status"].clone()
+        };
+        assert_eq!(ready(Power::On), "True");
+        assert_eq!(ready(Power::Off), "False");
+    }
+}

@@ -1,0 +1,101 @@
+//! The parts of the system, each as it would run alone.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use kube::Client;
+use mco_cluster::{Clock, NoteCount, Reporter, Shutdown};
+use mco_core::render::Build;
+use mco_daemon::simulate::{self, Power};
+use mco_server::{Cluster, Server, Settings as ServerSettings};
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{Settings, fleet, identity, kubelet, live::Sight, place::Place, workload};
+
+/// How long a simulated machine takes to boot.
+const BOOT: Duration = Duration::from_millis(300);
+
+/// What every part gets.
+pub(crate) struct Parts<'s> {
+    pub(crate) place: &'s Place,
+    pub(crate) settings: &'s Settings,
+    pub(crate) client: Client,
+    pub(crate) shutdown: Shutdown,
+    pub(crate) tasks: JoinSet<anyhow::Result<()>>,
+}
+
+impl Parts<'_> {
+    /// Starts the machines, their kubelets and their daemons.
+    pub(crate) fn machines(&mut self) {
+        for machine in fleet::machines(self.settings.masters, self.settings.workers) {
+            let (power, seen) = watch::channel(Power::Off);
+            let root = self.place.node(machine.name.as_str());
+            let node = machine.name.clone();
+            let kubelet = kubelet::run(
+                self.client.clone(),
+                machine,
+                root.clone(),
+                Clock::System,
+                seen,
+                self.shutdown.clone(),
+            );
+            self.spawn(kubelet);
+            let machine = simulate::Machine { node: node.clone(), root, boot_time: BOOT, power };
+            let notes = NoteCount::default();
+            let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
+            let (client, shutdown) = (self.client.clone(), self.shutdown.clone());
+            self.tasks.spawn(async move {
+                let run = simulate::simulate(machine, client, reporter, shutdown).await;
+                run.with_context(|| format!("machine {node} broke"))
+            });
+        }
+    }
+
+    /// Starts the controller.
+    pub(crate) fn controller(&mut self, build: Build) {
+        let config = mco_controller::Config::new(build);
+        let run = mco_controller::run(config, self.client.clone(), self.shutdown.clone());
+        self.spawn(async move { drop(run.await) });
+    }
+
+    /// Starts the config server; gives its address.
+    pub(crate) async fn server(&mut self) -> anyhow::Result<SocketAddr> {
+        let mut settings = ServerSettings::new(identity::certificate(self.place)?);
+        settings.secure = self.settings.server_listen;
+        settings.plain = None;
+        let source = Cluster::watch(&self.client, None, &self.shutdown).await;
+        let server = Server::open(settings, source).await?;
+        let address = server.secure_address()?;
+        let shutdown = self.shutdown.clone();
+        self.spawn(async move { server.serve(&shutdown).await });
+        Ok(address)
+    }
+
+    /// Starts the example workload.
+    pub(crate) fn workload(&mut self, sight: &Sight) {
+        let wanted = usize::from(self.settings.workers);
+        let (nodes, shutdown) = (sight.nodes.clone(), self.shutdown.clone());
+        self.spawn(workload::run(self.client.clone(), nodes, wanted, shutdown));
+    }
+
+    fn spawn(&mut self, part: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(async move {
+            part.await;
+            Ok(())
+        });
+    }
+}
+
+/// Waits until a part fails; parts that end well are not missed.
+pub(crate) async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
+    loop {
+        match tasks.join_next().await {
+            Some(Ok(Ok(()))) => {}
+            Some(Ok(Err(error))) => return error,
+            Some(Err(error)) => {
+                return anyhow::Error::new(error).context("a part of the system broke");
+            }
+            None => std::future::pending().await,
+        }
+    }
+}

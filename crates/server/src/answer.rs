@@ -1,0 +1,103 @@
+//! What a request asks for, decided from its method and path alone.
+//!
+//! Compat: the paths and their oddities are those of the reference's router (pkg/server/api.go and
+//! Go's `net/http` mux): the pool is the last part of the path, `/config/` asks for a pool called
+//! `config`, and a path that is not clean is answered with the clean one.
+
+mod path;
+
+use http::{Method, StatusCode};
+
+/// What a request asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// The config of the pool of that name.
+    Config {
+        /// Last part of the path.
+        pool: String,
+    },
+    /// Whether the server runs.
+    Health,
+    /// The same, at another path.
+    Elsewhere {
+        /// Path and query, fit for a `Location` header.
+        location: String,
+    },
+    /// Nothing that can be had.
+    Refused(StatusCode),
+}
+
+/// Reads a request line. Whether `target`'s pool exists is for others to say.
+#[must_use]
+pub fn asked(method: &Method, target: &http::Uri) -> Asked {
+    let Some(decoded) = path::decode(target.path()) else {
+        return Asked::Refused(StatusCode::BAD_REQUEST);
+    };
+    let clean = path::clean(&decoded);
+    if clean != decoded && decoded.starts_with('/') && method != Method::CONNECT {
+        return Asked::Elsewhere { location: path::location(&clean, target.query()) };
+    }
+    let readable = method == Method::GET || method == Method::HEAD;
+    let is_config = decoded.starts_with("/config/");
+    match (readable, decoded.as_str()) {
+        (false, _) => Asked::Refused(StatusCode::METHOD_NOT_ALLOWED),
+        (true, "/healthz") => Asked::Health,
+        (true, _) if is_config => Asked::Config { pool: path::last(&decoded).to_owned() },
+        (true, _) => Asked::Refused(StatusCode::NOT_FOUND),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The answer in a few characters.
+    fn short(method: &str, target: &str) -> String {
+        match asked(&method.parse().unwrap(), &target.parse().unwrap()) {
+            Asked::Config { pool } => format!("pool {pool}"),
+            Asked::Health => "health".to_owned(),
+            Asked::Elsewhere { location } => format!("see {location}"),
+            Asked::Refused(status) => status.as_u16().to_string(),
+        }
+    }
+
+    // covers: S08, S09, S10, S14
+    #[test]
+    fn method_and_path_decide() {
+        let rows = [
+            ("GET", "/config/worker", "pool worker"),
+            ("HEAD", "/config/worker", "pool worker"),
+            ("GET", "/config/worker?token=1", "pool worker"),
+            ("GET", "/config/x/worker", "pool worker"),
+            ("GET", "/config/worker/", "pool worker"),
+            ("GET", "/config/", "pool config"),
+            ("GET", "/config/x%2Fworker", "pool worker"),
+            ("POST", "/config/worker", "405"),
+            ("DELETE", "/config/worker", "405"),
+            ("GET", "/healthz", "health"),
+            ("HEAD", "/healthz", "health"),
+            ("POST", "/healthz", "405"),
+            ("GET", "/healthz/", "404"),
+            ("GET", "/", "404"),
+            ("HEAD", "/", "404"),
+            ("POST", "/", "405"),
+            ("GET", "/configs/worker", "404"),
+            ("OPTIONS", "*", "405"),
+            ("CONNECT", "host:1", "405"),
+            ("GET", "/config", "see /config/"),
+            ("POST", "/config", "see /config/"),
+            ("GET", "//config/worker", "see /config/worker"),
+            ("GET", "/config//worker?a=b", "see /config/worker?a=b"),
+            ("GET", "/config/a/../worker/", "see /config/worker/"),
+            ("GET", "/config/./worker", "see /config/worker"),
+            ("GET", "/config/../../etc/passwd", "see /etc/passwd"),
+            ("GET", "/a/..", "see /"),
+            ("GET", "/config/%zz", "400"),
+            ("GET", "/config/%ff", "400"),
+            ("GET", "/config//a%0d%0ab", "see /config/a%0D%0Ab"),
+        ];
+        for (method, target, expected) in rows {
+            assert_eq!(short(method, target), expected, "{method} {target}");
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The document that a machine gets: the config of its pool, and what only its first boot needs.
+//!
+//! Pure: the same inputs and version give the same bytes, which is why they can be kept.
+//!
+//! The order of what is added is the reference's (pkg/server/server.go): node annotations,
+//! kubeconfig, the config as it was served, and last the config without its Ignition part, from
+//! which the first boot takes what Ignition does not do: the OS image, kernel arguments, extensions.
+
+mod layout;
+mod object;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use mco_api::{ControllerConfig, MachineConfig, RawConfig, annotation};
+use mco_ignition::{
+    Config, ConvertError, ReadError, Spec, Target, UpgradeError,
+    config::{File, KernelArguments, Resource},
+    convert, data_url, read,
+};
+
+pub use object::WriteError;
+
+const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
+const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
+const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
+const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
+const SERVED_CONFIG: &str = "/etc/mcs-machine-config-content.json";
+const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
+
+/// rw-r--r--, for everything that is added.
+const MODE: i64 = 0o644;
+
+/// Everything that a document is made of, the Ignition version aside.
+#[derive(Clone, Debug)]
+pub struct Inputs {
+    /// The config to serve.
+    pub config: Arc<MachineConfig>,
+    /// What is added for a machine that is to join a cluster; nothing is added without.
+    pub first_boot: Option<FirstBoot>,
+}
+
+/// What a machine needs to join a cluster.
+#[derive(Clone, Debug)]
+pub struct FirstBoot {
+    /// Holds the certificates of today, which are newer than those of a paused pool's config.
+    pub controller: Arc<ControllerConfig>,
+    /// For the kubelet; left out where nobody has given a token to put into it.
+    pub kubeconfig: Option<Kubeconfig>,
+}
+
+/// A kubeconfig as text. `Debug` does not show it, because there is a token in it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Kubeconfig(pub Arc<str>);
+
+impl std::fmt::Debug for Kubeconfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Kubeconfig({} bytes)", self.0.len())
+    }
+}
+
+/// Why there is no document.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The Ignition part of the config cannot be read.
+    #[error("parsing Ignition config failed with error: {0}")]
+    Read(ReadError),
+    /// The Ignition part of the config cannot be raised to the newest version.
+    #[error("parsing Ignition config failed with error: {0}")]
+    Upgrade(UpgradeError),
+    /// Only kernel arguments to add can be carried out by other means.
+    #[error("can't serve version {0} with ignition KernelArguments.ShouldNotExist populated")]
+    RemovesKernelArguments(Target),
+    /// The asked version cannot say it.
+    #[error("couldn't convert config to version {to}")]
+    Convert {
+        /// The asked version.
+        to: Target,
+        /// What it cannot say.
+        source: ConvertError,
+    },
+    /// The object cannot be written.
+    #[error("cannot write the config as JSON")]
+    Write(#[from] WriteError),
+}
+
+impl Inputs {
+    /// Whether a document made of `other` has the same bytes.
+    ///
+    /// Objects come from a cache that makes a new one for each change, so the same place in memory
+    /// is the same object. A ControllerConfig changes often in what is not looked at.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let first_boot = match (&self.first_boot, &other.first_boot) {
+            (Some(one), Some(two)) => one.is_same(two),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        Arc::ptr_eq(&self.config, &other.config) && first_boot
+    }
+
+    /// Name of the config.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.config.metadata.name.as_deref().unwrap_or_default()
+    }
+}
+
+impl FirstBoot {
+    fn is_same(&self, other: &Self) -> bool {
+        let controllers = Arc::ptr_eq(&self.controller, &other.controller)
+            || authorities(&self.controller) == authorities(&other.controller);
+        controllers && self.kubeconfig == other.kubeconfig
+    }
+}
+
+/// Builds the document in version `to`.
+pub fn build(inputs: &Inputs, to: Target) -> Result<Vec<u8>, BuildError> {
+    let raw = inputs.config.spec.config.as_ref().map_or("", RawConfig::get);
+    let document = read(raw.as_bytes()).map_err(BuildError::Read)?;
+    let mut ignition = document.upgrade().map_err(BuildError::Upgrade)?;
+    if let Some(first_boot) = &inputs.first_boot {
+        add_first_boot(&mut ignition, &inputs.config, first_boot, to)?;
+    }
+    convert(ignition, to).map_err(|source| BuildError::Convert { to, source })
+}
+
+fn add_first_boot(
+    ignition: &mut Config,
+    config: &MachineConfig,
+    first_boot: &FirstBoot,
+    to: Target,
+) -> Result<(), BuildError> {
+    // A copy: the object is shared, and the next request must find it as it was.
+    let mut config = config.clone();
+    move_kernel_arguments(ignition, &mut config, to)?;
+    for (path, certificates) in authorities(&first_boot.controller) {
+        refresh(ignition, path, certificates);
+    }
+    add(ignition, NODE_ANNOTATIONS, &node_annotations(&config)?);
+    if let Some(Kubeconfig(kubeconfig)) = &first_boot.kubeconfig {
+        add(ignition, KUBECONFIG, kubeconfig.as_bytes());
+    }
+    let mut served = object::json(&config)?;
+    served = layout::indented(&served);
+    add(ignition, SERVED_CONFIG, &served);
+    config.spec.config = Some(empty(to)?);
+    add(ignition, ENCAPSULATED, &object::json(&config)?);
+    Ok(())
+}
+
+/// The certificates that are always those of today, each with the file it belongs into.
+fn authorities(controller: &ControllerConfig) -> [(&'static str, &[u8]); 2] {
+    let cloud = controller.spec.cloud_provider_ca_data.as_ref();
+    [
+        (KUBELET_CA, controller.spec.kube_api_server_serving_ca_data.as_slice()),
+        (CLOUD_CA, cloud.map_or(&[], |data| data.as_slice())),
+    ]
+}
+
+/// Hands kernel arguments to the first boot where the asked version has no place for them.
+fn move_kernel_arguments(
+    ignition: &mut Config,
+    config: &mut MachineConfig,
+    to: Target,
+) -> Result<(), BuildError> {
+    let has_a_place = match to {
+        Target::V2_2 => false,
+        Target::V3(spec) => spec >= Spec::V3_3,
+    };
+    if has_a_place {
+        return Ok(());
+    }
+    if !ignition.kernel_arguments.should_not_exist.is_empty() {
+        return Err(BuildError::RemovesKernelArguments(to));
+    }
+    let KernelArguments { should_exist, .. } = std::mem::take(&mut ignition.kernel_arguments);
+    config.spec.kernel_arguments.extend(should_exist);
+    Ok(())
+}
+
+/// Puts new contents into a file that is there, and adds one that is not.
+fn refresh(ignition: &mut Config, path: &str, contents: &[u8]) {
+    if contents.is_empty() {
+        return;
+    }
+    match ignition.storage.files.iter_mut().find(|file| file.path == path) {
+        // Compat: only the source changes; what else is said of the contents stays as it is
+        // (pkg/server/server.go).
+        Some(file) => file.contents.source = Some(data_url::encode(contents)),
+        None => add(ignition, path, contents),
+    }
+}
+
+fn add(ignition: &mut Config, path: &str, contents: &[u8]) {
+    ignition.storage.files.push(File {
+        path: path.to_owned(),
+        overwrite: Some(true),
+        contents: Resource { source: Some(data_url::encode(contents)), ..Resource::default() },
+        mode: Some(MODE),
+        ..File::default()
+    });
+}
+
+/// What the daemon puts on the Node when the machine has joined.
+fn node_annotations(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
+    let name = config.metadata.name.clone().unwrap_or_default();
+    let mut annotations = BTreeMap::from([
+        (annotation::CURRENT_CONFIG.name(), name.clone()),
+        (annotation::DESIRED_CONFIG.name(), name.clone()),
+        (annotation::FIRST_PIVOT_CONFIG.name(), name),
+        (annotation::STATE.name(), annotation::DaemonState::Done.to_string()),
+    ]);
+    let marks = config.metadata.annotations.as_ref();
+    let image = marks.and_then(|marks| marks.get(annotation::PRE_BUILT_IMAGE.name()));
+    if let Some(image) = image.filter(|image| !image.is_empty()) {
+        annotations.insert(annotation::CURRENT_IMAGE.name(), image.clone());
+        annotations.insert(annotation::DESIRED_IMAGE.name(), image.clone());
+    }
+    object::text(&annotations)
+}
+
+/// An Ignition config that says nothing, in the version that is served.
+fn empty(to: Target) -> Result<RawConfig, BuildError> {
+    let bytes =
+        convert(Config::empty(), to).map_err(|source| BuildError::Convert { to, source })?;
+    let text = String::from_utf8(bytes).expect("JSON is text");
+    Ok(RawConfig::from_json(text).expect("what was just written"))
+}
+
+#[cfg(test)]
+mod tests;

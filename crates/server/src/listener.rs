@@ -1,0 +1,162 @@
+//! One address: connections in, bounded in number and in time.
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::{GracefulShutdown, Watcher},
+};
+use mco_cluster::Shutdown;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsAcceptor;
+use tracing::{debug, info, warn};
+
+use crate::{service::Service, settings::Limits, source::Source};
+
+/// What to wait when the system has no room for another connection, so as not to ask it at once.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// An open address.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    tls: Option<TlsAcceptor>,
+    limits: Limits,
+}
+
+impl Listener {
+    pub(crate) async fn open(
+        address: SocketAddr,
+        tls: Option<TlsAcceptor>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        Ok(Self { socket: bind(address).await?, tls, limits })
+    }
+
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Answers until told to stop, then lets what is under way finish.
+    pub(crate) async fn serve<S: Source>(self, service: Arc<Service<S>>, shutdown: &Shutdown) {
+        if let Ok(address) = self.address() {
+            info!(%address, tls = self.tls.is_some(), "Launching server");
+        }
+        let connections = GracefulShutdown::new();
+        let room = Arc::new(Semaphore::new(self.limits.connections));
+        loop {
+            // Room first: who finds none waits in the kernel's queue and costs nothing here.
+            let (permit, (stream, peer)) = tokio::select! {
+                () = shutdown.requested() => break,
+                accepted = async {
+                    let permit = room.clone().acquire_owned().await.expect("never closed");
+                    (permit, self.accept().await)
+                } => accepted,
+            };
+            let connection = Connection {
+                service: service.clone(),
+                limits: self.limits,
+                tls: self.tls.clone(),
+                peer,
+                watcher: connections.watcher(),
+                shutdown: shutdown.clone(),
+            };
+            let limit = self.limits.connection;
+            tokio::spawn(async move {
+                if timeout(limit, connection.serve(stream)).await.is_err() {
+                    debug!(%peer, "Connection took too long");
+                }
+                drop(permit);
+            });
+        }
+        drop(self.socket);
+        if timeout(self.limits.drain, connections.shutdown()).await.is_err() {
+            warn!("Stopping with answers under way");
+        }
+    }
+
+    async fn accept(&self) -> (TcpStream, SocketAddr) {
+        loop {
+            match self.socket.accept().await {
+                Ok(accepted) => return accepted,
+                Err(error) => {
+                    debug!(%error, "Cannot accept a connection");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+}
+
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        // A machine without IPv6 still has all of its interfaces.
+        Err(error)
+            if address.is_ipv6()
+                && address.ip().is_unspecified()
+                && error.kind() != io::ErrorKind::AddrInUse =>
+        {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        other => other,
+    }
+}
+
+/// What one connection is served with.
+struct Connection<S> {
+    service: Arc<Service<S>>,
+    limits: Limits,
+    tls: Option<TlsAcceptor>,
+    peer: SocketAddr,
+    watcher: Watcher,
+    shutdown: Shutdown,
+}
+
+impl<S: Source> Connection<S> {
+    async fn serve(self, stream: TcpStream) {
+        // Answers go out in one piece; waiting for more to send gains nothing.
+        drop(stream.set_nodelay(true));
+        let Some(tls) = &self.tls else { return self.http(stream).await };
+        let handshake = tokio::select! {
+            () = self.shutdown.requested() => return,
+            handshake = timeout(self.limits.handshake, tls.accept(stream)) => handshake,
+        };
+        match handshake {
+            Ok(Ok(stream)) => self.http(stream).await,
+            Ok(Err(error)) => debug!(peer = %self.peer, %error, "TLS handshake failed"),
+            Err(_) => debug!(peer = %self.peer, "TLS handshake took too long"),
+        }
+    }
+
+    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
+        let Self { service, limits, peer, watcher, .. } = self;
+        let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+            let service = service.clone();
+            async move {
+                // The body is dropped unread; who sends one with a refused method is hung up on.
+                let (parts, _) = request.into_parts();
+                let (method, uri) = (&parts.method, &parts.uri);
+                Ok::<_, Infallible>(service.answer(method, uri, &parts.headers, peer).await)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(limits.headers)
+            .max_buf_size(limits.header_bytes)
+            .serve_connection(TokioIo::new(stream), answer);
+        if let Err(error) = watcher.watch(connection).await {
+            debug!(%peer, %error, "Connection failed");
+        }
+    }
+}

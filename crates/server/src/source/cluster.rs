@@ -1,0 +1,122 @@
+//! Configs from a cluster, by watches of a few kinds.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client, Resource, runtime::watcher};
+use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
+use mco_cluster::{Cache, Shutdown, cache::trim};
+use serde::de::DeserializeOwned;
+
+use super::{
+    CONTROLLER_CONFIG, CredentialsError, LookupError, Source, choose, credentials::Credentials,
+};
+use crate::{
+    document::{FirstBoot, Inputs, Kubeconfig},
+    kubeconfig,
+};
+
+const NAMESPACE: &str = "openshift-machine-config-operator";
+const KUBECONFIG_DATA: &str = "kubeconfig-data";
+const CA_BUNDLE: &str = "ca-bundle.crt";
+
+/// How a new machine's kubelet comes to the API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Joining {
+    /// Address of the API server as machines see it.
+    pub server: String,
+    /// Folder with the files `token` and `ca.crt`.
+    pub credentials: PathBuf,
+}
+
+/// Configs from a cluster.
+pub struct Cluster {
+    pools: Arc<Cache<MachineConfigPool>>,
+    configs: Arc<Cache<MachineConfig>>,
+    controllers: Arc<Cache<ControllerConfig>>,
+    bundles: Arc<Cache<ConfigMap>>,
+    joining: Option<(String, Arc<Credentials>)>,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").field("joining", &self.joining.is_some()).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Starts to watch, until `shutdown`. Without `joining` machines get no kubeconfig.
+    pub async fn watch(client: &Client, joining: Option<Joining>, shutdown: &Shutdown) -> Self {
+        let all = watcher::Config::default;
+        let one = all().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
+        let joining = match joining {
+            Some(Joining { server, credentials }) => {
+                let credentials = Arc::new(Credentials::open(credentials).await);
+                keep_up(credentials.clone(), shutdown.clone());
+                Some((server, credentials))
+            }
+            None => None,
+        };
+        Self {
+            pools: start(Api::all(client.clone()), all(), shutdown),
+            configs: start(Api::all(client.clone()), all(), shutdown),
+            controllers: start(Api::all(client.clone()), all(), shutdown),
+            bundles: start(Api::namespaced(client.clone(), NAMESPACE), one, shutdown),
+            joining,
+        }
+    }
+
+    fn kubeconfig(&self) -> Result<Option<Kubeconfig>, Arc<CredentialsError>> {
+        let Some((server, credentials)) = &self.joining else { return Ok(None) };
+        let held = credentials.held()?;
+        let bundle = self.bundles.get(&format!("{NAMESPACE}/{KUBECONFIG_DATA}"));
+        let bundle = bundle.as_ref().and_then(|map| map.binary_data.as_ref()?.get(CA_BUNDLE));
+        let yaml = match bundle {
+            Some(bundle) => kubeconfig::yaml(server, &bundle.0, &held.token),
+            None => kubeconfig::yaml(server, &held.ca?, &held.token),
+        };
+        let yaml = yaml.map_err(|fault| Arc::new(CredentialsError::Write(fault)))?;
+        Ok(Some(Kubeconfig(yaml.into())))
+    }
+}
+
+impl Source for Cluster {
+    async fn ready(&self) {
+        self.pools.ready().await;
+        self.configs.ready().await;
+        self.controllers.ready().await;
+        self.bundles.ready().await;
+    }
+
+    fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
+        let found = self.pools.get(pool).ok_or_else(|| LookupError::Pool(pool.to_owned()))?;
+        let chosen = choose(&found);
+        let config = self.configs.get(chosen).ok_or_else(|| LookupError::Config {
+            pool: pool.to_owned(),
+            config: chosen.to_owned(),
+        })?;
+        let controller =
+            self.controllers.get(CONTROLLER_CONFIG).ok_or(LookupError::ControllerConfig)?;
+        let kubeconfig = self.kubeconfig().map_err(LookupError::Credentials)?;
+        Ok(Inputs { config, first_boot: Some(FirstBoot { controller, kubeconfig }) })
+    }
+}
+
+fn start<K>(api: Api<K>, config: watcher::Config, shutdown: &Shutdown) -> Arc<Cache<K>>
+where
+    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let cache = Arc::new(Cache::new(trim::metadata));
+    let (kept, shutdown) = (cache.clone(), shutdown.clone());
+    tokio::spawn(async move { kept.run(api, config, &shutdown).await });
+    cache
+}
+
+fn keep_up(credentials: Arc<Credentials>, shutdown: Shutdown) {
+    tokio::spawn(async move {
+        tokio::select! {
+            () = shutdown.requested() => {}
+            () = credentials.keep_up() => {}
+        }
+    });
+}
