@@ -17,6 +17,7 @@ mod patch;
 mod path;
 mod query;
 mod resource;
+mod review;
 mod schema;
 mod select;
 mod server;

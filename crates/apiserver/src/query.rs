@@ -6,6 +6,7 @@ use crate::failure::Failure;
 
 /// The options of a call; unknown ones are passed over, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the wire format")]
 pub(crate) struct Query {
     pub(crate) watch: bool,
     pub(crate) bookmarks: bool,

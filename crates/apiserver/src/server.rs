@@ -24,6 +24,7 @@ use crate::{
     object,
     query::Query,
     resource::{Resource, builtin, catalog::Catalog, crd},
+    review::Identity,
     store::{Key, OpenError, Put, Store, Write, WriteError},
 };
 
@@ -35,13 +36,6 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 
 /// The body of an answer: complete, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
-
-/// Who sends a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) user: String,
-    pub(crate) groups: Vec<String>,
-}
 
 /// The server's state.
 pub(crate) struct Server {
@@ -64,7 +58,6 @@ pub(crate) struct Call {
     shape: answer::Shape,
     /// Whose change it is, for field ownership.
     manager: String,
-    identity: Identity,
 }
 
 impl Call {

@@ -73,7 +73,7 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
 
 /// Adds a warning that kubectl prints.
 pub(super) fn warn(response: &mut Response<Body>, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(&format!("299 - {:?}", text)) {
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - {text:?}")) {
         response.headers_mut().append(header::WARNING, value);
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn object(
             let shown = form::shown(resource, &object.value);
             let rows = vec![table::row(resource, &shown, now, include)];
             let meta = json!({"resourceVersion": object.version.to_string()});
-            table::table(resource, rows, meta)
+            table::table(resource, &rows, &meta)
         }
     };
     serde_json::to_vec(&value).expect("JSON values have a text").into()
@@ -125,11 +125,11 @@ pub(super) fn list(
 ) -> Bytes {
     match shape {
         Shape::Table => {
-            let rows = objects
+            let rows: Vec<Value> = objects
                 .iter()
                 .map(|one| table::row(resource, &form::shown(resource, &one.value), now, include))
                 .collect();
-            let table = table::table(resource, rows, Value::Object(meta));
+            let table = table::table(resource, &rows, &Value::Object(meta));
             serde_json::to_vec(&table).expect("JSON values have a text").into()
         }
         Shape::Meta => {
@@ -137,11 +137,11 @@ pub(super) fn list(
                 let item = metadata(&one.value);
                 serde_json::to_vec(&item).expect("JSON values have a text").into()
             });
-            joined("PartialObjectMetadataList", "meta.k8s.io/v1", meta, items)
+            joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
         }
         Shape::Plain => {
             let items = objects.iter().map(|one| text(resource, one));
-            joined(&resource.list_kind, &resource.api_version(), meta, items)
+            joined(&resource.list_kind, &resource.api_version(), &meta, items)
         }
     }
 }
@@ -150,7 +150,7 @@ pub(super) fn list(
 fn joined(
     kind: &str,
     version: &str,
-    meta: Map<String, Value>,
+    meta: &Map<String, Value>,
     items: impl Iterator<Item = Bytes>,
 ) -> Bytes {
     let mut out = BytesMut::new();

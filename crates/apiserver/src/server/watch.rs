@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// How often a quiet watch is told how far it has come.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a watch lasts when the client names no limit; then it starts again from where it was.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// One client's watch.
 struct Watcher {
@@ -182,7 +182,8 @@ impl Watcher {
         let resource = &self.call.resource;
         let mut meta = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
         if initial_end {
-            meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            let told = json!({"k8s.io/initial-events-end": "true"});
+            crate::object::map_of(&mut meta).insert("annotations".into(), told);
         }
         let object: Value = match self.call.shape {
             answer::Shape::Plain => {
@@ -196,7 +197,7 @@ impl Watcher {
             answer::Shape::Table => {
                 let shown = json!({"metadata": meta});
                 let row = json!({"cells": [], "object": answer::metadata(&shown)});
-                crate::table::table(resource, vec![row], meta)
+                crate::table::table(resource, &[row], &meta)
             }
         };
         self.ready.push_back(line("BOOKMARK", object.to_string().as_bytes()));

@@ -1,7 +1,10 @@
 //! The embedded API, used as its clients use it.
 
+mod crash;
 mod crds;
 mod inproc;
+mod kubectl;
+mod listening;
 mod watching;
 
 use std::{future::Future, time::Duration};
