@@ -13,8 +13,8 @@ use kube::{Api, ResourceExt as _, api::PostParams};
 use mco_apiserver::{ApiServer, Listener, Settings};
 
 use crate::{
+    fixture::soon,
     listening::{client_by, config_map},
-    soon,
 };
 
 const DIR: &str = "MCO_APISERVER_CRASH_DIR";

@@ -8,7 +8,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{listening::Running, soon};
+use crate::{fixture::soon, listening::Running};
 
 /// `kubectl` with the kubeconfig of a running listener.
 #[derive(Clone)]

@@ -12,7 +12,7 @@ use mco_apiserver::{ApiServer, ListenError, Listener, Settings};
 use serde_json::{Value, json};
 use tokio::{sync::oneshot, task::JoinHandle};
 
-use crate::{refusal, soon};
+use crate::fixture::{refusal, soon};
 
 /// A running listener.
 pub(crate) struct Running {

@@ -11,7 +11,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-core", &["mco-api", "mco-ignition"]),
     ("mco-host", &["mco-api", "mco-core", "mco-ignition"]),
     ("mco-cluster", &["mco-api", "mco-core"]),
-    ("mco", &["mco-api", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
+    ("mco-apiserver", &["mco-api"]),
+    ("mco", &["mco-api", "mco-apiserver", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
 ];
 
 const DEVELOPERS: &[&str] = &["mco-testkit", "xtask"];
