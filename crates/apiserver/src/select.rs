@@ -104,7 +104,10 @@ impl Field {
             Some(Value::Number(number)) => {
                 self.value.parse::<serde_json::Number>().is_ok_and(|wanted| wanted == *number)
             }
-            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => self.value.is_empty(),
+            // A flag that is not set is false.
+            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
+                matches!(self.value.as_str(), "" | "false")
+            }
         };
         equal == self.equal
     }

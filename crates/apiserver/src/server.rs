@@ -3,6 +3,7 @@
 mod answer;
 mod delete;
 mod evict;
+mod expire;
 mod read;
 mod route;
 mod watch;
@@ -45,6 +46,8 @@ pub(crate) struct Server {
     entropy: Entropy,
     /// Evictions are counted against budgets one at a time, or two could share the last slot.
     evictions: tokio::sync::Mutex<()>,
+    /// When old events were last looked for, in seconds.
+    expired_at: std::sync::atomic::AtomicI64,
     /// Ends the watches when the server stops.
     stop: tokio_util::sync::CancellationToken,
 }
@@ -84,6 +87,7 @@ impl Server {
             clock,
             entropy,
             evictions: tokio::sync::Mutex::default(),
+            expired_at: std::sync::atomic::AtomicI64::new(0),
             stop: tokio_util::sync::CancellationToken::new(),
         };
         for definition in server.store.list(builtin::CRDS, None, None).0 {

@@ -1,5 +1,7 @@
 //! Shapes answers: whole objects, metadata only, or tables.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -80,11 +82,10 @@ pub(super) fn warn(response: &mut Response<Body>, text: &str) {
 
 /// The object's JSON text in the form of `resource`; no copy when it is stored that way.
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
-    if resource.is_native(&object.value) {
-        return object.bytes.clone();
+    match form::shown(resource, &object.value) {
+        Cow::Borrowed(_) => object.bytes.clone(),
+        Cow::Owned(shown) => serde_json::to_vec(&shown).expect("JSON values have a text").into(),
     }
-    let shown = form::shown(resource, &object.value);
-    serde_json::to_vec(&shown).expect("JSON values have a text").into()
 }
 
 /// One object in the wanted shape.
