@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::command::{cat, check, convert, crds, diff, render, why};
+use crate::command::{cat, check, convert, crds, diff, render, server, why};
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -33,6 +33,7 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
+    Server(server::ServerArgs),
 }
 
 impl Command {
@@ -46,7 +47,8 @@ impl Command {
             | Self::Cat(_)
             | Self::Why(_)
             | Self::Convert(_)
-            | Self::Crds(_) => ExitCode::FAILURE,
+            | Self::Crds(_)
+            | Self::Server(_) => ExitCode::FAILURE,
         }
     }
 }

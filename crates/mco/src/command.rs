@@ -6,6 +6,7 @@ pub(crate) mod convert;
 pub(crate) mod crds;
 pub(crate) mod diff;
 pub(crate) mod render;
+pub(crate) mod server;
 pub(crate) mod why;
 
 use std::process::ExitCode;
@@ -26,5 +27,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
+        Command::Server(args) => server::run(args, verbose, screen),
     }
 }
