@@ -2,9 +2,13 @@
 
 use std::process::ExitCode;
 
+<<<<<<< HEAD
 use crate::command::{
     apiserver, apply, cat, check, convert, crds, diff, down, get, render, status, up, why,
 };
+=======
+use crate::command::{cat, check, convert, crds, diff, render, server, why};
+>>>>>>> server
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -41,7 +45,11 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
+<<<<<<< HEAD
     Apiserver(apiserver::ApiserverArgs),
+=======
+    Server(server::ServerArgs),
+>>>>>>> server
 }
 
 impl Command {
@@ -61,7 +69,11 @@ impl Command {
             | Self::Why(_)
             | Self::Convert(_)
             | Self::Crds(_)
+<<<<<<< HEAD
             | Self::Apiserver(_) => ExitCode::FAILURE,
+=======
+            | Self::Server(_) => ExitCode::FAILURE,
+>>>>>>> server
         }
     }
 }
