@@ -2,13 +2,9 @@
 
 use std::process::ExitCode;
 
-<<<<<<< HEAD
 use crate::command::{
-    apiserver, apply, cat, check, convert, crds, diff, down, get, render, status, up, why,
+    apiserver, apply, cat, check, convert, crds, diff, down, get, render, server, status, up, why,
 };
-=======
-use crate::command::{cat, check, convert, crds, diff, render, server, why};
->>>>>>> server
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -45,11 +41,8 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
-<<<<<<< HEAD
     Apiserver(apiserver::ApiserverArgs),
-=======
     Server(server::ServerArgs),
->>>>>>> server
 }
 
 impl Command {
@@ -69,11 +62,8 @@ impl Command {
             | Self::Why(_)
             | Self::Convert(_)
             | Self::Crds(_)
-<<<<<<< HEAD
-            | Self::Apiserver(_) => ExitCode::FAILURE,
-=======
+            | Self::Apiserver(_)
             | Self::Server(_) => ExitCode::FAILURE,
->>>>>>> server
         }
     }
 }

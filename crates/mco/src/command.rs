@@ -10,12 +10,9 @@ pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod render;
-<<<<<<< HEAD
+pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod up;
-=======
-pub(crate) mod server;
->>>>>>> server
 pub(crate) mod why;
 
 use std::process::ExitCode;
@@ -41,10 +38,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
-<<<<<<< HEAD
         Command::Apiserver(args) => apiserver::run(args, screen),
-=======
         Command::Server(args) => server::run(args, verbose, screen),
->>>>>>> server
     }
 }
