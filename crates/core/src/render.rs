@@ -11,8 +11,10 @@ mod merge;
 mod name;
 mod object;
 mod provenance;
+mod runtime;
 mod select;
 mod skew;
+mod stream;
 mod validate;
 
 use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName, name::BadName};
@@ -22,8 +24,10 @@ pub use self::{
     merge::merge_order,
     object::{MAX_SIZE, Origin, SizeWarning},
     provenance::{Contribution, Item, Kind, Provenance},
+    runtime::{RuntimeError, check_runtime},
     select::{SelectError, Selection, select},
     skew::{Build, Skew, check_skew},
+    stream::{StreamError, stream_of},
     validate::{EXTENSIONS, validate},
 };
 use crate::goyaml::UnreadableText;

@@ -2,9 +2,13 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
+<<<<<<< HEAD
 use clap::Parser as _;
 
 use crate::command::{cat, check, controller, convert, crds, diff, operator, render, why};
+=======
+use crate::command::{apiserver, cat, check, convert, crds, diff, render, why};
+>>>>>>> apisrv
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -57,8 +61,12 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
+<<<<<<< HEAD
     Controller(controller::ControllerArgs),
     Operator(operator::OperatorArgs),
+=======
+    Apiserver(apiserver::ApiserverArgs),
+>>>>>>> apisrv
 }
 
 impl Command {
@@ -73,6 +81,7 @@ impl Command {
             | Self::Why(_)
             | Self::Convert(_)
             | Self::Crds(_)
+<<<<<<< HEAD
             | Self::Controller(_)
             | Self::Operator(_) => ExitCode::FAILURE,
         }
@@ -98,6 +107,9 @@ mod tests {
             let words = named(given.split(' ').map(OsString::from));
             let expected: Vec<_> = expected.split(' ').map(OsString::from).collect();
             assert_eq!(words, expected);
+=======
+            | Self::Apiserver(_) => ExitCode::FAILURE,
+>>>>>>> apisrv
         }
     }
 }

@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::fixture::{self, ignition, machine_config};
 
@@ -184,24 +186,47 @@ fn the_name_is_the_hash_of_the_salted_yaml() {
 
 // covers: REN-27
 #[test]
-fn the_order_of_arrival_does_not_matter() {
-    let mut configs: Vec<MachineConfig> = (0..6_u8)
-        .map(|i| {
-            let role = if i % 2 == 0 { "worker" } else { "infra" };
-            let contents = format!(r#","contents":{{"source":"data:,{i}"}}"#);
-            ignition(&format!("{}-x", i % 3), role, &file(&format!("/{}", i % 4), &contents))
+fn rendering_again_gives_the_same_bytes() {
+    let config = ignition("a", "worker", &file("/etc/a", r#","contents":{"source":"data:,x"}"#));
+    let (first, second) = (rendered(std::slice::from_ref(&config)), rendered(&[config]));
+    assert_eq!((first.name, first.spec), (second.name, second.spec));
+}
+
+proptest! {
+    // covers: REN-27
+    #[test]
+    fn any_order_of_arrival_gives_the_same_name(
+        (sorted, shuffled) in configs().prop_flat_map(|configs| {
+            (Just(configs.clone()), Just(configs).prop_shuffle())
+        }),
+    ) {
+        prop_assert_eq!(rendered(&sorted).name, rendered(&shuffled).name);
+    }
+}
+
+/// Up to six configs of two roles that meet in a few files and units.
+fn configs() -> impl Strategy<Value = Vec<MachineConfig>> {
+    let one = (0..3_u8, 0..4_u8, any::<bool>(), "[a-z%20]{0,8}|.{0,8}", any::<bool>());
+    proptest::collection::vec(one, 1..6).prop_map(|all| {
+        let each = all.into_iter().enumerate();
+        each.map(|(index, (path, name, custom, text, enabled))| {
+            let text = text.replace(|c: char| c.is_control() || c > '\u{fff}', "");
+            let json = serde_json::json!({
+                "ignition": {"version": "3.4.0"},
+                "storage": {"files": [{
+                    "path": format!("/etc/{path}"),
+                    "contents": {"source": mco_ignition::data_url::encode(text.as_bytes())},
+                }]},
+                "systemd": {"units": [{
+                    "name": format!("{path}.service"), "enabled": enabled,
+                    "dropins": [{"name": format!("{name}.conf"), "contents": format!("# {text}\n")}],
+                }]},
+            });
+            let role = if custom { "infra" } else { "worker" };
+            ignition(&format!("{name}-{index}"), role, &json.to_string())
         })
-        .collect();
-    // Names are unique in a cluster.
-    for (index, config) in configs.iter_mut().enumerate() {
-        config.metadata.name = Some(format!("{}-{index}", index % 3));
-    }
-    let first = rendered(&configs).name;
-    for turn in 0..configs.len() {
-        configs.rotate_left(1);
-        configs.swap(0, turn);
-        assert_eq!(rendered(&configs).name, first, "turn {turn}");
-    }
+        .collect()
+    })
 }
 
 // covers: REN-26, REN-35

@@ -1,0 +1,48 @@
+//! `mco apiserver`: the embedded Kubernetes API, alone.
+
+use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use mco_apiserver::{ApiServer, Listener, Settings};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::print::Screen;
+
+/// Run the embedded Kubernetes API of this machine until it is stopped
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ApiserverArgs {
+    /// Where state, keys and the kubeconfig are kept; a second start goes on from there
+    #[arg(long, default_value = ".mco/apiserver")]
+    dir: PathBuf,
+    /// The loopback address to listen on; port 0 takes a free one
+    #[arg(long, default_value = "127.0.0.1:6443")]
+    listen: SocketAddr,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco apiserver --dir /tmp/api --listen 127.0.0.1:0
+  kubectl --kubeconfig /tmp/api/kubeconfig get nodes";
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn run(args: &ApiserverArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let api = ApiServer::open_dir(&args.dir, Settings::default()).await?;
+        let listener = Listener::bind(api, &args.dir, args.listen).await?;
+        writeln!(screen, "listening on https://{}", listener.address())?;
+        writeln!(screen, "kubeconfig: {}", listener.kubeconfig().display())?;
+        screen.flush()?;
+        let mut terminated = signal(SignalKind::terminate()).context("cannot wait for signals")?;
+        let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+        let stop = async move {
+            tokio::select! {
+                _ = terminated.recv() => {}
+                _ = interrupted.recv() => {}
+            }
+        };
+        listener.serve(stop).await;
+        Ok(ExitCode::SUCCESS)
+    })
+}
