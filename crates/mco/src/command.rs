@@ -4,11 +4,13 @@ pub(crate) mod apiserver;
 pub(crate) mod apply;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod controller;
 pub(crate) mod convert;
 pub(crate) mod crds;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
+pub(crate) mod operator;
 pub(crate) mod render;
 pub(crate) mod status;
 pub(crate) mod up;
@@ -37,6 +39,8 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
+        Command::Controller(args) => controller::run(args, verbose),
+        Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
     }
 }

@@ -51,6 +51,13 @@ impl Parts<'_> {
         }
     }
 
+    /// Starts the operator.
+    pub(crate) fn operator(&mut self, build: Build) {
+        let config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
+        let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
+        self.spawn(async move { drop(run.await) });
+    }
+
     /// Starts the controller.
     pub(crate) fn controller(&mut self, build: Build) {
         let config = mco_controller::Config::new(build);
