@@ -2,13 +2,11 @@
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
-<<<<<<< HEAD
 use clap::Parser as _;
 
-use crate::command::{cat, check, controller, convert, crds, diff, operator, render, why};
-=======
-use crate::command::{apiserver, cat, check, convert, crds, diff, render, why};
->>>>>>> apisrv
+use crate::command::{
+    apiserver, cat, check, controller, convert, crds, diff, operator, render, why,
+};
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -61,12 +59,9 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
-<<<<<<< HEAD
     Controller(controller::ControllerArgs),
     Operator(operator::OperatorArgs),
-=======
     Apiserver(apiserver::ApiserverArgs),
->>>>>>> apisrv
 }
 
 impl Command {
@@ -81,7 +76,7 @@ impl Command {
             | Self::Why(_)
             | Self::Convert(_)
             | Self::Crds(_)
-<<<<<<< HEAD
+            | Self::Apiserver(_)
             | Self::Controller(_)
             | Self::Operator(_) => ExitCode::FAILURE,
         }
@@ -107,9 +102,6 @@ mod tests {
             let words = named(given.split(' ').map(OsString::from));
             let expected: Vec<_> = expected.split(' ').map(OsString::from).collect();
             assert_eq!(words, expected);
-=======
-            | Self::Apiserver(_) => ExitCode::FAILURE,
->>>>>>> apisrv
         }
     }
 }

@@ -1,8 +1,4 @@
-<<<<<<< HEAD
 //! The commands, one file each. All but the processes work offline on files.
-=======
-//! The commands, one file each.
->>>>>>> apisrv
 
 pub(crate) mod apiserver;
 pub(crate) mod cat;
@@ -33,11 +29,8 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
-<<<<<<< HEAD
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
-=======
         Command::Apiserver(args) => apiserver::run(args, screen),
->>>>>>> apisrv
     }
 }

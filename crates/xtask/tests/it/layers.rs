@@ -11,13 +11,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-core", &["mco-api", "mco-ignition"]),
     ("mco-host", &["mco-api", "mco-core", "mco-ignition"]),
     ("mco-cluster", &["mco-api", "mco-core"]),
-<<<<<<< HEAD
     ("mco-controller", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     ("mco-operator", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     (
         "mco",
         &[
             "mco-api",
+            "mco-apiserver",
             "mco-cluster",
             "mco-controller",
             "mco-core",
@@ -26,10 +26,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mco-operator",
         ],
     ),
-=======
     ("mco-apiserver", &["mco-api"]),
-    ("mco", &["mco-api", "mco-apiserver", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
->>>>>>> apisrv
 ];
 
 const DEVELOPERS: &[&str] = &["mco-testkit", "xtask"];
