@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use crate::command::{apiserver, cat, check, convert, crds, diff, render, why};
+use crate::command::{apiserver, cat, check, convert, crds, daemon, diff, render, why};
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -34,6 +34,7 @@ pub(crate) enum Command {
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
     Apiserver(apiserver::ApiserverArgs),
+    Daemon(daemon::DaemonArgs),
 }
 
 impl Command {
@@ -48,7 +49,8 @@ impl Command {
             | Self::Why(_)
             | Self::Convert(_)
             | Self::Crds(_)
-            | Self::Apiserver(_) => ExitCode::FAILURE,
+            | Self::Apiserver(_)
+            | Self::Daemon(_) => ExitCode::FAILURE,
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod cat;
 pub(crate) mod check;
 pub(crate) mod convert;
 pub(crate) mod crds;
+pub(crate) mod daemon;
 pub(crate) mod diff;
 pub(crate) mod render;
 pub(crate) mod why;
@@ -28,5 +29,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
         Command::Apiserver(args) => apiserver::run(args, screen),
+        Command::Daemon(args) => daemon::run(args),
     }
 }

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-cluster", &["mco-api", "mco-core"]),
     ("mco-controller", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     ("mco-operator", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
+    ("mco-daemon", &["mco-api", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
     (
         "mco",
         &[
@@ -20,6 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mco-cluster",
             "mco-controller",
             "mco-core",
+            "mco-daemon",
             "mco-host",
             "mco-ignition",
             "mco-operator",
