@@ -5,8 +5,8 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::Parser as _;
 
 use crate::command::{
-    apiserver, apply, cat, check, controller, convert, crds, diff, down, get, operator, render, status,
-    up, why,
+    apiserver, apply, cat, check, controller, convert, crds, daemon, diff, down, get, operator, render,
+    status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Controller(controller::ControllerArgs),
     Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
+    Daemon(daemon::DaemonArgs),
 }
 
 impl Command {
@@ -90,7 +91,8 @@ impl Command {
             | Self::Crds(_)
             | Self::Controller(_)
             | Self::Operator(_)
-            | Self::Apiserver(_) => ExitCode::FAILURE,
+            | Self::Apiserver(_)
+            | Self::Daemon(_) => ExitCode::FAILURE,
         }
     }
 }

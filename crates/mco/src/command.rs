@@ -7,6 +7,7 @@ pub(crate) mod check;
 pub(crate) mod controller;
 pub(crate) mod convert;
 pub(crate) mod crds;
+pub(crate) mod daemon;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
@@ -42,5 +43,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
+        Command::Daemon(args) => daemon::run(args),
     }
 }

@@ -45,14 +45,15 @@ impl ApiCluster {
         client: Client,
         node: NodeName,
         reporter: Reporter,
-    ) -> Result<(Self, NodeState), ClusterError> {
+    ) -> Result<Self, ClusterError> {
         let nodes: Api<Node> = Api::all(client.clone());
-        let object =
-            nodes.get(node.as_str()).await.map_err(|error| failed(format!("read node {node}"), error))?;
-        let state = state(&object);
+        let object = nodes
+            .get(node.as_str())
+            .await
+            .map_err(|error| failed(format!("read node {node}"), error))?;
         let configs = Api::all(client.clone());
         let settings = Api::all(client);
-        Ok((Self { node, nodes, configs, settings, reporter, object }, state))
+        Ok(Self { node, nodes, configs, settings, reporter, object })
     }
 }
 
@@ -60,13 +61,15 @@ impl ApiCluster {
 pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeState>) {
     let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
     let only = watcher::Config::default().fields(&format!("metadata.name={node}"));
-    let mut changes =
-        std::pin::pin!(watcher(nodes, only).default_backoff().applied_objects());
+    let mut changes = std::pin::pin!(watcher(nodes, only).default_backoff().applied_objects());
     while !seen.is_closed() {
         match changes.next().await {
             Some(Ok(object)) => {
                 let annotations = object.annotations().clone();
-                seen.send_replace(NodeState { version: version(&object.metadata.resource_version), annotations });
+                seen.send_replace(NodeState {
+                    version: version(&object.metadata.resource_version),
+                    annotations,
+                });
             }
             Some(Err(error)) => warn!(error = chain(&error), "Cannot watch the node"),
             None => break,
@@ -84,7 +87,8 @@ impl Cluster for ApiCluster {
 
     async fn policies(&self) -> Result<Option<ClusterPolicies>, ClusterError> {
         let found = self.settings.get_opt(label::CLUSTER).await;
-        let found = found.map_err(|error| failed("read the node disruption policies".to_owned(), error))?;
+        let found =
+            found.map_err(|error| failed("read the node disruption policies".to_owned(), error))?;
         let status = found.and_then(|settings| settings.status);
         Ok(status
             .and_then(|status| status.node_disruption_policy_status)
