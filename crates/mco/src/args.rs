@@ -5,8 +5,8 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::Parser as _;
 
 use crate::command::{
-    apiserver, apply, cat, check, controller, convert, crds, daemon, diff, down, get, operator, render,
-    status, up, why,
+    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
+    operator, render, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -59,6 +59,7 @@ pub(crate) enum Command {
     Status(status::StatusArgs),
     Get(get::GetArgs),
     Apply(apply::ApplyArgs),
+    Delete(delete::DeleteArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
@@ -83,6 +84,7 @@ impl Command {
             | Self::Status(_)
             | Self::Get(_)
             | Self::Apply(_)
+            | Self::Delete(_)
             | Self::Render(_)
             | Self::Check(_)
             | Self::Cat(_)

@@ -8,6 +8,7 @@ pub(crate) mod controller;
 pub(crate) mod convert;
 pub(crate) mod crds;
 pub(crate) mod daemon;
+pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
@@ -33,6 +34,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Status(args) => status::run(args, screen),
         Command::Get(args) => get::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
+        Command::Delete(args) => delete::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),
