@@ -13,11 +13,10 @@ use std::{
 };
 
 use mco_api::{NodeName, RenderedName, annotation::DrainRequest};
-use mco_cluster::report::chain;
+use mco_cluster::{Shutdown, report::chain};
 use mco_core::{drift, machine::Machine};
 use mco_host::{Host, System};
 use tokio::{sync::watch, task::JoinError, time::Instant};
-use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub use self::fail::SyncError;
@@ -92,8 +91,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 
     /// Runs until told to stop or until the machine reboots.
-    pub async fn run(mut self, shutdown: CancellationToken) -> Ended {
-        while !shutdown.is_cancelled() {
+    pub async fn run(mut self, shutdown: Shutdown) -> Ended {
+        while !shutdown.is_requested() {
             let pause = match self.sync().await {
                 Ok(Next::Again) => continue,
                 Ok(Next::Rebooting) => return Ended::Rebooting,
@@ -109,7 +108,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 }
             };
             tokio::select! {
-                () = shutdown.cancelled() => break,
+                () = shutdown.requested() => break,
                 () = self.something_happens() => {}
                 () = until(pause) => {}
             }

@@ -10,7 +10,55 @@ pub mod disk;
 pub mod execute;
 pub mod first_boot;
 pub mod ledger;
+pub mod simulate;
 pub mod verify;
 pub mod watch;
 
 pub use agent::{Agent, Ended};
+
+use kube::Client;
+use mco_api::NodeName;
+use mco_cluster::{Reporter, Shutdown, report::chain};
+use mco_host::{Host, System};
+use tokio::sync::watch as latest;
+use tracing::warn;
+
+use crate::cluster::{ApiCluster, NodeState, follow};
+
+/// Runs the daemon of one node until told to stop or until the machine reboots.
+///
+/// Waits for the node to be there: a machine may be up before its kubelet has registered it.
+pub async fn run<S: System + 'static>(
+    node: NodeName,
+    host: Host<S>,
+    client: Client,
+    reporter: Reporter,
+    shutdown: Shutdown,
+) -> Ended {
+    let (sender, seen) = latest::channel(NodeState::default());
+    let mut first = seen.clone();
+    let daemon = async {
+        let cluster = loop {
+            // Nobody watches the node any longer: we were told to stop.
+            if first.changed().await.is_err() {
+                return Ended::Stopped;
+            }
+            match ApiCluster::new(client.clone(), node.clone(), reporter.clone()).await {
+                Ok(cluster) => break cluster,
+                Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
+            }
+        };
+        Agent::new(node.clone(), host, cluster, seen).run(shutdown.clone()).await
+    };
+    let following = async {
+        tokio::select! {
+            () = follow(client.clone(), node.clone(), sender) => {}
+            () = shutdown.requested() => {}
+        }
+    };
+    tokio::pin!(daemon);
+    tokio::select! {
+        ended = &mut daemon => ended,
+        () = following => daemon.await,
+    }
+}

@@ -4,11 +4,15 @@ pub(crate) mod apiserver;
 pub(crate) mod apply;
 pub(crate) mod cat;
 pub(crate) mod check;
+pub(crate) mod controller;
 pub(crate) mod convert;
 pub(crate) mod crds;
+pub(crate) mod daemon;
+pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
+pub(crate) mod operator;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod status;
@@ -31,6 +35,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Status(args) => status::run(args, screen),
         Command::Get(args) => get::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
+        Command::Delete(args) => delete::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),
@@ -38,7 +43,10 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
+        Command::Controller(args) => controller::run(args, verbose),
+        Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
+        Command::Daemon(args) => daemon::run(args),
     }
 }

@@ -68,8 +68,9 @@ pub(crate) async fn run(
     let sight = Sight::start(&client, &shutdown);
     let tasks = JoinSet::new();
     let mut parts = Parts { place, settings, client, shutdown: shutdown.clone(), tasks };
-    parts.machines();
+    parts.operator(build());
     parts.controller(build());
+    parts.machines();
     parts.workload(&sight);
     let server = parts.server().await?;
     hello(settings, address, server, screen)?;

@@ -8,12 +8,12 @@ mod base;
 mod cluster_operator;
 mod steps;
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
 use kube::{Api, Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{
-    Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
+    Cache, CallError, Clock, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
     lease::{Candidate, Ended, Timings},
     queue::Next,
@@ -88,6 +88,10 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         timings: leader.timings,
         clock: config.clock,
     };
+    // The lease lies in our own namespace, which a plain cluster does not bring along.
+    if !until_done(&shutdown, || steps::namespace(&client)).await {
+        return Ended::Released;
+    }
     candidate.lead(&shutdown, |stop| work(config, client, stop)).await
 }
 
@@ -118,7 +122,8 @@ async fn work(config: Config, client: Client, shutdown: Shutdown) {
         configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
     });
-    if !installed(&context, &shutdown).await {
+    // Without the kinds there is nothing to watch.
+    if !until_done(&shutdown, || steps::install(&context.client)).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
@@ -134,26 +139,28 @@ async fn work(config: Config, client: Client, shutdown: Shutdown) {
     }
 }
 
-/// Puts the kinds in place, without which there is nothing to watch; says whether it got that far.
-async fn installed(context: &Context, shutdown: &Shutdown) -> bool {
-    let queue = Queue::new();
+/// Tries `step` until it is done; says whether it is, or the process stops before.
+async fn until_done<F>(shutdown: &Shutdown, step: impl Fn() -> F) -> bool
+where
+    F: Future<Output = Result<(), CallError>>,
+{
+    let (queue, done) = (Queue::new(), Shutdown::new());
     queue.add(());
-    let done = Shutdown::new();
-    let install = queue.run(1, &done, |()| async {
-        match steps::install(context).await {
+    let trying = queue.run(1, &done, |()| async {
+        match step().await {
             Ok(()) => {
                 done.request();
                 Next::Wait
             }
             Err(error) => {
-                warn!(error = chain(&error), "Cannot install the kinds");
+                warn!(error = chain(&error), "Cannot prepare the cluster");
                 Next::Retry
             }
         }
     });
     tokio::select! {
         () = shutdown.requested() => false,
-        () = install => true,
+        () = trying => true,
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
 };
-use kube::{Api, ResourceExt as _, api::ObjectMeta};
+use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
 use mco_api::{
     ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
     condition::ControllerConfigConditionType as Phase,
@@ -40,13 +40,19 @@ enum Required {
     No,
 }
 
-/// The kinds and the namespace.
-pub(crate) async fn install(context: &Context) -> Result<(), CallError> {
-    let crds = Api::<CustomResourceDefinition>::all(context.client.clone());
+/// Our namespace, and the kinds.
+pub(crate) async fn install(client: &Client) -> Result<(), CallError> {
+    namespace(client).await?;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in mco_api::crds() {
         apply::create(&crds, &crd).await?;
     }
-    let namespaces = Api::<Namespace>::all(context.client.clone());
+    Ok(())
+}
+
+/// Our namespace.
+pub(crate) async fn namespace(client: &Client) -> Result<(), CallError> {
+    let namespaces = Api::<Namespace>::all(client.clone());
     let namespace = Namespace {
         metadata: ObjectMeta { name: Some(label::NAMESPACE.to_owned()), ..ObjectMeta::default() },
         ..Namespace::default()

@@ -45,16 +45,15 @@ impl ApiCluster {
         client: Client,
         node: NodeName,
         reporter: Reporter,
-    ) -> Result<(Self, NodeState), ClusterError> {
+    ) -> Result<Self, ClusterError> {
         let nodes: Api<Node> = Api::all(client.clone());
         let object = nodes
             .get(node.as_str())
             .await
             .map_err(|error| failed(format!("read node {node}"), error))?;
-        let state = state(&object);
         let configs = Api::all(client.clone());
         let settings = Api::all(client);
-        Ok((Self { node, nodes, configs, settings, reporter, object }, state))
+        Ok(Self { node, nodes, configs, settings, reporter, object })
     }
 }
 

@@ -37,11 +37,6 @@ impl Kind {
         path
     }
 
-    /// `plural.group`, or `plural` in the core group.
-    pub(crate) fn full_plural(&self) -> String {
-        self.qualified(&self.plural)
-    }
-
     /// `singular.group/name`, as one object is spoken of.
     pub(crate) fn label(&self, name: &str) -> String {
         format!("{}/{name}", self.qualified_singular())
@@ -163,18 +158,18 @@ mod tests {
     #[test]
     fn a_kind_is_found_by_every_name_it_has() {
         let rows = [
-            ("mcp", "machineconfigpools.machineconfiguration.openshift.io"),
-            ("machineconfigpool", "machineconfigpools.machineconfiguration.openshift.io"),
-            ("MachineConfigPool", "machineconfigpools.machineconfiguration.openshift.io"),
-            ("no", "nodes"),
-            ("Nodes", "nodes"),
-            ("events", "events"),
-            ("events.events.k8s.io", "events.events.k8s.io"),
-            ("events.v1.events.k8s.io", "events.events.k8s.io"),
+            ("mcp", "machineconfigpool.machineconfiguration.openshift.io"),
+            ("machineconfigpool", "machineconfigpool.machineconfiguration.openshift.io"),
+            ("MachineConfigPool", "machineconfigpool.machineconfiguration.openshift.io"),
+            ("no", "node"),
+            ("Nodes", "node"),
+            ("events", "event"),
+            ("events.events.k8s.io", "event.events.k8s.io"),
+            ("events.v1.events.k8s.io", "event.events.k8s.io"),
         ];
         let kinds = kinds();
         for (word, want) in rows {
-            assert_eq!(kinds.meant(word).unwrap().full_plural(), want, "{word}");
+            assert_eq!(kinds.meant(word).unwrap().qualified_singular(), want, "{word}");
         }
         assert_eq!(
             kinds.meant("machineconfigpols").unwrap_err().to_string(),

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use kube::Client;
 use mco_cluster::{Clock, NoteCount, Reporter, Shutdown};
-use mco_core::render::Build;
+use mco_core::{drain::Pace, render::Build};
 use mco_daemon::simulate::{self, Power};
 use mco_server::{Cluster, Server, Settings as ServerSettings};
 use tokio::{sync::watch, task::JoinSet};
@@ -14,6 +14,13 @@ use super::{Settings, fleet, identity, kubelet, live::Sight, place::Place, workl
 
 /// How long a simulated machine takes to boot.
 const BOOT: Duration = Duration::from_millis(300);
+
+/// Here pods come and go in no time, so nobody need wait as long as on real machines.
+const PACE: Pace = Pace {
+    attempt: Duration::from_secs(90),
+    refused: Duration::from_millis(200),
+    leaving: Duration::from_millis(100),
+};
 
 /// What every part gets.
 pub(crate) struct Parts<'s> {
@@ -51,11 +58,23 @@ impl Parts<'_> {
         }
     }
 
+    /// Starts the operator.
+    pub(crate) fn operator(&mut self, build: Build) {
+        let config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
+        let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
+        self.spawn(async move {
+            run.await;
+        });
+    }
+
     /// Starts the controller.
     pub(crate) fn controller(&mut self, build: Build) {
-        let config = mco_controller::Config::new(build);
+        let mut config = mco_controller::Config::new(build);
+        config.pace = PACE;
         let run = mco_controller::run(config, self.client.clone(), self.shutdown.clone());
-        self.spawn(async move { drop(run.await) });
+        self.spawn(async move {
+            run.await;
+        });
     }
 
     /// Starts the config server; gives its address.

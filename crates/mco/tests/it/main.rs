@@ -10,6 +10,7 @@ mod load;
 mod readme;
 mod seed;
 mod show;
+mod up;
 
 use std::path::{Path, PathBuf};
 

@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-cluster", &["mco-api", "mco-core"]),
     ("mco-apiserver", &["mco-api"]),
     ("mco-controller", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
+    ("mco-daemon", &["mco-api", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),
     ("mco-operator", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     ("mco-server", &["mco-api", "mco-cluster", "mco-core", "mco-ignition"]),
     ("mco-daemon", &["mco-api", "mco-cluster", "mco-core", "mco-host", "mco-ignition"]),

@@ -1,0 +1,68 @@
+//! A file that somebody edits is noticed at once, named, and never overwritten.
+
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
+use serde_json::json;
+
+use crate::fleet::{Drains, Fleet};
+
+// covers: C94, C95, C97, C98
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_degrades_blocks_updates_and_is_over_once_repaired() {
+    let files = [("/etc/foo", "1"), ("/etc/sub/bar", "1")];
+    let mut fleet = Fleet::new(&files, Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+
+    fs::write(fleet.path("/etc/sub/bar"), "edited").unwrap();
+    fleet
+        .wait(
+            "state=Degraded, reason=unexpected on-disk state validating against \
+             rendered-worker-1: content mismatch for file \"/etc/sub/bar\"",
+        )
+        .await;
+    fs::set_permissions(fleet.path("/etc/foo"), fs::Permissions::from_mode(0o600)).unwrap();
+    fleet
+        .wait("state=Degraded, reason~: mode mismatch for file: \"/etc/foo\"; expected: -rw-r--r--/420/0644; received: -rw-------/384/0600")
+        .await;
+
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fs::set_permissions(fleet.path("/etc/foo"), fs::Permissions::from_mode(0o644)).unwrap();
+    fleet.wait("reason~content mismatch for file \"/etc/sub/bar\"").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"), "a drifted node is not updated");
+    assert_eq!(fleet.text("/etc/sub/bar").as_deref(), Some("edited"), "nor repaired");
+    fleet.desire("rendered-worker-1").await;
+
+    // As an editor saves: a new file in place of the old.
+    fs::write(fleet.path("/etc/sub/.bar.swp"), "1").unwrap();
+    fs::rename(fleet.path("/etc/sub/.bar.swp"), fleet.path("/etc/sub/bar")).unwrap();
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-1").await;
+    assert_eq!(fleet.boot_id(), boot);
+
+    fs::rename(fleet.path("/etc/sub"), fleet.path("/etc/elsewhere")).unwrap();
+    fleet.wait("state=Degraded, reason~could not stat file \"/etc/sub/bar\"").await;
+    fs::rename(fleet.path("/etc/elsewhere"), fleet.path("/etc/sub")).unwrap();
+    fleet.wait("state=Done, reason=").await;
+    fleet.stop().await;
+}
+
+// covers: C30
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_while_the_daemon_was_away_is_found_when_it_starts() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.stop().await;
+    fs::remove_file(fleet.path("/etc/foo")).unwrap();
+    fleet.start();
+    fleet
+        .wait(
+            "state=Degraded, reason=unexpected on-disk state validating against \
+             rendered-worker-1: could not stat file \"/etc/foo\": lstat /etc/foo: no such file or \
+             directory",
+        )
+        .await;
+    fleet.stop().await;
+}

@@ -1,0 +1,185 @@
+//! One node, its cluster, and whoever else takes part.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+
+use futures::TryStreamExt as _;
+use k8s_openapi::{
+    api::core::v1::Node,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use mco_api::{MachineConfig, MachineConfigPool};
+use mco_apiserver::{ApiServer, Settings};
+use mco_cluster::{NoteCount, Reporter, Shutdown};
+use mco_daemon::simulate::{Machine, Power, simulate};
+use serde_json::{Value, json};
+use tokio::{sync::watch, task::JoinHandle};
+
+const PREFIX: &str = "machineconfiguration.openshift.io/";
+
+/// One node of one pool, and its daemon.
+pub(crate) struct Fleet {
+    pub(crate) client: Client,
+    pub(crate) nodes: Api<Node>,
+    pub(crate) power: watch::Receiver<Power>,
+    folder: tempfile::TempDir,
+    sender: watch::Sender<Power>,
+    daemon: Option<(JoinHandle<()>, Shutdown)>,
+}
+
+/// Whether somebody plays the drain controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drains {
+    Answered,
+    Ignored,
+}
+
+impl Fleet {
+    /// A pool whose config has these files, and a node in it that is not installed yet.
+    pub(crate) async fn new(files: &[(&str, &str)], drains: Drains) -> Self {
+        let client =
+            Client::new(ApiServer::in_memory(Settings::default()).await.unwrap(), "default");
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        for definition in mco_api::crds() {
+            definitions.create(&PostParams::default(), &definition).await.unwrap();
+        }
+        let nodes: Api<Node> = Api::all(client.clone());
+        let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
+            "name": "worker-0", "labels": {"node-role.kubernetes.io/worker": ""}}});
+        let object = serde_json::from_value(object).unwrap();
+        nodes.create(&PostParams::default(), &object).await.unwrap();
+        let (sender, power) = watch::channel(Power::Off);
+        let folder = tempfile::tempdir().unwrap();
+        let fleet = Self { client, nodes, power, folder, sender, daemon: None };
+        fleet.render("rendered-worker-1", files, &json!({})).await;
+        let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": "worker"},
+            "spec": {
+                "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+                "configuration": {"name": "rendered-worker-1"}
+            }
+        });
+        let pool = serde_json::from_value(pool).unwrap();
+        pools.create(&PostParams::default(), &pool).await.unwrap();
+        if drains == Drains::Answered {
+            tokio::spawn(answer_drains(fleet.nodes.clone()));
+        }
+        fleet
+    }
+
+    /// Makes a config.
+    pub(crate) async fn render(&self, name: &str, files: &[(&str, &str)], rest: &Value) {
+        let file = |(path, text): &(&str, &str)| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
+        let files: Vec<Value> = files.iter().map(file).collect();
+        let mut spec = rest.clone();
+        spec["config"] = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}});
+        let object = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": name}, "spec": spec
+        });
+        let configs: Api<MachineConfig> = Api::all(self.client.clone());
+        let object = serde_json::from_str(&object.to_string()).unwrap();
+        configs.create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    /// Switches the machine on.
+    pub(crate) fn start(&mut self) {
+        let shutdown = Shutdown::new();
+        let machine = Machine {
+            node: "worker-0".parse().unwrap(),
+            root: self.folder.path().to_owned(),
+            boot_time: Duration::from_millis(1),
+            power: self.sender.clone(),
+        };
+        let reporter =
+            Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
+        let running = simulate(machine, self.client.clone(), reporter, shutdown.clone());
+        let handle = tokio::spawn(async move { running.await.unwrap() });
+        self.daemon = Some((handle, shutdown));
+    }
+
+    /// Stops the daemon and waits for it.
+    pub(crate) async fn stop(&mut self) {
+        let (handle, shutdown) = self.daemon.take().expect("it was started");
+        shutdown.request();
+        tokio::time::timeout(Duration::from_secs(20), handle).await.expect("it stops").unwrap();
+    }
+
+    /// Points the node at a config.
+    pub(crate) async fn desire(&self, config: &str) {
+        self.annotate("desiredConfig", config).await;
+    }
+
+    pub(crate) async fn annotate(&self, key: &str, value: &str) {
+        let patch = json!({"metadata": {"annotations": {format!("{PREFIX}{key}"): value}}});
+        let patch = Patch::Merge(patch);
+        self.nodes.patch("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Waits until the node's annotations are as `key=value` words say; `key~text` contains it.
+    pub(crate) async fn wait(&self, what: &str) -> BTreeMap<String, String> {
+        let holds = |annotations: &BTreeMap<String, String>| {
+            what.split(", ").all(|word| {
+                let split = word.find(['=', '~']).expect("key=value or key~text");
+                let (key, value) = word.split_at(split);
+                let found = annotations.get(&format!("{PREFIX}{key}"));
+                let found = found.map(String::as_str).unwrap_or_default();
+                match value.strip_prefix('=') {
+                    Some(value) => found == value,
+                    None => found.contains(value.trim_start_matches('~')),
+                }
+            })
+        };
+        let mut last = BTreeMap::new();
+        let waiting = async {
+            let mut changes = std::pin::pin!(
+                watcher(self.nodes.clone(), watcher::Config::default()).applied_objects()
+            );
+            while let Some(node) = changes.try_next().await.unwrap() {
+                last.clone_from(node.annotations());
+                if holds(&last) {
+                    return;
+                }
+            }
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        assert!(seen.is_ok(), "not seen in 30 s: {what}; last: {last:#?}");
+        last
+    }
+
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path.trim_start_matches('/'))
+    }
+
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok()
+    }
+
+    pub(crate) fn boot_id(&self) -> String {
+        let state = self.text("/var/lib/mco-simulated/state.json").expect("the machine was on");
+        let state: Value = serde_json::from_str(&state).unwrap();
+        state["bootId"].as_str().expect("a boot id").to_owned()
+    }
+}
+
+/// Plays the drain controller: whatever is asked for is done at once.
+async fn answer_drains(nodes: Api<Node>) {
+    let mut changes =
+        std::pin::pin!(watcher(nodes.clone(), watcher::Config::default()).applied_objects());
+    while let Ok(Some(node)) = changes.try_next().await {
+        let (asked, done) = (format!("{PREFIX}desiredDrain"), format!("{PREFIX}lastAppliedDrain"));
+        let annotations = node.annotations();
+        if let Some(request) = annotations.get(&asked)
+            && annotations.get(&done) != Some(request)
+        {
+            let patch = Patch::Merge(json!({"metadata": {"annotations": {done: request}}}));
+            nodes.patch(&node.name_any(), &PatchParams::default(), &patch).await.unwrap();
+        }
+    }
+}

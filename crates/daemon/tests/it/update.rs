@@ -1,0 +1,128 @@
+//! A node follows its desired config, and says so as the reference would.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::fleet::{Drains, Fleet};
+
+// covers: C16, C35, C37, C56, C135
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_needs_it_drains_reboots_and_uncordons() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
+    fleet.start();
+    fleet
+        .wait("currentConfig=rendered-worker-1, desiredConfig=rendered-worker-1, state=Done")
+        .await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"));
+    let first_boot = fleet.boot_id();
+
+    let rest = json!({"kernelArguments": ["nosmt"]});
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2"), ("/etc/bar", "1")], &rest).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Working, desiredDrain=drain-rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"), "nothing changes before the drain");
+
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-2").await;
+    fleet.wait("state=Working, desiredDrain=uncordon-rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
+    assert_eq!(fleet.text("/etc/bar").as_deref(), Some("1"));
+    assert_ne!(fleet.boot_id(), first_boot);
+
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-2").await;
+    let done = fleet.wait("currentConfig=rendered-worker-2, state=Done, reason=").await;
+    let after = done.get("machineconfiguration.openshift.io/post-config-action");
+    assert_eq!(after.map(String::as_str), Some(""));
+
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("desiredDrain=drain-rendered-worker-1").await;
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-1").await;
+    fleet.wait("desiredDrain=uncordon-rendered-worker-1").await;
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-1").await;
+    fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
+    assert_eq!(fleet.text("/etc/bar"), None, "what no config has any longer is gone");
+    fleet.stop().await;
+}
+
+// covers: C92
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_needs_neither_does_neither() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    let done = fleet.wait("currentConfig=rendered-worker-2, state=Done").await;
+    assert_eq!(fleet.boot_id(), boot);
+    let asked = done.get("machineconfiguration.openshift.io/desiredDrain").map(String::as_str);
+    assert_eq!(asked, Some("uncordon-rendered-worker-2"));
+    fleet.stop().await;
+}
+
+// covers: C38, C43
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_is_refused_and_a_new_config_is_picked_up() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[], &json!({"fips": true})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet
+        .wait(
+            "state=Unreconcilable, reason~can't reconcile config rendered-worker-1 with \
+             rendered-worker-2: configs rendered-worker-1",
+        )
+        .await;
+    fleet.desire("rendered-worker-9").await;
+    fleet
+        .wait(
+            "state=Degraded, reason=machineconfig.machineconfiguration.openshift.io \
+             \"rendered-worker-9\" not found",
+        )
+        .await;
+    fleet.render("rendered-worker-3", &[("/etc/foo", "3")], &json!({})).await;
+    fleet.desire("rendered-worker-3").await;
+    fleet.wait("currentConfig=rendered-worker-3, state=Done, reason=").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("3"));
+    fleet.stop().await;
+}
+
+// covers: C17, C59
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_that_was_away_goes_on_where_it_was() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("desiredDrain=drain-rendered-worker-2").await;
+    fleet.stop().await;
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-2").await;
+    fleet.start();
+    fleet.wait("desiredDrain=uncordon-rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
+    fleet.stop().await;
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-2").await;
+    fleet.annotate("currentConfig", "").await;
+    fleet.start();
+    fleet.wait("currentConfig=rendered-worker-2, state=Done").await;
+    fleet.stop().await;
+}
+
+// covers: C93
+#[tokio::test(flavor = "multi_thread")]
+async fn the_force_file_applies_the_config_again_with_a_reboot() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
+    fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+    fleet.wait("state=Done, desiredDrain=uncordon-rendered-worker-1").await;
+    let is_back = || fleet.text("/etc/foo").as_deref() == Some("1");
+    assert!(is_back(), "{:?}", fleet.text("/etc/foo"));
+    assert_ne!(fleet.boot_id(), boot);
+    assert!(!fleet.path("/run/machine-config-daemon-force").exists());
+    fleet.stop().await;
+}

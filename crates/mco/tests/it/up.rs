@@ -1,0 +1,203 @@
+//! The whole system as a person runs it: `mco up` as a child process, driven by `kubectl` where
+//! there is one and by `mco` where there is none.
+
+mod cluster;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use serde_json::Value;
+
+use self::cluster::{Cluster, Nodes};
+
+const FILE: &str = "etc/custom-config";
+const CONTENTS: &str = "greeting = hello\ninterval = 30\n";
+const UNIT: &str = "etc/systemd/system/multi-user.target.wants/custom.service";
+const EXAMPLE: &str = "examples/99-worker-custom.yaml";
+
+#[test]
+fn a_cluster_on_one_machine_does_what_a_cluster_does() {
+    let mut cluster = Cluster::start();
+    it_comes_up_well(&cluster);
+    a_config_reaches_every_worker_one_at_a_time(&cluster);
+    new_machines_get_the_config_too(&cluster);
+    a_changed_file_degrades_its_node_until_it_is_put_back(&cluster);
+    a_paused_pool_holds(&cluster);
+    a_deleted_config_takes_its_files_along(&cluster);
+    nothing_is_lost_when_it_is_killed(&mut cluster);
+    it_goes_without_a_trace(cluster);
+}
+
+fn it_comes_up_well(cluster: &Cluster) {
+    cluster.wait_updated("master", "");
+    cluster.wait_updated("worker", "");
+    cluster.wait("the operator to say that all is well", || {
+        let operator = cluster.get("clusteroperator", "machine-config");
+        let holds =
+            ["Available", "Progressing", "Degraded"].map(|kind| condition(&operator, kind).0);
+        (holds == ["True", "False", "False"]).then_some(())
+    });
+    let configs = cluster.table("mc");
+    assert!(configs.starts_with("NAME "), "{configs}");
+    for (kind, titles) in [
+        ("mc", "NAME GENERATEDBYCONTROLLER IGNITIONVERSION AGE"),
+        ("mcp", "NAME CONFIG UPDATED UPDATING DEGRADED MACHINECOUNT READYMACHINECOUNT"),
+    ] {
+        let table = cluster.table(kind);
+        let shown: Vec<&str> = table.lines().next().unwrap().split_whitespace().collect();
+        let titles: Vec<&str> = titles.split(' ').collect();
+        assert!(titles.iter().all(|title| shown.contains(title)), "{kind}: {shown:?}");
+        assert_eq!(shown.first(), titles.first());
+    }
+    let second = cluster.second_start();
+    assert!(second.contains("already (process "), "{second}");
+}
+
+fn a_config_reaches_every_worker_one_at_a_time(cluster: &Cluster) {
+    let before = cluster.wait_updated("worker", "");
+    let from = cluster.output().len();
+    cluster.apply(EXAMPLE);
+    let after = cluster.wait_updated("worker", &before);
+    assert_eq!(after, cluster.rendered_offline("worker"), "the name is that of `mco render`");
+    for node in cluster.nodes(Nodes::Workers) {
+        assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
+        assert!(cluster.has(&node, UNIT), "{node}: the unit is enabled");
+    }
+    for node in cluster.nodes(Nodes::Masters) {
+        assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
+    }
+    let out = out_of_service(&cluster.output()[from..]);
+    assert_eq!(out.most, 1, "never more than one: {}", &cluster.output()[from..]);
+    assert_eq!(out.all, ["worker-0", "worker-1", "worker-2"].map(str::to_owned).into());
+}
+
+fn new_machines_get_the_config_too(cluster: &Cluster) {
+    let served = cluster.served("worker");
+    let files = served.pointer("/storage/files").and_then(Value::as_array).unwrap();
+    assert!(files.iter().any(|file| file["path"] == "/etc/custom-config"), "{served}");
+    let units = served.pointer("/systemd/units").and_then(Value::as_array).unwrap();
+    assert!(units.iter().any(|unit| unit["name"] == "custom.service"), "{served}");
+}
+
+fn a_changed_file_degrades_its_node_until_it_is_put_back(cluster: &Cluster) {
+    let config = cluster.wait_updated("worker", "");
+    cluster.write("worker-1", FILE, "greeting = bye\n");
+    let message = format!(
+        "unexpected on-disk state validating against {config}: \
+         content mismatch for file \"/etc/custom-config\""
+    );
+    cluster.wait("worker-1 to be Degraded", || {
+        let node = cluster.node("worker-1");
+        (node.state == "Degraded" && node.reason == message).then_some(())
+    });
+    cluster.wait("the pool to be Degraded", || {
+        let (status, text) = condition(&cluster.get("mcp", "worker"), "Degraded");
+        (status == "True" && text.contains(&format!("Node worker-1 is reporting: {message:?}")))
+            .then_some(())
+    });
+    cluster.write("worker-1", FILE, CONTENTS);
+    cluster.wait("worker-1 to be Done again", || {
+        let node = cluster.node("worker-1");
+        (node.state == "Done" && node.reason.is_empty()).then_some(())
+    });
+    cluster.wait("the pool to be well again", || {
+        (condition(&cluster.get("mcp", "worker"), "Degraded").0 == "False").then_some(())
+    });
+}
+
+fn a_paused_pool_holds(cluster: &Cluster) {
+    let before = cluster.wait_updated("worker", "");
+    cluster.pause("worker", true);
+    cluster.apply("examples/99-worker-chrony.yaml");
+    let next = cluster.wait("a new config for the paused pool", || {
+        let name = target(&cluster.get("mcp", "worker"));
+        (name != before).then_some(name)
+    });
+    cluster.wait("the pool to say that it is behind", || {
+        (condition(&cluster.get("mcp", "worker"), "Updated").0 == "False").then_some(())
+    });
+    for node in cluster.nodes(Nodes::Workers) {
+        assert_eq!(cluster.node(&node).desired, before, "{node} is left alone");
+    }
+    cluster.pause("worker", false);
+    assert_eq!(cluster.wait_updated("worker", &before), next);
+    for node in cluster.nodes(Nodes::Workers) {
+        assert!(cluster.has(&node, "etc/chrony.conf"), "{node}");
+    }
+}
+
+fn a_deleted_config_takes_its_files_along(cluster: &Cluster) {
+    let before = cluster.wait_updated("worker", "");
+    cluster.delete("mc", "99-worker-custom");
+    cluster.wait_updated("worker", &before);
+    for node in cluster.nodes(Nodes::Workers) {
+        assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
+    }
+}
+
+fn nothing_is_lost_when_it_is_killed(cluster: &mut Cluster) {
+    let before = cluster.wait_updated("worker", "");
+    cluster.apply(EXAMPLE);
+    cluster.wait("a worker to be under way", || {
+        let workers = cluster.nodes(Nodes::Workers);
+        workers.iter().any(|node| cluster.node(node).state == "Working").then_some(())
+    });
+    cluster.kill_and_start_again();
+    let after = cluster.wait_updated("worker", &before);
+    assert_eq!(after, cluster.rendered_offline("worker"));
+    for node in cluster.nodes(Nodes::Workers) {
+        assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
+        assert!(cluster.has(&node, UNIT), "{node}");
+        cluster.wait("the node to take pods again", || {
+            let node = cluster.get("node", &node);
+            (node.pointer("/spec/unschedulable") != Some(&Value::Bool(true))).then_some(())
+        });
+    }
+}
+
+fn it_goes_without_a_trace(mut cluster: Cluster) {
+    let said = cluster.down_and_purge();
+    assert!(said.contains("has stopped"), "{said}");
+    cluster.wait_end(Duration::from_secs(10));
+    assert!(!cluster.dir().exists());
+}
+
+/// Status and message of a condition; `Unknown` where it is missing.
+fn condition(object: &Value, kind: &str) -> (String, String) {
+    let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
+    let found = conditions.into_iter().flatten().find(|found| found["type"] == kind);
+    let text =
+        |key: &str| found.and_then(|found| found[key].as_str()).unwrap_or_default().to_owned();
+    if found.is_some() { (text("status"), text("message")) } else { ("Unknown".into(), "".into()) }
+}
+
+/// The config that a pool is to have.
+fn target(pool: &Value) -> String {
+    let name = pool.pointer("/spec/configuration/name").and_then(Value::as_str);
+    name.unwrap_or_default().to_owned()
+}
+
+/// Which nodes were cordoned or down, and how many at a time.
+struct OutOfService {
+    all: BTreeSet<String>,
+    most: usize,
+}
+
+/// Follows the lines that `mco up` writes for every change of a node.
+fn out_of_service(lines: &str) -> OutOfService {
+    let (mut now, mut seen) = (BTreeSet::new(), OutOfService { all: BTreeSet::new(), most: 0 });
+    for line in lines.lines() {
+        let Some((name, standing)) =
+            line.strip_prefix("node ").and_then(|rest| rest.split_once(": "))
+        else {
+            continue;
+        };
+        if standing.starts_with("Ready, ") {
+            now.remove(name);
+        } else {
+            now.insert(name.to_owned());
+            seen.all.insert(name.to_owned());
+        }
+        seen.most = seen.most.max(now.len());
+    }
+    seen
+}
