@@ -66,15 +66,18 @@ struct StartArgs {
     /// Cluster to take the configs from; without, the one this is a pod of
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Folder with the token and ca.crt that new machines join with; empty to hand out none
+    /// Folder with the token and ca.crt that new machines join with
     #[arg(long, default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
+    /// Hand out no kubeconfig; new machines then cannot join by themselves
+    #[arg(long)]
+    without_kubeconfig: bool,
 }
 
 const EXAMPLES: &str = "\
 Examples:
   mco server start --apiserver-url https://api-int.example.com:6443
-  mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --bootstrap-token-dir ''";
+  mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --without-kubeconfig";
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(
@@ -101,9 +104,10 @@ pub(crate) fn run(
 async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::on_signals().context("cannot wait for signals")?;
     let client = client::connect(start.kubeconfig.as_deref()).await?;
-    let folder = start.bootstrap_token_dir.clone();
-    let joining = (!folder.as_os_str().is_empty())
-        .then(|| Joining { server: start.apiserver_url.clone(), credentials: folder });
+    let joining = (!start.without_kubeconfig).then(|| Joining {
+        server: start.apiserver_url.clone(),
+        credentials: start.bootstrap_token_dir.clone(),
+    });
     let source = Cluster::watch(&client, joining, &shutdown).await;
     mco_server::run(settings(args), source, &shutdown).await?;
     Ok(())

@@ -9,6 +9,7 @@ mod examples;
 mod load;
 mod readme;
 mod seed;
+mod server;
 mod show;
 mod up;
 

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn config(ignition: Value) -> MachineConfig {
+fn config(ignition: &Value) -> MachineConfig {
     let object = json!({
         "metadata": {
             "name": "rendered-worker-1", "uid": "u-1", "resourceVersion": "7", "generation": 1,
@@ -18,7 +18,7 @@ fn config(ignition: Value) -> MachineConfig {
     serde_json::from_value(object).unwrap()
 }
 
-fn controller(kubelet: &str, cloud: &str) -> ControllerConfig {
+fn controller((kubelet, cloud): (&str, &str)) -> ControllerConfig {
     let mut controller = ControllerConfig::default();
     controller.spec.kube_api_server_serving_ca_data = kubelet.as_bytes().to_vec().into();
     controller.spec.cloud_provider_ca_data = Some(cloud.as_bytes().to_vec().into());
@@ -30,7 +30,7 @@ fn joining(config: MachineConfig, controller: ControllerConfig) -> Inputs {
     Inputs { config: Arc::new(config), first_boot: Some(first_boot) }
 }
 
-fn alone(ignition: Value) -> Inputs {
+fn alone(ignition: &Value) -> Inputs {
     Inputs { config: Arc::new(config(ignition)), first_boot: None }
 }
 
@@ -62,7 +62,7 @@ fn empty_ignition() -> Value {
 #[test]
 fn an_empty_config_is_32_bytes_in_every_version() {
     for version in ["2.2.0", "3.1.0", "3.2.0", "3.3.0", "3.4.0", "3.5.0"] {
-        let bytes = build(&alone(empty_ignition()), version.parse().unwrap()).unwrap();
+        let bytes = build(&alone(&empty_ignition()), version.parse().unwrap()).unwrap();
         assert_eq!(bytes.len(), 32, "{version}");
     }
 }
@@ -74,7 +74,7 @@ fn a_config_of_spec_2_is_raised_and_the_root_filesystem_goes() {
         "filesystem": "root", "path": "/etc/a", "mode": 420, "contents": {"source": "data:,x"}
     });
     let old = json!({"ignition": {"version": "2.2.0"}, "storage": {"files": [file]}});
-    let document = built(&alone(old), "3.2.0").unwrap();
+    let document = built(&alone(&old), "3.2.0").unwrap();
     assert_eq!(document["ignition"]["version"], "3.2.0");
     assert_eq!(document["storage"]["files"][0]["path"], "/etc/a");
     assert_eq!(document["storage"]["files"][0]["filesystem"], Value::Null);
@@ -100,7 +100,7 @@ fn what_a_version_cannot_say_is_refused() {
         ("no way to 3.0", empty_ignition(), "3.0.0", false),
     ];
     for (case, ignition, version, served) in rows {
-        let inputs = joining(config(ignition), ControllerConfig::default());
+        let inputs = joining(config(&ignition), ControllerConfig::default());
         let built = built(&inputs, version);
         assert_eq!(built.is_ok(), served, "{case} in {version}: {built:?}");
     }
@@ -109,7 +109,7 @@ fn what_a_version_cannot_say_is_refused() {
 // covers: S30
 #[test]
 fn the_node_annotations_name_the_config() {
-    let inputs = joining(config(empty_ignition()), ControllerConfig::default());
+    let inputs = joining(config(&empty_ignition()), ControllerConfig::default());
     let document = built(&inputs, "3.5.0").unwrap();
     let key = "machineconfiguration.openshift.io";
     let expected = format!(
@@ -123,7 +123,7 @@ fn the_node_annotations_name_the_config() {
 // covers: S41
 #[test]
 fn an_image_built_beforehand_is_among_the_node_annotations() {
-    let mut config = config(empty_ignition());
+    let mut config = config(&empty_ignition());
     let marks = config.metadata.annotations.get_or_insert_default();
     annotation::PRE_BUILT_IMAGE.set(marks, &"quay.io/layered@sha256:2".to_owned());
     let document = built(&joining(config, ControllerConfig::default()), "3.5.0").unwrap();
@@ -137,7 +137,7 @@ fn an_image_built_beforehand_is_among_the_node_annotations() {
 // covers: S35, S36
 #[test]
 fn the_config_is_added_in_full_and_last_without_its_ignition_part() {
-    let mut inputs = joining(config(empty_ignition()), ControllerConfig::default());
+    let mut inputs = joining(config(&empty_ignition()), ControllerConfig::default());
     let first_boot = inputs.first_boot.as_mut().unwrap();
     first_boot.kubeconfig = Some(Kubeconfig("clusters: []\n".into()));
     let document = built(&inputs, "3.1.0").unwrap();
@@ -165,7 +165,7 @@ fn kernel_arguments_move_to_the_first_boot_below_3_3_and_only_in_the_answer() {
     let ignition = json!({
         "ignition": {"version": "3.5.0"}, "kernelArguments": {"shouldExist": ["debug", "a b"]}
     });
-    let inputs = joining(config(ignition), ControllerConfig::default());
+    let inputs = joining(config(&ignition), ControllerConfig::default());
     let rows = [
         ("3.2.0", json!(["nosmt", "debug", "a b"]), Value::Null),
         ("3.3.0", json!(["nosmt"]), json!(["debug", "a b"])),
@@ -189,26 +189,20 @@ fn certificates_are_those_of_today() {
         ]}})
     };
     let rows = [
-        ("replaced", has(KUBELET_CA), controller("new", ""), KUBELET_CA, Some("new")),
-        (
-            "kept, as there is no other",
-            has(KUBELET_CA),
-            controller("", ""),
-            KUBELET_CA,
-            Some("old"),
-        ),
-        ("added", empty_ignition(), controller("new", ""), KUBELET_CA, Some("new")),
-        ("not added", empty_ignition(), controller("", ""), KUBELET_CA, None),
-        ("replaced", has(CLOUD_CA), controller("", "new"), CLOUD_CA, Some("new")),
-        ("added", empty_ignition(), controller("", "new"), CLOUD_CA, Some("new")),
-        ("not added", empty_ignition(), controller("new", ""), CLOUD_CA, None),
+        ("replaced", has(KUBELET_CA), ("new", ""), KUBELET_CA, Some("new")),
+        ("kept, as there is no other", has(KUBELET_CA), ("", ""), KUBELET_CA, Some("old")),
+        ("added", empty_ignition(), ("new", ""), KUBELET_CA, Some("new")),
+        ("not added", empty_ignition(), ("", ""), KUBELET_CA, None),
+        ("replaced", has(CLOUD_CA), ("", "new"), CLOUD_CA, Some("new")),
+        ("added", empty_ignition(), ("", "new"), CLOUD_CA, Some("new")),
+        ("not added", empty_ignition(), ("new", ""), CLOUD_CA, None),
     ];
-    for (case, ignition, controller, path, expected) in rows {
-        let document = built(&joining(config(ignition), controller), "3.5.0").unwrap();
+    for (case, ignition, today, path, expected) in rows {
+        let document = built(&joining(config(&ignition), controller(today)), "3.5.0").unwrap();
         assert_eq!(file(&document, path).as_deref(), expected, "{case}: {path}");
     }
     let document =
-        built(&joining(config(has(KUBELET_CA)), controller("new", "")), "3.5.0").unwrap();
+        built(&joining(config(&has(KUBELET_CA)), controller(("new", ""))), "3.5.0").unwrap();
     assert_eq!(document["storage"]["files"][0]["mode"], 256, "only the contents change");
 }
 
@@ -217,14 +211,14 @@ fn a_config_that_already_has_an_added_file_is_refused() {
     let ignition = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
         {"path": ENCAPSULATED, "contents": {"source": "data:,x"}}
     ]}});
-    let refused = built(&joining(config(ignition), ControllerConfig::default()), "3.5.0");
+    let refused = built(&joining(config(&ignition), ControllerConfig::default()), "3.5.0");
     assert!(refused.is_err(), "{refused:?}");
 }
 
 #[test]
 fn a_config_without_an_ignition_part_is_refused() {
     for ignition in [Value::Null, json!({}), json!({"ignition": {"version": "9.0.0"}})] {
-        assert!(built(&alone(ignition.clone()), "3.5.0").is_err(), "{ignition}");
+        assert!(built(&alone(&ignition), "3.5.0").is_err(), "{ignition}");
     }
 }
 

@@ -52,7 +52,7 @@ impl Running {
     }
 }
 
-pub(crate) fn config(name: &str, ignition: Value) -> MachineConfig {
+pub(crate) fn config(name: &str, ignition: &Value) -> MachineConfig {
     let object = json!({"metadata": {"name": name}, "spec": {"config": ignition}});
     serde_json::from_value(object).unwrap()
 }
@@ -69,7 +69,7 @@ pub(crate) fn with_file(size: usize) -> Value {
 pub(crate) fn source() -> Fixed {
     let empty = json!({"ignition": {"version": "3.5.0"}});
     Fixed::default()
-        .with("empty", config("rendered-empty-1", empty))
-        .with("broken", config("rendered-broken-1", json!({"ignition": {"version": "9.9.9"}})))
-        .joining("worker", config("rendered-worker-1", with_file(9)), ControllerConfig::default())
+        .with("empty", config("rendered-empty-1", &empty))
+        .with("broken", config("rendered-broken-1", &json!({"ignition": {"version": "9.9.9"}})))
+        .joining("worker", config("rendered-worker-1", &with_file(9)), ControllerConfig::default())
 }

@@ -82,10 +82,17 @@ async fn the_body_of_a_request_is_not_waited_for() {
 #[tokio::test]
 async fn further_connections_wait_for_room() {
     let server = start(source(), |settings| settings.limits.connections = 1).await;
-    let held = TcpStream::connect(server.plain).await.unwrap();
-    let (address, ask) = (server.plain, request("GET", "/healthz", &[]));
-    let waiting = tokio::spawn(plain(address, ask));
-    tokio::task::yield_now().await;
+    let mut held = TcpStream::connect(server.plain).await.unwrap();
+    let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
+    // Twenty answers to one are time enough for an answer to the other, were there room.
+    for _ in 0..20 {
+        held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let read = timeout(PATIENCE, held.read_buf(&mut answer)).await.expect("an answer");
+            assert_ne!(read.unwrap(), 0, "the connection stays open");
+        }
+    }
     assert!(!waiting.is_finished());
     drop(held);
     let reply = timeout(PATIENCE, waiting).await.expect("room").unwrap();

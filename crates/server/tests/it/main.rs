@@ -1,6 +1,12 @@
 //! The server over real sockets, with real TLS and a real HTTP client.
 
-#![expect(clippy::disallowed_methods, reason = "writes certificates to a temporary folder")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this whole program is a test, which writes to a temporary folder"
+)]
 
 mod answers;
 mod authority;

@@ -57,11 +57,11 @@ async fn each_request_for_a_config_is_logged_with_who_asked_and_what_came_of_it(
         assert_eq!(found.len(), 1, "{text}");
         found[0].clone()
     };
-    let (served, refused) = (of("empty"), of("missing"));
-    assert_eq!(served["message"], "Config served");
-    assert_eq!(served["user_agent"], "Ignition/2.20.0");
-    assert_eq!(served["accept"], accept[0]);
-    assert!(served["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{served}");
+    let (answered, refused) = (of("empty"), of("missing"));
+    assert_eq!(answered["message"], "Config served");
+    assert_eq!(answered["user_agent"], "Ignition/2.20.0");
+    assert_eq!(answered["accept"], accept[0]);
+    assert!(answered["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{answered}");
     assert_eq!(refused["message"], "Config not served");
     assert_eq!(refused["why"], "could not fetch pool \"missing\"");
 }
