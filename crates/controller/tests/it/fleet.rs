@@ -134,13 +134,11 @@ impl Fleet {
             kube::runtime::wait::await_condition(self.all::<K>(), name, |object: Option<&K>| {
                 object.is_some_and(&holds)
             });
-        match tokio::time::timeout(PATIENCE, found).await {
-            Ok(found) => found.unwrap().unwrap(),
-            Err(_) => {
-                let last = self.all::<K>().get_opt(name).await.unwrap();
-                panic!("{name}: {what} did not come about; it is {last:#?}")
-            }
+        if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
+            return found.unwrap().unwrap();
         }
+        let last = self.all::<K>().get_opt(name).await.unwrap();
+        panic!("{name}: {what} did not come about; it is {last:#?}")
     }
 
     /// Waits for the one node that is told to run `config` and does not run it yet.
