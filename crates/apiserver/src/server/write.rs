@@ -58,6 +58,7 @@ impl Server {
             match stored {
                 Ok(stored) => {
                     self.follow(call, &stored.value, true);
+                    self.recount(resource, &stored.value).await;
                     if &*resource.track == "events" {
                         self.expire_events().await;
                     }
@@ -196,6 +197,7 @@ impl Server {
             match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
                 Ok(stored) => {
                     self.follow(call, &stored.value, !gone);
+                    self.recount(resource, &stored.value).await;
                     let mut response = self.show(call, StatusCode::OK, &stored);
                     warn_unknown(call, &unknown, &mut response);
                     return Ok(response);
