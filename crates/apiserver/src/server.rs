@@ -2,6 +2,7 @@
 
 mod answer;
 mod delete;
+mod dependents;
 mod evict;
 mod expire;
 mod read;

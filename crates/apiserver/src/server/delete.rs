@@ -6,12 +6,12 @@ use http::{Response, StatusCode};
 use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
-use super::{Body, Call, Server, answer};
+use super::{Body, Call, Server, answer, dependents::Dependents};
 use crate::{
     budget, clock,
     failure::Failure,
     object,
-    resource::{Resource, builtin, crd},
+    resource::Resource,
     select::Selector,
     service::PodDeletion,
     store::{Key, Object, Put, Write, WriteError},
@@ -105,7 +105,8 @@ impl Server {
                     if held {
                         return Ok(Deleted::Held(left));
                     }
-                    Box::pin(self.clean_up(resource, &left.value)).await;
+                    let fate = Dependents::asked(options);
+                    Box::pin(self.clean_up(resource, &left.value, fate)).await;
                     return Ok(Deleted::Gone(left));
                 }
                 Err(WriteError::Stale) => {}
@@ -137,36 +138,6 @@ impl Server {
         object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(end));
         object::set_meta(&mut value, "deletionGracePeriodSeconds", grace);
         value
-    }
-
-    /// Deletes what cannot be without the object: a namespace's content, a definition's objects.
-    async fn clean_up(&self, resource: &Resource, gone: &Value) {
-        let (is_namespace, is_definition) =
-            (&*resource.track == builtin::NAMESPACES, &*resource.track == builtin::CRDS);
-        if !is_namespace && !is_definition {
-            return;
-        }
-        let (group, plural) = crd::identity(gone);
-        let namespace = is_namespace.then(|| object::name(gone).to_owned());
-        let served = self.catalog.served();
-        for other in served.values() {
-            let concerned = match &namespace {
-                Some(_) => other.namespaced,
-                None => other.custom && other.group == group && other.plural == plural,
-            };
-            if !concerned {
-                continue;
-            }
-            let (objects, _) = self.store.list(&other.track, namespace.as_deref(), None);
-            for object in objects {
-                let key = Key::new(object::namespace(&object.value), object::name(&object.value));
-                // One that vanished meanwhile is as good as deleted.
-                let _ = self.remove(other, &key, &json!({}), false).await;
-            }
-        }
-        if is_definition {
-            self.register(gone, false);
-        }
     }
 }
 

@@ -323,3 +323,26 @@ async fn a_running_pod_waits_for_its_kubelet_where_there_is_one() {
     assert!(pods.delete("bound", &now).await.unwrap().is_right());
     assert!(pods.get_opt("bound").await.unwrap().is_none());
 }
+
+#[tokio::test]
+async fn owned_objects_go_with_their_last_owner() {
+    let api = config_maps(&client().await);
+    let owner = async |name: &str| {
+        let uid = make(&api, name, json!({})).await.uid().unwrap();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
+    };
+    let (a, b) = (owner("a").await, owner("b").await);
+    for (name, owners) in [("of-a", json!([a])), ("of-both", json!([a, b])), ("free", json!([]))] {
+        let object = json!({"metadata": {"name": name, "ownerReferences": owners}});
+        api.create(&PostParams::default(), &of(object)).await.unwrap();
+    }
+    let names = async || -> Vec<String> {
+        let list = api.list(&ListParams::default()).await.unwrap();
+        list.items.iter().map(kube::ResourceExt::name_any).collect()
+    };
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names().await, ["b", "free", "of-both"]);
+    api.delete("b", &DeleteParams::orphan()).await.unwrap();
+    assert_eq!(names().await, ["free", "of-both"]);
+    assert_eq!(api.get("of-both").await.unwrap().owner_references().len(), 0);
+}
