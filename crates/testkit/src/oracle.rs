@@ -30,6 +30,11 @@ pub const SUITES: &[(&str, Check)] = &[
     ("datafile", datafile::check),
 ];
 
+/// Checks of more than the reference promises: the words and places of its refusals. They hold for
+/// the corpus of this repository.
+pub const WORDS: &[(&str, Check)] =
+    &[("parse", parse::check_report), ("convert", convert::check_words)];
+
 /// What came of one suite.
 #[derive(Debug)]
 pub struct Outcome {
@@ -57,13 +62,7 @@ pub fn corpus() -> PathBuf {
 
 /// Runs every suite that `folder` holds; also names the ones we cannot check yet.
 pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
-    let mut outcomes = Vec::new();
-    for (name, check) in SUITES {
-        let cases = folder.join(name).join("cases.jsonl");
-        if cases.is_file() {
-            outcomes.push(run(name, *check, &cases)?);
-        }
-    }
+    let outcomes = run_each(SUITES, folder)?;
     let mut unknown = Vec::new();
     for entry in entries(folder)? {
         let known = SUITES.iter().any(|(name, _)| *name == entry);
@@ -72,6 +71,18 @@ pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
         }
     }
     Ok((outcomes, unknown))
+}
+
+/// Runs those of `suites` that `folder` holds.
+pub fn run_each(suites: &[(&str, Check)], folder: &Path) -> io::Result<Vec<Outcome>> {
+    let mut outcomes = Vec::new();
+    for (name, check) in suites {
+        let cases = folder.join(name).join("cases.jsonl");
+        if cases.is_file() {
+            outcomes.push(run(name, *check, &cases)?);
+        }
+    }
+    Ok(outcomes)
 }
 
 #[expect(clippy::disallowed_methods, reason = "reads test data; nothing ships this")]
