@@ -41,7 +41,8 @@ pub(crate) fn create(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let prefix = object::meta(&new, "generateName").to_owned();
+    // A generated name fits where a label must.
+    let prefix: String = object::meta(&new, "generateName").chars().take(58).collect();
     if object::name(&new).is_empty() && !prefix.is_empty() {
         object::set_meta(&mut new, "name", format!("{prefix}{}", clock::suffix(bits)));
     }
