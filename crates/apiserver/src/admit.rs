@@ -2,6 +2,7 @@
 
 pub(crate) mod defaults;
 pub(crate) mod name;
+mod typed;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -179,6 +180,14 @@ fn judge(
     now: Timestamp,
 ) -> Result<Vec<String>, Failure> {
     let mut unknown = Vec::new();
+    if !resource.custom {
+        unknown = typed::check(resource, new).map_err(|error| {
+            let Resource { kind, version, .. } = resource;
+            Failure::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
+            ))
+        })?;
+    }
     if let Some(schema) = &resource.schema {
         unknown = schema::prune::prune(schema, new);
         schema::default::fill(schema, new);
