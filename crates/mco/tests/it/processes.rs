@@ -13,7 +13,7 @@ use mco_cluster::client;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 struct Process(Child);
 
