@@ -49,7 +49,7 @@ fn config() -> MachineConfig {
         json!({"path": format!("/etc/{index}"), "mode": 420, "contents": {"source": source}})
     };
     // Each file is there twice, and the second time inside another one's contents.
-    let files: Vec<_> = (0..SIZE / 2400).map(file).collect();
+    let files: Vec<_> = (0..SIZE / 2713).map(file).collect();
     let ignition = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}});
     let object = json!({"metadata": {"name": "rendered-worker-1"}, "spec": {"config": ignition}});
     serde_json::from_value(object).expect("a config")

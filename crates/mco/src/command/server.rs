@@ -35,7 +35,7 @@ pub(crate) struct ServerArgs {
     /// Key of the certificate, as PEM
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
-    /// Oldest version of TLS: VersionTLS12 or VersionTLS13; older ones mean VersionTLS12
+    /// Oldest TLS to speak, in the words of Kubernetes; below 1.2 there is none
     #[arg(long, global = true, default_value = "VersionTLS12")]
     tls_min_version: String,
     /// Cipher suites for TLS 1.2 by their IANA names, separated by commas; all good ones when left out
