@@ -48,7 +48,7 @@ pub async fn run<S: System + 'static>(
                 Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
             }
         };
-        Agent::new(node.clone(), host, cluster, seen).run(shutdown.clone()).await
+        Box::pin(Agent::new(node.clone(), host, cluster, seen).run(shutdown.clone())).await
     };
     let following = async {
         tokio::select! {

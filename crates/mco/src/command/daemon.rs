@@ -1,12 +1,6 @@
 //! `mco daemon start`: the daemon of one node, alone.
 
-use std::{
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use mco_api::NodeName;
@@ -67,7 +61,9 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<ExitCode> {
     let StartArgs { node_name, root_mount, kubeconfig, metrics_url, boot_seconds } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
-        _ => return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME")),
+        _ => {
+            return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME"));
+        }
     };
     telemetry::start(Format::Text, tracing::Level::INFO)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
