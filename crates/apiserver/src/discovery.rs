@@ -5,8 +5,10 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde_json::{Value, json};
 
 use crate::{
+    object,
     path::Target,
     resource::{Resource, catalog::Served, group_version},
+    review::REVIEWS,
 };
 
 const VERBS: [&str; 8] =
@@ -25,8 +27,9 @@ pub(crate) fn legacy(served: &Served, target: &Target) -> Option<Value> {
         Target::Group(name) => {
             let groups = groups(served);
             let mut found = group(name, groups.get(name)?);
-            found["kind"] = "APIGroup".into();
-            found["apiVersion"] = "v1".into();
+            let map = object::map_of(&mut found);
+            map.insert("kind".into(), "APIGroup".into());
+            map.insert("apiVersion".into(), "v1".into());
             Some(found)
         }
         Target::Resources { group, version } => resources(served, group, version),
@@ -44,7 +47,9 @@ fn groups(served: &Served) -> BTreeMap<String, Versions> {
         versions.entry(resource.version.clone()).or_default().push(Arc::clone(resource));
     }
     // Reviews are answered, though nothing of them is stored.
-    out.entry("authorization.k8s.io".into()).or_default().entry("v1".into()).or_default();
+    for review in REVIEWS {
+        out.entry(review.group.into()).or_default().entry("v1".into()).or_default();
+    }
     out
 }
 
@@ -85,15 +90,16 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
                 "singularName": "", "namespaced": resource.namespaced,
                 "kind": kind.2, "verbs": verbs});
             if kind.0 != resource.group {
-                part["group"] = kind.0.into();
-                part["version"] = kind.1.into();
+                let map = object::map_of(&mut part);
+                map.insert("group".into(), kind.0.into());
+                map.insert("version".into(), kind.1.into());
             }
             list.push(part);
         }
     }
-    if group == "authorization.k8s.io" && version == "v1" {
-        list.push(json!({"name": "selfsubjectaccessreviews", "singularName": "",
-            "namespaced": false, "kind": "SelfSubjectAccessReview", "verbs": ["create"]}));
+    for review in REVIEWS.iter().filter(|one| one.group == group && version == "v1") {
+        list.push(json!({"name": review.plural, "singularName": review.kind.to_lowercase(),
+            "namespaced": false, "kind": review.kind, "verbs": ["create"]}));
     }
     (!list.is_empty()).then(|| {
         json!({"kind": "APIResourceList", "apiVersion": "v1",
@@ -141,10 +147,10 @@ pub(crate) fn aggregated(served: &Served, core: bool) -> Value {
 fn aggregated_version(group: &str, version: &str, resources: Option<&Vec<Arc<Resource>>>) -> Value {
     let mut list: Vec<Value> =
         resources.into_iter().flatten().map(|one| aggregated_resource(one)).collect();
-    if group == "authorization.k8s.io" {
-        list.push(json!({"resource": "selfsubjectaccessreviews", "scope": "Cluster",
-            "singularResource": "selfsubjectaccessreview", "verbs": ["create"],
-            "responseKind": kind_of((group, version, "SelfSubjectAccessReview"))}));
+    for review in REVIEWS.iter().filter(|one| one.group == group) {
+        list.push(json!({"resource": review.plural, "scope": "Cluster",
+            "singularResource": review.kind.to_lowercase(), "verbs": ["create"],
+            "responseKind": kind_of((group, version, review.kind))}));
     }
     json!({"version": version, "freshness": "Current", "resources": list})
 }

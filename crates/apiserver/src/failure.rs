@@ -287,7 +287,7 @@ impl Failure {
     }
 
     /// A disruption budget says no for now.
-    pub(crate) fn budget(message: impl Into<String>, cause: String) -> Self {
+    pub(crate) fn budget(message: impl Into<String>, cause: &str) -> Self {
         let mut failure =
             Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.into());
         failure.details =

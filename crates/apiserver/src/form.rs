@@ -3,6 +3,8 @@
 //! Events of `events.k8s.io/v1` are the core events under other field names; other objects only
 //! differ in the version they name.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::{
@@ -21,8 +23,11 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The stored object as `resource` shows it.
-pub(crate) fn shown(resource: &Resource, stored: &Value) -> Value {
+/// The stored object as `resource` shows it; no copy when it is stored that way.
+pub(crate) fn shown<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
+    if resource.is_native(stored) {
+        return Cow::Borrowed(stored);
+    }
     let mut value = stored.clone();
     let map = object::map_of(&mut value);
     map.insert("apiVersion".into(), resource.api_version().into());
@@ -32,7 +37,7 @@ pub(crate) fn shown(resource: &Resource, stored: &Value) -> Value {
             rename(map, core, new);
         }
     }
-    value
+    Cow::Owned(value)
 }
 
 /// An object of `resource` as it is stored.
@@ -69,6 +74,6 @@ mod tests {
         let kept = stored(&new, event.clone());
         assert_eq!((&kept["apiVersion"], &kept["message"]), (&json!("v1"), &json!("hello")));
         assert_eq!(kept["involvedObject"]["kind"], "Node");
-        assert_eq!(shown(&new, &kept), event);
+        assert_eq!(*shown(&new, &kept), event);
     }
 }

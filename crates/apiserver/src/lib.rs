@@ -1,8 +1,8 @@
 //! The embedded Kubernetes API for one machine.
 //!
 //! One [`ApiServer`] is a `tower` service that `kube::Client` uses in process. Requests go from the
-//! path ([`path`]) to the resource ([`resource`]), through the rules of its kind ([`admit`],
-//! [`schema`], [`patch`]) into the store ([`store`]). Everything but `server` and `store` is pure.
+//! path (`path`) to the resource (`resource`), through the rules of its kind (`admit`, `schema`,
+//! `patch`) into the store (`store`). Everything but `server` and `store` is pure.
 
 mod admit;
 mod budget;
@@ -17,6 +17,7 @@ mod patch;
 mod path;
 mod query;
 mod resource;
+mod review;
 mod schema;
 mod select;
 mod server;

@@ -29,6 +29,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{
     failure::Failure,
+    review::Identity,
     server::{self, Body},
     service::{ApiServer, Settings, StartError},
 };
@@ -212,7 +213,7 @@ impl Door {
 async fn answer(
     api: &ApiServer,
     doorkeeper: &Doorkeeper,
-    certified: Option<server::Identity>,
+    certified: Option<Identity>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let open = auth::is_open(request.method(), request.uri().path());

@@ -1,9 +1,12 @@
-//! OpenAPI documents, as far as kubectl asks for them: which calls take `fieldValidation`, and the
+//! `OpenAPI` documents, as far as kubectl asks for them: which calls take `fieldValidation`, and the
 //! schemas of custom resources for `kubectl explain`.
 
 use serde_json::{Map, Value, json};
 
-use crate::resource::{Resource, catalog::Served};
+use crate::{
+    object,
+    resource::{Resource, catalog::Served},
+};
 
 /// The document at a path below `/openapi`.
 pub(crate) fn document(served: &Served, path: &str) -> Option<Value> {
@@ -84,10 +87,15 @@ fn schema_name(resource: &Resource) -> String {
 }
 
 fn schema(resource: &Resource) -> Value {
-    // The definition's own schema is in its object; kubectl explains from here only the top.
-    json!({"type": "object", "x-kubernetes-group-version-kind": [gvk(resource)],
-        "properties": {"apiVersion": {"type": "string"}, "kind": {"type": "string"},
-            "metadata": {"type": "object"}}})
+    let mut schema = resource.written_schema.as_deref().cloned().unwrap_or_else(|| json!({}));
+    let map = object::map_of(&mut schema);
+    map.insert("type".into(), "object".into());
+    map.insert("x-kubernetes-group-version-kind".into(), json!([gvk(resource)]));
+    let properties = object::map_mut(map, "properties");
+    for (field, kind) in [("apiVersion", "string"), ("kind", "string"), ("metadata", "object")] {
+        properties.entry(field).or_insert_with(|| json!({"type": kind}));
+    }
+    schema
 }
 
 #[cfg(test)]

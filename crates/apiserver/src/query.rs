@@ -6,12 +6,15 @@ use crate::failure::Failure;
 
 /// The options of a call; unknown ones are passed over, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the wire format")]
 pub(crate) struct Query {
     pub(crate) watch: bool,
     pub(crate) bookmarks: bool,
     pub(crate) send_initial: bool,
     pub(crate) force: bool,
     pub(crate) dry_run: bool,
+    /// The list must be of exactly the version asked for.
+    pub(crate) exact: bool,
     pub(crate) resource_version: Option<String>,
     pub(crate) label_selector: String,
     pub(crate) field_selector: String,
@@ -43,6 +46,7 @@ pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
                 )));
             }
             "resourceVersion" => out.resource_version = Some(value).filter(|v| !v.is_empty()),
+            "resourceVersionMatch" => out.exact = value == "Exact",
             "labelSelector" => out.label_selector = value,
             "fieldSelector" => out.field_selector = value,
             "limit" => out.limit = number(&key, &value)?.filter(|limit| *limit > 0),

@@ -1,4 +1,4 @@
-//! The resources the server knows: the built-in table and what CustomResourceDefinitions add.
+//! The resources the server knows: the built-in table and what `CustomResourceDefinition`s add.
 
 pub(crate) mod builtin;
 pub(crate) mod catalog;
@@ -12,6 +12,7 @@ use crate::schema::Schema;
 
 /// One resource at one version.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "independent properties of a resource")]
 pub(crate) struct Resource {
     pub(crate) group: String,
     pub(crate) version: String,
@@ -30,13 +31,15 @@ pub(crate) struct Resource {
     pub(crate) track: Arc<str>,
     /// How stored objects turn into this resource's objects.
     pub(crate) form: Form,
-    /// The rules for its objects, when a CustomResourceDefinition gives them.
+    /// The rules for its objects, when a `CustomResourceDefinition` gives them.
     pub(crate) schema: Option<Arc<Schema>>,
+    /// The same rules as they were written, for `kubectl explain`.
+    pub(crate) written_schema: Option<Arc<Value>>,
     /// Columns of the table output of a custom resource.
     pub(crate) columns: Vec<Column>,
     /// Fields a field selector may name, besides name and namespace.
     pub(crate) selectable: Vec<String>,
-    /// Whether the resource comes from a CustomResourceDefinition.
+    /// Whether the resource comes from a `CustomResourceDefinition`.
     pub(crate) custom: bool,
 }
 

@@ -15,6 +15,7 @@ use crate::object;
 
 /// The rules for one value and everything below it.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of the schema language")]
 pub(crate) struct Schema {
     pub(crate) kind: Kind,
     pub(crate) nullable: bool,

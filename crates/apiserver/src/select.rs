@@ -100,8 +100,14 @@ impl Field {
         let found = self.path.iter().try_fold(object, |value, key| value.get(key));
         let equal = match found {
             Some(Value::String(text)) => *text == self.value,
-            Some(other @ (Value::Bool(_) | Value::Number(_))) => other.to_string() == self.value,
-            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => self.value.is_empty(),
+            Some(Value::Bool(truth)) => self.value == if *truth { "true" } else { "false" },
+            Some(Value::Number(number)) => {
+                self.value.parse::<serde_json::Number>().is_ok_and(|wanted| wanted == *number)
+            }
+            // A flag that is not set is false.
+            Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
+                matches!(self.value.as_str(), "" | "false")
+            }
         };
         equal == self.equal
     }

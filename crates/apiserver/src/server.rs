@@ -3,6 +3,7 @@
 mod answer;
 mod delete;
 mod evict;
+mod expire;
 mod read;
 mod route;
 mod watch;
@@ -24,6 +25,7 @@ use crate::{
     object,
     query::Query,
     resource::{Resource, builtin, catalog::Catalog, crd},
+    review::Identity,
     store::{Key, OpenError, Put, Store, Write, WriteError},
 };
 
@@ -36,13 +38,6 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// The body of an answer: complete, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Who sends a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) user: String,
-    pub(crate) groups: Vec<String>,
-}
-
 /// The server's state.
 pub(crate) struct Server {
     store: Store,
@@ -51,6 +46,8 @@ pub(crate) struct Server {
     entropy: Entropy,
     /// Evictions are counted against budgets one at a time, or two could share the last slot.
     evictions: tokio::sync::Mutex<()>,
+    /// When old events were last looked for, in seconds.
+    expired_at: std::sync::atomic::AtomicI64,
     /// Ends the watches when the server stops.
     stop: tokio_util::sync::CancellationToken,
 }
@@ -64,7 +61,6 @@ pub(crate) struct Call {
     shape: answer::Shape,
     /// Whose change it is, for field ownership.
     manager: String,
-    identity: Identity,
 }
 
 impl Call {
@@ -91,6 +87,7 @@ impl Server {
             clock,
             entropy,
             evictions: tokio::sync::Mutex::default(),
+            expired_at: std::sync::atomic::AtomicI64::new(0),
             stop: tokio_util::sync::CancellationToken::new(),
         };
         for definition in server.store.list(builtin::CRDS, None, None).0 {

@@ -14,7 +14,8 @@ use http::{Request, Response};
 
 use crate::{
     clock::{Clock, Entropy, SystemClock, system_entropy},
-    server::{Body, Identity, Server},
+    review::Identity,
+    server::{Body, Server},
     store::{OpenError, WriteError},
 };
 

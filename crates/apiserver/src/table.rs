@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A table of rows.
-pub(crate) fn table(resource: &Resource, rows: Vec<Value>, meta: Value) -> Value {
+pub(crate) fn table(resource: &Resource, rows: &[Value], meta: &Value) -> Value {
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
         "columnDefinitions": columns(resource), "rows": rows})
 }

@@ -7,7 +7,8 @@ use http::{Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{rt::TokioIo, server::graceful::GracefulShutdown};
-use prometheus_client::{encoding::text::encode, registry::Registry};
+use prometheus_client::encoding::text::encode;
+pub use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::{debug, info};
 

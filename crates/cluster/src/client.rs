@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+pub use kube::Client;
 use kube::{
-    Client, Config,
+    Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 

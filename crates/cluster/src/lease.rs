@@ -55,6 +55,21 @@ pub struct Candidate {
     pub clock: Clock,
 }
 
+/// A name for this process that no other has: its host and a random part.
+#[must_use]
+pub fn identity() -> String {
+    let kernel = |file: &str| {
+        let text = std::fs::read_to_string(format!("/proc/sys/kernel/{file}")).unwrap_or_default();
+        text.trim().to_owned()
+    };
+    let (host, uuid) = (kernel("hostname"), kernel("random/uuid"));
+    if uuid.is_empty() {
+        format!("{host}_{:016x}", fastrand::u64(..))
+    } else {
+        format!("{host}_{uuid}")
+    }
+}
+
 /// How leading ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {

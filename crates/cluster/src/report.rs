@@ -2,6 +2,7 @@
 //!
 //! Also the one place that turns an error and its causes into a line of text.
 
+mod event;
 mod note;
 
 use std::error::Error;

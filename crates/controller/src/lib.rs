@@ -18,7 +18,7 @@ use mco_cluster::{
     Clock, NoteCount, Reporter, Shutdown,
     lease::{Candidate, Ended, Timings},
 };
-use mco_core::render::Build;
+use mco_core::{drain::Pace, render::Build};
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -35,6 +35,8 @@ pub struct Config {
     pub build: Build,
     /// How long each controller lets changes gather before it looks.
     pub settle: Settle,
+    /// How drains go about it.
+    pub pace: Pace,
     /// Who leads; `None` if no other process can be there.
     pub leader: Option<Leader>,
     /// Tells the time of day.
@@ -89,6 +91,7 @@ impl Config {
         Self {
             build,
             settle: Settle::SHORT,
+            pace: Pace::REFERENCE,
             leader: None,
             clock: Clock::System,
             metrics: Metrics::default(),
@@ -119,6 +122,7 @@ struct Context {
     caches: Caches,
     build: Build,
     settle: Settle,
+    pace: Pace,
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
@@ -127,14 +131,14 @@ struct Context {
 impl Context {
     fn reporter(&self, component: &str) -> Reporter {
         let component = format!("machineconfigcontroller-{component}");
-        Reporter::new(self.client.clone(), &component, self.notes.clone())
+        Reporter::with_clock(self.client.clone(), &component, self.notes.clone(), self.clock)
     }
 }
 
 async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, settle, clock, metrics, notes, leader: _ } = config;
+    let Config { build, settle, pace, clock, metrics, notes, leader: _ } = config;
     let caches = Caches::new();
-    let context = Arc::new(Context { client, caches, build, settle, clock, metrics, notes });
+    let context = Arc::new(Context { client, caches, build, settle, pace, clock, metrics, notes });
     // Dropped with this future when the lease is lost, which ends them all at once.
     let mut tasks = JoinSet::new();
     context.caches.start(&context.client, &shutdown, &mut tasks);

@@ -9,11 +9,25 @@ use mco_api::annotation::{BadDrainRequest, DrainRequest, DrainVerb};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// How long one attempt goes on before it counts as failed.
-pub const ATTEMPT: Duration = Duration::from_secs(90);
+/// How a drain goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// How long one attempt goes on before it counts as failed.
+    pub attempt: Duration,
+    /// Pause between two tries to evict a pod that a budget protects.
+    pub refused: Duration,
+    /// Pause between two looks at pods that are on their way out.
+    pub leaving: Duration,
+}
 
-/// Pause between two tries to evict a pod that a budget protects.
-pub const REFUSED_PAUSE: Duration = Duration::from_secs(5);
+impl Pace {
+    /// What the reference does.
+    pub const REFERENCE: Self = Self {
+        attempt: Duration::from_secs(90),
+        refused: Duration::from_secs(5),
+        leaving: Duration::from_secs(1),
+    };
+}
 
 /// From this age on a drain is tried less often, and an event says so.
 pub const SLOW: Duration = Duration::from_mins(10);

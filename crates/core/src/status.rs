@@ -1,6 +1,7 @@
 //! What a pool says of itself: counters and conditions, computed from its nodes.
 
 mod condition;
+pub mod operator;
 mod quote;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

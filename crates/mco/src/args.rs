@@ -1,8 +1,12 @@
 //! The command line.
 
-use std::process::ExitCode;
+use std::{ffi::OsString, path::Path, process::ExitCode};
 
-use crate::command::{apiserver, cat, check, convert, crds, daemon, diff, render, why};
+use clap::Parser as _;
+
+use crate::command::{
+    apiserver, cat, check, controller, convert, crds, daemon, diff, operator, render, why,
+};
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
@@ -23,6 +27,31 @@ Examples:
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
   mco why -f manifests/ --pool worker /etc/motd  which MachineConfig put it there";
 
+/// Names under which the reference's images start its processes, and our commands for them.
+const PROCESSES: &[(&str, &str)] = &[
+    ("machine-config-controller", "controller"),
+    ("machine-config-daemon", "daemon"),
+    ("machine-config-operator", "operator"),
+];
+
+impl Args {
+    /// Reads the command line. Called by the name of a process, the binary is that process.
+    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Self {
+        Self::parse_from(named(words))
+    }
+}
+
+/// The words, with the command put in that the binary's own name stands for.
+fn named(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut words: Vec<OsString> = words.into_iter().collect();
+    let name = words.first().and_then(|word| Path::new(word).file_name());
+    let process = PROCESSES.iter().find(|(process, _)| name.is_some_and(|name| name == *process));
+    if let Some((_, command)) = process {
+        words.insert(1, OsString::from(command));
+    }
+    words
+}
+
 /// What to do.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
@@ -33,6 +62,8 @@ pub(crate) enum Command {
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
+    Controller(controller::ControllerArgs),
+    Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
 }
@@ -50,7 +81,32 @@ impl Command {
             | Self::Convert(_)
             | Self::Crds(_)
             | Self::Apiserver(_)
+            | Self::Controller(_)
+            | Self::Operator(_)
             | Self::Daemon(_) => ExitCode::FAILURE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: PROC-1
+    #[test]
+    fn the_binarys_name_stands_for_its_command() {
+        let rows = [
+            (
+                "/usr/bin/machine-config-controller start",
+                "/usr/bin/machine-config-controller controller start",
+            ),
+            ("machine-config-operator start", "machine-config-operator operator start"),
+            ("/opt/mco controller start", "/opt/mco controller start"),
+        ];
+        for (given, expected) in rows {
+            let words = named(given.split(' ').map(OsString::from));
+            let expected: Vec<_> = expected.split(' ').map(OsString::from).collect();
+            assert_eq!(words, expected);
         }
     }
 }

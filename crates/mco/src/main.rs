@@ -8,6 +8,7 @@ mod fault;
 mod load;
 mod machine;
 mod print;
+mod process;
 mod suggest;
 mod target;
 
@@ -16,12 +17,10 @@ use std::{
     process::ExitCode,
 };
 
-use clap::Parser as _;
-
 use crate::{args::Args, print::Screen};
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = Args::read(std::env::args_os());
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut screen = Screen::stdout(&mut stdout);
     let done = command::run(&args, &mut screen);

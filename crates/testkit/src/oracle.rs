@@ -37,6 +37,11 @@ pub const SUITES: &[(&str, Check)] = &[
 pub const MEASURES: &[(&str, Check)] =
     &[("nodepool", nodepool::check), ("status", status::check), ("candidates", candidates::check)];
 
+/// Checks of more than the reference promises: the words and places of its refusals. They hold for
+/// the corpus of this repository.
+pub const WORDS: &[(&str, Check)] =
+    &[("parse", parse::check_report), ("convert", convert::check_words)];
+
 /// What came of one suite.
 #[derive(Debug)]
 pub struct Outcome {
@@ -64,13 +69,7 @@ pub fn corpus() -> PathBuf {
 
 /// Runs every suite that `folder` holds; also names the ones we cannot check yet.
 pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
-    let mut outcomes = Vec::new();
-    for (name, check) in SUITES {
-        let cases = folder.join(name).join("cases.jsonl");
-        if cases.is_file() {
-            outcomes.push(run(name, *check, &cases)?);
-        }
-    }
+    let outcomes = run_each(SUITES, folder)?;
     let mut unknown = Vec::new();
     for entry in entries(folder)? {
         let known = SUITES.iter().chain(MEASURES).any(|(name, _)| *name == entry);
@@ -81,10 +80,10 @@ pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
     Ok((outcomes, unknown))
 }
 
-/// Runs every suite of [`MEASURES`] that `folder` holds.
-pub fn measure(folder: &Path) -> io::Result<Vec<Outcome>> {
+/// Runs those of `suites` that `folder` holds.
+pub fn run_each(suites: &[(&str, Check)], folder: &Path) -> io::Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
-    for (name, check) in MEASURES {
+    for (name, check) in suites {
         let cases = folder.join(name).join("cases.jsonl");
         if cases.is_file() {
             outcomes.push(run(name, *check, &cases)?);

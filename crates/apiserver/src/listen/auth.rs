@@ -5,7 +5,7 @@ use http::{HeaderMap, Method, header};
 use rustls::pki_types::CertificateDer;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-use crate::{clock, server::Identity};
+use crate::{clock, review::Identity};
 
 /// Knows the token.
 pub(super) struct Doorkeeper {

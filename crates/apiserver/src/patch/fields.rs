@@ -1,6 +1,6 @@
 //! Sets of fields, as `managedFields` keeps them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use serde_json::{Map, Value};
 
@@ -174,7 +174,7 @@ pub(crate) fn get<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
 fn is_at(step: &Step, item: &Value) -> bool {
     match step {
         Step::Field(_) => false,
-        Step::Member(text) => item.to_string() == *text,
+        Step::Member(text) => serde_json::from_str(text).is_ok_and(|wanted: Value| wanted == *item),
         Step::Item(text) => {
             let wanted: Value = serde_json::from_str(text).unwrap_or_default();
             let wanted = wanted.as_object().cloned().unwrap_or_default();
@@ -222,14 +222,14 @@ pub(crate) fn shown(path: &[Step]) -> String {
                 out.push_str(key);
             }
             Step::Member(text) => {
-                out.push_str(&format!("[={text}]"));
+                let _ = write!(out, "[={text}]");
             }
             Step::Item(text) => {
                 let keys: Value = serde_json::from_str(text).unwrap_or_default();
                 let keys = keys.as_object().cloned().unwrap_or_default();
                 let keys: Vec<String> =
                     keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
-                out.push_str(&format!("[{}]", keys.join(",")));
+                let _ = write!(out, "[{}]", keys.join(","));
             }
         }
     }

@@ -46,7 +46,8 @@ impl Entry {
             "apiVersion": self.api_version, "time": self.time, "fieldsType": "FieldsV1",
             "fieldsV1": fields::encode(&self.set)});
         if !self.subresource.is_empty() {
-            value["subresource"] = self.subresource.clone().into();
+            object::map_of(&mut value)
+                .insert("subresource".into(), self.subresource.clone().into());
         }
         value
     }

@@ -136,7 +136,7 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Where CustomResourceDefinitions are kept.
+/// Where `CustomResourceDefinition`s are kept.
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 /// Where namespaces are kept.
@@ -170,6 +170,7 @@ fn resource(row: &Row) -> Resource {
         track,
         form,
         schema: None,
+        written_schema: None,
         columns: Vec::new(),
         selectable: owned(row.selectable),
         custom: false,

@@ -12,7 +12,7 @@ type Address = (String, String, String);
 /// The resources served at one moment.
 pub(crate) type Served = BTreeMap<Address, Arc<Resource>>;
 
-/// The resources served; changes with the CustomResourceDefinitions.
+/// The resources served; changes with the `CustomResourceDefinition`s.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     served: RwLock<Arc<Served>>,
@@ -36,7 +36,7 @@ impl Catalog {
         self.served().get(&address).cloned()
     }
 
-    /// Replaces what one CustomResourceDefinition serves; an empty list withdraws it.
+    /// Replaces what one `CustomResourceDefinition` serves; an empty list withdraws it.
     pub(crate) fn replace(&self, group: &str, plural: &str, resources: Vec<Resource>) {
         let mut served = self.served.write().expect("no holder of this lock panics");
         let mut next: Served = served

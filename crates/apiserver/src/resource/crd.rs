@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what they must say, and the resources they add.
+//! `CustomResourceDefinition`s: what they must say, and the resources they add.
 
 use std::sync::Arc;
 
@@ -119,9 +119,8 @@ fn resource(crd: &Value, version: &Value) -> Resource {
     };
     let (group, plural) = identity(crd);
     // Definitions are checked before they are stored, so the schema reads.
-    let schema = at(version, &["schema", "openAPIV3Schema"])
-        .and_then(|schema| Schema::root(schema).ok())
-        .map(Arc::new);
+    let written = at(version, &["schema", "openAPIV3Schema"]);
+    let schema = written.and_then(|schema| Schema::root(schema).ok()).map(Arc::new);
     Resource {
         group: group.to_owned(),
         version: text(version, &["name"]).to_owned(),
@@ -137,6 +136,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         track: format!("{plural}.{group}").into(),
         form: Form::Same,
         schema,
+        written_schema: written.cloned().map(Arc::new),
         columns: columns(version),
         selectable: selectable(version),
         custom: true,

@@ -3,7 +3,10 @@
 mod functions;
 mod value;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use ::cel::{Context, Env, Program, Value as Cel, objects::OptionalValue};
 use serde_json::Value;
@@ -37,22 +40,21 @@ impl fmt::Debug for Rule {
 }
 
 /// The language rules are written in.
-fn environment() -> Env {
+static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     for extension in [::cel::extensions::strings, ::cel::extensions::lists] {
         env.add_extension(extension).expect("the extensions do not clash");
     }
-    env
-}
+    Arc::new(env)
+});
 
 /// Compiles the rules of one schema node.
 pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, SchemaError> {
     let Some(list) = source.get("x-kubernetes-validations").and_then(Value::as_array) else {
         return Ok(Vec::new());
     };
-    let env = environment();
     let compile = |text: &str, at: usize, field: &str| {
-        env.compile(text).map(Arc::new).map_err(|error| SchemaError {
+        ENVIRONMENT.compile(text).map(Arc::new).map_err(|error| SchemaError {
             path: format!("{path}.x-kubernetes-validations[{at}].{field}"),
             message: format!("compilation failed: {error}"),
         })
@@ -96,7 +98,7 @@ pub(crate) fn judge(
     if !has_rules(schema) {
         return;
     }
-    let mut context = Context::with_env(Arc::new(environment()));
+    let mut context = Context::with_env(Arc::clone(&ENVIRONMENT));
     functions::add(&mut context);
     match part {
         Part::Main => walk(&context, schema, new, old, "", faults),

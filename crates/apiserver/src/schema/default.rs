@@ -32,7 +32,9 @@ pub(crate) fn fill(schema: &Schema, value: &mut Value) {
         }
         Value::Array(list) => {
             if let Some(items) = &schema.items {
-                list.iter_mut().for_each(|item| fill(items, item));
+                for item in list {
+                    fill(items, item);
+                }
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -1,5 +1,7 @@
 //! Shapes answers: whole objects, metadata only, or tables.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
@@ -73,18 +75,17 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
 
 /// Adds a warning that kubectl prints.
 pub(super) fn warn(response: &mut Response<Body>, text: &str) {
-    if let Ok(value) = HeaderValue::from_str(&format!("299 - {:?}", text)) {
+    if let Ok(value) = HeaderValue::from_str(&format!("299 - {text:?}")) {
         response.headers_mut().append(header::WARNING, value);
     }
 }
 
 /// The object's JSON text in the form of `resource`; no copy when it is stored that way.
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
-    if resource.is_native(&object.value) {
-        return object.bytes.clone();
+    match form::shown(resource, &object.value) {
+        Cow::Borrowed(_) => object.bytes.clone(),
+        Cow::Owned(shown) => serde_json::to_vec(&shown).expect("JSON values have a text").into(),
     }
-    let shown = form::shown(resource, &object.value);
-    serde_json::to_vec(&shown).expect("JSON values have a text").into()
 }
 
 /// One object in the wanted shape.
@@ -102,7 +103,7 @@ pub(super) fn object(
             let shown = form::shown(resource, &object.value);
             let rows = vec![table::row(resource, &shown, now, include)];
             let meta = json!({"resourceVersion": object.version.to_string()});
-            table::table(resource, rows, meta)
+            table::table(resource, &rows, &meta)
         }
     };
     serde_json::to_vec(&value).expect("JSON values have a text").into()
@@ -125,11 +126,11 @@ pub(super) fn list(
 ) -> Bytes {
     match shape {
         Shape::Table => {
-            let rows = objects
+            let rows: Vec<Value> = objects
                 .iter()
                 .map(|one| table::row(resource, &form::shown(resource, &one.value), now, include))
                 .collect();
-            let table = table::table(resource, rows, Value::Object(meta));
+            let table = table::table(resource, &rows, &Value::Object(meta));
             serde_json::to_vec(&table).expect("JSON values have a text").into()
         }
         Shape::Meta => {
@@ -137,11 +138,11 @@ pub(super) fn list(
                 let item = metadata(&one.value);
                 serde_json::to_vec(&item).expect("JSON values have a text").into()
             });
-            joined("PartialObjectMetadataList", "meta.k8s.io/v1", meta, items)
+            joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
         }
         Shape::Plain => {
             let items = objects.iter().map(|one| text(resource, one));
-            joined(&resource.list_kind, &resource.api_version(), meta, items)
+            joined(&resource.list_kind, &resource.api_version(), &meta, items)
         }
     }
 }
@@ -150,7 +151,7 @@ pub(super) fn list(
 fn joined(
     kind: &str,
     version: &str,
-    meta: Map<String, Value>,
+    meta: &Map<String, Value>,
     items: impl Iterator<Item = Bytes>,
 ) -> Bytes {
     let mut out = BytesMut::new();

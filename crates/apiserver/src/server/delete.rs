@@ -162,7 +162,7 @@ fn success(call: &Call, object: &Object) -> Value {
     let mut details = json!({"name": object::name(&object.value), "kind": call.resource.plural,
         "uid": object::meta(&object.value, "uid")});
     if !call.resource.group.is_empty() {
-        details["group"] = call.resource.group.clone().into();
+        object::map_of(&mut details).insert("group".into(), call.resource.group.clone().into());
     }
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": details})

@@ -71,7 +71,7 @@ impl Server {
         );
         Err(Failure::budget(
             "Cannot evict pod as it would violate the pod's disruption budget.",
-            cause,
+            &cause,
         ))
     }
 }

@@ -40,10 +40,15 @@ impl Server {
         let track = &call.resource.track;
         let after = page.as_ref().map(|page| &page.after);
         let (mut objects, current) = self.store.list(track, call.namespace.as_deref(), after);
-        if let Some(asked) = query.version()?
-            && asked > current
-        {
-            return Err(Failure::future_version(asked, current));
+        if let Some(asked) = query.version()? {
+            if asked > current {
+                return Err(Failure::future_version(asked, current));
+            }
+            if query.exact && asked != current {
+                return Err(Failure::expired(
+                    "The resourceVersion for the provided list is too old.",
+                ));
+            }
         }
         let version = page.as_ref().map_or(current, |page| page.version);
         if page.is_some() && self.store.since(track, version).is_err() {

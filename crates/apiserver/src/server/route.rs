@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode, header, request::Parts};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Identity, Server, answer};
+use super::{Body, Call, Server, answer};
 use crate::{
     admit::Part,
     discovery,
@@ -14,6 +14,7 @@ use crate::{
     openapi,
     path::{self, Located, Target},
     query,
+    review::{self, Identity},
 };
 
 /// The Kubernetes version whose API this server follows.
@@ -29,11 +30,18 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
         match target {
-            Target::Object(located) if located.group == "authorization.k8s.io" => {
-                review(&located, &parts.method, &body)
+            Target::Object(located) => {
+                let asked = review::find(&located.group, &located.version, &located.resource);
+                match asked {
+                    Some(review) if parts.method == Method::POST && located.name.is_none() => {
+                        let answer = review::answer(review, &body, &who);
+                        Ok(answer::json(StatusCode::CREATED, &answer))
+                    }
+                    Some(_) => Err(Failure::unknown_path()),
+                    None => self.resource(located, parts, body).await,
+                }
             }
-            Target::Object(located) => self.resource(located, parts, body, who).await,
-            Target::Plain(path) => self.plain(&path, &parts.method),
+            Target::Plain(path) => self.plain(&path, &parts.method, &parts.headers),
             target @ (Target::CoreVersions
             | Target::Groups
             | Target::Group(_)
@@ -62,19 +70,22 @@ impl Server {
         Ok(response)
     }
 
-    fn plain(&self, path: &str, method: &Method) -> Result<Response<Body>, Failure> {
+    fn plain(
+        &self,
+        path: &str,
+        method: &Method,
+        headers: &HeaderMap,
+    ) -> Result<Response<Body>, Failure> {
         if method != Method::GET {
             return Err(Failure::unknown_path());
         }
         let top = path.split('/').nth(1).unwrap_or("");
         match (top, path) {
             ("healthz" | "livez" | "readyz", _) => {
-                let mut response = answer::bytes(StatusCode::OK, Bytes::from_static(b"ok"));
-                let plain = header::HeaderValue::from_static("text/plain; charset=utf-8");
-                response.headers_mut().insert(header::CONTENT_TYPE, plain);
-                Ok(response)
+                Ok(typed("text/plain; charset=utf-8", Bytes::from_static(b"ok")))
             }
             ("version", "/version") => Ok(answer::json(StatusCode::OK, &version())),
+            ("openapi", "/openapi/v2") => Ok(old_document(headers)),
             ("openapi", _) => {
                 let served = self.catalog.served();
                 let found = openapi::document(&served, path).ok_or_else(Failure::unknown_path)?;
@@ -94,7 +105,6 @@ impl Server {
         located: Located,
         parts: &Parts,
         body: Bytes,
-        identity: Identity,
     ) -> Result<Response<Body>, Failure> {
         let resource = self
             .catalog
@@ -115,7 +125,6 @@ impl Server {
             query,
             shape: answer::shape(&parts.headers),
             manager,
-            identity,
         };
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
@@ -174,6 +183,24 @@ impl Server {
     }
 }
 
+fn typed(media: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = answer::bytes(StatusCode::OK, body);
+    let media = header::HeaderValue::from_static(media);
+    response.headers_mut().insert(header::CONTENT_TYPE, media);
+    response
+}
+
+/// The old schema document, which says nothing: kubectl asks for it about lists of objects, in
+/// protobuf, where no bytes are an empty document.
+fn old_document(headers: &HeaderMap) -> Response<Body> {
+    if answer::accepted(headers).any(|media| media.contains("protobuf")) {
+        return typed("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::new());
+    }
+    let empty = json!({"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.0"},
+        "paths": {}, "definitions": {}});
+    answer::json(StatusCode::OK, &empty)
+}
+
 /// The name a client goes by when it names no field manager: its agent's first word.
 fn agent(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
@@ -207,20 +234,6 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, Failure> {
 /// The options of a delete call; an empty body has none.
 fn options(body: &Bytes) -> Result<Value, Failure> {
     if body.is_empty() { Ok(json!({})) } else { parse(body) }
-}
-
-/// Access reviews: whoever is let in may do everything.
-fn review(located: &Located, method: &Method, body: &[u8]) -> Result<Response<Body>, Failure> {
-    let known = matches!(
-        located.resource.as_str(),
-        "selfsubjectaccessreviews" | "subjectaccessreviews" | "localsubjectaccessreviews"
-    );
-    if !known || method != Method::POST {
-        return Err(Failure::unknown_path());
-    }
-    let mut review = parse(body)?;
-    crate::object::map_of(&mut review).insert("status".into(), json!({"allowed": true}));
-    Ok(answer::json(StatusCode::CREATED, &review))
 }
 
 fn version() -> Value {

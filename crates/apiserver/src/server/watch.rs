@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::stream;
 use http::{HeaderValue, Response, header};
 use http_body::Frame;
@@ -18,10 +18,10 @@ use crate::{
 };
 
 /// How often a quiet watch is told how far it has come.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
 
 /// How long a watch lasts when the client names no limit; then it starts again from where it was.
-const LONGEST: Duration = Duration::from_secs(3600);
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// One client's watch.
 struct Watcher {
@@ -88,7 +88,7 @@ impl Watcher {
         let (objects, version) = self.server.store.list(&track, namespace.as_deref(), None);
         for object in objects {
             if self.selector.matches(&object.value) {
-                self.tell("ADDED", &object);
+                self.tell(Told::Added, &object);
             }
         }
         self.seen = version;
@@ -140,7 +140,7 @@ impl Watcher {
             Err(old) => {
                 let why = format!("too old resource version: {} ({})", self.seen, old.oldest);
                 let status = Failure::expired(why).status();
-                self.ready.push_back(line("ERROR", status.to_string().as_bytes()));
+                self.push(Told::Error, status.to_string().into());
                 self.ended = true;
             }
         }
@@ -156,33 +156,39 @@ impl Watcher {
         let now = self.selector.matches(&change.object.value);
         let before = change.before.as_ref().filter(|old| self.selector.matches(&old.value));
         match (change.happened, before, now) {
-            (Happened::Deleted, Some(_), _) => self.tell("DELETED", &change.object),
+            (Happened::Deleted, Some(_), _) => self.tell(Told::Deleted, &change.object),
             (Happened::Added | Happened::Modified, None, true) => {
-                self.tell("ADDED", &change.object);
+                self.tell(Told::Added, &change.object);
             }
             (Happened::Added | Happened::Modified, Some(_), true) => {
-                self.tell("MODIFIED", &change.object);
+                self.tell(Told::Modified, &change.object);
             }
             (Happened::Added | Happened::Modified, Some(old), false) => {
                 let gone = stamped(old.value.clone(), change.object.version);
-                self.tell("DELETED", &gone);
+                self.tell(Told::Deleted, &gone);
             }
             (Happened::Deleted, None, _) | (Happened::Added | Happened::Modified, None, false) => {}
         }
     }
 
-    fn tell(&mut self, kind: &str, object: &Object) {
+    /// A line goes out in three pieces: the object's text is shared by all who watch it.
+    fn push(&mut self, kind: Told, object: Bytes) {
+        self.ready.extend([kind.head(), object, Bytes::from_static(b"}\n")]);
+    }
+
+    fn tell(&mut self, kind: Told, object: &Object) {
         let include = &self.call.query.include_object;
         let now = self.server.clock.now();
         let text = answer::object(&self.call.resource, object, self.call.shape, now, include);
-        self.ready.push_back(line(kind, &text));
+        self.push(kind, text);
     }
 
     fn tell_bookmark(&mut self, initial_end: bool) {
         let resource = &self.call.resource;
         let mut meta = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
         if initial_end {
-            meta["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            let told = json!({"k8s.io/initial-events-end": "true"});
+            crate::object::map_of(&mut meta).insert("annotations".into(), told);
         }
         let object: Value = match self.call.shape {
             answer::Shape::Plain => {
@@ -196,19 +202,32 @@ impl Watcher {
             answer::Shape::Table => {
                 let shown = json!({"metadata": meta});
                 let row = json!({"cells": [], "object": answer::metadata(&shown)});
-                crate::table::table(resource, vec![row], meta)
+                crate::table::table(resource, &[row], &meta)
             }
         };
-        self.ready.push_back(line("BOOKMARK", object.to_string().as_bytes()));
+        self.push(Told::Bookmark, object.to_string().into());
     }
 }
 
-fn line(kind: &str, object: &[u8]) -> Bytes {
-    let mut line = BytesMut::with_capacity(object.len() + kind.len() + 24);
-    line.extend_from_slice(b"{\"type\":\"");
-    line.extend_from_slice(kind.as_bytes());
-    line.extend_from_slice(b"\",\"object\":");
-    line.extend_from_slice(object);
-    line.extend_from_slice(b"}\n");
-    line.freeze()
+/// What a line tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Added,
+    Modified,
+    Deleted,
+    Bookmark,
+    Error,
+}
+
+impl Told {
+    /// The line up to the object.
+    fn head(self) -> Bytes {
+        Bytes::from_static(match self {
+            Self::Added => b"{\"type\":\"ADDED\",\"object\":",
+            Self::Modified => b"{\"type\":\"MODIFIED\",\"object\":",
+            Self::Deleted => b"{\"type\":\"DELETED\",\"object\":",
+            Self::Bookmark => b"{\"type\":\"BOOKMARK\",\"object\":",
+            Self::Error => b"{\"type\":\"ERROR\",\"object\":",
+        })
+    }
 }

@@ -58,6 +58,9 @@ impl Server {
             match stored {
                 Ok(stored) => {
                     self.follow(call, &stored.value, true);
+                    if &*resource.track == "events" {
+                        self.expire_events().await;
+                    }
                     let mut response = self.show(call, StatusCode::CREATED, &stored);
                     warn_unknown(call, &unknown, &mut response);
                     return Ok(response);

@@ -60,7 +60,10 @@ pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<Loaded>), OpenErro
     Ok((database, version, objects))
 }
 
-fn read_all(database: &Database) -> Result<(u64, Vec<(String, Vec<u8>)>), redb::Error> {
+/// The latest version, and each object's place and text.
+type Raw = (u64, Vec<(String, Vec<u8>)>);
+
+fn read_all(database: &Database) -> Result<Raw, redb::Error> {
     // Opening a table for reading fails before its first write, so both are made here.
     let write = database.begin_write()?;
     write.open_table(OBJECTS)?;

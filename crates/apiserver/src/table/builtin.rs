@@ -109,7 +109,7 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
             cells.extend([(count("data") + count("binaryData")).to_string().into(), age()]);
         }
         "Secret" => {
-            cells.extend([text(object, &["type"]).into(), count("data").to_string().into(), age()])
+            cells.extend([text(object, &["type"]).into(), count("data").to_string().into(), age()]);
         }
         "Lease" => cells.extend([text(object, &["spec", "holderIdentity"]).into(), age()]),
         "Deployment" => {

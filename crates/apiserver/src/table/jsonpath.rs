@@ -1,4 +1,4 @@
-//! The part of JSONPath that printer columns use: fields, indexes, `[*]` and equality filters.
+//! The part of `JSONPath` that printer columns use: fields, indexes, `[*]` and equality filters.
 
 use serde_json::Value;
 
@@ -45,7 +45,9 @@ impl Step {
                     let found = field.iter().try_fold(*item, |value, key| value.get(key));
                     match found {
                         Some(Value::String(text)) => text == equals,
-                        Some(other) => other.to_string() == *equals,
+                        Some(other) => {
+                            serde_json::from_str(equals).is_ok_and(|wanted: Value| wanted == *other)
+                        }
                         None => false,
                     }
                 };

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{client, refusal};
+use crate::fixture::{client, refusal};
 
 async fn with_crds() -> Client {
     let client = client().await;

@@ -7,7 +7,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::{client, refusal};
+use crate::fixture::{client, client_of, refusal};
 
 fn of<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -259,4 +259,42 @@ async fn a_body_over_the_limit_is_refused() {
     let body = vec![b' '; 3 * 1024 * 1024 + 1];
     let request = http::Request::post("/api/v1/nodes").body(body).unwrap();
     assert_eq!(refusal(client.request::<Value>(request).await).0, 413);
+}
+
+#[tokio::test]
+async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    };
+    struct Hands(AtomicI64);
+    impl mco_apiserver::Clock for Hands {
+        fn now(&self) -> jiff::Timestamp {
+            jiff::Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
+        }
+    }
+    let clock = Arc::new(Hands(AtomicI64::new(1_800_000_000)));
+    let settings = mco_apiserver::Settings {
+        clock: Arc::<Hands>::clone(&clock),
+        ..mco_apiserver::Settings::default()
+    };
+    let api: Api<Event> = Api::namespaced(client_of(settings).await, "default");
+    for (name, wait) in [("a", 0), ("b", 3000), ("c", 700)] {
+        clock.0.fetch_add(wait, Ordering::Relaxed);
+        let event = json!({"metadata": {"name": name}, "involvedObject": {}});
+        api.create(&PostParams::default(), &of(event)).await.unwrap();
+    }
+    let left = api.list(&ListParams::default()).await.unwrap();
+    let names: Vec<String> = left.items.iter().map(kube::ResourceExt::name_any).collect();
+    assert_eq!(names, ["b", "c"]);
+}
+
+#[tokio::test]
+async fn metadata_can_be_had_alone() {
+    let client = client().await;
+    make(&config_maps(&client), "a", json!({"l": "m"})).await;
+    let list = config_maps(&client).list_metadata(&ListParams::default()).await.unwrap();
+    assert_eq!(list.items[0].metadata.labels.as_ref().unwrap()["l"], "m");
+    let one = config_maps(&client).get_metadata("a").await.unwrap();
+    assert_eq!(one.types.unwrap().kind, "PartialObjectMetadata");
 }

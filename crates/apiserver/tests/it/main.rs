@@ -1,36 +1,17 @@
 //! The embedded API, used as its clients use it.
 
+// `cfg(test)` tells clippy that these modules are tests.
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
 mod crds;
+#[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod inproc;
+#[cfg(test)]
+mod kubectl;
+#[cfg(test)]
+mod listening;
+#[cfg(test)]
 mod watching;
-
-use std::{future::Future, time::Duration};
-
-use kube::Client;
-use mco_apiserver::{ApiServer, Settings};
-
-/// A client of a fresh API in memory.
-pub(crate) async fn client() -> Client {
-    client_of(Settings::default()).await
-}
-
-/// A client of a fresh API with these settings.
-pub(crate) async fn client_of(settings: Settings) -> Client {
-    Client::new(ApiServer::in_memory(settings).await.unwrap(), "default")
-}
-
-/// Waits for something that must happen soon, and says what did not.
-pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(Duration::from_secs(20), wait).await {
-        Ok(done) => done,
-        Err(_) => panic!("not seen in 20 s: {what}"),
-    }
-}
-
-/// The `Status` a call was refused with.
-pub(crate) fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
-    match result {
-        Err(kube::Error::Api(status)) => (status.code, status.message.clone()),
-        other => panic!("expected a refusal, got {other:?}"),
-    }
-}

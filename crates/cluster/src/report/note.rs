@@ -3,10 +3,7 @@
 use std::{borrow::Cow, fmt, sync::Arc};
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::{
-    Client, Resource,
-    runtime::events::{Event, EventType, Recorder},
-};
+use kube::{Client, Resource};
 use mco_api::label;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -15,8 +12,8 @@ use prometheus_client::{
 };
 use tracing::{info, warn};
 
-use super::chain;
-use crate::CallError;
+use super::{chain, event::Events};
+use crate::Clock;
 
 /// How much a note matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,7 +94,7 @@ impl NoteCount {
 #[derive(Clone)]
 pub struct Reporter {
     component: Arc<str>,
-    events: Recorder,
+    events: Events,
     count: NoteCount,
 }
 
@@ -111,9 +108,15 @@ impl Reporter {
     /// One that speaks for `component`, as which its events are signed.
     #[must_use]
     pub fn new(client: Client, component: &str, count: NoteCount) -> Self {
-        let reporter =
-            kube::runtime::events::Reporter { controller: component.to_owned(), instance: None };
-        Self { component: component.into(), events: Recorder::new(client, reporter), count }
+        Self::with_clock(client, component, count, Clock::System)
+    }
+
+    /// One whose events bear the times of `clock`.
+    #[must_use]
+    pub fn with_clock(client: Client, component: &str, count: NoteCount, clock: Clock) -> Self {
+        let component: Arc<str> = component.into();
+        let events = Events::new(client, component.clone(), clock);
+        Self { component, events, count }
     }
 
     /// Publishes the note.
@@ -129,32 +132,11 @@ impl Reporter {
             Level::Normal => info!(kind, name, %reason, text, "Note"),
             Level::Warning => warn!(kind, name, %reason, text, "Note"),
         }
-        let event = Event {
-            type_: match level {
-                Level::Normal => EventType::Normal,
-                Level::Warning => EventType::Warning,
-            },
-            reason: reason.to_string(),
-            note: Some(shortened(text)),
-            action: reason.to_string(),
-            secondary: None,
-        };
-        if let Err(error) = self.events.publish(&event, object).await {
-            let error = chain(&CallError::from(error));
+        if let Err(error) = self.events.write(note).await {
+            let error = chain(&error);
             warn!(kind, name, %reason, error, "Cannot write the event");
         }
     }
-}
-
-/// Longest text that the API server takes in an event.
-const LONGEST: usize = 1024;
-
-fn shortened(text: &str) -> String {
-    if text.len() <= LONGEST {
-        return text.to_owned();
-    }
-    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
-    format!("{}…", text.get(..end).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -170,13 +152,5 @@ mod tests {
         assert_eq!(note.object.namespace.as_deref(), Some(label::NAMESPACE));
         assert_eq!(note.object.kind.as_deref(), Some("MachineConfigPool"));
         assert_eq!(note.object.name.as_deref(), Some("worker"));
-    }
-
-    #[test]
-    fn a_text_that_is_too_long_for_an_event_is_cut_between_letters() {
-        let long = "ä".repeat(600);
-        let short = shortened(&long);
-        assert!(short.len() <= LONGEST && short.ends_with('…'), "{}", short.len());
-        assert_eq!(shortened("plain"), "plain");
     }
 }

@@ -1,7 +1,5 @@
 //! One attempt to get all pods off a node.
 
-use std::time::Duration;
-
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
@@ -9,15 +7,12 @@ use kube::{
     api::{EvictParams, ListParams},
 };
 use mco_cluster::{CallError, Shutdown, error::Refused, report::chain};
-use mco_core::drain::{ATTEMPT, Fate, PodView, REFUSED_PAUSE};
+use mco_core::drain::{Fate, PodView};
 use tokio::time::{Instant, sleep};
 use tracing::debug;
 
 use super::asked;
 use crate::{Context, error::ActError};
-
-/// Pause between two looks at pods that are on their way out.
-const LEAVING_PAUSE: Duration = Duration::from_secs(1);
 
 /// How many evictions of one node are asked for at a time.
 const WRITES: usize = 16;
@@ -39,14 +34,15 @@ pub(super) async fn all(
     shutdown: &Shutdown,
 ) -> Result<Attempt, ActError> {
     let name = node.name_any();
-    let until = Instant::now() + ATTEMPT;
+    let pace = context.pace;
+    let until = Instant::now() + pace.attempt;
     loop {
         let pods = pods(context, &name).await?;
         if pods.is_empty() {
             return Ok(Attempt::Empty);
         }
         let refusals = round(context, &pods).await;
-        let pause = if refusals.is_empty() { LEAVING_PAUSE } else { REFUSED_PAUSE };
+        let pause = if refusals.is_empty() { pace.leaving } else { pace.refused };
         if Instant::now() + pause > until {
             return Ok(Attempt::Blocked(blockers(&pods, &refusals)));
         }

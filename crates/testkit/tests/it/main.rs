@@ -14,3 +14,12 @@ fn we_make_of_every_recorded_input_what_the_reference_does() {
         assert!(outcome.failed.is_empty(), "{outcome}");
     }
 }
+
+#[test]
+fn our_refusals_say_what_the_references_say() {
+    let outcomes = oracle::run_each(oracle::WORDS, &oracle::corpus()).expect("it is readable");
+    assert_eq!(outcomes.len(), oracle::WORDS.len());
+    for outcome in outcomes {
+        assert!(outcome.failed.is_empty(), "{outcome}");
+    }
+}

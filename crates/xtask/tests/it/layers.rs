@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "mco",
         &[
             "mco-api",
+            "mco-apiserver",
             "mco-cluster",
             "mco-controller",
             "mco-core",
@@ -27,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mco-operator",
         ],
     ),
+    ("mco-apiserver", &["mco-api"]),
 ];
 
 const DEVELOPERS: &[&str] = &["mco-testkit", "xtask"];

@@ -29,14 +29,25 @@ impl Opaque for Cidr {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct NamedFormat(&'static str, fn(&str) -> bool);
+#[derive(Debug)]
+struct NamedFormat(&'static str, Check);
+
+impl PartialEq for NamedFormat {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for NamedFormat {}
 
 impl Opaque for NamedFormat {
     fn runtime_type_name(&self) -> &'static str {
         "kubernetes.NamedFormat"
     }
 }
+
+/// Whether a text has a format.
+type Check = fn(&str) -> bool;
 
 fn failed(function: &str, message: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function, message)
@@ -73,7 +84,7 @@ pub(super) fn add(context: &mut Context<'_, '_>) {
 }
 
 fn add_formats(context: &mut Context<'_, '_>) {
-    let formats: [(&'static str, fn(&str) -> bool); 9] = [
+    let formats: [(&'static str, Check); 9] = [
         ("dns1123Label", name::is_label),
         ("dns1123Subdomain", name::is_subdomain),
         ("dns1035Label", name::is_rfc1035_label),

@@ -1,9 +1,12 @@
 //! Turns JSON into CEL values, guided by the schema.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock},
+};
 
 use ::cel::{
-    Value as Cel,
+    Context, Env, Program, Value as Cel,
     objects::{Key, Map},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -79,9 +82,13 @@ fn from_text(format: &str, text: &str) -> Cel {
 
 /// A timestamp, made by the language's own conversion.
 fn timestamp(text: &str) -> Option<Cel> {
-    let env = ::cel::Env::stdlib();
-    let program = env.compile("timestamp(text)").ok()?;
-    let mut context = ::cel::Context::with_env(Arc::new(env));
+    static CONVERSION: LazyLock<(Arc<Env>, Program)> = LazyLock::new(|| {
+        let env = Env::stdlib();
+        let program = env.compile("timestamp(text)").expect("a call of a standard function");
+        (Arc::new(env), program)
+    });
+    let (env, program) = &*CONVERSION;
+    let mut context = Context::with_env(Arc::clone(env));
     context.add_variable_from_value("text", Cel::String(Arc::new(text.to_owned())));
     program.execute(&context).ok()
 }

@@ -1,0 +1,225 @@
+//! `kubectl` against the listener. Where it is not installed, the tests say so and pass.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::{fixture::soon, listening::Running};
+
+/// `kubectl` with the kubeconfig of a running listener.
+#[derive(Clone)]
+struct Kubectl {
+    dir: PathBuf,
+}
+
+impl Kubectl {
+    #[expect(clippy::disallowed_methods, reason = "these tests drive kubectl")]
+    fn command(&self, args: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(self.dir.join("kubeconfig"));
+        command.arg("--cache-dir").arg(self.dir.join("cache"));
+        command.args(words(args)).stdin(Stdio::piped());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    /// Runs to the end; standard output, or standard error when it fails.
+    async fn run(&self, args: &str, input: &str) -> Result<String, String> {
+        let mut child = self.command(args).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        let input = input.to_owned();
+        let done = tokio::task::spawn_blocking(move || {
+            let _ = stdin.write_all(input.as_bytes());
+            drop(stdin);
+            child.wait_with_output().unwrap()
+        });
+        let Output { status, stdout, stderr } = soon(args, done).await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        if status.success() { Ok(text(stdout)) } else { Err(text(stderr)) }
+    }
+
+    async fn ok(&self, args: &str) -> String {
+        self.run(args, "").await.unwrap_or_else(|error| panic!("kubectl {args}: {error}"))
+    }
+
+    async fn apply(&self, manifest: &str) -> String {
+        self.run("apply -f -", manifest).await.unwrap_or_else(|error| panic!("apply: {error}"))
+    }
+}
+
+/// Splits at spaces; single quotes keep words together.
+fn words(args: &str) -> Vec<String> {
+    args.split('\'')
+        .enumerate()
+        .flat_map(|(at, part)| {
+            if at % 2 == 1 {
+                vec![part.to_owned()]
+            } else {
+                part.split_whitespace().map(str::to_owned).collect()
+            }
+        })
+        .collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "these tests drive kubectl")]
+fn installed() -> bool {
+    let found = Command::new("kubectl").arg("version").arg("--client").output().is_ok();
+    if !found {
+        let _ = writeln!(std::io::stderr(), "skipped: kubectl is not installed");
+    }
+    found
+}
+
+async fn start() -> Option<(TempDir, Running, Kubectl)> {
+    if !installed() {
+        return None;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let running = Running::start(dir.path()).await;
+    let kubectl = Kubectl { dir: dir.path().to_owned() };
+    Some((dir, running, kubectl))
+}
+
+fn crds() -> String {
+    let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": mco_api::crds()});
+    list.to_string()
+}
+
+fn lines(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1",
+    "labels": {"node-role.kubernetes.io/worker": ""}}}"#;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_applied_labelled_cordoned_and_described() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    assert_eq!(kubectl.apply(NODE).await, "node/n1 created\n");
+    assert_eq!(kubectl.apply(NODE).await, "node/n1 unchanged\n");
+    assert_eq!(kubectl.ok("label node n1 a=b").await, "node/n1 labeled\n");
+    assert_eq!(kubectl.ok("annotate node n1 c=d").await, "node/n1 annotated\n");
+    assert_eq!(kubectl.ok("cordon n1").await, "node/n1 cordoned\n");
+    let shown = kubectl.ok("get nodes -l a=b").await;
+    let shown = lines(&shown);
+    assert_eq!(shown[0], ["NAME", "STATUS", "ROLES", "AGE", "VERSION"]);
+    assert_eq!(shown[1][..3], ["n1", "Unknown,SchedulingDisabled", "worker"]);
+    assert_eq!(kubectl.ok("uncordon n1").await, "node/n1 uncordoned\n");
+    let described = kubectl.ok("describe node n1").await;
+    assert!(described.contains("Unschedulable:      false"), "{described}");
+    let taint =
+        r#"patch node n1 -p '{"spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}}'"#;
+    kubectl.ok(taint).await;
+    assert_eq!(kubectl.ok("taint node n1 k:NoSchedule-").await, "node/n1 untainted\n");
+    assert_eq!(kubectl.ok("auth can-i delete nodes").await, "yes\n");
+    assert!(kubectl.ok("auth whoami").await.contains("system:admin"));
+    assert_eq!(kubectl.ok("delete node n1").await, "node \"n1\" deleted\n");
+    let gone = kubectl.run("get node n1", "").await.unwrap_err();
+    assert_eq!(gone, "Error from server (NotFound): nodes \"n1\" not found\n");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn our_kinds_are_installed_shown_and_judged() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    kubectl.run("apply --server-side -f -", &crds()).await.unwrap();
+    kubectl.ok("wait --for=condition=Established crd --all --timeout=10s").await;
+    let pool = r#"{"apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineConfigPool", "metadata": {"name": "worker"}, "spec": {"paused": false}}"#;
+    kubectl.apply(pool).await;
+    let status = r#"{"status": {"machineCount": 3, "configuration": {"name": "rendered-worker-1"},
+        "conditions": [{"type": "Updated", "status": "True"}]}}"#
+        .replace('\n', " ");
+    kubectl.ok(&format!("patch mcp worker --subresource status --type merge -p '{status}'")).await;
+    let shown = kubectl.ok("get mcp").await;
+    let shown = lines(&shown);
+    assert_eq!(shown[0][..5], ["NAME", "CONFIG", "UPDATED", "UPDATING", "DEGRADED"]);
+    assert_eq!(shown[1][..4], ["worker", "rendered-worker-1", "True", "3"]);
+    kubectl.ok("wait mcp/worker --for=condition=Updated --timeout=10s").await;
+    let changed = pool.replace("false", "true");
+    let applied = kubectl.apply(&changed).await;
+    assert_eq!(applied, "machineconfigpool.machineconfiguration.openshift.io/worker configured\n");
+    let wrong = pool.replace("\"paused\"", "\"pause\"");
+    let refused = kubectl.run("apply -f -", &wrong).await.unwrap_err();
+    assert!(refused.contains("unknown field \"spec.pause\""), "{refused}");
+    let refused = kubectl
+        .run("patch mcp worker --type merge -p '{\"spec\": {\"paused\": \"x\"}}'", "")
+        .await
+        .unwrap_err();
+    assert!(refused.contains("spec.paused in body must be of type boolean"), "{refused}");
+    assert!(kubectl.ok("explain mcp.spec.paused").await.contains("<boolean>"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drain_waits_for_the_budget() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    kubectl.apply(NODE).await;
+    let pod = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p",
+        "namespace": "default", "labels": {"app": "a"}, "ownerReferences": [{"uid": "u",
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "controller": true}]},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": "i"}]}}"#;
+    let budget = r#"{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}"#;
+    kubectl.apply(pod).await;
+    kubectl.apply(budget).await;
+    let ready =
+        r#"{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}"#;
+    kubectl.ok(&format!("patch pod p --subresource status --type merge -p '{ready}'")).await;
+    let refused = kubectl.run("drain n1 --timeout=1s", "").await.unwrap_err();
+    assert!(
+        refused.contains("Cannot evict pod as it would violate the pod's disruption budget."),
+        "{refused}"
+    );
+    kubectl.ok("delete pdb b").await;
+    let drained = kubectl.ok("drain n1 --timeout=10s").await;
+    assert!(drained.ends_with("node/n1 drained\n"), "{drained}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_table_watch_shows_changes_as_they_come() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    kubectl.apply(NODE).await;
+    let mut child = kubectl.command("get nodes -w").spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    let (told, mut shown) = tokio::sync::mpsc::unbounded_channel();
+    let reading = tokio::task::spawn_blocking(move || {
+        for line in output.lines().map_while(Result::ok) {
+            let _ = told.send(line);
+        }
+    });
+    assert!(soon("the head", shown.recv()).await.unwrap().starts_with("NAME"));
+    assert!(soon("the node", shown.recv()).await.unwrap().contains("Unknown"));
+    kubectl.ok("cordon n1").await;
+    let change = soon("the change", shown.recv()).await.unwrap();
+    assert!(change.contains("SchedulingDisabled"), "{change}");
+    running.stop().await;
+    let _ = child.kill();
+    let _ = child.wait();
+    reading.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_apply_by_another_owner_is_a_conflict() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    let map = |value: &str| {
+        format!(
+            r#"{{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {{"name": "c",
+               "namespace": "default"}}, "data": {{"k": "{value}"}}}}"#
+        )
+    };
+    let apply = "apply --server-side -f - --field-manager";
+    kubectl.run(&format!("{apply} one"), &map("1")).await.unwrap();
+    let refused = kubectl.run(&format!("{apply} two"), &map("2")).await.unwrap_err();
+    assert!(refused.contains("conflict with \"one\" using v1: .data.k"), "{refused}");
+    let forced = format!("{apply} two --force-conflicts");
+    kubectl.run(&forced, &map("2")).await.unwrap();
+    assert_eq!(kubectl.ok("get cm c -o jsonpath={.data.k}").await, "2");
+    running.stop().await;
+}

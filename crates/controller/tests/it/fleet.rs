@@ -1,0 +1,249 @@
+//! A cluster in memory, with controllers running and nodes that the test speaks for.
+
+use std::{fmt::Debug, time::Duration};
+
+use k8s_openapi::{
+    api::core::v1::{Namespace, Node},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{
+    Api, Client, Resource, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use mco_api::{
+    ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
+    machine_config_pool::MachineConfigPoolStatus,
+};
+use mco_apiserver::{ApiServer, Settings};
+use mco_cluster::{Shutdown, lease::Ended};
+use mco_controller::{Config, Settle};
+use mco_core::{drain::Pace, render::Build};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+/// Long enough for a busy machine; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A cluster with controllers.
+pub(crate) struct Fleet {
+    pub(crate) client: Client,
+    shutdown: Shutdown,
+    running: JoinHandle<Ended>,
+}
+
+impl Fleet {
+    /// A cluster with the worker pool, `workers` nodes named `n0`, `n1` … and one config, rolled out.
+    pub(crate) async fn start(workers: usize) -> Self {
+        let server = ApiServer::in_memory(Settings::default()).await.unwrap();
+        let client = Client::new(server, "default");
+        install(&client).await;
+        let shutdown = Shutdown::new();
+        let mut config = Config::new(build());
+        config.settle = Settle {
+            render: Duration::from_millis(20),
+            node: Duration::from_millis(5),
+            drain: Duration::ZERO,
+        };
+        config.pace = Pace {
+            refused: Duration::from_millis(20),
+            leaving: Duration::from_millis(5),
+            ..Pace::REFERENCE
+        };
+        let running = tokio::spawn(mco_controller::run(config, client.clone(), shutdown.clone()));
+        let fleet = Self { client, shutdown, running };
+        fleet.apply_config("00-worker", "/etc/base").await;
+        fleet.create(&pool()).await;
+        let base = fleet.rendered().await;
+        for number in 0..workers {
+            fleet.create(&node(&format!("n{number}"), &base)).await;
+        }
+        fleet
+            .wait_for_pool("worker Updated with all nodes", |status| {
+                status.machine_count == i32::try_from(workers).unwrap()
+                    && is(status, "Updated", "True")
+            })
+            .await;
+        fleet
+    }
+
+    pub(crate) fn all<K: Resource<DynamicType = ()>>(&self) -> Api<K> {
+        Api::all(self.client.clone())
+    }
+
+    pub(crate) async fn create<K>(&self, object: &K)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + Serialize + DeserializeOwned,
+    {
+        self.all().create(&PostParams::default(), object).await.unwrap();
+    }
+
+    pub(crate) async fn patch<K>(&self, name: &str, patch: Value)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let patch = Patch::Merge(patch);
+        self.all::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// A config of the role `worker` with one file at `path`.
+    pub(crate) async fn apply_config(&self, name: &str, path: &str) {
+        let config: MachineConfig = serde_json::from_value(json!({
+            "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
+            "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+                {"path": path, "mode": 0o644, "contents": {"source": "data:,hello"}},
+            ]}}},
+        }))
+        .unwrap();
+        self.create(&config).await;
+    }
+
+    /// The name of the worker pool's config, once it has one.
+    pub(crate) async fn rendered(&self) -> String {
+        let pool = self.wait::<MachineConfigPool>("worker", "has a config", |pool| {
+            !pool.spec.configuration.rendered.name.is_empty()
+        });
+        pool.await.spec.configuration.rendered.name
+    }
+
+    /// The name of the worker pool's config, once it is another than `before`.
+    pub(crate) async fn rendered_anew(&self, before: &str) -> String {
+        let pool = self.wait::<MachineConfigPool>("worker", "has a new config", |pool| {
+            let name = &pool.spec.configuration.rendered.name;
+            !name.is_empty() && name != before
+        });
+        pool.await.spec.configuration.rendered.name
+    }
+
+    pub(crate) async fn wait_for_pool(
+        &self,
+        what: &str,
+        holds: impl Fn(&MachineConfigPoolStatus) -> bool,
+    ) -> MachineConfigPoolStatus {
+        let holds = |pool: &MachineConfigPool| pool.status.as_ref().is_some_and(&holds);
+        let pool = self.wait::<MachineConfigPool>("worker", what, holds).await;
+        pool.status.unwrap()
+    }
+
+    /// Waits until the object is as `holds` says.
+    pub(crate) async fn wait<K>(&self, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let found =
+            kube::runtime::wait::await_condition(self.all::<K>(), name, |object: Option<&K>| {
+                object.is_some_and(&holds)
+            });
+        if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
+            return found.unwrap().unwrap();
+        }
+        let last = self.all::<K>().get_opt(name).await.unwrap();
+        panic!("{name}: {what} did not come about; it is {last:#?}")
+    }
+
+    /// Waits for the one node that is told to run `config` and does not run it yet.
+    pub(crate) async fn wait_for_start(&self, config: &str) -> String {
+        let looking = async {
+            loop {
+                let under_way = self.under_way(config).await;
+                if let [node] = under_way.as_slice() {
+                    return node.clone();
+                }
+                assert!(under_way.len() < 2, "{under_way:?} at once");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, looking).await.expect("a node starts")
+    }
+
+    /// The nodes that are told to run `config` and do not run it yet.
+    pub(crate) async fn under_way(&self, config: &str) -> Vec<String> {
+        let nodes = self.all::<Node>().list(&ListParams::default()).await.unwrap();
+        let value =
+            |node: &Node, key: &str| node.annotations().get(key).cloned().unwrap_or_default();
+        let busy = |node: &&Node| {
+            value(node, annotation::DESIRED_CONFIG.name()) == config
+                && value(node, annotation::CURRENT_CONFIG.name()) != config
+        };
+        nodes.items.iter().filter(busy).map(ResourceExt::name_any).collect()
+    }
+
+    /// Says for the node's daemon what it does.
+    pub(crate) async fn daemon_says(&self, node: &str, state: &str, current: &str, reason: &str) {
+        let annotations = json!({
+            annotation::STATE.name(): state,
+            annotation::CURRENT_CONFIG.name(): current,
+            annotation::REASON.name(): reason,
+        });
+        self.patch::<Node>(node, json!({"metadata": {"annotations": annotations}})).await;
+    }
+
+    /// Ends the controllers; fails if they do not.
+    pub(crate) async fn stop(self) {
+        self.shutdown.request();
+        let ended = tokio::time::timeout(PATIENCE, self.running).await;
+        assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
+    }
+}
+
+pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> bool {
+    status.conditions.iter().any(|c| c.kind == kind && c.status == wanted)
+}
+
+fn build() -> Build {
+    Build { version: "v1".to_owned(), hash: "abc".to_owned() }
+}
+
+async fn install(client: &Client) {
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for crd in mco_api::crds() {
+        crds.create(&PostParams::default(), &crd).await.unwrap();
+    }
+    let namespace: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
+    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+    let cluster = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {
+            annotation::GENERATED_BY_VERSION.name(): "v1",
+            annotation::RELEASE_IMAGE_VERSION.name(): "4.20.0",
+        }},
+    });
+    let mut cluster: ControllerConfig = serde_json::from_value(cluster).unwrap();
+    cluster.spec.base_os_container_image = "quay.test/os@sha256:0".to_owned();
+    let configs = Api::<ControllerConfig>::all(client.clone());
+    let made = configs.create(&PostParams::default(), &cluster).await.unwrap();
+    let now = "2026-01-01T00:00:00Z";
+    let status = json!({"status": {"observedGeneration": made.metadata.generation, "conditions": [
+        {"type": "TemplateControllerCompleted", "status": "True", "lastTransitionTime": now},
+    ]}});
+    let patch = Patch::Merge(status);
+    configs.patch_status(label::CONTROLLER_CONFIG, &PatchParams::default(), &patch).await.unwrap();
+}
+
+fn pool() -> MachineConfigPool {
+    serde_json::from_value(json!({
+        "metadata": {"name": "worker"},
+        "spec": {
+            "machineConfigSelector": {"matchLabels": {label::ROLE: "worker"}},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+        },
+    }))
+    .unwrap()
+}
+
+fn node(name: &str, config: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
+            "annotations": {
+                annotation::CURRENT_CONFIG.name(): config,
+                annotation::DESIRED_CONFIG.name(): config,
+                annotation::STATE.name(): "Done",
+            },
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .unwrap()
+}

@@ -1,0 +1,221 @@
+//! Rendering and rolling out.
+
+use k8s_openapi::api::{core::v1::Node, events::v1::Event};
+use kube::{Api, ResourceExt, api::ListParams};
+use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
+use serde_json::json;
+
+use crate::fleet::{Fleet, is};
+
+// covers: REN-1, REN-5, REN-24, REN-26, REN-37, NOD-11, NOD-13, NOD-19, NOD-20, NOD-23
+#[tokio::test]
+async fn one_node_at_a_time() {
+    let fleet = Fleet::start(3).await;
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    for updated in 0..3 {
+        let node = fleet.wait_for_start(&new).await;
+        fleet.daemon_says(&node, "Working", &old, "").await;
+        let status = fleet
+            .wait_for_pool("one node is out of service", |status| {
+                status.unavailable_machine_count == 1 && status.updated_machine_count == updated
+            })
+            .await;
+        assert_eq!(fleet.under_way(&new).await, [node.as_str()], "after {updated} updates");
+        assert!(is(&status, "Updating", "True"), "{status:#?}");
+        assert_eq!(status.configuration.rendered.name, old);
+        fleet.daemon_says(&node, "Done", &new, "").await;
+    }
+    let status =
+        fleet.wait_for_pool("all are updated", |status| is(status, "Updated", "True")).await;
+    assert_eq!(status.configuration.rendered.name, new);
+    let sources: Vec<_> = status.configuration.source.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(sources, ["00-worker", "50-motd"]);
+    assert_eq!(status.ready_machine_count, 3);
+
+    let rendered = fleet.all::<MachineConfig>().get(&new).await.unwrap();
+    let version = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
+    assert_eq!(rendered.annotations().get(version).map(String::as_str), Some("abc"));
+    assert_eq!(rendered.owner_references()[0].name, "worker");
+    assert_eq!(rendered.owner_references()[0].uid.len(), 36);
+
+    let events = Api::<Event>::namespaced(fleet.client.clone(), label::NAMESPACE);
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let notes: Vec<_> = events.iter().map(|event| event.note.clone().unwrap_or_default()).collect();
+    let said = |text: &str| notes.iter().any(|note| note.contains(text));
+    assert!(said(&format!("Targeted node n0 to MachineConfig: {new}")), "{notes:#?}");
+    assert!(said(&format!(
+        "{new} successfully generated (release version: 4.20.0, controller version: abc)"
+    )));
+    assert!(
+        said(&format!("Pool worker has completed update to MachineConfig {new}")),
+        "{notes:#?}"
+    );
+    fleet.stop().await;
+}
+
+// covers: NOD-18, REN-36
+#[tokio::test]
+async fn a_paused_pool_renders_and_waits() {
+    let fleet = Fleet::start(2).await;
+    let old = fleet.rendered().await;
+    let pause = |paused| json!({"spec": {"paused": paused}});
+    fleet.patch::<MachineConfigPool>("worker", pause(true)).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let message = format!("Pool is paused; will not update to MachineConfig {new}");
+    fleet
+        .wait_for_pool("the pool says that it is paused", |status| {
+            status.conditions.iter().any(|c| c.kind == "Updating" && c.message == message)
+        })
+        .await;
+    assert_eq!(fleet.under_way(&new).await, [""; 0]);
+
+    fleet.patch::<MachineConfigPool>("worker", pause(false)).await;
+    fleet.wait_for_start(&new).await;
+    fleet.stop().await;
+}
+
+// covers: REN-7, REN-37, NOD-22
+#[tokio::test]
+async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone() {
+    let fleet = Fleet::start(1).await;
+    let old = fleet.rendered().await;
+    let bad = json!({
+        "metadata": {"name": "99-bad", "labels": {label::ROLE: "worker"}},
+        "spec": {"kernelType": "turbo", "config": {"ignition": {"version": "3.5.0"}}},
+    });
+    fleet.create::<MachineConfig>(&serde_json::from_value(bad).unwrap()).await;
+    let status = fleet.wait_for_pool("it is degraded", |s| is(s, "Degraded", "True")).await;
+    let condition = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
+    assert!(
+        condition.message.starts_with("Failed to render configuration for pool worker: ")
+            && condition.message.contains("99-bad")
+            && condition.message.contains("kernelType=turbo is invalid"),
+        "{condition:?}"
+    );
+    assert_eq!(fleet.rendered().await, old);
+
+    fleet
+        .all::<MachineConfig>()
+        .delete("99-bad", &kube::api::DeleteParams::default())
+        .await
+        .unwrap();
+    fleet
+        .wait_for_pool("it has recovered", |s| {
+            is(s, "Degraded", "False") && is(s, "RenderDegraded", "False")
+        })
+        .await;
+    fleet.stop().await;
+}
+
+// covers: NOD-8, NOD-14, NOD-21
+#[tokio::test]
+async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it() {
+    let fleet = Fleet::start(3).await;
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let bad = fleet.rendered_anew(&old).await;
+    let node = fleet.wait_for_start(&bad).await;
+    fleet.daemon_says(&node, "Degraded", &old, "disk full").await;
+    let status = fleet.wait_for_pool("it is degraded", |s| is(s, "Degraded", "True")).await;
+    let condition = status.conditions.iter().find(|c| c.kind == "NodeDegraded").unwrap();
+    assert_eq!(condition.message, format!("Node {node} is reporting: \"disk full\""));
+    assert_eq!(fleet.under_way(&bad).await, [node.as_str()], "it keeps its slot");
+
+    fleet.apply_config("60-issue", "/etc/issue").await;
+    let good = fleet.rendered_anew(&bad).await;
+    fleet
+        .wait::<Node>(&node, "the failed node gets the new config", |n| {
+            n.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&good)
+        })
+        .await;
+    fleet.stop().await;
+}
+
+// covers: NOD-5
+#[tokio::test]
+async fn max_unavailable_is_never_exceeded() {
+    let fleet = Fleet::start(10).await;
+    let limit = json!({"spec": {"maxUnavailable": "30%"}});
+    fleet.patch::<MachineConfigPool>("worker", limit).await;
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let mut done = 0;
+    while done < 10 {
+        let busy = fleet.under_way(&new).await;
+        assert!(busy.len() <= 3, "{busy:?}");
+        if let Some(node) = busy.first() {
+            fleet.daemon_says(node, "Done", &new, "").await;
+            done += 1;
+        }
+        tokio::task::yield_now().await;
+    }
+    fleet.wait_for_pool("all are updated", |status| is(status, "Updated", "True")).await;
+    fleet.stop().await;
+}
+
+// covers: REN-2, REN-3, REN-27
+#[tokio::test]
+async fn many_configs_at_once_make_one_rendered_config() {
+    let fleet = Fleet::start(1).await;
+    let old = fleet.rendered().await;
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    for number in 10..30 {
+        fleet.apply_config(&format!("{number}-x"), &format!("/etc/x{number}")).await;
+    }
+    fleet
+        .wait::<MachineConfigPool>("worker", "it is made of all of them", |pool| {
+            pool.spec.configuration.source.len() == 21
+        })
+        .await;
+    // What is not part of a config makes no new one.
+    let note = json!({"metadata": {"annotations": {"note": "x"}}});
+    fleet.patch::<MachineConfig>("10-x", note).await;
+    let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
+    let rendered = configs.iter().filter(|config| config.name_any().starts_with("rendered-"));
+    let rendered: Vec<_> = rendered.map(ResourceExt::name_any).collect();
+    assert!(rendered.contains(&old) && rendered.len() <= 4, "{rendered:?}");
+    fleet.stop().await;
+}
+
+// covers: REN-29
+#[tokio::test]
+async fn a_rendered_config_that_is_deleted_comes_back() {
+    let fleet = Fleet::start(1).await;
+    let name = fleet.rendered().await;
+    let configs = fleet.all::<MachineConfig>();
+    let first = configs.get(&name).await.unwrap();
+    configs.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+    let second = fleet
+        .wait::<MachineConfig>(&name, "it is back", |config| config.uid() != first.uid())
+        .await;
+    assert_eq!(first.spec, second.spec);
+    fleet.stop().await;
+}
+
+// covers: NOD-33
+#[tokio::test]
+async fn a_node_that_changes_its_pool_is_counted_in_the_new_one() {
+    let fleet = Fleet::start(2).await;
+    let infra = json!({
+        "metadata": {"name": "infra"},
+        "spec": {
+            "machineConfigSelector": {"matchExpressions": [
+                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
+        },
+    });
+    fleet.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
+    let role = json!({"metadata": {"labels": {"node-role.kubernetes.io/infra": ""}}});
+    fleet.patch::<Node>("n1", role).await;
+    fleet.wait_for_pool("it has one node less", |status| status.machine_count == 1).await;
+    fleet
+        .wait::<MachineConfigPool>("infra", "it has the node", |pool| {
+            pool.status.as_ref().is_some_and(|status| status.machine_count == 1)
+        })
+        .await;
+    fleet.stop().await;
+}

@@ -1,0 +1,53 @@
+//! `mco operator`: installs what the others need and says how the cluster fares.
+
+use std::process::ExitCode;
+
+use mco_cluster::{NoteCount, lease};
+use mco_operator::{Config, Leader};
+
+use crate::process::{self, ProcessArgs};
+
+/// Run the operator: install kinds, pools and base configs, and say how the cluster fares
+#[derive(Debug, clap::Args)]
+pub(crate) struct OperatorArgs {
+    #[command(subcommand)]
+    command: OperatorCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum OperatorCommand {
+    /// Run until told to stop
+    Start(StartArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct StartArgs {
+    #[command(flatten)]
+    process: ProcessArgs,
+    /// Image that this process runs from
+    #[arg(long, default_value = "", value_name = "IMAGE")]
+    operator_image: String,
+    /// OS image of the release; without it, machines keep theirs
+    #[arg(long, default_value = "", value_name = "IMAGE")]
+    os_image: String,
+    /// Image with the extensions that fit the OS image
+    #[arg(long, default_value = "", value_name = "IMAGE")]
+    os_extensions_image: String,
+}
+
+pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    let OperatorCommand::Start(args) = &args.command;
+    process::run(&args.process, verbose, NoteCount::register, |notes, client, shutdown| {
+        let leader =
+            Leader { identity: lease::identity(), timings: lease::Timings::HIGHLY_AVAILABLE };
+        let config = Config {
+            image: args.operator_image.clone(),
+            os_image: args.os_image.clone(),
+            os_extensions_image: args.os_extensions_image.clone(),
+            leader: Some(leader),
+            notes,
+            ..Config::new(process::build(), &args.process.payload_version)
+        };
+        mco_operator::run(config, client, shutdown)
+    })
+}

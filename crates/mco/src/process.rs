@@ -1,0 +1,85 @@
+//! What all long-running commands have in common: log, client, metrics, and an orderly end.
+
+use std::{future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::Context as _;
+use mco_cluster::{
+    Shutdown,
+    admin::{Admin, Registry},
+    client::{self, Client},
+    lease::Ended,
+    telemetry::{self, Format},
+};
+use mco_core::render::Build;
+
+/// Settings of every process.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProcessArgs {
+    /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Release that the cluster is to run
+    #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
+    pub(crate) payload_version: String,
+    /// Where to serve /metrics and /healthz
+    #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
+    metrics_listen_address: SocketAddr,
+    /// How lines of the log look
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum LogFormat {
+    /// One JSON object a line
+    #[default]
+    Json,
+    /// Text for people
+    Text,
+}
+
+/// Which build this is. All processes of a cluster must be of one build.
+pub(crate) fn build() -> Build {
+    let version = env!("CARGO_PKG_VERSION");
+    let hash = option_env!("MCO_BUILD_HASH").unwrap_or(version);
+    Build { version: version.to_owned(), hash: hash.to_owned() }
+}
+
+/// Runs a process until a signal or the loss of its lease ends it.
+///
+/// `register` makes what the process counts; `work` is the process.
+pub(crate) fn run<S, F>(
+    args: &ProcessArgs,
+    verbose: bool,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
+    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
+    let format = match args.log_format {
+        LogFormat::Json => Format::Json,
+        LogFormat::Text => Format::Text,
+    };
+    telemetry::start(format, level)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
+        let client = client::connect(args.kubeconfig.as_deref()).await?;
+        let mut registry = Registry::default();
+        let metrics = register(&mut registry);
+        let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
+        let serving = {
+            let shutdown = shutdown.clone();
+            tokio::spawn(async move { admin.serve(&shutdown).await })
+        };
+        let ended = work(metrics, client, shutdown.clone()).await;
+        shutdown.request();
+        serving.await.context("the metrics address ended by itself")?;
+        match ended {
+            // Compat: who lost the lease ends well, to be started again (cmd/machine-config-controller).
+            Ended::Released | Ended::Lost => Ok(ExitCode::SUCCESS),
+        }
+    })
+}

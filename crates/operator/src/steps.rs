@@ -1,0 +1,224 @@
+//! The steps of a round, in their order.
+
+use k8s_openapi::{
+    api::core::v1::Namespace,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
+};
+use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
+use mco_api::{
+    ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
+    condition::ControllerConfigConditionType as Phase,
+    controller_config::{ControllerConfigCondition, ControllerConfigSpec},
+    label,
+};
+use mco_cluster::{
+    CallError,
+    apply::{self, Changes, Guard},
+};
+use serde_json::json;
+use tracing::info;
+
+use crate::{Context, base};
+
+/// A step that could not be done.
+#[derive(Debug, thiserror::Error)]
+#[error("{step} failed")]
+pub(crate) struct StepError {
+    /// The step, as the reference names it.
+    pub(crate) step: &'static str,
+    /// Why.
+    pub(crate) source: CallError,
+}
+
+/// Pools that every cluster has, and whether upgrades wait for them.
+const POOLS: [(&str, Required); 2] = [("master", Required::Yes), ("worker", Required::No)];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Required {
+    Yes,
+    No,
+}
+
+/// Our namespace, and the kinds.
+pub(crate) async fn install(client: &Client) -> Result<(), CallError> {
+    namespace(client).await?;
+    let crds = Api::<CustomResourceDefinition>::all(client.clone());
+    for crd in mco_api::crds() {
+        apply::create(&crds, &crd).await?;
+    }
+    Ok(())
+}
+
+/// Our namespace.
+pub(crate) async fn namespace(client: &Client) -> Result<(), CallError> {
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let namespace = Namespace {
+        metadata: ObjectMeta { name: Some(label::NAMESPACE.to_owned()), ..ObjectMeta::default() },
+        ..Namespace::default()
+    };
+    apply::create(&namespaces, &namespace).await?;
+    Ok(())
+}
+
+/// Everything that a running cluster needs.
+pub(crate) async fn all(context: &Context) -> Result<(), StepError> {
+    pools(context).await.map_err(|source| StepError { step: "MachineConfigPools", source })?;
+    controller_config(context)
+        .await
+        .map_err(|source| StepError { step: "MachineConfigController", source })
+}
+
+async fn pools(context: &Context) -> Result<(), CallError> {
+    let api = Api::<MachineConfigPool>::all(context.client.clone());
+    for (name, required) in POOLS {
+        let wanted = pool(name, required);
+        let Some(found) = context.pools.get(name) else {
+            apply::create(&api, &wanted).await?;
+            info!(pool = name, "Made a pool");
+            continue;
+        };
+        // Only the labels are ours; the rest belongs to the administrator.
+        let labels: Changes = wanted
+            .labels()
+            .iter()
+            .filter(|(key, value)| found.labels().get(*key) != Some(value))
+            .map(|(key, value)| (key.clone(), Some(value.clone())))
+            .collect();
+        if !labels.is_empty() {
+            let patch = json!({"metadata": {"labels": labels}});
+            context.pools.learn(apply::merge(&api, name, patch, Guard::Any).await?);
+        }
+    }
+    Ok(())
+}
+
+fn pool(name: &str, required: Required) -> MachineConfigPool {
+    let selector = |key: String, value: &str| {
+        Some(LabelSelector {
+            match_labels: Some([(key, value.to_owned())].into()),
+            match_expressions: None,
+        })
+    };
+    let mut pool = MachineConfigPool::new(
+        name,
+        MachineConfigPoolSpec {
+            machine_config_selector: selector(label::ROLE.to_owned(), name),
+            node_selector: selector(format!("{}{name}", label::NODE_ROLE_PREFIX), ""),
+            ..MachineConfigPoolSpec::default()
+        },
+    );
+    let labels = pool.metadata.labels.get_or_insert_default();
+    labels.insert(label::BUILT_IN_POOL.to_owned(), String::new());
+    labels.insert(format!("{}{name}", label::POOL_PREFIX), String::new());
+    if required == Required::Yes {
+        labels.insert(label::REQUIRED_FOR_UPGRADE.to_owned(), String::new());
+    }
+    pool
+}
+
+/// The ControllerConfig, the base configs made from it, and the word that they are complete.
+async fn controller_config(context: &Context) -> Result<(), CallError> {
+    let api = Api::<ControllerConfig>::all(context.client.clone());
+    let name = label::CONTROLLER_CONFIG;
+    let found = if let Some(found) = context.cluster.get(name) {
+        found
+    } else {
+        apply::create(&api, &wanted(context)).await?;
+        info!("Made the ControllerConfig");
+        let made = api.get(name).await?;
+        context.cluster.learn(made.clone());
+        made.into()
+    };
+    let found = match differences(context, &found) {
+        Some(patch) => {
+            let patched = apply::merge(&api, name, patch, Guard::Any).await?;
+            context.cluster.learn(patched.clone());
+            patched.into()
+        }
+        None => found,
+    };
+    for (role, _) in POOLS {
+        base::apply(context, role, &found).await?;
+    }
+    complete(context, &api, &found).await
+}
+
+fn marks(context: &Context) -> [(&'static str, String); 3] {
+    [
+        (annotation::GENERATED_BY_VERSION.name(), context.config.build.version.clone()),
+        (annotation::RELEASE_IMAGE_VERSION.name(), context.config.release.clone()),
+        (annotation::SERVICE_CA_ROTATE.name(), false.to_string()),
+    ]
+}
+
+fn wanted(context: &Context) -> ControllerConfig {
+    let mut wanted = ControllerConfig::new(
+        label::CONTROLLER_CONFIG,
+        ControllerConfigSpec {
+            base_os_container_image: context.config.os_image.clone(),
+            base_os_extensions_container_image: context.config.os_extensions_image.clone(),
+            ip_families: "IPv4".to_owned(),
+            ..ControllerConfigSpec::default()
+        },
+    );
+    let marks = marks(context).map(|(key, value)| (key.to_owned(), value));
+    wanted.metadata.annotations = Some(marks.into());
+    wanted
+}
+
+/// What of ours is not as it should be; members that we have no value for are left alone.
+fn differences(context: &Context, found: &ControllerConfig) -> Option<serde_json::Value> {
+    let changed = marks(context)
+        .into_iter()
+        .filter(|(key, value)| found.annotations().get(*key) != Some(value));
+    let annotations: Changes = changed.map(|(key, value)| (key.to_owned(), Some(value))).collect();
+    let mut spec = serde_json::Map::new();
+    let images = [
+        ("baseOSContainerImage", &context.config.os_image, &found.spec.base_os_container_image),
+        (
+            "baseOSExtensionsContainerImage",
+            &context.config.os_extensions_image,
+            &found.spec.base_os_extensions_container_image,
+        ),
+    ];
+    for (member, wanted, found) in images {
+        if !wanted.is_empty() && wanted != found {
+            spec.insert(member.to_owned(), json!(wanted));
+        }
+    }
+    let same = annotations.is_empty() && spec.is_empty();
+    (!same).then(|| json!({"metadata": {"annotations": annotations}, "spec": spec}))
+}
+
+async fn complete(
+    context: &Context,
+    api: &Api<ControllerConfig>,
+    found: &ControllerConfig,
+) -> Result<(), CallError> {
+    let before = found.status.clone().unwrap_or_default();
+    let generation = found.metadata.generation.unwrap_or_default();
+    let condition = |kind: &Phase, status: &str| {
+        let known = before.conditions.iter().find(|c| c.kind == kind.as_str());
+        known.filter(|known| known.status == status).cloned().unwrap_or_else(|| {
+            ControllerConfigCondition {
+                kind: kind.as_str().to_owned(),
+                status: status.to_owned(),
+                last_transition_time: Some(Time(context.config.clock.now())),
+                ..ControllerConfigCondition::default()
+            }
+        })
+    };
+    let conditions = vec![
+        condition(&Phase::TemplateControllerCompleted, "True"),
+        condition(&Phase::TemplateControllerRunning, "False"),
+        condition(&Phase::TemplateControllerFailing, "False"),
+    ];
+    if before.conditions == conditions && before.observed_generation == generation {
+        return Ok(());
+    }
+    let status = json!({"observedGeneration": generation, "conditions": conditions});
+    let name = label::CONTROLLER_CONFIG;
+    context.cluster.learn(apply::merge_status(api, name, status, Guard::Any).await?);
+    Ok(())
+}
