@@ -47,6 +47,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
-        Command::Daemon(args) => daemon::run(args),
+        Command::Daemon(args) => daemon::run(args, verbose),
     }
 }
