@@ -86,7 +86,7 @@ pub(crate) fn run(args: &DaemonArgs) -> anyhow::Result<ExitCode> {
         };
         let serving = admin.serve(&shutdown);
         let running = async {
-            let ended = simulate(machine, client, reporter, shutdown.clone()).await;
+            let ended = Box::pin(simulate(machine, client, reporter, shutdown.clone())).await;
             shutdown.request();
             ended
         };
