@@ -14,7 +14,12 @@ pub(crate) mod place;
 pub(crate) mod view;
 mod workload;
 
-use std::{io::Write as _, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    io::Write as _,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use kube::Client;
 use mco_apiserver::{ApiServer, Listener, Settings as ApiSettings};
@@ -27,7 +32,10 @@ use self::{
     parts::Parts,
     place::Place,
 };
-use crate::print::{self, Screen};
+use crate::{
+    print::{self, Screen},
+    remote::DIR,
+};
 
 /// How long the parts may take to stop.
 const GRACE: Duration = Duration::from_secs(10);
@@ -103,13 +111,15 @@ fn hello(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     let dir = settings.shown_dir.display();
+    let flag =
+        if settings.shown_dir == Path::new(DIR) { String::new() } else { format!(" --dir {dir}") };
     writeln!(screen, "Kubernetes API  https://{api}")?;
     writeln!(screen, "Config server   https://{server}/config/worker")?;
     writeln!(screen, "Kubeconfig      {dir}/kubeconfig")?;
     writeln!(screen, "Disks           {dir}/nodes/NODE")?;
     writeln!(screen, "\nTry in another terminal:")?;
-    writeln!(screen, "  mco status --dir {dir}")?;
-    writeln!(screen, "  mco apply --dir {dir} -f examples/99-worker-custom.yaml")?;
+    writeln!(screen, "  mco status{flag} -w")?;
+    writeln!(screen, "  mco apply{flag} -f examples/99-worker-custom.yaml")?;
     writeln!(screen, "  kubectl --kubeconfig {dir}/kubeconfig get mc,mcp,nodes\n")?;
     screen.flush()?;
     Ok(())

@@ -6,7 +6,7 @@ use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
-use mco_cluster::CallError;
+use mco_cluster::{CallError, error};
 use serde_json::Value;
 
 use crate::{
@@ -69,14 +69,11 @@ pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<E
         let client = args.connection.client().await?;
         let mut kinds = Kinds::fetch(&client).await?;
         for object in &objects {
-            let kind = match kinds.of(&object.api_version, &object.kind) {
-                Ok(kind) => kind.clone(),
-                Err(_) => {
-                    // An object before this one may have defined its kind.
-                    kinds = Kinds::fetch(&client).await?;
-                    kinds.of(&object.api_version, &object.kind)?.clone()
-                }
-            };
+            if kinds.of(&object.api_version, &object.kind).is_err() {
+                // An object before this one may have defined its kind.
+                kinds = Kinds::fetch(&client).await?;
+            }
+            let kind = kinds.of(&object.api_version, &object.kind)?.clone();
             let outcome = apply(args, &client, &kind, object).await?;
             let word = match outcome {
                 Outcome::Created => "created",
@@ -125,7 +122,7 @@ pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicO
         group: kind.group.clone(),
         version: kind.version.clone(),
         api_version,
-        kind: kind.kind.clone(),
+        kind: kind.name.clone(),
         plural: kind.plural.clone(),
     };
     if kind.namespaced {
@@ -137,11 +134,12 @@ pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicO
 
 fn refused(kind: &Kind, name: &str, error: kube::Error) -> anyhow::Error {
     let label = kind.label(name);
-    match error {
-        kube::Error::Api(status) if status.code == 409 => Advice::error(
-            format!("{label} was not changed: {}", CallError::from(kube::Error::Api(status))),
+    let refusal = CallError::from(error);
+    if refusal.refused() == Some(error::Refused::Conflict) {
+        return Advice::error(
+            format!("{label} was not changed: {refusal}"),
             "somebody else set these fields; --force-conflicts takes them over",
-        ),
-        other => remote::explain(other).context(format!("{label} was not changed")),
+        );
     }
+    anyhow::Error::new(refusal).context(format!("{label} was not changed"))
 }

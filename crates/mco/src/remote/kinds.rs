@@ -12,7 +12,8 @@ pub(crate) struct Kind {
     /// Empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
-    pub(crate) kind: String,
+    /// As manifests write it.
+    pub(crate) name: String,
     pub(crate) plural: String,
     pub(crate) singular: String,
     pub(crate) short: Vec<String>,
@@ -44,7 +45,7 @@ impl Kind {
 
     /// `singular.group`, or `singular` in the core group.
     pub(crate) fn qualified_singular(&self) -> String {
-        self.qualified(&self.kind.to_lowercase())
+        self.qualified(&self.name.to_lowercase())
     }
 
     fn qualified(&self, name: &str) -> String {
@@ -54,7 +55,7 @@ impl Kind {
     /// Whether a person who writes `word` can mean this kind.
     fn is_called(&self, word: &str) -> bool {
         let names = [&self.plural, &self.singular].into_iter().chain(&self.short);
-        let kind = self.kind.to_lowercase();
+        let kind = self.name.to_lowercase();
         names.map(String::as_str).chain([kind.as_str()]).any(|name| match word.strip_prefix(name) {
             Some("") => true,
             Some(rest) => rest.strip_prefix('.').is_some_and(|group| {
@@ -91,7 +92,7 @@ impl Kinds {
         self.0.extend(whole.map(|found| Kind {
             group: group.to_owned(),
             version: version.to_owned(),
-            kind: found.kind,
+            name: found.kind,
             plural: found.name,
             singular: found.singular_name,
             short: found.short_names.unwrap_or_default(),
@@ -119,10 +120,10 @@ impl Kinds {
         let found = self
             .0
             .iter()
-            .find(|one| one.group == group && one.version == version && one.kind == kind);
+            .find(|one| one.group == group && one.version == version && one.name == kind);
         found.ok_or_else(|| {
             let message = format!("the server has no kind {kind} in {api_version}");
-            let same = self.0.iter().find(|one| one.kind == kind);
+            let same = self.0.iter().find(|one| one.name == kind);
             let hint = match same {
                 Some(same) if same.group.is_empty() => format!("it has {kind} in {}", same.version),
                 Some(same) => format!("it has {kind} in {}/{}", same.group, same.version),
@@ -141,7 +142,7 @@ mod tests {
         let kind = |group: &str, kind: &str, plural: &str, short: &str, namespaced| Kind {
             group: group.to_owned(),
             version: "v1".to_owned(),
-            kind: kind.to_owned(),
+            name: kind.to_owned(),
             plural: plural.to_owned(),
             singular: kind.to_lowercase(),
             short: vec![short.to_owned()],

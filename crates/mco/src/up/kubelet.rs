@@ -28,7 +28,7 @@ use super::fleet::Machine;
 const LEASES: &str = "kube-node-lease";
 
 /// How long a node counts as alive after a heartbeat.
-const LEASE: Duration = Duration::from_secs(120);
+const LEASE: Duration = Duration::from_mins(2);
 
 /// Time between heartbeats.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -98,13 +98,11 @@ impl Kubelet {
     async fn say(&self, power: Power) -> Result<(), CallError> {
         let name = self.machine.name.as_str();
         let now = self.clock.now();
-        let since = match self.nodes.get_opt(name).await? {
-            Some(node) => since(&node, power).unwrap_or(Time(now)),
-            None => {
-                apply::create(&self.nodes, &self.machine.node()).await?;
-                Time(now)
-            }
-        };
+        let found = self.nodes.get_opt(name).await?;
+        if found.is_none() {
+            apply::create(&self.nodes, &self.machine.node()).await?;
+        }
+        let since = found.and_then(|node| since(&node, power)).unwrap_or(Time(now));
         let status = self.machine.status(power, &self.boot_id(), &since);
         apply::merge_status(&self.nodes, name, status, Guard::Any).await?;
         Ok(())

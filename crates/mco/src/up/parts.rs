@@ -52,7 +52,7 @@ impl Parts<'_> {
             let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
             let (client, shutdown) = (self.client.clone(), self.shutdown.clone());
             self.tasks.spawn(async move {
-                let run = simulate::simulate(machine, client, reporter, shutdown).await;
+                let run = Box::pin(simulate::simulate(machine, client, reporter, shutdown)).await;
                 run.with_context(|| format!("machine {node} broke"))
             });
         }

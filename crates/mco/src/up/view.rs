@@ -81,8 +81,8 @@ fn text<T>(node: &Node, key: &Key<T>) -> String {
 fn doing(node: &Node, ready: bool, state: &str) -> String {
     let (current, desired) =
         (text(node, &annotation::CURRENT_CONFIG), text(node, &annotation::DESIRED_CONFIG));
-    let none = BTreeMap::new();
-    let annotations = node.metadata.annotations.as_ref().unwrap_or(&none);
+    let empty = BTreeMap::new();
+    let annotations = node.metadata.annotations.as_ref().unwrap_or(&empty);
     let asked = annotation::DESIRED_DRAIN.get(annotations).ok().flatten();
     let applied = annotation::LAST_APPLIED_DRAIN.get(annotations).ok().flatten();
     if [DaemonState::Degraded, DaemonState::Unreconcilable]
@@ -286,6 +286,9 @@ mod tests {
         NodeLine::of(&serde_json::from_value(node).unwrap())
     }
 
+    /// What is shown, whether the node is ready, whether it is cordoned, its annotations.
+    type Row<'r> = (&'r str, bool, bool, &'r [(&'r str, &'r str)]);
+
     #[test]
     fn a_node_says_what_it_is_doing() {
         let (old, new) = (("currentConfig", "rendered-a"), ("desiredConfig", "rendered-b"));
@@ -294,7 +297,7 @@ mod tests {
         let drained = ("lastAppliedDrain", "drain-rendered-b");
         let settled = ("desiredConfig", "rendered-a");
         let reason = ("reason", "it is broken");
-        let rows: [(&str, bool, bool, &[(&str, &str)]); 7] = [
+        let rows: [Row<'_>; 7] = [
             ("Ready, Unknown", true, false, &[]),
             ("Ready, Done, rendered-a", true, false, &[old, settled, done]),
             ("Ready, Done, rendered-a, next rendered-b", true, false, &[old, new, done]),

@@ -55,14 +55,18 @@ fn it_comes_up_well(cluster: &Cluster) {
 fn a_config_reaches_every_worker_one_at_a_time(cluster: &Cluster) {
     let before = cluster.wait_updated("worker", "");
     let from = cluster.output().len();
+    let boots = Nodes::Workers.names().map(|node| (cluster.node(&node).boot_id, node));
     cluster.apply(EXAMPLE);
     let after = cluster.wait_updated("worker", &before);
     assert_eq!(after, cluster.rendered_offline("worker"), "the name is that of `mco render`");
-    for node in cluster.nodes(Nodes::Workers) {
+    for node in Nodes::Workers.names() {
         assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
         assert!(cluster.has(&node, UNIT), "{node}: the unit is enabled");
     }
-    for node in cluster.nodes(Nodes::Masters) {
+    for (boot_id, node) in boots {
+        assert_ne!(cluster.node(&node).boot_id, boot_id, "{node} has been restarted");
+    }
+    for node in Nodes::Masters.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
     let out = out_of_service(&cluster.output()[from..]);
@@ -115,12 +119,12 @@ fn a_paused_pool_holds(cluster: &Cluster) {
     cluster.wait("the pool to say that it is behind", || {
         (condition(&cluster.get("mcp", "worker"), "Updated").0 == "False").then_some(())
     });
-    for node in cluster.nodes(Nodes::Workers) {
+    for node in Nodes::Workers.names() {
         assert_eq!(cluster.node(&node).desired, before, "{node} is left alone");
     }
     cluster.pause("worker", false);
     assert_eq!(cluster.wait_updated("worker", &before), next);
-    for node in cluster.nodes(Nodes::Workers) {
+    for node in Nodes::Workers.names() {
         assert!(cluster.has(&node, "etc/chrony.conf"), "{node}");
     }
 }
@@ -129,7 +133,7 @@ fn a_deleted_config_takes_its_files_along(cluster: &Cluster) {
     let before = cluster.wait_updated("worker", "");
     cluster.delete("mc", "99-worker-custom");
     cluster.wait_updated("worker", &before);
-    for node in cluster.nodes(Nodes::Workers) {
+    for node in Nodes::Workers.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
 }
@@ -138,13 +142,13 @@ fn nothing_is_lost_when_it_is_killed(cluster: &mut Cluster) {
     let before = cluster.wait_updated("worker", "");
     cluster.apply(EXAMPLE);
     cluster.wait("a worker to be under way", || {
-        let workers = cluster.nodes(Nodes::Workers);
+        let workers = Nodes::Workers.names();
         workers.iter().any(|node| cluster.node(node).state == "Working").then_some(())
     });
     cluster.kill_and_start_again();
     let after = cluster.wait_updated("worker", &before);
     assert_eq!(after, cluster.rendered_offline("worker"));
-    for node in cluster.nodes(Nodes::Workers) {
+    for node in Nodes::Workers.names() {
         assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
         assert!(cluster.has(&node, UNIT), "{node}");
         cluster.wait("the node to take pods again", || {
@@ -167,7 +171,11 @@ fn condition(object: &Value, kind: &str) -> (String, String) {
     let found = conditions.into_iter().flatten().find(|found| found["type"] == kind);
     let text =
         |key: &str| found.and_then(|found| found[key].as_str()).unwrap_or_default().to_owned();
-    if found.is_some() { (text("status"), text("message")) } else { ("Unknown".into(), "".into()) }
+    if found.is_some() {
+        (text("status"), text("message"))
+    } else {
+        ("Unknown".to_owned(), String::new())
+    }
 }
 
 /// The config that a pool is to have.

@@ -4,6 +4,7 @@
     clippy::disallowed_methods,
     reason = "a test starts programs, looks at the clock and at files as a person would"
 )]
+#![expect(clippy::panic, reason = "a test that panics has failed")]
 
 use std::{
     fs,
@@ -28,12 +29,24 @@ pub(super) enum Nodes {
     Workers,
 }
 
+impl Nodes {
+    /// Their names.
+    pub(super) fn names(self) -> [String; 3] {
+        let role = match self {
+            Self::Masters => "master",
+            Self::Workers => "worker",
+        };
+        [0, 1, 2].map(|index| format!("{role}-{index}"))
+    }
+}
+
 /// What a node says of itself.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) desired: String,
     pub(super) state: String,
     pub(super) reason: String,
+    pub(super) boot_id: String,
 }
 
 /// A running `mco up`.
@@ -130,16 +143,13 @@ impl Cluster {
                 [format!("machineconfiguration.openshift.io/{key}")];
             value.as_str().unwrap_or_default().to_owned()
         };
-        NodeState { desired: text("desiredConfig"), state: text("state"), reason: text("reason") }
-    }
-
-    /// The names of nodes.
-    pub(super) fn nodes(&self, which: Nodes) -> Vec<String> {
-        let role = match which {
-            Nodes::Masters => "master",
-            Nodes::Workers => "worker",
-        };
-        (0..3).map(|index| format!("{role}-{index}")).collect()
+        let boot_id = node.pointer("/status/nodeInfo/bootID").and_then(Value::as_str);
+        NodeState {
+            desired: text("desiredConfig"),
+            state: text("state"),
+            reason: text("reason"),
+            boot_id: boot_id.unwrap_or_default().to_owned(),
+        }
     }
 
     pub(super) fn apply(&self, path: &str) {
