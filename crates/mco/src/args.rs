@@ -34,6 +34,7 @@ const PROCESSES: &[(&str, &str)] = &[
     ("machine-config-controller", "controller"),
     ("machine-config-daemon", "daemon"),
     ("machine-config-operator", "operator"),
+    ("machine-config-server", "server"),
 ];
 
 impl Args {
