@@ -2,6 +2,7 @@
 
 pub(crate) mod defaults;
 pub(crate) mod name;
+mod typed;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -41,7 +42,8 @@ pub(crate) fn create(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    let prefix = object::meta(&new, "generateName").to_owned();
+    // A generated name fits where a label must.
+    let prefix: String = object::meta(&new, "generateName").chars().take(58).collect();
     if object::name(&new).is_empty() && !prefix.is_empty() {
         object::set_meta(&mut new, "name", format!("{prefix}{}", clock::suffix(bits)));
     }
@@ -178,6 +180,14 @@ fn judge(
     now: Timestamp,
 ) -> Result<Vec<String>, Failure> {
     let mut unknown = Vec::new();
+    if !resource.custom {
+        unknown = typed::check(resource, new).map_err(|error| {
+            let Resource { kind, version, .. } = resource;
+            Failure::bad_request(format!(
+                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
+            ))
+        })?;
+    }
     if let Some(schema) = &resource.schema {
         unknown = schema::prune::prune(schema, new);
         schema::default::fill(schema, new);

@@ -7,6 +7,7 @@ use crate::{object, select::Selector};
 /// Where a budget stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
+    pub(crate) expected: u64,
     pub(crate) healthy: u64,
     pub(crate) desired: u64,
 }
@@ -16,6 +17,23 @@ impl Standing {
     pub(crate) fn allowed(self) -> u64 {
         self.healthy.saturating_sub(self.desired)
     }
+}
+
+/// The budget with its status brought up to date; `None` when it already is.
+pub(crate) fn recounted(budget: &Value, standing: Standing) -> Option<Value> {
+    let mut new = budget.clone();
+    let generation = object::at(budget, &["metadata", "generation"]).cloned();
+    let status = object::map_mut(object::map_of(&mut new), "status");
+    for (field, count) in [
+        ("expectedPods", standing.expected),
+        ("currentHealthy", standing.healthy),
+        ("desiredHealthy", standing.desired),
+        ("disruptionsAllowed", standing.allowed()),
+    ] {
+        status.insert(field.into(), count.into());
+    }
+    status.extend(generation.map(|generation| ("observedGeneration".to_owned(), generation)));
+    (new != *budget).then_some(new)
 }
 
 /// Whether a budget is about this pod.
@@ -54,7 +72,7 @@ pub(crate) fn standing<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>
         (None, Some(most)) => expected.saturating_sub(count(most, expected)),
         (None, None) => expected.saturating_sub(1),
     };
-    Standing { healthy, desired }
+    Standing { expected, healthy, desired }
 }
 
 /// A number, or a percentage of `of`, rounded up as Kubernetes does.

@@ -28,4 +28,4 @@ mod table;
 pub use clock::{Clock, Entropy, FixedClock, SystemClock, system_entropy};
 pub use listen::{ListenError, Listener};
 pub use server::Body;
-pub use service::{ApiServer, Settings, StartError};
+pub use service::{ApiServer, PodDeletion, Settings, StartError};

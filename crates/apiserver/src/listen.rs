@@ -100,6 +100,7 @@ impl ApiServer {
     /// Opens the API whose state is in the directory `dir`, made where it is missing.
     pub async fn open_dir(dir: &Path, settings: Settings) -> Result<Self, ListenError> {
         dir::make(dir)?;
+        dir::reserve(dir, STATE)?;
         Ok(Self::open(&dir.join(STATE), settings).await?)
     }
 }

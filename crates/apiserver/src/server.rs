@@ -2,9 +2,11 @@
 
 mod answer;
 mod delete;
+mod dependents;
 mod evict;
 mod expire;
 mod read;
+mod recount;
 mod route;
 mod watch;
 mod write;
@@ -26,6 +28,7 @@ use crate::{
     query::Query,
     resource::{Resource, builtin, catalog::Catalog, crd},
     review::Identity,
+    service::{PodDeletion, Settings},
     store::{Key, OpenError, Put, Store, Write, WriteError},
 };
 
@@ -44,6 +47,7 @@ pub(crate) struct Server {
     catalog: Catalog,
     clock: Arc<dyn Clock>,
     entropy: Entropy,
+    pods: PodDeletion,
     /// Evictions are counted against budgets one at a time, or two could share the last slot.
     evictions: tokio::sync::Mutex<()>,
     /// When old events were last looked for, in seconds.
@@ -71,12 +75,8 @@ impl Call {
 
 impl Server {
     /// Opens the state at `path`, or a state in memory, and serves what it defines.
-    pub(crate) fn open(
-        path: Option<&Path>,
-        remembered: usize,
-        clock: Arc<dyn Clock>,
-        entropy: Entropy,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn open(path: Option<&Path>, settings: Settings) -> Result<Self, OpenError> {
+        let Settings { clock, entropy, remembered, pods } = settings;
         let store = match path {
             Some(path) => Store::open(path, remembered)?,
             None => Store::in_memory(remembered),
@@ -86,6 +86,7 @@ impl Server {
             catalog: Catalog::new(),
             clock,
             entropy,
+            pods,
             evictions: tokio::sync::Mutex::default(),
             expired_at: std::sync::atomic::AtomicI64::new(0),
             stop: tokio_util::sync::CancellationToken::new(),

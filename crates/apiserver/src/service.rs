@@ -44,11 +44,28 @@ pub struct Settings {
     pub entropy: Entropy,
     /// How many changes of each resource a watch can look back on.
     pub remembered: usize,
+    /// What becomes of a deleted pod that runs on a node.
+    pub pods: PodDeletion,
+}
+
+/// What becomes of a deleted pod that runs on a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodDeletion {
+    /// It goes at once: there is no kubelet that would confirm the end of its processes.
+    #[default]
+    AtOnce,
+    /// It stays, marked, until its kubelet deletes it with a grace period of zero.
+    ByKubelet,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { clock: Arc::new(SystemClock), entropy: system_entropy(), remembered: REMEMBERED }
+        Self {
+            clock: Arc::new(SystemClock),
+            entropy: system_entropy(),
+            remembered: REMEMBERED,
+            pods: PodDeletion::default(),
+        }
     }
 }
 
@@ -82,9 +99,7 @@ impl ApiServer {
     }
 
     async fn start(path: Option<&Path>, settings: Settings) -> Result<Self, StartError> {
-        let Settings { clock, entropy, remembered } = settings;
-        let server = Server::open(path, remembered, clock, entropy)
-            .map_err(|error| StartError(error.into()))?;
+        let server = Server::open(path, settings).map_err(|error| StartError(error.into()))?;
         server.prepare().await.map_err(|error| StartError(error.into()))?;
         Ok(Self { server: Arc::new(server) })
     }

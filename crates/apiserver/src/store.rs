@@ -24,6 +24,12 @@ use crate::object;
 use disk::Committer;
 pub(crate) use disk::OpenError;
 
+/// How much text a log may hold: large objects are remembered for fewer changes.
+const LOG_BYTES: usize = 16 * 1024 * 1024;
+
+/// How many changes are remembered however large they are.
+const LOG_LEAST: usize = 64;
+
 /// Where an object is within its track.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
@@ -98,6 +104,8 @@ pub(crate) struct TooOld {
 struct Track {
     objects: BTreeMap<Key, Arc<Object>>,
     log: VecDeque<Change>,
+    /// The size of the log's objects as text.
+    log_bytes: usize,
     /// Changes after this version are all in the log.
     floor: u64,
     signal: watch::Sender<u64>,
@@ -106,7 +114,22 @@ struct Track {
 impl Track {
     fn new(floor: u64) -> Self {
         let (signal, _) = watch::channel(floor);
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), floor, signal }
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), log_bytes: 0, floor, signal }
+    }
+}
+
+impl Track {
+    /// Adds a change to the log, and forgets the oldest ones when it grows too long or too heavy.
+    fn remember(&mut self, change: Change, remembered: usize) {
+        self.log_bytes += change.object.bytes.len();
+        self.log.push_back(change);
+        while self.log.len() > remembered
+            || (self.log_bytes > LOG_BYTES && self.log.len() > LOG_LEAST)
+        {
+            let Some(dropped) = self.log.pop_front() else { return };
+            self.log_bytes = self.log_bytes.saturating_sub(dropped.object.bytes.len());
+            self.floor = dropped.object.version;
+        }
     }
 }
 
@@ -252,12 +275,7 @@ impl State {
                 track.objects.remove(&key);
             }
         }
-        track.log.push_back(change);
-        while track.log.len() > remembered {
-            if let Some(dropped) = track.log.pop_front() {
-                track.floor = dropped.object.version;
-            }
-        }
+        track.remember(change, remembered);
         track.signal.send_replace(version);
     }
 }

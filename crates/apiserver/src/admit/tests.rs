@@ -8,7 +8,9 @@ fn now() -> Timestamp {
 }
 
 fn made(plural: &str, object: Value) -> Value {
-    create(&builtin::by_plural(plural), object, now(), 7).unwrap().object
+    let resource = builtin::by_plural(plural);
+    let object = crate::form::stored(&resource, object);
+    create(&resource, object, now(), 7).unwrap().object
 }
 
 #[test]
@@ -23,8 +25,8 @@ fn a_new_object_gets_identity_time_and_generation() {
 
 #[test]
 fn a_bad_name_is_refused_with_the_rule() {
-    let refused =
-        create(&builtin::by_plural("nodes"), json!({"metadata": {"name": "A_b"}}), now(), 1);
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "A_b"}});
+    let refused = create(&builtin::by_plural("nodes"), node, now(), 1);
     let failure = refused.unwrap_err();
     assert_eq!(failure.code, 422);
     let start = "Node \"A_b\" is invalid: metadata.name: Invalid value: \"A_b\": a lowercase RFC";

@@ -24,6 +24,14 @@ pub(super) fn make(dir: &Path) -> Result<(), ListenError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir))
 }
 
+/// Makes an empty file that only its owner can read, unless it is there: secrets will be in it.
+pub(super) fn reserve(dir: &Path, name: &str) -> Result<(), ListenError> {
+    let path = dir.join(name);
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false).mode(0o600);
+    options.open(&path).map(drop).map_err(failed(&path))
+}
+
 /// The text of a file; made and kept when it is not there.
 pub(super) fn keep(
     dir: &Path,
@@ -71,8 +79,11 @@ mod tests {
         make(&dir).unwrap();
         assert_eq!(keep(&dir, "t", || Ok("first".into())).unwrap(), "first");
         assert_eq!(keep(&dir, "t", || Ok("second".into())).unwrap(), "first");
-        let mode = fs::metadata(dir.join("t")).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
+        reserve(&dir, "r").unwrap();
+        for name in ["t", "r"] {
+            let mode = fs::metadata(dir.join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
         assert_eq!(fs::metadata(&dir).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

@@ -152,3 +152,20 @@ fn a_rule_that_does_not_compile_is_an_error_with_its_place() {
     let error = Schema::root(&schema).unwrap_err();
     assert_eq!(error.path, "openAPIV3Schema.properties[spec].x-kubernetes-validations[0].rule");
 }
+
+#[test]
+fn a_rule_may_ask_whether_there_was_an_old_value() {
+    let schema = json!({"type": "object",
+        "x-kubernetes-validations": [{"message": "broken", "optionalOldSelf": true,
+            "rule": "self.metadata.name == self.spec.pool.name || oldSelf.hasValue() && \
+                     oldSelf.spec.pool.name.value() == self.spec.pool.name"}],
+        "properties": {"spec": {"type": "object", "properties": {"pool": {"type": "object",
+            "properties": {"name": {"type": "string"}}}}}}});
+    let object = |name: &str, pool: &str| json!({"metadata": {"name": name}, "spec": {"pool": {"name": pool}}});
+    let broken = vec!["<nil>: Invalid value: \"object\": broken".to_owned()];
+    assert_eq!(judged(&schema, &object("a", "a"), None), Vec::<String>::new());
+    assert_eq!(judged(&schema, &object("a", "b"), None), broken);
+    let old = object("a", "b");
+    assert_eq!(judged(&schema, &object("a", "b"), Some(&old)), Vec::<String>::new());
+    assert_eq!(judged(&schema, &object("a", "c"), Some(&old)), broken);
+}

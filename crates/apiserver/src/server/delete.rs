@@ -3,17 +3,22 @@
 use std::sync::Arc;
 
 use http::{Response, StatusCode};
+use jiff::SignedDuration;
 use serde_json::{Map, Value, json};
 
-use super::{Body, Call, Server, answer};
+use super::{Body, Call, Server, answer, dependents::Dependents};
 use crate::{
-    clock,
+    budget, clock,
     failure::Failure,
     object,
-    resource::{Resource, builtin, crd},
+    resource::Resource,
     select::Selector,
+    service::PodDeletion,
     store::{Key, Object, Put, Write, WriteError},
 };
+
+/// How often a delete is tried again after somebody else's write.
+const TRIES: usize = 32;
 
 /// What became of a delete.
 pub(super) enum Deleted {
@@ -31,7 +36,11 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
         let dry = call.query.dry_run || is_dry_run(options);
-        match self.remove(&call.resource, &key, options, dry).await? {
+        let mut options = options.clone();
+        if let Some(grace) = call.query.grace_period {
+            object::map_of(&mut options).entry("gracePeriodSeconds").or_insert(grace.into());
+        }
+        match self.remove(&call.resource, &key, &options, dry).await? {
             Deleted::Held(object) => Ok(self.show(call, StatusCode::OK, &object)),
             Deleted::Gone(object) => Ok(answer::json(StatusCode::OK, &success(call, &object))),
         }
@@ -66,9 +75,7 @@ impl Server {
         Ok(answer::bytes(StatusCode::OK, body))
     }
 
-    /// Deletes an object, or marks it when finalizers hold it.
-    ///
-    /// Pods go at once: the kubelet that would confirm the end of their processes is not there.
+    /// Deletes an object, or marks it when finalizers or its kubelet hold it.
     pub(super) async fn remove(
         &self,
         resource: &Arc<Resource>,
@@ -76,28 +83,30 @@ impl Server {
         options: &Value,
         dry: bool,
     ) -> Result<Deleted, Failure> {
-        for _ in 0..32 {
+        for _ in 0..TRIES {
             let old = self.store.get(&resource.track, key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             check_preconditions(resource, &old, options)?;
-            let held = object::finalizers(&old.value).next().is_some();
-            if dry || (held && object::is_deleting(&old.value)) {
+            let grace = self.grace(resource, &old.value, options);
+            let held = grace > 0 || object::finalizers(&old.value).next().is_some();
+            if dry || (held && is_marked(&old.value, grace)) {
                 return Ok(if held { Deleted::Held(old) } else { Deleted::Gone(old) });
             }
-            let mut value = old.value.clone();
             let put = if held {
-                object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(self.clock.now()));
-                object::set_meta(&mut value, "deletionGracePeriodSeconds", 0);
-                Put::Keep(value)
+                Put::Keep(self.marked(&old.value, grace))
             } else {
-                Put::Remove(value)
+                Put::Remove(old.value.clone())
             };
             let track = Arc::clone(&resource.track);
             let expect = Some(old.version);
             match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
-                Ok(left) if held => return Ok(Deleted::Held(left)),
                 Ok(left) => {
-                    Box::pin(self.clean_up(resource, &left.value)).await;
+                    self.recount(resource, &left.value).await;
+                    if held {
+                        return Ok(Deleted::Held(left));
+                    }
+                    let fate = Dependents::asked(options);
+                    Box::pin(self.clean_up(resource, &left.value, fate)).await;
                     return Ok(Deleted::Gone(left));
                 }
                 Err(WriteError::Stale) => {}
@@ -107,35 +116,35 @@ impl Server {
         Err(Failure::modified(resource, &key.name))
     }
 
-    /// Deletes what cannot be without the object: a namespace's content, a definition's objects.
-    async fn clean_up(&self, resource: &Resource, gone: &Value) {
-        let (is_namespace, is_definition) =
-            (&*resource.track == builtin::NAMESPACES, &*resource.track == builtin::CRDS);
-        if !is_namespace && !is_definition {
-            return;
+    /// How many seconds an object may stay after its deletion; only running pods may at all.
+    fn grace(&self, resource: &Resource, old: &Value, options: &Value) -> i64 {
+        let runs = &*resource.track == "pods"
+            && self.pods == PodDeletion::ByKubelet
+            && !object::text(old, &["spec", "nodeName"]).is_empty()
+            && !budget::is_over(old);
+        if !runs {
+            return 0;
         }
-        let (group, plural) = crd::identity(gone);
-        let namespace = is_namespace.then(|| object::name(gone).to_owned());
-        let served = self.catalog.served();
-        for other in served.values() {
-            let concerned = match &namespace {
-                Some(_) => other.namespaced,
-                None => other.custom && other.group == group && other.plural == plural,
-            };
-            if !concerned {
-                continue;
-            }
-            let (objects, _) = self.store.list(&other.track, namespace.as_deref(), None);
-            for object in objects {
-                let key = Key::new(object::namespace(&object.value), object::name(&object.value));
-                // One that vanished meanwhile is as good as deleted.
-                let _ = self.remove(other, &key, &json!({}), false).await;
-            }
-        }
-        if is_definition {
-            self.register(gone, false);
-        }
+        let given = options.get("gracePeriodSeconds").and_then(Value::as_i64);
+        let own = object::at(old, &["spec", "terminationGracePeriodSeconds"]);
+        given.or_else(|| own.and_then(Value::as_i64)).unwrap_or(30).max(0)
     }
+
+    /// The object marked as being deleted, gone when its grace is over.
+    fn marked(&self, old: &Value, grace: i64) -> Value {
+        let mut value = old.clone();
+        let now = self.clock.now();
+        let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(end));
+        object::set_meta(&mut value, "deletionGracePeriodSeconds", grace);
+        value
+    }
+}
+
+/// Whether the object is already being deleted, at least as soon as asked now.
+fn is_marked(object: &Value, grace: i64) -> bool {
+    let left = object::at(object, &["metadata", "deletionGracePeriodSeconds"]);
+    object::is_deleting(object) && left.and_then(Value::as_i64).is_none_or(|left| left <= grace)
 }
 
 fn is_dry_run(options: &Value) -> bool {

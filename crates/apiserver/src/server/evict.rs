@@ -5,11 +5,8 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer, write};
+use super::{Body, Call, Server, answer, recount::BUDGETS, write};
 use crate::{budget, failure::Failure, object};
-
-/// Where budgets are kept.
-const BUDGETS: &str = "poddisruptionbudgets.policy";
 
 impl Server {
     /// Evicts a pod when its budget allows one more disruption.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Body, Call, Server, answer, route};
+use super::{Body, Call, Server, answer, dependents::Dependents, route};
 use crate::{
     admit::{self, Admitted, Part},
     failure::Failure,
@@ -57,7 +57,8 @@ impl Server {
             };
             match stored {
                 Ok(stored) => {
-                    self.follow(call, &stored.value, true);
+                    self.follow(call, &stored.value);
+                    self.recount(resource, &stored.value).await;
                     if &*resource.track == "events" {
                         self.expire_events().await;
                     }
@@ -195,7 +196,12 @@ impl Server {
             let expect = Some(old.version);
             match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
                 Ok(stored) => {
-                    self.follow(call, &stored.value, !gone);
+                    self.recount(resource, &stored.value).await;
+                    if gone {
+                        self.clean_up(resource, &stored.value, Dependents::Delete).await;
+                    } else {
+                        self.follow(call, &stored.value);
+                    }
                     let mut response = self.show(call, StatusCode::OK, &stored);
                     warn_unknown(call, &unknown, &mut response);
                     return Ok(response);
@@ -219,9 +225,9 @@ impl Server {
     }
 
     /// Carries a change of a definition over to what is served.
-    pub(super) fn follow(&self, call: &Call, object: &Value, present: bool) {
+    fn follow(&self, call: &Call, object: &Value) {
         if &*call.resource.track == builtin::CRDS && !call.query.dry_run {
-            self.register(object, present);
+            self.register(object, true);
         }
     }
 }

@@ -85,3 +85,22 @@ async fn of_many_writers_of_one_object_exactly_one_wins() {
     let won = futures::future::join_all(tries).await.into_iter().filter(|r| *r.as_ref().unwrap());
     assert_eq!(won.count(), 1);
 }
+
+#[tokio::test]
+async fn a_log_of_large_objects_forgets_sooner() {
+    let store = Store::in_memory(10_000);
+    let mut large = thing("a");
+    large["data"] = "x".repeat(LOG_BYTES / 100).into();
+    let mut version = None;
+    let mut second = 0;
+    for round in 0..200 {
+        let done = store.commit(write("a", version, Put::Keep(large.clone()))).await.unwrap();
+        version = Some(done.version);
+        if round == 1 {
+            second = done.version;
+        }
+    }
+    assert!(store.since("things", second).is_err());
+    let (recent, _) = store.since("things", store.version() - LOG_LEAST as u64).unwrap();
+    assert_eq!(recent.len(), LOG_LEAST);
+}

@@ -56,6 +56,12 @@ async fn our_definitions_install_and_judge() {
     let refused = judge(&client, "MachineConfigPool", "bad", pool).await.unwrap_err();
     assert!(refused.contains("spec.maxUnavailable"), "{refused}");
 
+    let node = json!({"pool": {"name": "worker"}, "node": {"name": "n"},
+        "configVersion": {"desired": "rendered-worker-1"}});
+    judge(&client, "MachineConfigNode", "n", node.clone()).await.unwrap();
+    let refused = judge(&client, "MachineConfigNode", "other", node).await.unwrap_err();
+    assert!(refused.contains("is invalid"), "{refused}");
+
     let kubelet = json!({"logLevel": "loud"});
     let refused = judge(&client, "KubeletConfig", "bad", kubelet).await.unwrap_err();
     assert!(refused.contains("spec.logLevel in body must be of type integer"), "{refused}");

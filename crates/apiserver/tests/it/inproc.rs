@@ -218,7 +218,10 @@ async fn evictions_honour_budgets() {
         pods.create(&PostParams::default(), &of(pod)).await.unwrap();
         pods.patch_status(name, &PatchParams::default(), &Patch::Merge(&ready)).await.unwrap();
     }
+    let allowed = async || budgets.get("b").await.unwrap().status.unwrap().disruptions_allowed;
+    assert_eq!(allowed().await, Some(1));
     pods.evict("p1", &EvictParams::default()).await.unwrap();
+    assert_eq!(allowed().await, Some(0));
     let (code, message) = refusal(pods.evict("p2", &EvictParams::default()).await);
     assert_eq!(
         (code, message.as_str()),
@@ -297,4 +300,49 @@ async fn metadata_can_be_had_alone() {
     assert_eq!(list.items[0].metadata.labels.as_ref().unwrap()["l"], "m");
     let one = config_maps(&client).get_metadata("a").await.unwrap();
     assert_eq!(one.types.unwrap().kind, "PartialObjectMetadata");
+}
+
+#[tokio::test]
+async fn a_running_pod_waits_for_its_kubelet_where_there_is_one() {
+    let settings = mco_apiserver::Settings {
+        pods: mco_apiserver::PodDeletion::ByKubelet,
+        ..mco_apiserver::Settings::default()
+    };
+    let pods: Api<Pod> = Api::namespaced(client_of(settings).await, "default");
+    for (name, node) in [("bound", "n1"), ("unbound", "")] {
+        let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node,
+            "containers": [{"name": "c", "image": "i"}]}});
+        pods.create(&PostParams::default(), &of(pod)).await.unwrap();
+    }
+    assert!(pods.delete("unbound", &DeleteParams::default()).await.unwrap().is_right());
+    let marked = pods.delete("bound", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert_eq!(marked.metadata.deletion_grace_period_seconds, Some(30));
+    let again = pods.delete("bound", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert_eq!(again, marked);
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    assert!(pods.delete("bound", &now).await.unwrap().is_right());
+    assert!(pods.get_opt("bound").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn owned_objects_go_with_their_last_owner() {
+    let api = config_maps(&client().await);
+    let owner = async |name: &str| {
+        let uid = make(&api, name, json!({})).await.uid().unwrap();
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
+    };
+    let (a, b) = (owner("a").await, owner("b").await);
+    for (name, owners) in [("of-a", json!([a])), ("of-both", json!([a, b])), ("free", json!([]))] {
+        let object = json!({"metadata": {"name": name, "ownerReferences": owners}});
+        api.create(&PostParams::default(), &of(object)).await.unwrap();
+    }
+    let names = async || -> Vec<String> {
+        let list = api.list(&ListParams::default()).await.unwrap();
+        list.items.iter().map(kube::ResourceExt::name_any).collect()
+    };
+    api.delete("a", &DeleteParams::default()).await.unwrap();
+    assert_eq!(names().await, ["b", "free", "of-both"]);
+    api.delete("b", &DeleteParams::orphan()).await.unwrap();
+    assert_eq!(names().await, ["free", "of-both"]);
+    assert_eq!(api.get("of-both").await.unwrap().owner_references().len(), 0);
 }

@@ -101,6 +101,9 @@ async fn nodes_are_applied_labelled_cordoned_and_described() {
     let Some((_dir, running, kubectl)) = start().await else { return };
     assert_eq!(kubectl.apply(NODE).await, "node/n1 created\n");
     assert_eq!(kubectl.apply(NODE).await, "node/n1 unchanged\n");
+    let typo = NODE.replace("\"metadata\"", "\"spec\": {\"unschedulabel\": true}, \"metadata\"");
+    let refused = kubectl.run("apply -f -", &typo).await.unwrap_err();
+    assert!(refused.contains("unknown field \"spec.unschedulabel\""), "{refused}");
     assert_eq!(kubectl.ok("label node n1 a=b").await, "node/n1 labeled\n");
     assert_eq!(kubectl.ok("annotate node n1 c=d").await, "node/n1 annotated\n");
     assert_eq!(kubectl.ok("cordon n1").await, "node/n1 cordoned\n");

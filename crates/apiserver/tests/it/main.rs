@@ -14,4 +14,6 @@ mod kubectl;
 #[cfg(test)]
 mod listening;
 #[cfg(test)]
+mod nonsense;
+#[cfg(test)]
 mod watching;
