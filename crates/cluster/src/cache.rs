@@ -22,9 +22,9 @@ use kube::{
 };
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
-use crate::{Shutdown, report};
+use crate::{CallError, Shutdown, report};
 
 /// One change of one object.
 #[derive(Debug)]
@@ -120,10 +120,7 @@ where
             match event {
                 Ok(Some(event)) => self.take(event, &mut listed),
                 Ok(None) => return,
-                Err(error) => {
-                    let kind = K::kind(&());
-                    warn!(%kind, error = report::chain(&error), "Cannot watch");
-                }
+                Err(error) => tell_of(&K::kind(&()), error),
             }
         }
     }
@@ -185,6 +182,28 @@ where
             listener(Change { before: change.before, after: change.after });
         }
     }
+}
+
+/// Says why a watch is interrupted, in the server's own words.
+fn tell_of(kind: &str, error: watcher::Error) {
+    use watcher::Error::{
+        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
+    };
+    let error = match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => error,
+        WatchError(status) => kube::Error::Api(status),
+        NoResourceVersion => {
+            warn!(kind, "The server lists objects without a resource version");
+            return;
+        }
+    };
+    let error = CallError::from(error);
+    if error.is_not_found() {
+        // Another process may be about to install it.
+        info!(kind, "The kind is not there yet");
+        return;
+    }
+    warn!(kind, error = report::chain(&error), "Cannot watch");
 }
 
 /// Under which name an object is kept.

@@ -44,6 +44,8 @@ pub struct Queue<T> {
 struct State<T> {
     by_name: BTreeMap<T, Instant>,
     by_time: BTreeSet<(Instant, T)>,
+    /// Since when the names that are left to settle have been waiting.
+    since: BTreeMap<T, Instant>,
     running: BTreeSet<T>,
     failures: BTreeMap<T, u32>,
 }
@@ -53,6 +55,7 @@ impl<T> Default for Queue<T> {
         let state = State {
             by_name: BTreeMap::new(),
             by_time: BTreeSet::new(),
+            since: BTreeMap::new(),
             running: BTreeSet::new(),
             failures: BTreeMap::new(),
         };
@@ -78,6 +81,21 @@ impl<T: Ord + Clone> Queue<T> {
             state.by_time.remove(&(earlier, name.clone()));
         }
         state.by_name.insert(name.clone(), due);
+        state.by_time.insert((due, name));
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Looks at `name` when it has been left in peace for `quiet`, and after ten times that at the
+    /// latest, so that a burst costs one look however long it lasts.
+    pub fn settle(&self, name: T, quiet: Duration) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let since = *state.since.entry(name.clone()).or_insert(now);
+        let due = (now + quiet).min(since + quiet.saturating_mul(10));
+        if let Some(earlier) = state.by_name.insert(name.clone(), due) {
+            state.by_time.remove(&(earlier, name.clone()));
+        }
         state.by_time.insert((due, name));
         drop(state);
         self.changed.notify_one();
@@ -137,6 +155,7 @@ impl<T: Ord + Clone> Queue<T> {
             Some((due, name)) => {
                 state.by_time.remove(&(due, name.clone()));
                 state.by_name.remove(&name);
+                state.since.remove(&name);
                 state.running.insert(name.clone());
                 First::Ready(name)
             }
@@ -216,6 +235,31 @@ mod tests {
     async fn a_burst_costs_one_look_at_the_earliest_time() {
         let seen = looks(&[("a", 5), ("b", 3), ("a", 9), ("a", 5)], Next::Wait).await;
         assert_eq!(seen, [("b", 3), ("a", 5)]);
+    }
+
+    // covers: REN-2
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_is_looked_at_when_it_is_over_and_an_endless_one_all_the_same() {
+        for (changes, expected) in [(5, vec![8]), (30, vec![21, 38])] {
+            let (queue, shutdown) = (Queue::new(), Shutdown::new());
+            let (start, seen) = (Instant::now(), Mutex::new(Vec::new()));
+            let look = |()| {
+                seen.lock().unwrap().push(start.elapsed().as_secs());
+                async { Next::Wait }
+            };
+            let burst = async {
+                for _ in 0..changes {
+                    tokio::time::sleep(Duration::from_millis(1200)).await;
+                    queue.settle((), Duration::from_secs(2));
+                }
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            };
+            tokio::select! {
+                () = queue.run(1, &shutdown, look) => {}
+                () = burst => {}
+            }
+            assert_eq!(*seen.lock().unwrap(), expected);
+        }
     }
 
     #[tokio::test(start_paused = true)]

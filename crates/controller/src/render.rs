@@ -53,20 +53,20 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let pools = queue.clone();
     context.caches.pools.on_change(move |change| {
         if let Some(pool) = pool_to_render(&change) {
-            pools.add_after(pool, delay);
+            pools.settle(pool, delay);
         }
     });
     let (configs, known) = (queue.clone(), context.caches.pools.clone());
     context.caches.configs.on_change(move |change| {
         let pools = known.list();
         for pool in pools_of(&change, &pools) {
-            configs.add_after(pool, delay);
+            configs.settle(pool, delay);
         }
     });
     let (cluster, known) = (queue.clone(), context.caches.pools.clone());
     context.caches.cluster.on_change(move |_| {
         for pool in known.list() {
-            cluster.add_after(pool.name_any(), delay);
+            cluster.settle(pool.name_any(), delay);
         }
     });
 }

@@ -1,3 +1,5 @@
+//! Drains: pods, budgets, and the daemon's requests.
+
 use k8s_openapi::api::{
     core::v1::{Node, Pod},
     policy::v1::PodDisruptionBudget,

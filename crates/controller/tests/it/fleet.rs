@@ -35,16 +35,17 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// A cluster with the worker pool, `workers` nodes named `n0`, `n1` … and one config, rolled out.
     pub(crate) async fn start(workers: usize) -> Self {
+        Self::settling(workers, Duration::from_millis(20)).await
+    }
+
+    /// The same, with another time for configs to settle in.
+    pub(crate) async fn settling(workers: usize, render: Duration) -> Self {
         let server = ApiServer::in_memory(Settings::default()).await.unwrap();
         let client = Client::new(server, "default");
         install(&client).await;
         let shutdown = Shutdown::new();
         let mut config = Config::new(build());
-        config.settle = Settle {
-            render: Duration::from_millis(20),
-            node: Duration::from_millis(5),
-            drain: Duration::ZERO,
-        };
+        config.settle = Settle { render, node: Duration::from_millis(5), drain: Duration::ZERO };
         config.pace = Pace {
             refused: Duration::from_millis(20),
             leaving: Duration::from_millis(5),
@@ -134,13 +135,11 @@ impl Fleet {
             kube::runtime::wait::await_condition(self.all::<K>(), name, |object: Option<&K>| {
                 object.is_some_and(&holds)
             });
-        match tokio::time::timeout(PATIENCE, found).await {
-            Ok(found) => found.unwrap().unwrap(),
-            Err(_) => {
-                let last = self.all::<K>().get_opt(name).await.unwrap();
-                panic!("{name}: {what} did not come about; it is {last:#?}")
-            }
+        if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
+            return found.unwrap().unwrap();
         }
+        let last = self.all::<K>().get_opt(name).await.unwrap();
+        panic!("{name}: {what} did not come about; it is {last:#?}")
     }
 
     /// Waits for the one node that is told to run `config` and does not run it yet.

@@ -1,6 +1,9 @@
 //! The controllers against the embedded API server. There are no kubelets and no daemons: the tests
 //! play the daemons by writing their annotations.
 
+#[cfg(test)]
 mod drain;
+#[cfg(test)]
 mod fleet;
+#[cfg(test)]
 mod rollout;

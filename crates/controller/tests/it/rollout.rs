@@ -1,5 +1,9 @@
+//! Rendering and rolling out.
+
+use std::time::Duration;
+
 use k8s_openapi::api::{core::v1::Node, events::v1::Event};
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{Api, ResourceExt, api::ListParams};
 use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
 use serde_json::json;
 
@@ -20,7 +24,7 @@ async fn one_node_at_a_time() {
                 status.unavailable_machine_count == 1 && status.updated_machine_count == updated
             })
             .await;
-        assert_eq!(fleet.under_way(&new).await, [node.clone()], "after {updated} updates");
+        assert_eq!(fleet.under_way(&new).await, [node.as_str()], "after {updated} updates");
         assert!(is(&status, "Updating", "True"), "{status:#?}");
         assert_eq!(status.configuration.rendered.name, old);
         fleet.daemon_says(&node, "Done", &new, "").await;
@@ -120,7 +124,7 @@ async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it() {
     let status = fleet.wait_for_pool("it is degraded", |s| is(s, "Degraded", "True")).await;
     let condition = status.conditions.iter().find(|c| c.kind == "NodeDegraded").unwrap();
     assert_eq!(condition.message, format!("Node {node} is reporting: \"disk full\""));
-    assert_eq!(fleet.under_way(&bad).await, [node.clone()], "it keeps its slot");
+    assert_eq!(fleet.under_way(&bad).await, [node.as_str()], "it keeps its slot");
 
     fleet.apply_config("60-issue", "/etc/issue").await;
     let good = fleet.rendered_anew(&bad).await;
@@ -152,5 +156,69 @@ async fn max_unavailable_is_never_exceeded() {
         tokio::task::yield_now().await;
     }
     fleet.wait_for_pool("all are updated", |status| is(status, "Updated", "True")).await;
+    fleet.stop().await;
+}
+
+// covers: REN-2, REN-3, REN-27
+#[tokio::test]
+async fn many_configs_at_once_make_one_rendered_config() {
+    // Longer than a create takes on a busy machine.
+    let fleet = Fleet::settling(1, Duration::from_secs(1)).await;
+    let old = fleet.rendered().await;
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    for number in 10..30 {
+        fleet.apply_config(&format!("{number}-x"), &format!("/etc/x{number}")).await;
+    }
+    fleet
+        .wait::<MachineConfigPool>("worker", "it is made of all of them", |pool| {
+            pool.spec.configuration.source.len() == 21
+        })
+        .await;
+    // What is not part of a config makes no new one.
+    let note = json!({"metadata": {"annotations": {"note": "x"}}});
+    fleet.patch::<MachineConfig>("10-x", note).await;
+    let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
+    let rendered = configs.iter().filter(|config| config.name_any().starts_with("rendered-"));
+    let rendered: Vec<_> = rendered.map(ResourceExt::name_any).collect();
+    assert!(rendered.contains(&old) && rendered.len() == 2, "{rendered:?}");
+    fleet.stop().await;
+}
+
+// covers: REN-29
+#[tokio::test]
+async fn a_rendered_config_that_is_deleted_comes_back() {
+    let fleet = Fleet::start(1).await;
+    let name = fleet.rendered().await;
+    let configs = fleet.all::<MachineConfig>();
+    let first = configs.get(&name).await.unwrap();
+    configs.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
+    let second = fleet
+        .wait::<MachineConfig>(&name, "it is back", |config| config.uid() != first.uid())
+        .await;
+    assert_eq!(first.spec, second.spec);
+    fleet.stop().await;
+}
+
+// covers: NOD-33
+#[tokio::test]
+async fn a_node_that_changes_its_pool_is_counted_in_the_new_one() {
+    let fleet = Fleet::start(2).await;
+    let infra = json!({
+        "metadata": {"name": "infra"},
+        "spec": {
+            "machineConfigSelector": {"matchExpressions": [
+                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
+        },
+    });
+    fleet.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
+    let role = json!({"metadata": {"labels": {"node-role.kubernetes.io/infra": ""}}});
+    fleet.patch::<Node>("n1", role).await;
+    fleet.wait_for_pool("it has one node less", |status| status.machine_count == 1).await;
+    fleet
+        .wait::<MachineConfigPool>("infra", "it has the node", |pool| {
+            pool.status.as_ref().is_some_and(|status| status.machine_count == 1)
+        })
+        .await;
     fleet.stop().await;
 }

@@ -7,6 +7,8 @@ mod check;
 mod diff;
 mod examples;
 mod load;
+#[cfg(test)]
+mod processes;
 mod readme;
 mod seed;
 mod show;

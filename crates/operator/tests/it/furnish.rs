@@ -1,0 +1,122 @@
+//! An empty cluster, and what the operator makes of it.
+
+use std::time::Duration;
+
+use kube::{Api, Client, ResourceExt, api::PatchParams, runtime::wait::await_condition};
+use mco_api::{
+    ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
+};
+use mco_apiserver::{ApiServer, Settings};
+use mco_cluster::Shutdown;
+use mco_core::render::Build;
+use mco_operator::Config;
+use serde_json::{Value, json};
+
+/// Long enough for a busy machine; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+async fn wait(
+    client: &Client,
+    what: &str,
+    holds: impl Fn(&ClusterOperator) -> bool,
+) -> ClusterOperator {
+    let api = Api::<ClusterOperator>::all(client.clone());
+    let looking = async {
+        // Until the operator has installed the kind there is nothing to watch.
+        loop {
+            let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
+            if let Ok(Some(found)) = await_condition(api.clone(), "machine-config", condition).await
+            {
+                return found;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking)
+        .await
+        .unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
+fn condition(operator: &ClusterOperator, kind: &str) -> String {
+    let status = operator.status.clone().unwrap_or_default();
+    let found = status.conditions.iter().find(|condition| condition.kind == kind);
+    found.map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
+}
+
+async fn pool_says(client: &Client, name: &str, status: Value) {
+    let api = Api::<MachineConfigPool>::all(client.clone());
+    let patch = kube::api::Patch::Merge(json!({"status": status}));
+    api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+// covers: O13, O17, O28, O29, O30, O33
+#[tokio::test]
+async fn an_empty_cluster_is_furnished_and_told_of() {
+    let server = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let client = Client::new(server, "default");
+    let shutdown = Shutdown::new();
+    let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
+    let config = Config::new(build, "4.20.0");
+    let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
+
+    let operator = wait(&client, "the operator says that it works", |operator| {
+        condition(operator, "Progressing").starts_with("True")
+    })
+    .await;
+    assert_eq!(condition(&operator, "Progressing"), "True : Working towards 4.20.0");
+    assert_eq!(condition(&operator, "Degraded"), "False : ");
+
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    let master = pools.get("master").await.unwrap();
+    assert!(master.labels().contains_key(label::REQUIRED_FOR_UPGRADE));
+    assert!(!pools.get("worker").await.unwrap().labels().contains_key(label::REQUIRED_FOR_UPGRADE));
+    let configs = Api::<MachineConfig>::all(client.clone());
+    let base = configs.get("00-worker").await.unwrap();
+    let version = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
+    assert_eq!(base.annotations().get(version).map(String::as_str), Some("abc"));
+    let cluster = Api::<ControllerConfig>::all(client.clone());
+    let cluster = cluster.get(label::CONTROLLER_CONFIG).await.unwrap();
+    let by = annotation::GENERATED_BY_VERSION.name();
+    assert_eq!(cluster.annotations().get(by).map(String::as_str), Some("v1"));
+    assert_eq!(cluster.status.unwrap().observed_generation, cluster.metadata.generation.unwrap());
+
+    // The controller's part: the pool gets a config and its nodes run it.
+    let patch =
+        kube::api::Patch::Merge(json!({"spec": {"configuration": {"name": "rendered-master-1"}}}));
+    let master = pools.patch("master", &PatchParams::default(), &patch).await.unwrap();
+    let now = "2026-01-01T00:00:00Z";
+    let updated = json!({"type": "Updated", "status": "True", "lastTransitionTime": now});
+    let generation = master.metadata.generation;
+    pool_says(
+        &client,
+        "master",
+        json!({"observedGeneration": generation, "machineCount": 0,
+        "updatedMachineCount": 0, "readyMachineCount": 0, "unavailableMachineCount": 0,
+        "degradedMachineCount": 0, "certExpirys": [],
+        "configuration": {"name": "rendered-master-1"}, "conditions": [updated]}),
+    )
+    .await;
+    let operator = wait(&client, "the version is reached", |operator| {
+        condition(operator, "Progressing").starts_with("False")
+    })
+    .await;
+    assert_eq!(condition(&operator, "Progressing"), "False : Cluster version is 4.20.0");
+    assert!(condition(&operator, "Available").starts_with("True AsExpected: Cluster has deployed"));
+    assert_eq!(operator.status.clone().unwrap().versions[0].version, "4.20.0");
+
+    let broken = json!({"type": "Degraded", "status": "True", "message": "n is broken",
+        "lastTransitionTime": now});
+    pool_says(&client, "master", json!({"conditions": [updated, broken]})).await;
+    let operator = wait(&client, "the cluster is degraded", |operator| {
+        condition(operator, "Degraded").starts_with("True")
+    })
+    .await;
+    assert!(condition(&operator, "Degraded").starts_with("True RequiredPoolsFailed: "));
+    assert!(condition(&operator, "Upgradeable").starts_with("False DegradedPool: "));
+
+    pool_says(&client, "master", json!({"conditions": [updated]})).await;
+    wait(&client, "it has recovered", |o| condition(o, "Degraded") == "False : ").await;
+
+    shutdown.request();
+    tokio::time::timeout(PATIENCE, running).await.expect("the operator stops").unwrap();
+}
