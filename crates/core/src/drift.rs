@@ -190,7 +190,8 @@ pub fn expected(machine: &Machine) -> Vec<Expected> {
             continue;
         }
         list.push(Expected { path, want: plain(text) });
-        if let Some(enabled) = unit.enabled {
+        // A template itself is never on; its instances are.
+        if let Some(enabled) = unit.enabled.filter(|_| !unit.name.contains("@.")) {
             list.push(Expected { path: unit.name.clone(), want: Want::Enabled(enabled) });
         }
     }

@@ -17,7 +17,7 @@ use mco_cluster::{Shutdown, report::chain};
 use mco_core::{drift, machine::Machine};
 use mco_host::{Host, System};
 use tokio::{sync::watch, task::JoinError, time::Instant};
-use tracing::{info, warn};
+use tracing::{Span, info, warn};
 
 pub use self::fail::SyncError;
 use crate::{
@@ -152,8 +152,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         &self,
         work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        let host = Arc::clone(&self.host);
-        let work = move || work(&mut host.lock().unwrap_or_else(PoisonError::into_inner));
+        let (host, span) = (Arc::clone(&self.host), Span::current());
+        let work = move || {
+            span.in_scope(|| work(&mut host.lock().unwrap_or_else(PoisonError::into_inner)))
+        };
         tokio::task::spawn_blocking(work).await
     }
 

@@ -222,7 +222,10 @@ fn take<S: System>(
         }
         Step::WriteKeys => write_keys(host, to)?,
         Step::SetPassword => host.system.set_password("core", to.password_hash().unwrap_or("*"))?,
-        Step::RecordConfig => disk::record_config(&host.root, target)?,
+        Step::RecordConfig => {
+            host.remove_leaked_links(to)?;
+            disk::record_config(&host.root, target)?;
+        }
         Step::RemoveForceFile => {
             host.root.remove(FORCE_FILE).map_err(HostError::from)?;
         }

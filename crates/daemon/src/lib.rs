@@ -21,7 +21,7 @@ use mco_api::NodeName;
 use mco_cluster::{Reporter, Shutdown, report::chain};
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
-use tracing::warn;
+use tracing::{Instrument as _, warn};
 
 use crate::cluster::{ApiCluster, NodeState, follow};
 
@@ -48,7 +48,10 @@ pub async fn run<S: System + 'static>(
                 Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
             }
         };
-        Agent::new(node.clone(), host, cluster, seen).run(shutdown.clone()).await
+        // One process may run many daemons; the log must tell whose line is whose.
+        let span = tracing::info_span!("daemon", %node);
+        let agent = Agent::new(node.clone(), host, cluster, seen);
+        Box::pin(agent.run(shutdown.clone()).instrument(span)).await
     };
     let following = async {
         tokio::select! {

@@ -18,6 +18,9 @@ use mco_host::{Root, RootError};
 /// Editors write a file in several strokes; the last one counts.
 const QUIET: Duration = Duration::from_millis(30);
 
+/// Room for a few dozen events at a time; the kernel keeps the rest.
+const BUFFER: usize = 4096;
+
 /// Why changes cannot be noticed.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
@@ -36,7 +39,7 @@ pub enum WatchError {
 
 /// A watch over some paths of a machine.
 pub struct Watch {
-    events: EventStream<[u8; 4096]>,
+    events: EventStream<Vec<u8>>,
     /// What matters in each directory.
     names: HashMap<WatchDescriptor, BTreeSet<String>>,
 }
@@ -72,7 +75,7 @@ impl Watch {
             // Two paths may lead to one directory.
             names.entry(descriptor).or_insert_with(BTreeSet::new).extend(wanted);
         }
-        let events = inotify.into_event_stream([0; 4096]).map_err(failed("/"))?;
+        let events = inotify.into_event_stream(vec![0; BUFFER]).map_err(failed("/"))?;
         Ok(Self { events, names })
     }
 

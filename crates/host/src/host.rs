@@ -20,6 +20,8 @@ const CORE: &str = "core";
 /// Where that user's keys are.
 pub const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
 
+const SSH: &str = "/home/core/.ssh";
+
 /// Links that older releases made and no config names any longer.
 const LEAKED_LINKS: [&str; 2] = [
     "/etc/systemd/system/network-online.target.requires/node-valid-hostname.service",
@@ -88,7 +90,9 @@ impl<S: System> Host<S> {
             .map_err(|source| HostError::Decode { path: path.to_owned(), source })?;
         let owner = self.owner(file)?;
         original::keep(&self.root, path, path, self.shipped(path)?)?;
-        self.write_if_different(path, &bytes, machine::mode(file), owner)
+        // Compat: special bits are dropped (pkg/daemon/file_writers.go); configs with them are refused
+        // before it comes to that.
+        self.write_if_different(path, &bytes, machine::mode(file) & 0o777, owner)
     }
 
     /// Takes a file away, or puts back what was there before. `old` is what the config had put there:
@@ -136,8 +140,18 @@ impl<S: System> Host<S> {
         let path = machine::unit_path(&unit.name);
         let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
         self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
+        Ok(())
+    }
+
+    /// Takes links away that older releases made and nobody took away since.
+    ///
+    /// A unit of the present config keeps its links: without them it would be off at the next boot.
+    pub fn remove_leaked_links(&mut self, present: &machine::Machine) -> Result<(), HostError> {
         for link in LEAKED_LINKS {
-            self.root.remove(link)?;
+            let unit = link.rsplit('/').next().unwrap_or(link);
+            if present.unit(unit).is_none() {
+                self.root.remove(link)?;
+            }
         }
         Ok(())
     }
@@ -163,11 +177,21 @@ impl<S: System> Host<S> {
     /// Writes the keys that may log in as the one user we manage; says whether there is that user.
     pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
         let Some(owner) = account::user(&self.root, CORE)? else { return Ok(false) };
-        for folder in ["/home/core/.ssh", "/home/core/.ssh/authorized_keys.d"] {
-            let found = self.root.stat(folder)?;
-            // A link in the folder's place could lead into somebody else's home.
-            if found.is_some_and(|found| !found.is_directory()) {
-                self.root.remove(folder)?;
+        for folder in [SSH, "/home/core/.ssh/authorized_keys.d"] {
+            match self.root.stat(folder)? {
+                Some(found)
+                    if found.is_directory()
+                        && (found.owner.user == owner.user || folder != SSH) =>
+                {
+                    continue;
+                }
+                // Somebody else's folder could give that somebody a say in who logs in.
+                Some(found) if found.is_directory() => self.root.remove_tree(folder)?,
+                // A link in the folder's place could lead into somebody else's home.
+                Some(_) => {
+                    self.root.remove(folder)?;
+                }
+                None => {}
             }
             self.root.create_directory(folder)?;
             self.root.set_mode(folder, 0o700)?;
@@ -183,7 +207,7 @@ impl<S: System> Host<S> {
         // (pkg/daemon/file_writers.go).
         let shipped = format!("/usr{path}");
         if self.root.exists(&shipped)? {
-            original::keep(&self.root, path, &shipped, Shipped::Yes)?;
+            original::keep(&self.root, path, &shipped, self.shipped(path)?)?;
         }
         self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
     }
@@ -225,7 +249,8 @@ impl<S: System> Host<S> {
 
     /// Whether the operating system ships what is at a path.
     fn shipped(&self, path: &str) -> Result<Shipped, HostError> {
-        if self.root.stat(path)?.is_none() {
+        // A link to nowhere is nothing that could be kept.
+        if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
         let in_image = path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?;

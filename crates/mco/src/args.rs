@@ -30,8 +30,11 @@ Examples:
   mco why -f manifests/ --pool worker /etc/motd  which MachineConfig put it there";
 
 /// Names under which the reference's images start its processes, and our commands for them.
-const PROCESSES: &[(&str, &str)] =
-    &[("machine-config-controller", "controller"), ("machine-config-operator", "operator")];
+const PROCESSES: &[(&str, &str)] = &[
+    ("machine-config-controller", "controller"),
+    ("machine-config-daemon", "daemon"),
+    ("machine-config-operator", "operator"),
+];
 
 impl Args {
     /// Reads the command line. Called by the name of a process, the binary is that process.

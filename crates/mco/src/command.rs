@@ -45,6 +45,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
-        Command::Daemon(args) => daemon::run(args),
+        Command::Daemon(args) => daemon::run(args, verbose),
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct ProcessArgs {
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
     /// Where to serve /metrics and /healthz
-    #[arg(long, default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
+    #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
     metrics_listen_address: SocketAddr,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t)]

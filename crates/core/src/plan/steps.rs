@@ -167,12 +167,15 @@ fn write_units(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, force: Fo
             steps.push(Step::UnmaskUnit(unit.name.clone()));
         }
     }
-    // All units are there before the first is enabled, for one may name another.
-    steps.extend(units().map(|unit| match unit.enabled {
-        Some(true) => Step::EnableUnit(unit.name.clone()),
-        Some(false) => Step::DisableUnit(unit.name.clone()),
-        None => Step::PresetUnit(unit.name.clone()),
-    }));
+    // All units are there before the first is enabled, for one may name another. What a config says
+    // comes after what the system has by default, and off after on: the last word counts where a
+    // unit takes others along.
+    let each = |enabled: Option<bool>, step: fn(String) -> Step| {
+        units().filter(move |unit| unit.enabled == enabled).map(move |unit| step(unit.name.clone()))
+    };
+    steps.extend(each(None, Step::PresetUnit));
+    steps.extend(each(Some(true), Step::EnableUnit));
+    steps.extend(each(Some(false), Step::DisableUnit));
 }
 
 fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {

@@ -109,7 +109,7 @@ fn steps_write_before_they_remove_and_record_the_config_before_anybody_hears_of_
     assert_eq!(
         steps(&plan(from, to)),
         "write /etc/a; write /etc/new; write unit new.service; write drop-in x.conf of u.service; \
-         enable new.service; preset u.service; remove /etc/gone; \
+         preset u.service; enable new.service; remove /etc/gone; \
          remove drop-in y.conf of u.service; preset old.service; remove unit old.service; \
          protect the kubelet's credentials; write SSH keys; set the password; stage OS image 2; \
          stage kernel arguments -[] +[k]; record the config; reboot"
@@ -132,8 +132,8 @@ fn masks_come_and_go_and_force_writes_everything_again() {
     let plan = node(&from, &from, &default_policies(), &at).unwrap();
     assert_eq!(
         steps(&plan),
-        "write /etc/a; write unit a.service; unmask b.service; enable a.service; \
-         preset b.service; protect the kubelet's credentials; write SSH keys; set the password; \
+        "write /etc/a; write unit a.service; unmask b.service; preset b.service; \
+         enable a.service; protect the kubelet's credentials; write SSH keys; set the password; \
          record the config; remove the force file; reboot"
     );
 }

@@ -67,7 +67,7 @@ pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeStat
             Some(Ok(object)) => {
                 let annotations = object.annotations().clone();
                 seen.send_replace(NodeState {
-                    version: version(&object.metadata.resource_version),
+                    version: version(object.metadata.resource_version.as_ref()),
                     annotations,
                 });
             }
@@ -116,12 +116,12 @@ impl Cluster for ApiCluster {
 fn state(node: &Node) -> NodeState {
     let annotations: BTreeMap<String, String> =
         node.metadata.annotations.clone().unwrap_or_default();
-    NodeState { version: version(&node.metadata.resource_version), annotations }
+    NodeState { version: version(node.metadata.resource_version.as_ref()), annotations }
 }
 
 /// Versions are numbers on every server there is; one that is not counts as the newest.
-fn version(text: &Option<String>) -> u64 {
-    text.as_ref().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
+fn version(text: Option<&String>) -> u64 {
+    text.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
 
 fn failed(what: String, error: kube::Error) -> ClusterError {

@@ -25,9 +25,8 @@ const PREFIX: &str = "machineconfiguration.openshift.io/";
 pub(crate) struct Fleet {
     pub(crate) client: Client,
     pub(crate) nodes: Api<Node>,
-    pub(crate) power: watch::Receiver<Power>,
     folder: tempfile::TempDir,
-    sender: watch::Sender<Power>,
+    pub(crate) power: watch::Sender<Power>,
     daemon: Option<(JoinHandle<()>, Shutdown)>,
 }
 
@@ -52,9 +51,9 @@ impl Fleet {
             "name": "worker-0", "labels": {"node-role.kubernetes.io/worker": ""}}});
         let object = serde_json::from_value(object).unwrap();
         nodes.create(&PostParams::default(), &object).await.unwrap();
-        let (sender, power) = watch::channel(Power::Off);
         let folder = tempfile::tempdir().unwrap();
-        let fleet = Self { client, nodes, power, folder, sender, daemon: None };
+        let fleet =
+            Self { client, nodes, folder, power: watch::Sender::new(Power::Off), daemon: None };
         fleet.render("rendered-worker-1", files, &json!({})).await;
         let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
         let pool = json!({
@@ -95,7 +94,7 @@ impl Fleet {
             node: "worker-0".parse().unwrap(),
             root: self.folder.path().to_owned(),
             boot_time: Duration::from_millis(1),
-            power: self.sender.clone(),
+            power: self.power.clone(),
         };
         let reporter =
             Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());

@@ -2,6 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests look at the tree from outside")]
 
+// `cfg(test)` tells clippy that these modules are tests.
+#[cfg(test)]
 mod drift;
+#[cfg(test)]
 mod fleet;
+#[cfg(test)]
 mod update;

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use mco_daemon::simulate::Power;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -41,6 +42,8 @@ async fn a_change_that_needs_it_drains_reboots_and_uncordons() {
     fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-1").await;
     fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
     assert_eq!(fleet.text("/etc/bar"), None, "what no config has any longer is gone");
+    let on = fleet.power.subscribe().borrow().to_owned();
+    assert_eq!(on, Power::On);
     fleet.stop().await;
 }
 

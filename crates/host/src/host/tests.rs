@@ -190,6 +190,22 @@ fn keys_go_where_the_reference_puts_them_and_nowhere_else() {
 }
 
 #[test]
+fn a_leaked_link_goes_unless_the_config_has_its_unit() {
+    let mut machine = machine();
+    let unit_file = "[Install]\nRequiredBy=network-online.target";
+    let unit = unit("node-valid-hostname.service", unit_file);
+    machine.host.write_unit(&unit).unwrap();
+    machine.host.enable_unit("node-valid-hostname.service").unwrap();
+    let link = machine.at(LEAKED_LINKS[0]);
+    let mut config = mco_core::machine::Machine::blank();
+    config.config.systemd.units.push(unit);
+    machine.host.remove_leaked_links(&config).unwrap();
+    assert!(fs::symlink_metadata(&link).is_ok());
+    machine.host.remove_leaked_links(&mco_core::machine::Machine::blank()).unwrap();
+    assert!(fs::symlink_metadata(&link).is_err());
+}
+
+#[test]
 fn a_boot_takes_what_was_staged_and_forgets_run() {
     let mut machine = machine();
     let before = machine.host.system.facts().unwrap();

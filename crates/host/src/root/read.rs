@@ -52,7 +52,7 @@ impl Stat {
 impl Root {
     /// The bytes of a file, through links inside the tree.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
-        parts(path)?;
+        split(path)?;
         absent_is_none(path, self.read_bytes(path))
     }
 

@@ -92,3 +92,57 @@ fn a_root_that_is_not_there_is_named() {
     let error = Root::open(Path::new("/no/such/root")).unwrap_err();
     assert_eq!(error.to_string(), "cannot open directory /no/such/root");
 }
+
+#[test]
+fn no_change_or_look_leaves_the_root_through_a_link() {
+    let tree = tree();
+    let outside = tree.folder.path().join("outside");
+    fs::write(outside.join("secret"), "keep").unwrap();
+    symlink(&outside, tree.at("evil")).unwrap();
+    symlink(outside.join("secret"), tree.at("leak")).unwrap();
+    symlink("../../../../../../../../etc/passwd", tree.at("up")).unwrap();
+    let root = &tree.root;
+
+    for path in ["/evil/secret", "/leak", "/up"] {
+        assert_eq!(root.read(path).unwrap(), None, "{path}");
+        assert!(!root.exists(path).unwrap(), "{path}");
+    }
+    assert_eq!(root.stat("/evil/secret").unwrap(), None);
+    assert!(root.stat("/leak").unwrap().unwrap().is_link());
+    assert!(root.list("/evil").unwrap().is_empty());
+    assert!(root.directory("/evil").unwrap().is_none());
+    assert!(!root.remove("/evil/secret").unwrap());
+    assert!(!root.set_mode("/evil/secret", 0o777).unwrap());
+    assert!(root.set_mode("/leak", 0o777).is_err(), "the link itself is not followed");
+    assert!(root.link("/x", "/evil/new").is_err());
+    assert!(root.rename("/evil/secret", "/stolen").is_err());
+    root.remove_tree("/evil/secret").unwrap();
+    assert_eq!(fs::read_to_string(outside.join("secret")).unwrap(), "keep");
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    for path in ["/../x", "/a/../../x", ""] {
+        assert!(root.remove(path).is_err() && root.read(path).is_err(), "{path:?}");
+    }
+}
+
+#[test]
+fn links_copies_and_renames_stay_what_they_are() {
+    let tree = tree();
+    let root = &tree.root;
+    root.write("/a/file", b"1", 0o600).unwrap();
+    root.link("/dev/null", "/a/link").unwrap();
+    assert!(root.copy("/a/file", "/b/file").unwrap());
+    assert!(root.copy("/a/link", "/b/link").unwrap());
+    assert!(!root.copy("/a/none", "/b/none").unwrap());
+    assert_eq!(root.stat("/b/file").unwrap().unwrap().mode & 0o7777, 0o600);
+    assert_eq!(root.read_link("/b/link").unwrap().as_deref(), Some("/dev/null"));
+    assert_eq!(root.destination("/b/link").unwrap().as_deref(), Some("/dev/null"));
+    root.link("../a/link", "/b/relative").unwrap();
+    assert_eq!(root.destination("/b/relative").unwrap().as_deref(), Some("/dev/null"));
+    root.link("loop", "/b/loop").unwrap();
+    assert!(root.destination("/b/loop").is_err());
+    root.rename("/b/file", "/c/moved").unwrap();
+    assert_eq!(root.read("/c/moved").unwrap().as_deref(), Some(b"1".as_slice()));
+    assert_eq!(root.list("/b").unwrap(), ["link", "loop", "relative"]);
+    assert!(!root.remove_empty_directory("/b").unwrap());
+    assert_eq!(root.read("/a").unwrap_err().to_string(), "cannot read /a");
+}
