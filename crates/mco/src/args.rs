@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, render, status, up, why,
+    operator, render, server, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -34,6 +34,7 @@ const PROCESSES: &[(&str, &str)] = &[
     ("machine-config-controller", "controller"),
     ("machine-config-daemon", "daemon"),
     ("machine-config-operator", "operator"),
+    ("machine-config-server", "server"),
 ];
 
 impl Args {
@@ -74,6 +75,7 @@ pub(crate) enum Command {
     Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
+    Server(server::ServerArgs),
 }
 
 impl Command {
@@ -97,7 +99,8 @@ impl Command {
             | Self::Controller(_)
             | Self::Operator(_)
             | Self::Apiserver(_)
-            | Self::Daemon(_) => ExitCode::FAILURE,
+            | Self::Daemon(_)
+            | Self::Server(_) => ExitCode::FAILURE,
         }
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod operator;
 pub(crate) mod render;
+pub(crate) mod server;
 pub(crate) mod status;
 pub(crate) mod up;
 pub(crate) mod why;
@@ -45,6 +46,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
+        Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose),
     }
 }

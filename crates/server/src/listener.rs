@@ -89,7 +89,10 @@ impl Listener {
     async fn accept(&self) -> (TcpStream, SocketAddr) {
         loop {
             match self.socket.accept().await {
-                Ok(accepted) => return accepted,
+                // An IPv4 address that came in over IPv6 is shown as what people know it by.
+                Ok((stream, peer)) => {
+                    return (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
+                }
                 Err(error) => {
                     debug!(%error, "Cannot accept a connection");
                     tokio::time::sleep(BREATH).await;

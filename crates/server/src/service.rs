@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_TYPE, LOCATION, USER_AGENT},
+    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT},
 };
 use http_body_util::Full;
 use mco_cluster::report;
@@ -74,7 +74,7 @@ impl<S: Source> Service<S> {
                 let bytes = body.len();
                 info!(pool, %peer, user_agent = &*agent, accept = &*accept, %version, bytes,
                     "Config served");
-                let mut answer = Response::new(Full::new(body));
+                let mut answer = sized(StatusCode::OK, body);
                 let json = HeaderValue::from_static("application/json");
                 answer.headers_mut().insert(CONTENT_TYPE, json);
                 answer
@@ -111,7 +111,14 @@ impl Refusal {
 }
 
 fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Full::default());
+    sized(status, Bytes::new())
+}
+
+/// An answer that says how long it is, to HEAD too.
+fn sized(status: StatusCode, body: Bytes) -> Answer {
+    let length = HeaderValue::from(body.len());
+    let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_LENGTH, length);
     answer
 }

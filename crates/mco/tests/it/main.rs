@@ -11,6 +11,7 @@ mod load;
 mod processes;
 mod readme;
 mod seed;
+mod server;
 mod show;
 mod up;
 

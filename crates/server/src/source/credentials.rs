@@ -85,3 +85,31 @@ async fn bytes(path: &Path) -> Result<Vec<u8>, CredentialsError> {
     let named = |source| CredentialsError::Read { path: path.to_owned(), source };
     tokio::fs::read(path).await.map_err(named)
 }
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "writes a token to a temporary folder")]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_token_that_comes_late_or_changes_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let credentials = Credentials::open(folder.path().to_owned()).await;
+        let missing = credentials.held().err().expect("no token yet").to_string();
+        assert_eq!(missing, format!("failed to read {}/token", folder.path().display()));
+
+        let steps = async {
+            for token in ["first", "second"] {
+                std::fs::write(folder.path().join("token"), token).unwrap();
+                tokio::time::sleep(2 * POLL).await;
+                let held = credentials.held().unwrap();
+                assert_eq!(&*held.token, token);
+                assert!(held.ca.is_err(), "there is no ca.crt");
+            }
+        };
+        tokio::select! {
+            () = credentials.keep_up() => {}
+            () = steps => {}
+        }
+    }
+}

@@ -138,6 +138,7 @@ impl Identity {
     }
 }
 
+#[derive(Debug, PartialEq, Eq)]
 enum Look {
     Same,
     Changed,
@@ -163,4 +164,57 @@ fn pair(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
     }
     let key = PrivateKeyDer::from_pem_slice(key).map_err(CertificateError::Key)?;
     CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(CertificateError::Pair)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "writes certificates to a temporary folder")]
+mod tests {
+    use rcgen::CertifiedKey as Made;
+
+    use super::*;
+
+    fn made() -> (String, String) {
+        let Made { cert, signing_key } =
+            rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        (cert.pem(), signing_key.serialize_pem())
+    }
+
+    // covers: S07
+    #[tokio::test]
+    async fn a_pair_that_cannot_be_used_changes_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let (chain, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        let write = |chain_text: &str, key_text: &str| {
+            std::fs::write(&chain, chain_text).unwrap();
+            std::fs::write(&key, key_text).unwrap();
+        };
+        let ((old_chain, old_key), (new_chain, new_key)) = (made(), made());
+        write(&old_chain, &old_key);
+        let identity = Identity::open(Certificate::files(&chain, &key)).await.unwrap();
+        let shown = || identity.pair.read().unwrap().cert.clone();
+        let old = shown();
+
+        // The first is what a pair looks like of which only one half has been written.
+        let broken = [(&*new_chain, &*old_key), ("", &*old_key), (&*new_chain, "no key")];
+        for (chain_text, key_text) in broken {
+            write(chain_text, key_text);
+            identity.look(&chain, &key).await.unwrap_err();
+            assert_eq!(shown(), old);
+        }
+        std::fs::remove_file(&key).unwrap();
+        identity.look(&chain, &key).await.unwrap_err();
+        assert_eq!(shown(), old);
+
+        write(&old_chain, &old_key);
+        assert_eq!(identity.look(&chain, &key).await.unwrap(), Look::Same);
+        write(&new_chain, &new_key);
+        assert_eq!(identity.look(&chain, &key).await.unwrap(), Look::Changed);
+        assert_ne!(shown(), old);
+    }
+
+    #[test]
+    fn a_key_is_hidden_in_logs() {
+        let (chain, key) = made();
+        assert_eq!(format!("{:?}", Certificate::Given { chain, key }), "Given");
+    }
 }

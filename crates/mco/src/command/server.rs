@@ -1,0 +1,130 @@
+//! `mco server`: hands new machines their config, with the reference's command line.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use anyhow::Context as _;
+use mco_cluster::{
+    Shutdown, client, report,
+    telemetry::{self, Format},
+};
+use mco_server::{
+    Certificate, Cluster, Settings,
+    settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
+    source::Joining,
+    tls::Policy,
+};
+use tracing::{Level, error, info};
+
+use crate::print::Screen;
+
+/// Serve new machines the config of their pool
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServerArgs {
+    #[command(subcommand)]
+    action: Action,
+    /// Port of HTTPS
+    #[arg(long, global = true, default_value_t = SECURE_PORT)]
+    secure_port: u16,
+    /// Port of plain HTTP; 0 for none
+    #[arg(long, global = true, default_value_t = PLAIN_PORT)]
+    insecure_port: u16,
+    /// Certificate to show, as PEM; read again when it changes
+    #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.crt")]
+    cert: PathBuf,
+    /// Key of the certificate, as PEM
+    #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
+    key: PathBuf,
+    /// Oldest TLS to speak, in the words of Kubernetes; below 1.2 there is none
+    #[arg(long, global = true, default_value = "VersionTLS12")]
+    tls_min_version: String,
+    /// Cipher suites for TLS 1.2 by their IANA names, separated by commas; all good ones when left out
+    #[arg(long, global = true, value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+    /// Version of the release, for the log
+    #[arg(long, global = true, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot")]
+    payload_version: String,
+    /// How much to log; 4 and above is everything
+    #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
+    verbosity: u8,
+}
+
+/// What to do.
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    Start(StartArgs),
+    /// Print the version
+    Version,
+}
+
+/// Serve the configs of a cluster until stopped
+#[derive(Debug, clap::Args)]
+struct StartArgs {
+    /// Address of the API server as new machines see it; goes into their kubeconfig
+    #[arg(long, default_value = "")]
+    apiserver_url: String,
+    /// Cluster to take the configs from; without, the one this is a pod of
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    /// Folder with the token and ca.crt that new machines join with
+    #[arg(long, default_value = "/etc/mcs/bootstrap-token")]
+    bootstrap_token_dir: PathBuf,
+    /// Hand out no kubeconfig; new machines then cannot join by themselves
+    #[arg(long)]
+    without_kubeconfig: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco server start --apiserver-url https://api-int.example.com:6443
+  mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --without-kubeconfig";
+
+/// Serves until SIGTERM or Ctrl-C.
+pub(crate) fn run(
+    args: &ServerArgs,
+    verbose: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let start = match &args.action {
+        Action::Version => {
+            writeln!(screen, "MachineConfigServer {}", env!("CARGO_PKG_VERSION"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Action::Start(start) => start,
+    };
+    anyhow::ensure!(!start.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
+    let level = if verbose || args.verbosity >= 4 { Level::DEBUG } else { Level::INFO };
+    telemetry::start(Format::Json, level)?;
+    info!(version = env!("CARGO_PKG_VERSION"), release = args.payload_version, "Starting");
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(args, start))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
+    let shutdown = Shutdown::on_signals().context("cannot wait for signals")?;
+    let client = client::connect(start.kubeconfig.as_deref()).await?;
+    let joining = (!start.without_kubeconfig).then(|| Joining {
+        server: start.apiserver_url.clone(),
+        credentials: start.bootstrap_token_dir.clone(),
+    });
+    let source = Cluster::watch(&client, joining, &shutdown).await;
+    mco_server::run(settings(args), source, &shutdown).await?;
+    Ok(())
+}
+
+fn settings(args: &ServerArgs) -> Settings {
+    let (floor, suites) = (&args.tls_min_version, &args.tls_cipher_suites);
+    info!(floor, ?suites, "TLS settings");
+    let policy = Policy::parse(floor, suites).unwrap_or_else(|fault| {
+        // Compat: wrong settings are no reason not to serve (pkg/controller/common/helpers.go).
+        let fault = report::chain(&fault);
+        error!(error = fault, "Error using provided tls arguments; the defaults stand in");
+        Policy::default()
+    });
+    let mut settings = Settings::new(Certificate::files(&args.cert, &args.key));
+    settings.secure = all_interfaces(args.secure_port);
+    settings.plain = (args.insecure_port != 0).then(|| all_interfaces(args.insecure_port));
+    settings.policy = policy;
+    settings
+}

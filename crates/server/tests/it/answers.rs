@@ -1,0 +1,109 @@
+//! Status, headers and body of every kind of answer.
+
+use tokio::net::TcpStream;
+
+use crate::{
+    client::{plain, request, send, tls},
+    fixture::{source, start},
+};
+
+// covers: S01, S08, S09, S10, S11, S13, S14, S15
+#[tokio::test]
+async fn both_addresses_give_the_same_answers() {
+    let server = start(source(), |_| {}).await;
+    let rows = [
+        ("GET", "/healthz", 200, None),
+        ("HEAD", "/healthz", 200, None),
+        ("POST", "/healthz", 405, None),
+        ("GET", "/", 404, None),
+        ("HEAD", "/", 404, None),
+        ("POST", "/", 405, None),
+        ("GET", "/config/empty", 200, Some(32)),
+        ("HEAD", "/config/empty", 200, Some(32)),
+        ("GET", "/config/x/empty?a=b", 200, Some(32)),
+        ("POST", "/config/empty", 405, None),
+        ("GET", "/config/unknown", 500, None),
+        ("GET", "/config/broken", 500, None),
+        ("HEAD", "/config/unknown", 500, None),
+        ("GET", "/config", 301, None),
+    ];
+    for (method, path, status, length) in rows {
+        for secure in [true, false] {
+            let asked = request(method, path, &["x/vnd.coreos.ignition+json;version=3.5.0"]);
+            let reply = if secure {
+                let stream = tls(server.authority.roots()).connect(server.secure).await.unwrap();
+                send(stream, asked).await
+            } else {
+                send(TcpStream::connect(server.plain).await.unwrap(), asked).await
+            };
+            let case = format!("{method} {path}, secure: {secure}: {reply:?}");
+            assert_eq!(reply.status.as_u16(), status, "{case}");
+            let length = length.unwrap_or(0).to_string();
+            assert_eq!(reply.header("content-length"), Some(length.as_str()), "{case}");
+            let sent = if method == "HEAD" { "0" } else { &length };
+            assert_eq!(reply.body.len().to_string(), sent, "{case}");
+            let kind = (length != "0").then_some("application/json");
+            assert_eq!(reply.header("content-type"), kind, "{case}");
+        }
+    }
+    server.stop().await;
+}
+
+// covers: S12, S16, S17, S18, S19, S20, S21, S22, S23
+#[tokio::test]
+async fn the_accept_header_decides_the_version() {
+    let server = start(source(), |_| {}).await;
+    let ign = "application/vnd.coreos.ignition+json";
+    let one = |version: &str| format!("{ign};version={version}, */*;q=0.1");
+    let rows: Vec<(Vec<String>, Result<&str, u16>)> = vec![
+        (vec![], Ok("2.2.0")),
+        (vec!["*/*".to_owned()], Ok("2.2.0")),
+        (vec![format!("{ign}; version=2.4.0, {ign}; version=1; q=0.5, */*; q=0.1")], Ok("2.2.0")),
+        (vec![one("3.1.0")], Ok("3.1.0")),
+        (vec![one("3.2.0")], Ok("3.2.0")),
+        (vec![one("3.3.0")], Ok("3.3.0")),
+        (vec![one("3.4.0")], Ok("3.4.0")),
+        (vec![one("3.5.0")], Ok("3.5.0")),
+        (vec![one("3.99.0")], Ok("3.5.0")),
+        (vec![one("3.0.0")], Err(500)),
+        (vec![one("4.0.0")], Err(400)),
+        (vec![one("2.1.0")], Err(400)),
+        (vec![format!("{ign};version=3.1.0;q=0.5,{ign};version=3.3.0")], Ok("3.3.0")),
+        (vec!["text/vnd.coreos.ignition+json;version=3.2.0".to_owned()], Ok("3.2.0")),
+        (vec![one("3.2.0"), one("3.4.0")], Ok("3.2.0")),
+    ];
+    for (accept, expected) in rows {
+        let accept: Vec<_> = accept.iter().map(String::as_str).collect();
+        let reply = plain(server.plain, request("GET", "/config/empty", &accept)).await;
+        match expected {
+            Ok(version) => {
+                assert_eq!(reply.status.as_u16(), 200, "{accept:?}");
+                let body = format!(r#"{{"ignition":{{"version":"{version}"}}}}"#);
+                assert_eq!(reply.body, body.as_bytes(), "{accept:?}");
+                assert_eq!(reply.body.len(), 32, "{accept:?}");
+            }
+            Err(status) => {
+                assert_eq!(reply.status.as_u16(), status, "{accept:?}");
+                assert!(reply.body.is_empty(), "{accept:?}");
+            }
+        }
+    }
+    server.stop().await;
+}
+
+// covers: S36, S48
+#[tokio::test]
+async fn a_hundred_machines_get_the_same_document() {
+    let server = start(source(), |_| {}).await;
+    let accept = ["application/vnd.coreos.ignition+json;version=3.2.0"];
+    let ask = || plain(server.plain, request("GET", "/config/worker", &accept));
+    let first = ask().await;
+    let files = first.json()["storage"]["files"].clone();
+    let paths: Vec<_> = files.as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
+    assert_eq!(paths[0], "/etc/motd");
+    assert_eq!(paths.last().unwrap(), "/etc/ignition-machine-config-encapsulated.json");
+    for _ in 0..100 {
+        assert_eq!(ask().await.body, first.body);
+    }
+    server.stop().await;
+}

@@ -1,0 +1,216 @@
+//! Configs from an API server, played by a few lines that list and watch.
+
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::{
+    Stream, StreamExt as _,
+    stream::{self, BoxStream},
+};
+use http::{Request, Response};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use kube::client::Body;
+use mco_cluster::Shutdown;
+use mco_ignition::data_url;
+use mco_server::{Cluster, Server, Source, source::Joining};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{Notify, watch},
+    time::timeout,
+};
+
+use crate::{
+    authority::Authority,
+    client::{plain, request},
+    fixture::{PATIENCE, settings, with_file},
+};
+
+/// An API server that holds back its lists until `open`, and one change of the pool until `moved`.
+#[derive(Clone)]
+struct Api {
+    open: watch::Sender<bool>,
+    moved: watch::Sender<bool>,
+    asked: Arc<Notify>,
+}
+
+const NAMESPACE: &str = "openshift-machine-config-operator";
+
+impl Api {
+    fn new() -> Self {
+        let (open, moved) = (watch::Sender::new(false), watch::Sender::new(false));
+        Self { open, moved, asked: Arc::default() }
+    }
+
+    fn client(&self) -> kube::Client {
+        let api = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let api = api.clone();
+            async move { Ok::<_, Infallible>(api.answer(request.uri()).await) }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    async fn answer(&self, uri: &http::Uri) -> Response<Chunks> {
+        let plural = uri.path().rsplit('/').next().unwrap().to_owned();
+        if uri.query().is_some_and(|query| query.contains("watch=true")) {
+            return Response::new(self.events(&plural));
+        }
+        self.asked.notify_one();
+        let mut open = self.open.subscribe();
+        open.wait_for(|open| *open).await.unwrap();
+        let list = json!({
+            "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "10"},
+            "items": items(&plural)
+        });
+        Response::new(body(stream::iter([Bytes::from(list.to_string())])))
+    }
+
+    fn events(&self, plural: &str) -> Chunks {
+        let silence = stream::pending();
+        if plural != "machineconfigpools" {
+            return body(silence);
+        }
+        let mut moved = self.moved.subscribe();
+        let event = stream::once(async move {
+            moved.wait_for(|moved| *moved).await.unwrap();
+            let event = json!({"type": "MODIFIED", "object": pool(1, "11")});
+            Bytes::from(format!("{event}\n"))
+        });
+        body(event.chain(silence))
+    }
+}
+
+type Chunks = StreamBody<BoxStream<'static, Result<Frame<Bytes>, Infallible>>>;
+
+fn body(chunks: impl Stream<Item = Bytes> + Send + 'static) -> Chunks {
+    StreamBody::new(chunks.map(|chunk| Ok(Frame::data(chunk))).boxed())
+}
+
+fn pool(updated: i32, version: &str) -> Value {
+    json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "worker", "uid": "p", "resourceVersion": version},
+        "spec": {"configuration": {"name": "rendered-worker-new"}},
+        "status": {
+            "updatedMachineCount": updated, "configuration": {"name": "rendered-worker-old"}
+        }
+    })
+}
+
+fn items(plural: &str) -> Vec<Value> {
+    let config = |name: &str| {
+        json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": "2"},
+            "spec": {"config": with_file(3)}
+        })
+    };
+    match plural {
+        "machineconfigpools" => vec![pool(0, "9")],
+        "machineconfigs" => vec![config("rendered-worker-old"), config("rendered-worker-new")],
+        "controllerconfigs" => vec![json!({
+            "metadata": {"name": "machine-config-controller", "uid": "c", "resourceVersion": "3"},
+            "spec": {"kubeAPIServerServingCAData": "Y2E="}
+        })],
+        "configmaps" => vec![json!({
+            "metadata": {
+                "name": "kubeconfig-data", "namespace": NAMESPACE, "uid": "m", "resourceVersion": "4"
+            },
+            "binaryData": {"ca-bundle.crt": "bmV3IGNh"}
+        })],
+        other => panic!("nobody asks for {other}"),
+    }
+}
+
+fn joining(credentials: &Path) -> Joining {
+    Joining { server: "https://api-int:6443".to_owned(), credentials: credentials.to_owned() }
+}
+
+async fn served(address: std::net::SocketAddr) -> Value {
+    let accept = ["a/vnd.coreos.ignition+json;version=3.5.0"];
+    let reply = plain(address, request("GET", "/config/worker", &accept)).await;
+    assert_eq!(reply.status.as_u16(), 200);
+    reply.json()
+}
+
+fn file(document: &Value, path: &str) -> String {
+    let files = document["storage"]["files"].as_array().unwrap();
+    let found = files.iter().find(|file| file["path"] == path).unwrap();
+    let source = found["contents"]["source"].as_str().unwrap();
+    String::from_utf8(data_url::decode(source).unwrap()).unwrap()
+}
+
+// covers: S29, S31, S32, S33, S47
+#[tokio::test]
+async fn a_cluster_is_served_once_it_is_known_and_as_it_moves_on() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("token"), "to.ken").unwrap();
+    let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
+    let pair = Authority::new().pair();
+    let certificate = mco_server::Certificate::Given { chain: pair.chain, key: pair.key };
+    let opening = tokio::spawn(Server::open(settings(certificate), source));
+    timeout(PATIENCE, api.asked.notified()).await.expect("a list is asked for");
+    assert!(!opening.is_finished(), "no address is open before the lists are there");
+    api.open.send_replace(true);
+    let server = timeout(PATIENCE, opening).await.expect("the lists arrive").unwrap().unwrap();
+    let address = server.plain_address().unwrap().unwrap();
+
+    let asks = async {
+        let old = served(address).await;
+        let annotations = "/etc/machine-config-daemon/node-annotations.json";
+        assert!(file(&old, annotations).contains("rendered-worker-old"));
+        assert_eq!(file(&old, "/etc/kubernetes/kubelet-ca.crt"), "ca");
+        let kubeconfig = file(&old, "/etc/kubernetes/kubeconfig");
+        for part in ["data: bmV3IGNh\n", "server: https://api-int:6443\n", "token: to.ken\n"] {
+            assert!(kubeconfig.contains(part), "{part} in {kubeconfig}");
+        }
+        api.moved.send_replace(true);
+        let moved = async {
+            while !file(&served(address).await, annotations).contains("rendered-worker-new") {}
+        };
+        timeout(PATIENCE, moved).await.expect("the new config is served");
+        shutdown.request();
+    };
+    tokio::join!(server.serve(&shutdown), asks);
+}
+
+#[tokio::test]
+async fn without_a_token_machines_are_told_to_ask_again() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    api.open.send_replace(true);
+    let folder = tempfile::tempdir().unwrap();
+    let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
+    timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
+    let refused = source.inputs("worker").unwrap_err();
+    assert_eq!(refused.to_string(), "cannot make the kubelet's kubeconfig");
+    shutdown.request();
+}
+
+// covers: S15
+#[tokio::test]
+async fn what_is_not_there_has_its_name_in_the_error() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    api.open.send_replace(true);
+    let source = Cluster::watch(&api.client(), None, &shutdown).await;
+    timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
+    assert!(source.inputs("worker").unwrap().first_boot.unwrap().kubeconfig.is_none());
+    let refused = source.inputs("infra").unwrap_err();
+    assert_eq!(refused.to_string(), "could not fetch pool \"infra\"");
+    shutdown.request();
+}
+
+#[tokio::test]
+async fn a_stop_is_heard_while_the_cluster_is_not_known_yet() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    let source = Cluster::watch(&api.client(), None, &shutdown).await;
+    let pair = Authority::new().pair();
+    let certificate = mco_server::Certificate::Given { chain: pair.chain, key: pair.key };
+    let run = mco_server::run(settings(certificate), source, &shutdown);
+    let stop = async {
+        timeout(Duration::from_secs(30), api.asked.notified()).await.expect("a list is asked for");
+        shutdown.request();
+    };
+    let (ended, ()) = tokio::join!(run, stop);
+    ended.unwrap();
+}

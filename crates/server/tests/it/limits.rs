@@ -1,0 +1,112 @@
+//! What a client may not do.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::{
+    client::{plain, request},
+    fixture::{PATIENCE, Running, source, start},
+};
+
+/// Short enough to wait for.
+const SOON: Duration = Duration::from_millis(50);
+
+async fn hurried() -> Running {
+    start(source(), |settings| {
+        settings.limits.handshake = SOON;
+        settings.limits.headers = SOON;
+    })
+    .await
+}
+
+/// Sends `bytes`, then nothing, and reads until the server hangs up.
+async fn stall(address: std::net::SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(bytes).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    // A reset is a hang-up too.
+    drop(read.expect("the server hangs up"));
+    answer
+}
+
+#[tokio::test]
+async fn who_does_not_finish_the_handshake_is_hung_up_on() {
+    let server = hurried().await;
+    for bytes in [&b""[..], b"\x16\x03\x01\x02\x00"] {
+        stall(server.secure, bytes).await;
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_finish_the_headers_is_hung_up_on() {
+    let server = hurried().await;
+    for bytes in [&b""[..], b"GET /config/worker HTTP/1.1\r\nhost: a\r\nx-a: "] {
+        let answer = String::from_utf8(stall(server.plain, bytes).await).unwrap();
+        assert!(!answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn headers_without_end_are_refused() {
+    let server = start(source(), |_| {}).await;
+    let long = format!("GET /healthz HTTP/1.1\r\nhost: a\r\nx-a: {}\r\n\r\n", "x".repeat(64 << 10));
+    let mut stream = TcpStream::connect(server.plain).await.unwrap();
+    // The server may hang up before it has read everything.
+    drop(stream.write_all(long.as_bytes()).await);
+    let mut answer = [0; 12];
+    let read = timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("an answer");
+    if read.is_ok() {
+        assert_eq!(answer, *b"HTTP/1.1 431");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn the_body_of_a_request_is_not_waited_for() {
+    let server = start(source(), |_| {}).await;
+    let head = b"POST /config/worker HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n";
+    let answer = String::from_utf8(stall(server.plain, head).await).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+    assert!(answer.contains("content-length: 0"), "{answer}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn further_connections_wait_for_room() {
+    let server = start(source(), |settings| settings.limits.connections = 1).await;
+    let mut held = TcpStream::connect(server.plain).await.unwrap();
+    let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
+    // Twenty answers to one are time enough for an answer to the other, were there room.
+    for _ in 0..20 {
+        held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            let read = timeout(PATIENCE, held.read_buf(&mut answer)).await.expect("an answer");
+            assert_ne!(read.unwrap(), 0, "the connection stays open");
+        }
+    }
+    assert!(!waiting.is_finished());
+    drop(held);
+    let reply = timeout(PATIENCE, waiting).await.expect("room").unwrap();
+    assert_eq!(reply.status.as_u16(), 200);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_those_who_say_nothing() {
+    let server = start(source(), |_| {}).await;
+    let silent = TcpStream::connect(server.secure).await.unwrap();
+    let idle = TcpStream::connect(server.plain).await.unwrap();
+    let address = server.plain;
+    server.stop().await;
+    assert!(TcpStream::connect(address).await.is_err(), "the address is closed");
+    drop((silent, idle));
+}

@@ -1,0 +1,18 @@
+//! The server over real sockets, with real TLS and a real HTTP client.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "this whole program is a test, which writes to a temporary folder"
+)]
+
+mod answers;
+mod authority;
+mod client;
+mod cluster;
+mod fixture;
+mod limits;
+mod requests;
+mod secure;

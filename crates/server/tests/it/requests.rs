@@ -1,0 +1,67 @@
+//! The line that each request leaves in the log.
+
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
+
+use crate::{
+    client::{plain, request},
+    fixture::{source, start},
+};
+
+/// Log lines, in memory.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+// covers: S46
+#[tokio::test]
+async fn each_request_for_a_config_is_logged_with_who_asked_and_what_came_of_it() {
+    let lines = Lines::default();
+    let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
+    let registry = tracing_subscriber::registry().with(layer.with_writer(lines.clone()));
+    let _log = tracing::subscriber::set_default(registry);
+
+    let server = start(source(), |_| {}).await;
+    let accept = ["a/vnd.coreos.ignition+json;version=3.3.0\", forged=\"1"];
+    plain(server.plain, request("GET", "/config/empty", &accept)).await;
+    plain(server.plain, request("GET", "/config/missing", &[])).await;
+    server.stop().await;
+
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |pool: &str| {
+        let found: Vec<_> = lines.iter().filter(|line| line["pool"] == pool).collect();
+        assert_eq!(found.len(), 1, "{text}");
+        found[0].clone()
+    };
+    let (answered, refused) = (of("empty"), of("missing"));
+    assert_eq!(answered["message"], "Config served");
+    assert_eq!(answered["user_agent"], "Ignition/2.20.0");
+    assert_eq!(answered["accept"], accept[0]);
+    assert!(answered["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{answered}");
+    assert_eq!(refused["message"], "Config not served");
+    assert_eq!(refused["why"], "could not fetch pool \"missing\"");
+}
