@@ -2,7 +2,7 @@
 //!
 //! What to answer is decided in [`answer`] and [`document`], which are pure. A document is built once
 //! for each config and Ignition version and then served from the same bytes ([`bodies`]). The rest
-//! is the network: [`listener`], [`tls`] and [`service`].
+//! is the network: `listener`, `tls` and `service`.
 
 pub mod answer;
 pub mod bodies;
