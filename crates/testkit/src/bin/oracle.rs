@@ -15,8 +15,9 @@ fn main() -> io::Result<ExitCode> {
     for outcome in &outcomes {
         writeln!(out, "{outcome}")?;
     }
-    for outcome in oracle::run_each(oracle::MEASURES, &folder)? {
-        writeln!(out, "{outcome} (a measure, not a gate yet)")?;
+    for oracle::Outcome { name, passed, failed } in oracle::run_each(oracle::MEASURES, &folder)? {
+        let all = passed + failed.len();
+        writeln!(out, "oracle {name}: agrees in {passed} of {all}; a measure, not a gate yet")?;
     }
     if !unknown.is_empty() {
         writeln!(out, "oracle: not checked yet: {}", unknown.join(", "))?;
