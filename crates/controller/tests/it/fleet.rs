@@ -1,7 +1,8 @@
 //! A cluster in memory, with controllers running and nodes that the test speaks for.
 
-use std::{fmt::Debug, time::Duration};
+use std::{fmt::Debug, pin::pin, time::Duration};
 
+use futures::StreamExt as _;
 use k8s_openapi::{
     api::core::v1::{Namespace, Node},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -9,6 +10,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
+    runtime::watcher,
 };
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
@@ -144,15 +146,16 @@ impl Fleet {
 
     /// Waits for the one node that is told to run `config` and does not run it yet.
     pub(crate) async fn wait_for_start(&self, config: &str) -> String {
+        let mut changes = pin!(watcher(self.all::<Node>(), watcher::Config::default()));
         let looking = async {
-            loop {
+            while changes.next().await.is_some() {
                 let under_way = self.under_way(config).await;
                 if let [node] = under_way.as_slice() {
                     return node.clone();
                 }
                 assert!(under_way.len() < 2, "{under_way:?} at once");
-                tokio::time::sleep(Duration::from_millis(5)).await;
             }
+            unreachable!("a watch does not end by itself")
         };
         tokio::time::timeout(PATIENCE, looking).await.expect("a node starts")
     }
