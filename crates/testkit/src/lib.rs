@@ -1,3 +1,5 @@
 //! What tests of several crates share. Nothing ships it.
 
+pub mod api;
 pub mod oracle;
+pub mod pki;
