@@ -7,8 +7,11 @@ mkdir /run/lab /run/base /run/kube
 mount --bind "$1" /run/lab
 mount --bind "$2" /run/base
 mount --bind "$3" /run/kube
-# nspawn leaves folders here when it is killed.
+# nspawn leaves folders here when it is killed. What of ours is below stays where it was.
 mount -t tmpfs tmpfs /tmp
+for pair in "lab $1" "base $2" "kube $3"; do
+    case ${pair#* } in /tmp/*) mkdir -p "${pair#* }" && mount --bind "/run/${pair%% *}" "${pair#* }" ;; esac
+done
 ip link set lo up
 ip link add br0 type bridge
 ip addr add 10.77.0.1/24 dev br0

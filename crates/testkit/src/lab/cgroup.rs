@@ -5,10 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    error::{LabError, trying},
-    place::Place,
-};
+use anyhow::Context as _;
+
+use super::place::Place;
 
 const MOUNTS: &str = "/sys/fs/cgroup";
 
@@ -29,14 +28,14 @@ pub struct Memory {
 
 impl Groups {
     /// Makes them, and notes them first so that they are found whatever happens.
-    pub(super) fn make(place: &Place) -> Result<Self, LabError> {
-        let own = fs::read_to_string("/proc/self/cgroup").map_err(trying("read our cgroups"))?;
+    pub(super) fn make(place: &Place) -> anyhow::Result<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").context("cannot read our cgroups")?;
         let hybrid = Path::new(MOUNTS).join("unified").exists();
         let parents = own.lines().filter_map(|line| parent(line, hybrid));
         let tops: Vec<PathBuf> =
             parents.map(|parent| parent.join(format!("mco-lab-{}", place.id))).collect();
         let note: String = tops.iter().map(|top| format!("{}\n", top.display())).collect();
-        fs::write(place.folder.join("cgroups"), note).map_err(trying("note the lab's cgroups"))?;
+        fs::write(place.folder.join("cgroups"), note).context("cannot note the lab's cgroups")?;
         for top in &tops {
             make(top)?;
             delegate(top);
@@ -45,7 +44,7 @@ impl Groups {
     }
 
     /// Makes the groups of one part of the lab.
-    pub(super) fn add(&self, part: &str) -> Result<(), LabError> {
+    pub(super) fn add(&self, part: &str) -> anyhow::Result<()> {
         self.tops.iter().try_for_each(|top| make(&top.join(part)))
     }
 
@@ -91,8 +90,8 @@ fn parent(line: &str, hybrid: bool) -> Option<PathBuf> {
     parent.is_dir().then_some(parent)
 }
 
-fn make(group: &Path) -> Result<(), LabError> {
-    fs::create_dir_all(group).map_err(trying(format!("make cgroup {}", group.display())))?;
+fn make(group: &Path) -> anyhow::Result<()> {
+    fs::create_dir_all(group).with_context(|| format!("cannot make cgroup {}", group.display()))?;
     // A new group of cpuset has no processors, and nothing can run in it.
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let above = group.parent().map(|parent| parent.join(file));
@@ -100,7 +99,7 @@ fn make(group: &Path) -> Result<(), LabError> {
             && fs::read_to_string(group.join(file)).is_ok_and(|own| own.trim().is_empty())
         {
             fs::write(group.join(file), value.trim())
-                .map_err(trying(format!("set {file} of {}", group.display())))?;
+                .with_context(|| format!("cannot set {file} of {}", group.display()))?;
         }
     }
     Ok(())
@@ -109,7 +108,9 @@ fn make(group: &Path) -> Result<(), LabError> {
 /// Lets the groups below have the controllers of cgroup v2; those that the host keeps are left out.
 fn delegate(group: &Path) {
     let file = group.join("cgroup.subtree_control");
-    for controller in fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default().split_whitespace() {
+    for controller in
+        fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default().split_whitespace()
+    {
         drop(fs::write(&file, format!("+{controller}")));
     }
 }

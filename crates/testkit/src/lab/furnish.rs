@@ -7,7 +7,9 @@ use std::{
     process::Command,
 };
 
-use super::error::{LabError, run, trying};
+use anyhow::Context as _;
+
+use super::run::run;
 
 macro_rules! ours {
     ($name:literal) => {
@@ -70,11 +72,11 @@ pub(super) fn furnish(
     base: &Path,
     identity: &Identity,
     credentials: &[(&str, String)],
-) -> Result<(), LabError> {
+) -> anyhow::Result<()> {
     let upper = folder.join("upper");
     for below in ["upper", "work", "root"] {
         let path = folder.join(below);
-        fs::create_dir_all(&path).map_err(trying(format!("make {}", path.display())))?;
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     }
     for (path, mode, text) in FILES {
         let text = text
@@ -88,27 +90,27 @@ pub(super) fn furnish(
     }
     let units = upper.join("etc/systemd/system");
     let wants = units.join("multi-user.target.wants");
-    fs::create_dir_all(&wants).map_err(trying("enable units"))?;
+    fs::create_dir_all(&wants).context("cannot enable units")?;
     for (name, target) in ENABLED {
-        symlink(target, wants.join(name)).map_err(trying(format!("enable {name}")))?;
+        symlink(target, wants.join(name)).with_context(|| format!("cannot enable {name}"))?;
     }
     for name in MASKED {
-        symlink("/dev/null", units.join(name)).map_err(trying(format!("mask {name}")))?;
+        symlink("/dev/null", units.join(name)).with_context(|| format!("cannot mask {name}"))?;
     }
     // A real folder, not part of the overlay: containerd makes overlays of its own in it.
     let copy = &mut Command::new("cp");
     run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
     for below in ["log/journal", "lib/kubelet", "lib/containerd"] {
         let path = folder.join("var").join(below);
-        fs::create_dir_all(&path).map_err(trying(format!("make {}", path.display())))?;
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
     }
     Ok(())
 }
 
-fn write(path: &Path, mode: u32, text: &str) -> Result<(), LabError> {
-    let what = || format!("write {}", path.display());
+fn write(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
     let parent = path.parent().expect("every file of a machine is in a folder");
-    fs::create_dir_all(parent).map_err(trying(what()))?;
-    fs::write(path, text).map_err(trying(what()))?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(trying(what()))
+    fs::create_dir_all(parent).with_context(what)?;
+    fs::write(path, text).with_context(what)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(what)
 }

@@ -9,13 +9,14 @@ use std::{
     sync::Arc,
 };
 
+use anyhow::Context as _;
 use mco_host::Root;
 
 use self::power::Power;
 use super::{
     cgroup::Groups,
-    error::{LabError, output, run, trying},
     furnish::{Identity, furnish},
+    run::{output, run, said},
     space::{BASE, LAB, Space},
 };
 
@@ -45,7 +46,7 @@ impl Machine {
         space: &Arc<Space>,
         groups: &Arc<Groups>,
         credentials: &[(&str, String)],
-    ) -> Result<Self, LabError> {
+    ) -> anyhow::Result<Self> {
         let identity = identity(index);
         let name = identity.name.clone();
         furnish(&place.folder.join(&name), base, &identity, credentials)?;
@@ -75,18 +76,18 @@ impl Machine {
     }
 
     /// Switches it on and waits until its systemd has come up.
-    pub fn boot(&self) -> Result<(), LabError> {
+    pub fn boot(&self) -> anyhow::Result<()> {
         self.power.switch_on()?;
         self.power.wait_up()
     }
 
     /// Switches it on; it comes up by itself.
-    pub(super) fn start(&self) -> Result<(), LabError> {
+    pub(super) fn start(&self) -> anyhow::Result<()> {
         self.power.switch_on()
     }
 
     /// Reboots it from inside, as a person at its terminal would, and waits until it is up again.
-    pub fn reboot(&self) -> Result<(), LabError> {
+    pub fn reboot(&self) -> anyhow::Result<()> {
         let boots = self.power.boots();
         // The answer may get lost in the reboot.
         drop(self.run(&["systemctl", "reboot"])?);
@@ -94,17 +95,17 @@ impl Machine {
     }
 
     /// Takes its power away: every process of it is gone at once.
-    pub fn power_cut(&self) -> Result<(), LabError> {
+    pub fn power_cut(&self) -> anyhow::Result<()> {
         self.power.cut()
     }
 
     /// Cuts its network, or connects it again.
-    pub fn set_network(&self, network: Network) -> Result<(), LabError> {
+    pub fn set_network(&self, network: Network) -> anyhow::Result<()> {
         self.power.set_network(network)
     }
 
     /// Runs a program inside.
-    pub fn run(&self, words: &[&str]) -> Result<Output, LabError> {
+    pub fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
         let pid = self.power.leader()?;
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(pid.to_string());
@@ -115,36 +116,32 @@ impl Machine {
     }
 
     /// What a program inside writes, which must succeed.
-    pub fn ask(&self, words: &[&str]) -> Result<String, LabError> {
+    pub fn ask(&self, words: &[&str]) -> anyhow::Result<String> {
         let what = format!("{} in {}", words.join(" "), self.name());
-        super::error::said(&what, &self.run(words)?)
+        said(&what, &self.run(words)?)
     }
 
     /// Its disk, seen from outside, whether it runs or not.
-    pub fn disk(&self) -> Result<Root, LabError> {
+    pub fn disk(&self) -> anyhow::Result<Root> {
         let path = self.root();
-        Root::open(&path).map_err(|error| {
-            trying(format!("open the disk of {}", self.name()))(std::io::Error::other(error))
-        })
+        Root::open(&path).with_context(|| format!("cannot open the disk of {}", self.name()))
     }
 
     /// A file of its disk as text; none where there is none.
-    pub fn read(&self, path: &str) -> Result<Option<String>, LabError> {
-        let read = self.disk()?.read(path).map_err(|error| {
-            trying(format!("read {path} of {}", self.name()))(std::io::Error::other(error))
-        })?;
+    pub fn read(&self, path: &str) -> anyhow::Result<Option<String>> {
+        let read = self.disk()?.read(path);
+        let read = read.with_context(|| format!("cannot read {path} of {}", self.name()))?;
         Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
     /// Writes a file of its disk behind everybody's back.
-    pub fn write(&self, path: &str, text: &str) -> Result<(), LabError> {
-        self.disk()?.write(path, text.as_bytes(), 0o644).map_err(|error| {
-            trying(format!("write {path} of {}", self.name()))(std::io::Error::other(error))
-        })
+    pub fn write(&self, path: &str, text: &str) -> anyhow::Result<()> {
+        let written = self.disk()?.write(path, text.as_bytes(), 0o644);
+        written.with_context(|| format!("cannot write {path} of {}", self.name()))
     }
 
     /// The last lines of its journal, of one unit or of all; also of a machine that is off.
-    pub fn journal(&self, unit: Option<&str>, lines: u32) -> Result<String, LabError> {
+    pub fn journal(&self, unit: Option<&str>, lines: u32) -> anyhow::Result<String> {
         let mut command = Command::new("journalctl");
         command.args(["--quiet", "--no-pager", "--output=short-precise", "--lines"]);
         command.arg(lines.to_string()).arg("--directory").arg(self.root().join("var/log/journal"));

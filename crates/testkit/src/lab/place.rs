@@ -7,12 +7,13 @@ use std::{
     process::Command,
 };
 
+use anyhow::Context as _;
 use rustix::{
     event::{PollFd, PollFlags, poll},
     process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
 };
 
-use super::error::{LabError, run, trying};
+use super::run::run;
 
 /// Removes what outlives a lab's namespaces.
 pub(super) const KEEP: &str = include_str!("../../lab/keep.sh");
@@ -30,10 +31,10 @@ pub(super) struct Place {
 
 impl Place {
     /// Makes the folder of a new lab in `labs`, after removing what dead ones have left there.
-    pub(super) fn make(labs: &Path) -> Result<Self, LabError> {
-        fs::create_dir_all(labs).map_err(trying(format!("make {}", labs.display())))?;
-        let turn = File::create(labs.join(".lock")).map_err(trying("make the lock of all labs"))?;
-        turn.lock().map_err(trying("wait for the lock of all labs"))?;
+    pub(super) fn make(labs: &Path) -> anyhow::Result<Self> {
+        fs::create_dir_all(labs).with_context(|| format!("cannot make {}", labs.display()))?;
+        let turn = File::create(labs.join(".lock")).context("cannot make the lock of all labs")?;
+        turn.lock().context("cannot wait for the lock of all labs")?;
         sweep(labs)?;
         loop {
             let id = format!("{:06x}", fastrand::u32(..0x100_0000));
@@ -41,26 +42,28 @@ impl Place {
             match fs::create_dir(&folder) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
-                Err(error) => return Err(trying(format!("make {}", folder.display()))(error)),
+                Err(error) => {
+                    return Err(error).with_context(|| format!("cannot make {}", folder.display()));
+                }
             }
-            let lock = File::create(folder.join("lock")).map_err(trying("make a lab's lock"))?;
-            lock.lock().map_err(trying("lock a lab"))?;
+            let lock = File::create(folder.join("lock")).context("cannot make a lab's lock")?;
+            lock.lock().context("cannot lock a lab")?;
             return Ok(Self { id, folder, _lock: lock });
         }
     }
 
     /// Notes the first process of the lab, so that it can be found when nobody else knows it.
-    pub(super) fn note_init(&self, pid: u32) -> Result<(), LabError> {
-        let born = born(pid).map_err(trying("read the lab's first process"))?;
+    pub(super) fn note_init(&self, pid: u32) -> anyhow::Result<()> {
+        let born = born(pid).context("cannot read the lab's first process")?;
         let note = self.folder.join("init");
-        fs::write(note, format!("{pid} {born}\n")).map_err(trying("note the lab's first process"))
+        fs::write(note, format!("{pid} {born}\n")).context("cannot note the lab's first process")
     }
 }
 
 /// Removes every lab whose owner is gone. The caller holds the lock of all labs.
-fn sweep(labs: &Path) -> Result<(), LabError> {
-    for entry in fs::read_dir(labs).map_err(trying("look for old labs"))? {
-        let folder = entry.map_err(trying("look for old labs"))?.path();
+fn sweep(labs: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(labs).context("cannot look for old labs")? {
+        let folder = entry.context("cannot look for old labs")?.path();
         let Ok(lock) = File::open(folder.join("lock")) else {
             // Either not a lab, or one that its keeper removes right now.
             continue;
@@ -74,7 +77,7 @@ fn sweep(labs: &Path) -> Result<(), LabError> {
 }
 
 /// Ends the first process of a lab, and with it all others, if it is still the one that was noted.
-fn end_init(folder: &Path) -> Result<(), LabError> {
+fn end_init(folder: &Path) -> anyhow::Result<()> {
     let note = fs::read_to_string(folder.join("init")).unwrap_or_default();
     let mut words = note.split_whitespace();
     let (Some(Ok(pid)), Some(noted)) = (words.next().map(str::parse::<i32>), words.next()) else {
@@ -86,10 +89,9 @@ fn end_init(folder: &Path) -> Result<(), LabError> {
     };
     // The handle is of whoever has the number now; only the time of birth says who that is.
     if born(pid.unsigned_abs()).is_ok_and(|born| born == noted) {
-        let what = "end an old lab";
-        pidfd_send_signal(&handle, Signal::KILL).map_err(|e| trying(what)(e.into()))?;
+        pidfd_send_signal(&handle, Signal::KILL).context("cannot end an old lab")?;
         poll(&mut [PollFd::new(&handle, PollFlags::IN)], None)
-            .map_err(|error| trying(what)(error.into()))?;
+            .context("cannot wait for the end of an old lab")?;
     }
     Ok(())
 }

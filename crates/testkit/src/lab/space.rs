@@ -6,12 +6,15 @@ use std::{
     io::{BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
+use anyhow::{Context as _, bail};
+
 use super::{
-    error::{LabError, run, said, trying},
     place::{KEEP, Place},
+    run::{run, said},
 };
 
 const SPACE: &str = include_str!("../../lab/space.sh");
@@ -26,17 +29,16 @@ pub(super) const KUBE: &str = "/run/kube";
 /// The namespaces of a lab.
 #[derive(Debug)]
 pub(super) struct Space {
-    /// Waits for the first process and removes what outlives it.
-    keeper: Child,
-    /// The first process lives as long as this is open.
-    life: Option<ChildStdin>,
+    /// Waits for the first process, which lives as long as the keeper's input is open, and removes
+    /// what outlives it.
+    keeper: Mutex<Option<Child>>,
     /// The first process.
     init: u32,
 }
 
 impl Space {
     /// Makes them.
-    pub(super) fn make(place: &Place, base: &Path, kube: &Path) -> Result<Self, LabError> {
+    pub(super) fn make(place: &Place, base: &Path, kube: &Path) -> anyhow::Result<Self> {
         let mut keeper = Command::new("sh")
             .args(["-c", KEEP, "keep"])
             .arg(&place.folder)
@@ -47,22 +49,21 @@ impl Space {
             // Ctrl-C is for us; the keeper still has to clean up then.
             .process_group(0)
             .spawn()
-            .map_err(trying("start the lab's first process"))?;
-        let life = keeper.stdin.take();
+            .context("cannot start the lab's first process")?;
         let mut line = String::new();
         if let Some(output) = keeper.stdout.take() {
             let read = BufReader::new(output).read_line(&mut line);
-            read.map_err(trying("hear from the lab's first process"))?;
+            read.context("cannot hear from the lab's first process")?;
         }
         if line != "ready\n" {
-            let output = keeper.wait_with_output().map_err(trying("hear from the keeper"))?;
+            let output = keeper.wait_with_output().context("cannot hear from the keeper")?;
             said("making the lab's namespaces", &output)?;
-            return Err(LabError::Missing("its namespaces cannot be made".to_owned()));
+            bail!("the lab's namespaces cannot be made");
         }
         let unshare = child(keeper.id())?;
         let init = child(unshare)?;
         place.note_init(init)?;
-        Ok(Self { keeper, life, init })
+        Ok(Self { keeper: Mutex::new(Some(keeper)), init })
     }
 
     /// A program inside; `group` is the cgroup of the lab that it runs in.
@@ -82,7 +83,7 @@ impl Space {
     }
 
     /// Runs lines of shell inside.
-    pub(super) fn shell(&self, what: &str, script: &str) -> Result<String, LabError> {
+    pub(super) fn shell(&self, what: &str, script: &str) -> anyhow::Result<String> {
         run(what, self.look().args(["sh", "-euc", script]))
     }
 
@@ -97,13 +98,13 @@ impl Space {
     }
 
     /// Ends everything inside and waits until nothing is left.
-    pub(super) fn end(&mut self) -> Result<(), LabError> {
-        drop(self.life.take());
-        let status = self.keeper.wait().map_err(trying("wait for the end of the lab"))?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(LabError::Command { what: "removing the lab".to_owned(), said: status.to_string() })
+    pub(super) fn end(&self) -> anyhow::Result<()> {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(mut keeper) = keeper else { return Ok(()) };
+        // Waiting closes its input, which is what the first process lives by.
+        let status = keeper.wait().context("cannot wait for the end of the lab")?;
+        anyhow::ensure!(status.success(), "the lab cannot be removed: {status}");
+        Ok(())
     }
 }
 
@@ -114,10 +115,10 @@ impl Drop for Space {
 }
 
 /// The first child of a process.
-pub(super) fn child(pid: u32) -> Result<u32, LabError> {
+pub(super) fn child(pid: u32) -> anyhow::Result<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let what = || format!("find the child of process {pid}");
-    let children = fs::read_to_string(path).map_err(trying(what()))?;
+    let what = || format!("cannot find the child of process {pid}");
+    let children = fs::read_to_string(path).with_context(what)?;
     let first = children.split_whitespace().next().and_then(|first| first.parse().ok());
-    first.ok_or_else(|| LabError::Command { what: what(), said: "it has none".to_owned() })
+    first.with_context(what)
 }

@@ -1,5 +1,6 @@
 //! The recordings in this repository, checked wherever it is cloned.
 
+mod lab;
 mod real;
 
 use mco_testkit::oracle;

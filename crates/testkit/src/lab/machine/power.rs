@@ -10,12 +10,12 @@ use std::{
     time::Duration,
 };
 
+use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Network;
 use crate::lab::{
     cgroup::Groups,
-    error::{LabError, trying},
     furnish::Identity,
     place::born,
     space::{KUBE, LAB, Space, child},
@@ -56,7 +56,10 @@ enum Phase {
     Off,
     Booting,
     /// Its first process and when that was started, so that no other is ever mistaken for it.
-    Up { leader: u32, born: String },
+    Up {
+        leader: u32,
+        born: String,
+    },
 }
 
 impl Power {
@@ -65,7 +68,7 @@ impl Power {
     }
 
     /// Boots it and lets a thread look after it until it is off.
-    pub(super) fn switch_on(self: &Arc<Self>) -> Result<(), LabError> {
+    pub(super) fn switch_on(self: &Arc<Self>) -> anyhow::Result<()> {
         if self.lock().phase != Phase::Off {
             return Ok(());
         }
@@ -77,7 +80,7 @@ impl Power {
                 match running.and_then(|(child, notes)| power.look_after(child, &notes)) {
                     Ok(status) if status.code() == Some(REBOOT) => running = power.spawn(),
                     Ok(status) => break status.to_string(),
-                    Err(error) => break mco_cluster::report::chain(&error),
+                    Err(error) => break format!("{error:#}"),
                 }
             };
             power.change(|state| {
@@ -94,26 +97,26 @@ impl Power {
     }
 
     /// Waits until it is up.
-    pub(super) fn wait_up(&self) -> Result<(), LabError> {
+    pub(super) fn wait_up(&self) -> anyhow::Result<()> {
         self.wait("come up", |state| matches!(state.phase, Phase::Up { .. }))
     }
 
     /// Waits until it has come up once more than `boots` times.
-    pub(super) fn wait_boot_after(&self, boots: u32) -> Result<(), LabError> {
+    pub(super) fn wait_boot_after(&self, boots: u32) -> anyhow::Result<()> {
         self.wait("come up again", |state| state.boots > boots)
     }
 
     /// Kills its first process, and with it all others.
-    pub(super) fn cut(&self) -> Result<(), LabError> {
-        let what = || format!("take the power from {}", self.identity.name);
+    pub(super) fn cut(&self) -> anyhow::Result<()> {
+        let what = || format!("cannot take the power from {}", self.identity.name);
         let leader = self.leader()?;
         let pid = Pid::from_raw(leader.cast_signed()).expect("a process has a number");
-        kill_process(pid, Signal::KILL).map_err(|error| trying(what())(error.into()))?;
+        kill_process(pid, Signal::KILL).with_context(what)?;
         self.wait("go off", |state| state.phase == Phase::Off)
     }
 
     /// Its first process, as the host numbers it.
-    pub(super) fn leader(&self) -> Result<u32, LabError> {
+    pub(super) fn leader(&self) -> anyhow::Result<u32> {
         let state = self.lock();
         if let Phase::Up { leader, born: noted } = &state.phase
             && born(*leader).is_ok_and(|born| born == *noted)
@@ -121,14 +124,11 @@ impl Power {
             return Ok(*leader);
         }
         let name = &self.identity.name;
-        Err(LabError::Command {
-            what: format!("finding the processes of {name}"),
-            said: format!("it is not up {}", state.ended),
-        })
+        bail!("{name} is not up {}", state.ended)
     }
 
     /// Connects it to the lab's network or cuts it off; that holds over reboots.
-    pub(super) fn set_network(&self, network: Network) -> Result<(), LabError> {
+    pub(super) fn set_network(&self, network: Network) -> anyhow::Result<()> {
         self.change(|state| state.network = Some(network));
         self.connect()
     }
@@ -138,7 +138,7 @@ impl Power {
         fs::read_to_string(self.file("console")).unwrap_or_default()
     }
 
-    fn connect(&self) -> Result<(), LabError> {
+    fn connect(&self) -> anyhow::Result<()> {
         let name = &self.identity.name;
         let state = match self.lock().network {
             Some(Network::Cut) => "down",
@@ -148,7 +148,7 @@ impl Power {
         self.space.shell(&format!("setting the network of {name} {state}"), &script).map(drop)
     }
 
-    fn spawn(&self) -> Result<(Child, UnixDatagram), LabError> {
+    fn spawn(&self) -> anyhow::Result<(Child, UnixDatagram)> {
         let name = &self.identity.name;
         self.change(|state| state.phase = Phase::Booting);
         self.groups.clear(name);
@@ -156,13 +156,13 @@ impl Power {
         self.connect()?;
         let notes = self.file("notes");
         drop(fs::remove_file(&notes));
-        let socket = UnixDatagram::bind(&notes).map_err(trying("listen to a machine"))?;
-        socket.set_read_timeout(Some(CHECK)).map_err(trying("listen to a machine"))?;
+        let socket = UnixDatagram::bind(&notes).context("cannot listen to a machine")?;
+        socket.set_read_timeout(Some(CHECK)).context("cannot listen to a machine")?;
         let console = File::options().create(true).append(true).open(self.file("console"));
-        let console = console.map_err(trying("open a machine's console"))?;
-        let again = console.try_clone().map_err(trying("open a machine's console"))?;
+        let console = console.context("cannot open a machine's console")?;
+        let again = console.try_clone().context("cannot open a machine's console")?;
         let child = self.nspawn().stdout(console).stderr(again).spawn();
-        Ok((child.map_err(trying(format!("boot {name}")))?, socket))
+        Ok((child.with_context(|| format!("cannot boot {name}"))?, socket))
     }
 
     fn nspawn(&self) -> Command {
@@ -212,29 +212,29 @@ impl Power {
     }
 
     /// Waits for one boot to come up and to end.
-    fn look_after(&self, mut child: Child, notes: &UnixDatagram) -> Result<ExitStatus, LabError> {
-        let what = || format!("look after {}", self.identity.name);
+    fn look_after(&self, mut child: Child, notes: &UnixDatagram) -> anyhow::Result<ExitStatus> {
+        let what = || format!("cannot look after {}", self.identity.name);
         let mut buffer = [0; 4096];
         loop {
             let length = notes.recv(&mut buffer).unwrap_or_default();
             let note = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
             if note.lines().any(|line| line == "READY=1") {
                 let leader = leader(child.id())?;
-                let born = born(leader).map_err(trying(what()))?;
+                let born = born(leader).with_context(what)?;
                 self.change(|state| {
                     state.phase = Phase::Up { leader, born };
                     state.boots += 1;
                 });
                 break;
             }
-            if let Some(status) = child.try_wait().map_err(trying(what()))? {
+            if let Some(status) = child.try_wait().with_context(what)? {
                 return Ok(status);
             }
         }
-        child.wait().map_err(trying(what()))
+        child.wait().with_context(what)
     }
 
-    fn wait(&self, what: &str, done: impl Fn(&State) -> bool) -> Result<(), LabError> {
+    fn wait(&self, what: &str, done: impl Fn(&State) -> bool) -> anyhow::Result<()> {
         let waiting = |state: &mut State| !done(state);
         let state = self.lock();
         let (state, late) = self
@@ -244,12 +244,13 @@ impl Power {
         if !late.timed_out() {
             return Ok(());
         }
-        Err(LabError::Late {
-            step: format!("{} to {what}", self.identity.name),
-            seconds: PATIENCE.as_secs(),
-            seen: format!("{:?}, {} boots {}", state.phase, state.boots, state.ended),
-            logs: self.console(),
-        })
+        let State { phase, boots, ended, .. } = &*state;
+        let name = &self.identity.name;
+        bail!(
+            "{name}: waited {PATIENCE:?} in vain for it to {what}; it is {phase:?} after {boots} boots {ended}\n\
+             its terminal:\n{}",
+            self.console()
+        )
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
@@ -267,6 +268,6 @@ impl Power {
 }
 
 /// The first process of the machine that `nsenter` has started nspawn for.
-fn leader(nsenter: u32) -> Result<u32, LabError> {
+fn leader(nsenter: u32) -> anyhow::Result<u32> {
     child(child(nsenter)?)
 }
