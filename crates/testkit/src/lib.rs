@@ -1,3 +1,6 @@
 //! What tests of several crates share. Nothing ships it.
 
+pub mod api;
+pub mod lab;
 pub mod oracle;
+pub mod pki;
