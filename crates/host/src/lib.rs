@@ -12,5 +12,5 @@ pub mod unit;
 
 pub use host::{Host, HostError, KEYS};
 pub use root::{Owner, Root, RootError, Stat};
-pub use simulated::{Journal, SimulatedSystem};
+pub use simulated::{Glimpse, Journal, SimulatedSystem};
 pub use system::{HostFacts, System, SystemError};
