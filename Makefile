@@ -14,7 +14,7 @@ help: ## List the targets
 
 test: tools fmt lint doc oracle unit ## Everything CI checks
 
-tools: ## Install what the tests use beyond Rust: the real ignition-validate
+tools: ## Install what the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
 	@scripts/tools
 
 fmt: ## Is the code formatted?

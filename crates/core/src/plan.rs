@@ -3,8 +3,9 @@
 //! A plan is complete. Whoever carries it out chooses nothing: the steps are in order, contents come
 //! from the target config, and whether to drain or reboot is settled, with the rule that settled it.
 
+pub mod first_boot;
 mod policy;
-mod registries;
+pub mod registries;
 mod show;
 mod steps;
 
@@ -12,13 +13,13 @@ use mco_api::machine_configuration::{StorageOverride, disruption::ClusterPolicie
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    policy::{Action, Rule, Verdict, default_policies, merge_policies},
+    policy::{Action, Rule, Verdict, default_policies, merge_policies, settle, verdicts},
     registries::Unparsable,
     steps::Step,
 };
 use crate::{
     diff::{
-        self, ConfigDiff,
+        self, BuiltImages, ConfigDiff,
         reconcile::{self, Obstacle},
     },
     machine::Machine,
@@ -35,6 +36,8 @@ pub struct Circumstances {
     pub kernel_fips: Option<bool>,
     /// Changes to storage that are let through.
     pub overrides: Vec<StorageOverride>,
+    /// Images that the cluster built for the two configs.
+    pub images: BuiltImages,
 }
 
 /// Where a node is in its life.
@@ -106,7 +109,7 @@ pub enum Refusal {
 fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::KernelFips => String::new(),
-        Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
+        Obstacle::Unreadable { .. } | Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
             format!("configs {from}, {to} are not reconcilable: ")
         }
     }
@@ -128,13 +131,13 @@ pub fn node(
             },
         )?;
     }
-    let diff = diff::between(from, to);
+    let diff = diff::between_images(from, to, &circumstances.images);
     let verdicts = match circumstances.phase {
-        Phase::Serving => policy::verdicts(&diff, policies, circumstances.force),
+        Phase::Serving => verdicts(&diff, policies, circumstances.force),
         // Nothing runs yet that would have to hear of the change, or nothing has heard of it.
         Phase::FirstBoot | Phase::WayBack => Vec::new(),
     };
-    let actions = policy::settle(&verdicts);
+    let actions = settle(&verdicts);
     let drain = drain(from, to, &actions)?;
     let steps = steps::steps(&diff, from, to, &actions, circumstances);
     Ok(NodePlan { diff, verdicts, actions, drain, steps })
@@ -148,7 +151,8 @@ impl NodePlan {
     }
 }
 
-fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
+/// Whether pods must leave a node before these actions, and why.
+pub fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
     let because = |action: &Action| Drain::Needed(action.to_string());
     if let Some(action) = actions.iter().find(|a| matches!(a, Action::Reboot | Action::Drain)) {
         return Ok(because(action));

@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, render, server, status, up, why,
+    operator, render, server, simulate, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -76,6 +76,8 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Server(server::ServerArgs),
+    #[command(hide = true)]
+    Simulate(simulate::SimulateArgs),
 }
 
 impl Command {
@@ -100,7 +102,8 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
-            | Self::Server(_) => ExitCode::FAILURE,
+            | Self::Server(_)
+            | Self::Simulate(_) => ExitCode::FAILURE,
         }
     }
 }

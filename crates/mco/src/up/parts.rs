@@ -94,7 +94,8 @@ impl Parts<'_> {
     pub(crate) fn workload(&mut self, sight: &Sight) {
         let wanted = usize::from(self.settings.workers);
         let (nodes, shutdown) = (sight.nodes.clone(), self.shutdown.clone());
-        self.spawn(workload::run(self.client.clone(), nodes, wanted, shutdown));
+        let accounts = workload::Accounts::Kept;
+        self.spawn(workload::run(self.client.clone(), nodes, wanted, accounts, shutdown));
     }
 
     fn spawn(&mut self, part: impl Future<Output = ()> + Send + 'static) {
