@@ -37,7 +37,7 @@ pub use self::{
     cgroup::Memory,
     image::SLEEP,
     machine::{Machine, Network},
-    wait::{PATIENCE, Step},
+    wait::Step,
 };
 use crate::{
     api::Programs,
@@ -210,9 +210,9 @@ fn credentials(authority: &Authority, index: u8) -> anyhow::Result<Vec<(&'static
     let pair = authority.node(&identity.name, std::slice::from_ref(&identity.address))?;
     let config = authority.kubeconfig(&Plane::url(), Credentials::Certificate(&pair));
     Ok(vec![
-        ("ca.crt", authority.pair().certificate.clone()),
-        ("kubelet.crt", pair.certificate),
-        ("kubelet.key", pair.key),
-        ("kubelet.kubeconfig", config),
+        ("etc/kubernetes/ca.crt", authority.pair().certificate.clone()),
+        ("etc/kubernetes/kubelet.crt", pair.certificate),
+        ("etc/kubernetes/kubelet.key", pair.key),
+        ("var/lib/kubelet/kubeconfig", config),
     ])
 }

@@ -85,9 +85,6 @@ pub(super) fn furnish(
             .replace("@PODS@", &identity.pods);
         write(&upper.join(path), *mode, &text)?;
     }
-    for (name, text) in credentials {
-        write(&upper.join("etc/kubernetes").join(name), 0o600, text)?;
-    }
     let units = upper.join("etc/systemd/system");
     let wants = units.join("multi-user.target.wants");
     fs::create_dir_all(&wants).context("cannot enable units")?;
@@ -100,9 +97,11 @@ pub(super) fn furnish(
     // A real folder, not part of the overlay: containerd makes overlays of its own in it.
     let copy = &mut Command::new("cp");
     run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
-    for below in ["log/journal", "lib/kubelet", "lib/containerd"] {
-        let path = folder.join("var").join(below);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    let journal = folder.join("var/log/journal");
+    fs::create_dir_all(&journal).context("cannot make the folder of the journal")?;
+    for (path, text) in credentials {
+        let disk = if path.starts_with("var/") { folder } else { &upper };
+        write(&disk.join(path), 0o600, text)?;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 mod power;
 
 use std::{
+    fs,
     path::PathBuf,
     process::{Command, Output},
     sync::Arc,
@@ -149,6 +150,28 @@ impl Machine {
             command.args(["--unit", unit]);
         }
         run(&format!("reading the journal of {}", self.name()), &mut command)
+    }
+
+    /// Name and log of every container of a namespace's pods, as its disk has them.
+    #[must_use]
+    pub fn pod_logs(&self, namespace: &str) -> Vec<(String, String)> {
+        let entries = |path: PathBuf| {
+            let entries = fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
+            let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            paths.sort();
+            paths
+        };
+        let ours = |pod: &PathBuf| {
+            let name = pod.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&format!("{namespace}_"))
+        };
+        let pods = entries(self.root().join("var/log/pods")).into_iter().filter(ours);
+        let logs = pods.flat_map(entries).flat_map(entries);
+        logs.filter_map(|log| {
+            let name = log.strip_prefix(self.root()).unwrap_or(&log).display().to_string();
+            Some((name, fs::read_to_string(&log).ok()?))
+        })
+        .collect()
     }
 
     /// What its systemd wrote to the terminal.

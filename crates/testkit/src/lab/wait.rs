@@ -2,24 +2,38 @@
 
 use std::{fmt::Debug, time::Duration};
 
-use anyhow::bail;
+use anyhow::anyhow;
 use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Resource, runtime::watcher::watch_object};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::{Lab, Machine};
 
 /// Long enough for a busy host; nothing waits this long unless it is broken.
-pub const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// What is waited for, and where it is to happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
-    /// The machine that it is about; none for the cluster as a whole.
-    pub machine: Option<&'s Machine>,
-    /// What is to happen, as the end of a sentence that begins with "waited for".
-    pub what: &'s str,
+    machine: Option<&'s Machine>,
+    what: &'s str,
+    patience: Duration,
+}
+
+impl<'s> Step<'s> {
+    /// Something that is to happen to a machine: "`what`" ends "waited for".
+    #[must_use]
+    pub const fn on(machine: &'s Machine, what: &'s str) -> Self {
+        Self { machine: Some(machine), what, patience: PATIENCE }
+    }
+
+    /// Something that is to happen to the cluster as a whole.
+    #[must_use]
+    pub const fn of_all(what: &'s str) -> Self {
+        Self { machine: None, what, patience: PATIENCE }
+    }
 }
 
 impl Lab {
@@ -51,20 +65,45 @@ impl Lab {
             }
             None
         };
-        if let Ok(Some(found)) = tokio::time::timeout(PATIENCE, watching).await {
-            return Ok(found);
+        match tokio::time::timeout(step.patience, watching).await {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) | Err(_) => Err(self.late(step, &seen)),
         }
-        let machine = step.machine.map_or("cluster", Machine::name);
-        let Step { what, .. } = step;
-        bail!(
-            "{machine}: waited {PATIENCE:?} in vain for {what}\nseen instead: {seen}\n{}",
-            self.explain(step.machine)
-        )
+    }
+
+    /// Waits until `look` is content with what a watch tells of several objects.
+    pub async fn wait_for<S, T>(
+        &self,
+        step: Step<'_>,
+        watch: &mut watch::Receiver<S>,
+        mut look: impl FnMut(&S) -> Result<T, String>,
+    ) -> anyhow::Result<T> {
+        let mut seen = "nothing".to_owned();
+        let watching = async {
+            loop {
+                match look(&watch.borrow_and_update()) {
+                    Ok(found) => return Some(found),
+                    Err(instead) => seen = instead,
+                }
+                watch.changed().await.ok()?;
+            }
+        };
+        match tokio::time::timeout(step.patience, watching).await {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) | Err(_) => Err(self.late(step, &seen)),
+        }
+    }
+
+    fn late(&self, step: Step<'_>, seen: &str) -> anyhow::Error {
+        let Step { machine, what, patience } = step;
+        let name = machine.map_or("cluster", Machine::name);
+        let logs = self.explain(machine);
+        anyhow!("{name}: waited {patience:?} in vain for {what}\nseen instead: {seen}\n{logs}")
     }
 
     /// Waits until a machine's node is Ready.
     pub async fn wait_ready(&self, machine: &Machine) -> anyhow::Result<Node> {
-        let step = Step { machine: Some(machine), what: "its node to be Ready" };
+        let step = Step::on(machine, "its node to be Ready");
         let nodes: Api<Node> = Api::all(self.client());
         self.wait(step, nodes, machine.name(), |node| {
             let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -97,6 +136,9 @@ impl Lab {
             add(&format!("terminal of {name}"), Ok(last(&machine.console(), 15)));
             add(&format!("kubelet of {name}"), machine.journal(Some("kubelet"), 25));
             add(&format!("journal of {name}"), machine.journal(None, 25));
+            for (pod, log) in machine.pod_logs(mco_api::label::NAMESPACE) {
+                add(&format!("log of {pod} on {name}"), Ok(last(&log, 20)));
+            }
         }
         text
     }

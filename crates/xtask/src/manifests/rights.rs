@@ -22,8 +22,9 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("", &["pods/eviction"], &["create"]),
 ];
 
+/// What it says of its node it says with the kubelet's credentials, which are good for that node only.
 pub(super) const DAEMON: &[Rule] = &[
-    Rule("", &["nodes"], SEE_AND_PATCH),
+    Rule("", &["nodes"], SEE),
     Rule(OURS, &["machineconfigs"], &["get"]),
     Rule(OURS, &["machineconfigpools"], &["list"]),
     Rule("operator.openshift.io", &["machineconfigurations"], &["get"]),
@@ -31,7 +32,7 @@ pub(super) const DAEMON: &[Rule] = &[
 
 pub(super) const OPERATOR: &[Rule] = &[
     Rule("", &["namespaces"], &["create"]),
-    Rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get", "create"]),
+    Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], KEEP),
     Rule(OURS, &["controllerconfigs/status"], &["patch"]),
     // An owner that its own must wait for takes this, where the cluster asks for it.
