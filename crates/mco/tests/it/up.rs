@@ -5,6 +5,7 @@
 mod alone;
 mod apart;
 mod cluster;
+mod screen;
 
 use std::{collections::BTreeSet, io::Write as _};
 
@@ -42,6 +43,20 @@ fn on_a_real_kube_apiserver_the_processes_do_the_same() {
     let mut cluster = Cluster::new(Apart::start(&programs));
     it_does_what_a_cluster_does(&mut cluster);
     cluster.processes.stop();
+}
+
+#[test]
+fn ctrl_c_stops_it_and_the_next_start_goes_on() {
+    let mut cluster = Cluster::new(Up::start());
+    let before = cluster.wait_updated("worker", "");
+    let boots = Nodes::Workers.names().map(|node| cluster.node(&node).boot_id);
+    cluster.processes.interrupt();
+    let said = cluster::text(&cluster.processes.mco(&["down"]));
+    assert!(said.contains("does not run"), "{said}");
+    cluster.processes.start_again();
+    assert_eq!(cluster.wait_updated("worker", ""), before);
+    assert_eq!(Nodes::Workers.names().map(|node| cluster.node(&node).boot_id), boots);
+    it_goes_without_a_trace(cluster);
 }
 
 /// What holds on either.
