@@ -13,6 +13,7 @@
 
 mod cgroup;
 mod furnish;
+mod image;
 mod machine;
 mod place;
 mod plane;
@@ -22,7 +23,7 @@ mod space;
 mod wait;
 
 use std::{
-    fmt, fs,
+    fmt,
     path::{Path, PathBuf},
     process::{Command, Output},
     sync::Arc,
@@ -34,6 +35,7 @@ use kube::Client;
 use self::{cgroup::Groups, place::Place, plane::Plane, run::output, space::Space};
 pub use self::{
     cgroup::Memory,
+    image::SLEEP,
     machine::{Machine, Network},
     wait::{PATIENCE, Step},
 };
@@ -83,14 +85,14 @@ impl Ingredients {
 pub struct Plan {
     /// How many machines, named `m1` and so on.
     pub machines: u8,
-    /// Images that every machine has, as OCI archives.
-    pub images: Vec<PathBuf>,
+    /// Our binary; every machine has the image that is made of it.
+    pub mco: Option<PathBuf>,
 }
 
 /// A running lab. It ends when it goes out of scope.
 pub struct Lab {
     machines: Vec<Machine>,
-    plane: Plane,
+    control: Plane,
     client: Client,
     kubectl: PathBuf,
     groups: Arc<Groups>,
@@ -107,13 +109,7 @@ impl Lab {
         let groups = Arc::new(Groups::make(&place)?);
         let space = Arc::new(Space::make(&place, &ingredients.base, &ingredients.kube)?);
         groups.add(plane::GROUP)?;
-        let images = place.folder.join("images");
-        fs::create_dir(&images).context("cannot make the folder of images")?;
-        for image in &plan.images {
-            let name = image.file_name().context("an image is a file")?;
-            fs::copy(image, images.join(name))
-                .with_context(|| format!("cannot take image {}", image.display()))?;
-        }
+        image::make(&place.folder.join("images"), plan.mco.as_deref())?;
         let authority = Authority::new("lab")?;
         let machines: Vec<Machine> = (1..=plan.machines)
             .map(|index| {
@@ -121,13 +117,13 @@ impl Lab {
                 Machine::make(index, &place, &ingredients.base, &space, &groups, &credentials)
             })
             .collect::<anyhow::Result<_>>()?;
-        let plane = Plane::start(&place, &space, &ingredients.programs, &authority)?;
+        let control = Plane::start(&place, &space, &ingredients.programs, &authority)?;
         for machine in &machines {
             machine.start()?;
         }
-        let client = mco_cluster::client::connect(Some(&plane.kubeconfig)).await?;
+        let client = mco_cluster::client::connect(Some(&control.kubeconfig)).await?;
         let kubectl = ingredients.programs.kubernetes("kubectl");
-        let lab = Self { machines, plane, client, kubectl, groups, space, place };
+        let lab = Self { machines, control, client, kubectl, groups, space, place };
         for machine in &lab.machines {
             lab.wait_ready(machine).await?;
         }
@@ -155,7 +151,7 @@ impl Lab {
     /// A file that lets its holder do everything, from this machine, as long as this process runs.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
-        &self.plane.kubeconfig
+        &self.control.kubeconfig
     }
 
     /// Runs `kubectl`, however it ends.

@@ -34,7 +34,8 @@ impl Groups {
         let parents = own.lines().filter_map(|line| parent(line, hybrid));
         let tops: Vec<PathBuf> =
             parents.map(|parent| parent.join(format!("mco-lab-{}", place.id))).collect();
-        let note: String = tops.iter().map(|top| format!("{}\n", top.display())).collect();
+        let names: Vec<_> = tops.iter().map(|top| top.to_string_lossy()).collect();
+        let note = names.join("\n") + "\n";
         fs::write(place.folder.join("cgroups"), note).context("cannot note the lab's cgroups")?;
         for top in &tops {
             make(top)?;

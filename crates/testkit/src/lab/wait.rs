@@ -84,7 +84,7 @@ impl Lab {
         let mut text = String::new();
         let mut add = |title: &str, said: anyhow::Result<String>| {
             let said = said.unwrap_or_else(|error| format!("{error:#}"));
-            text.push_str(&format!("--- {title}\n{}\n", said.trim_end()));
+            text.extend(["--- ", title, "\n", said.trim_end(), "\n"]);
         };
         add("pools", self.ask(&["get", "machineconfigpools", "-o", "wide"]));
         add("nodes", self.ask(&["get", "nodes", "-o", "wide"]));
