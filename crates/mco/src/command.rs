@@ -13,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod operator;
+pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod simulate;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),
+        Command::Plan(args) => plan::run(args, verbose, screen),
         Command::Cat(args) => cat::run(args, verbose, screen),
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Convert(args) => convert::run(args, screen),
