@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, plan, render, server, simulate, status, up, why,
+    operator, plan, render, server, status, surroundings, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -79,7 +79,7 @@ pub(crate) enum Command {
     Daemon(daemon::DaemonArgs),
     Server(server::ServerArgs),
     #[command(hide = true)]
-    Simulate(simulate::SimulateArgs),
+    Surroundings(surroundings::SurroundingsArgs),
 }
 
 impl Command {
@@ -106,7 +106,7 @@ impl Command {
             | Self::Apiserver(_)
             | Self::Daemon(_)
             | Self::Server(_)
-            | Self::Simulate(_) => ExitCode::FAILURE,
+            | Self::Surroundings(_) => ExitCode::FAILURE,
         }
     }
 }

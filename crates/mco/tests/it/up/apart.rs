@@ -1,6 +1,6 @@
 //! The whole system as separate processes on the real kube-apiserver.
 //!
-//! A plain kube-apiserver has no controllers, so `mco simulate` stands in for what a cluster would
+//! A plain kube-apiserver has no controllers, so `mco surroundings` stands in for what a cluster would
 //! bring along: kubelets, a scheduler, pods, and the status of their disruption budget. Nobody
 //! collects garbage; nothing here needs it.
 
@@ -76,7 +76,7 @@ impl Apart {
                 "--key",
                 &key,
             ],
-            SURROUNDINGS => vec!["simulate", "--nodes-dir", &nodes],
+            SURROUNDINGS => vec!["surroundings", "--nodes-dir", &nodes],
             node => {
                 let own = ["daemon", "start", "--node-name", node, "--root-mount", &root];
                 [&own[..], &metrics[..], &["--boot-seconds", "1"]].concat()
