@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 pub use kube::Client;
 use kube::{
     Config,
@@ -34,11 +35,31 @@ pub enum ConnectError {
 /// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     use_ring();
-    let config = match kubeconfig {
-        Some(path) => from_file(path, Path::new("/")).await?,
-        None => Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?,
-    };
+    let config = config(kubeconfig).await?;
     Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
+}
+
+/// The certificates, as PEM, that the API server's own certificate is checked with; empty where the
+/// machine's are used.
+pub async fn authority(kubeconfig: Option<&Path>) -> Result<String, ConnectError> {
+    let certificates = config(kubeconfig).await?.root_cert.unwrap_or_default();
+    Ok(certificates.iter().map(|certificate| pem(certificate)).collect())
+}
+
+fn pem(certificate: &[u8]) -> String {
+    let text = STANDARD.encode(certificate);
+    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+    for line in text.as_bytes().chunks(64) {
+        pem.extend(line.iter().copied().map(char::from).chain(['\n']));
+    }
+    pem + "-----END CERTIFICATE-----\n"
+}
+
+async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
+    match kubeconfig {
+        Some(path) => from_file(path, Path::new("/")).await,
+        None => Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source))),
+    }
 }
 
 /// A client by a kubeconfig of the machine below `root`, which names its files as that machine does.

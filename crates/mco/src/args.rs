@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, render, server, simulate, status, up, why,
+    operator, plan, render, server, status, surroundings, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -26,6 +26,7 @@ Examples:
   mco check -f manifests/                        everything that is wrong, at once
   mco render -f manifests/ --pool worker         the name a pool's config will have
   mco diff old.yaml new.yaml                     what a change does, decoded
+  mco plan -f manifests/ -f change.yaml          what it does to nodes, in which order
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
   mco why -f manifests/ --pool worker /etc/motd  which MachineConfig put it there";
 
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
+    Plan(plan::PlanArgs),
     Cat(cat::CatArgs),
     Why(why::WhyArgs),
     Convert(convert::ConvertArgs),
@@ -77,7 +79,7 @@ pub(crate) enum Command {
     Daemon(daemon::DaemonArgs),
     Server(server::ServerArgs),
     #[command(hide = true)]
-    Simulate(simulate::SimulateArgs),
+    Surroundings(surroundings::SurroundingsArgs),
 }
 
 impl Command {
@@ -94,6 +96,7 @@ impl Command {
             | Self::Delete(_)
             | Self::Render(_)
             | Self::Check(_)
+            | Self::Plan(_)
             | Self::Cat(_)
             | Self::Why(_)
             | Self::Convert(_)
@@ -103,7 +106,7 @@ impl Command {
             | Self::Apiserver(_)
             | Self::Daemon(_)
             | Self::Server(_)
-            | Self::Simulate(_) => ExitCode::FAILURE,
+            | Self::Surroundings(_) => ExitCode::FAILURE,
         }
     }
 }

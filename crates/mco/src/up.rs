@@ -77,7 +77,7 @@ pub(crate) async fn run(
     let sight = Sight::start(&client, &shutdown);
     let tasks = JoinSet::new();
     let mut parts = Parts { place, settings, client, shutdown: shutdown.clone(), tasks };
-    parts.operator(build());
+    parts.operator(build()).await?;
     parts.controller(build());
     parts.machines();
     parts.workload(&sight);

@@ -44,6 +44,8 @@ pub struct Config {
     pub os_image: String,
     /// The extensions that fit the OS image.
     pub os_extensions_image: String,
+    /// Certificates, as PEM, that the API server's own certificate is checked with.
+    pub root_ca: String,
     /// Who leads; `None` if no other process can be there.
     pub leader: Option<Leader>,
     /// Tells the time of day.
@@ -71,6 +73,7 @@ impl Config {
             image: String::new(),
             os_image: String::new(),
             os_extensions_image: String::new(),
+            root_ca: String::new(),
             leader: None,
             clock: Clock::System,
             notes: NoteCount::default(),

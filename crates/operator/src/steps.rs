@@ -134,6 +134,8 @@ fn wanted(context: &Context) -> ControllerConfig {
             base_os_container_image: context.config.os_image.clone(),
             base_os_extensions_container_image: context.config.os_extensions_image.clone(),
             ip_families: "IPv4".to_owned(),
+            kube_api_server_serving_ca_data: context.config.root_ca.clone().into_bytes().into(),
+            root_ca_data: context.config.root_ca.clone().into_bytes().into(),
             ..ControllerConfigSpec::default()
         },
     );

@@ -115,7 +115,9 @@ impl Fleet {
         let (node, clients) = ("worker-0".parse().unwrap(), self.client.clone().into());
         let running =
             mco_daemon::run(node, Host { root, system }, clients, reporter, shutdown.clone());
-        let handle = tokio::spawn(async move { drop(running.await) });
+        let handle = tokio::spawn(async move {
+            running.await;
+        });
         self.daemon = Some((handle, shutdown));
     }
 

@@ -1,4 +1,4 @@
-//! `mco simulate`: what surrounds our processes in a cluster, for tests on a bare API server.
+//! `mco surroundings`: what surrounds our processes in a cluster, for tests on a bare API server.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// Play the kubelets and the workload of machines whose daemons run elsewhere
 #[derive(Debug, clap::Args)]
-pub(crate) struct SimulateArgs {
+pub(crate) struct SurroundingsArgs {
     /// Kubeconfig of the cluster
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
@@ -31,7 +31,7 @@ pub(crate) struct SimulateArgs {
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(
-    args: &SimulateArgs,
+    args: &SurroundingsArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
