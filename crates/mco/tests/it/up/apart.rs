@@ -17,7 +17,7 @@ use rustix::process::Signal;
 use super::cluster::{Nodes, Runs};
 
 /// For a process to start or to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The kubelets and the workload; its lines are the news of the nodes.
 const SURROUNDINGS: &str = "surroundings";
@@ -42,13 +42,13 @@ impl Apart {
         fs::write(folder.path().join("tls.crt"), server.certificate).unwrap();
         fs::write(folder.path().join("tls.key"), server.key).unwrap();
         let mut apart = Self { processes: BTreeMap::new(), api, folder };
-        for name in apart.names() {
+        for name in Self::names() {
             apart.spawn(&name);
         }
         apart
     }
 
-    fn names(&self) -> Vec<String> {
+    fn names() -> Vec<String> {
         let fixed = ["operator", "controller", "server", SURROUNDINGS].map(str::to_owned);
         let nodes = Nodes::Masters.names().into_iter().chain(Nodes::Workers.names());
         fixed.into_iter().chain(nodes).collect()
@@ -147,7 +147,7 @@ impl Runs for Apart {
                 process.kill().unwrap();
             }
         }
-        for name in self.names().iter().filter(|name| *name != "operator") {
+        for name in Self::names().iter().filter(|name| *name != "operator") {
             self.spawn(name);
         }
     }
