@@ -39,7 +39,7 @@ oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
 gen: ## Write the generated files: deploy/crds
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering and serving beside the least they could take
+bench: ## Measure rendering, status and serving beside the least they could take
 	$(CARGO) bench --package mco-core --package mco-server
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
