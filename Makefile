@@ -6,8 +6,10 @@ CARGO ?= cargo
 # Where the recordings of the reference are. A clone does not have them: the small corpus in
 # crates/testkit is checked everywhere, and this folder only where it is.
 MCO_ORACLE_DIR ?= ../shared/oracle
+# How many fleets `make soak` simulates.
+SEEDS ?= 200000
 
-.PHONY: help test tools fmt lint doc unit oracle gen bench fuzz dist
+.PHONY: help test tools fmt lint doc unit oracle soak gen bench fuzz dist
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -35,6 +37,9 @@ unit: ## Every test of every crate
 
 oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
+
+soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
+	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
 
 gen: ## Write the generated files: deploy/crds
 	$(CARGO) run --quiet --package xtask -- gen
