@@ -6,9 +6,11 @@ CARGO ?= cargo
 # Where the recordings of the reference are. A clone does not have them: the small corpus in
 # crates/testkit is checked everywhere, and this folder only where it is.
 MCO_ORACLE_DIR ?= ../shared/oracle
+# How many fleets `make soak` simulates.
+SEEDS ?= 200000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test tools lab-tools fmt lint doc unit oracle gen bench fuzz dist image lab lab-enter lab-down
+.PHONY: help test tools lab-tools fmt lint doc unit oracle soak gen bench fuzz dist image lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
@@ -40,10 +42,13 @@ unit: ## Every test of every crate
 oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
+soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
+	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
+
 gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering and serving beside the least they could take
+bench: ## Measure rendering, status and serving beside the least they could take
 	$(CARGO) bench --package mco-core --package mco-server
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain

@@ -81,7 +81,8 @@ pub(crate) fn machine(name: &str, parts: &str) -> crate::machine::Machine {
 ///
 /// States: `old` and `done` run the old and the new config, `working` is on its way to the new one,
 /// `failed` failed it, `failed-other` failed some other, `working-other` is on its way to that,
-/// `drifted` runs the old one and says that it is not as it should be, `silent` has said nothing.
+/// `drifted` and `faulty` run the old and the new one and say that something is wrong, `silent` has
+/// said nothing.
 pub(crate) fn nodes(text: &str) -> Vec<NodeView> {
     text.split_whitespace().map(node).collect()
 }
@@ -102,6 +103,7 @@ fn node(word: &str) -> NodeView {
         "failed-other" => ("old", "bad", Some(DaemonState::Degraded)),
         "working-other" => ("old", "bad", Some(DaemonState::Working)),
         "drifted" => ("old", "old", Some(DaemonState::Degraded)),
+        "faulty" => ("new", "new", Some(DaemonState::Degraded)),
         "silent" => ("", "", None),
         other => panic!("no such state: {other}"),
     };

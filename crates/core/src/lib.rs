@@ -4,6 +4,8 @@
 //! argument, and what it comes to is a value.
 
 pub mod adopt;
+pub mod certs;
+pub mod check;
 pub mod diff;
 pub mod drain;
 pub mod drift;
@@ -13,6 +15,7 @@ pub mod goyaml;
 pub mod machine;
 pub mod membership;
 pub mod plan;
+pub mod prune;
 pub mod render;
 pub mod rollout;
 pub mod status;

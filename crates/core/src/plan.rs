@@ -18,6 +18,7 @@ pub use self::{
     steps::Step,
 };
 use crate::{
+    check::{self, Violation},
     diff::{
         self, BuiltImages, ConfigDiff,
         reconcile::{self, Obstacle},
@@ -104,6 +105,16 @@ pub enum Refusal {
     /// The list of registries cannot be compared.
     #[error(transparent)]
     Registries(#[from] Unparsable),
+    /// The plan itself is broken, which is a mistake of ours: nothing is done.
+    #[error("the plan from {from} to {to} is broken, which is a bug, and is not carried out")]
+    Broken {
+        /// The old config.
+        from: String,
+        /// The new config.
+        to: String,
+        /// In what way.
+        source: Violation,
+    },
 }
 
 fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
@@ -140,10 +151,56 @@ pub fn node(
     let actions = settle(&verdicts);
     let drain = drain(from, to, &actions)?;
     let steps = steps::steps(&diff, from, to, &actions, circumstances);
-    Ok(NodePlan { diff, verdicts, actions, drain, steps })
+    let plan = NodePlan { diff, verdicts, actions, drain, steps };
+    check::node(&plan, circumstances.phase).map_err(|source| Refusal::Broken {
+        from: from.name.clone(),
+        to: to.name.clone(),
+        source,
+    })?;
+    Ok(plan)
 }
 
 impl NodePlan {
+    /// Why a step is taken: the differences that ask for it, each with the rule that decided.
+    ///
+    /// Steps that every update has, such as recording the config, have no reason of their own.
+    #[must_use]
+    pub fn why(&self, step: &Step) -> Vec<&Verdict> {
+        let action = match step {
+            Step::Reboot => Some(Action::Reboot),
+            Step::ReloadSystemd => Some(Action::DaemonReload),
+            Step::ReloadService(service) if service == steps::ENGINE => Some(Action::Special),
+            Step::ReloadService(service) => Some(Action::Reload(service.clone())),
+            Step::RestartService(service) => Some(Action::Restart(service.clone())),
+            Step::WriteFile(_)
+            | Step::RemoveFile(_)
+            | Step::WriteDropin { .. }
+            | Step::RemoveDropin { .. }
+            | Step::WriteUnit(_)
+            | Step::MaskUnit(_)
+            | Step::UnmaskUnit(_)
+            | Step::RemoveUnit(_)
+            | Step::EnableUnit(_)
+            | Step::DisableUnit(_)
+            | Step::PresetUnit(_)
+            | Step::ProtectKubeconfig
+            | Step::WriteKeys
+            | Step::SetPassword
+            | Step::StageOs(_)
+            | Step::StageKernelArguments { .. }
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. }
+            | Step::RecordConfig
+            | Step::RemoveForceFile => None,
+        };
+        let subject = step.subject();
+        let asks = |verdict: &&Verdict| {
+            action.as_ref().is_some_and(|action| verdict.actions.contains(action))
+                || subject.as_ref().is_some_and(|subject| verdict.is_about(subject))
+        };
+        self.verdicts.iter().filter(asks).collect()
+    }
+
     /// Whether the node reboots at the end.
     #[must_use]
     pub fn reboots(&self) -> bool {

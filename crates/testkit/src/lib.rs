@@ -4,3 +4,4 @@ pub mod api;
 pub mod lab;
 pub mod oracle;
 pub mod pki;
+pub mod sim;

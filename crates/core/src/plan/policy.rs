@@ -46,6 +46,14 @@ pub struct Verdict {
     pub rule: Rule,
 }
 
+impl Verdict {
+    /// Whether it is about this file, unit or part of the system.
+    pub(super) fn is_about(&self, subject: &str) -> bool {
+        let rest = self.subject.strip_prefix(subject);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+}
+
 /// What settled an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

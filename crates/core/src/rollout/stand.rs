@@ -44,7 +44,9 @@ pub(super) enum Reach {
 impl Stand {
     /// How the node stands towards this target.
     pub(super) fn of(node: &NodeView, target: &str) -> Self {
-        Self { places: places(node, target), moving: node.is_moving(), need: need(node, target) }
+        // One that was told the target and reports a fault may still be on its way back to it.
+        let moving = node.is_moving() || (node.is_at(target) && node.is_degraded());
+        Self { places: places(node, target), moving, need: need(node, target) }
     }
 }
 

@@ -61,6 +61,7 @@ fn a_revert_reaches_the_nodes_that_the_change_broke() {
         ("the one that speaks first", 1, "a=old+lost b=old+down c=drifted", "c"),
         ("or two", 2, "a=old+lost b=old+down c=drifted", "c b"),
         ("and none while others are under way", 1, "a=old+down b=working", ""),
+        ("or may be", 1, "a=old+down b=faulty", ""),
         ("nothing is known of it", 1, "a=silent+down", ""),
         ("somebody cordoned it", 3, "a=working-other+cordoned b=old+cordoned", ""),
     ];

@@ -131,10 +131,12 @@ impl NodeView {
 
     /// Whether it was told to run something and is not through with it.
     ///
-    /// A failed attempt counts: it may clear by itself, and then the node goes on.
+    /// A failed attempt counts: it may clear by itself, and then the node goes on. So does our cordon,
+    /// which stands until the daemon is through.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        let at_it = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting));
+        let at_it = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting))
+            || self.cordon == Cordon::Ours;
         let told = self.current != self.desired || !self.has_its_image();
         !self.desired.is_empty() && (told || at_it)
     }

@@ -197,20 +197,17 @@ mod kept_up_to_date {
             let mut fleet = std::collections::BTreeMap::new();
             for (number, state) in changes {
                 let name = format!("n{number:02}");
-                match state.and_then(|state| STATES.get(state)) {
-                    Some(state) => {
-                        let node = nodes(&format!("{name}={state}")).remove(0);
-                        let degraded = state.contains("failed").then(|| "broken".to_owned());
-                        let voice = if number % 3 == 0 { Voice::Silent } else { Voice::Heard };
-                        let report = NodeReport { voice, degraded, ..NodeReport::silent(&name) };
-                        let report = (number % 4 != 0).then_some(report);
-                        tally.put(&node, report.as_ref());
-                        fleet.insert(name, (node, report));
-                    }
-                    None => {
-                        tally.remove(&name);
-                        fleet.remove(&name);
-                    }
+                if let Some(state) = state.and_then(|state| STATES.get(state)) {
+                    let node = nodes(&format!("{name}={state}")).remove(0);
+                    let degraded = state.contains("failed").then(|| "broken".to_owned());
+                    let voice = if number % 3 == 0 { Voice::Silent } else { Voice::Heard };
+                    let report = NodeReport { voice, degraded, ..NodeReport::silent(&name) };
+                    let report = (number % 4 != 0).then_some(report);
+                    tally.put(&node, report.as_ref());
+                    fleet.insert(name, (node, report));
+                } else {
+                    tally.remove(&name);
+                    fleet.remove(&name);
                 }
             }
             let now = at("2026-02-02T00:00:00Z");

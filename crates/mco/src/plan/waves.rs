@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{MachineConfigPool, annotation::DaemonState};
-use mco_core::rollout::{self, NodeView, Phase, PoolView};
+use mco_core::rollout::{self, Neighbour, NodeView, Phase, PoolView};
 
 use crate::load::manifests::Pool;
 
@@ -41,7 +41,14 @@ pub(super) fn of(
         Phase::Active
     };
     let target = target.to_owned();
-    let view = PoolView { name, target, phase, max_unavailable, operator_node: None };
+    let view = PoolView {
+        name,
+        target,
+        phase,
+        max_unavailable,
+        operator_node: None,
+        neighbour: Neighbour::default(),
+    };
     let silent = members.iter().filter(|node| node.current.is_empty()).count();
     if silent > 0 {
         remarks.push(format!(

@@ -1,6 +1,9 @@
 //! A lab for people: `make lab`, `make lab-down`, `make lab-enter`.
 
-#![expect(clippy::disallowed_methods, reason = "a development tool starts itself in the background")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a development tool starts itself in the background"
+)]
 
 use std::{
     env,
@@ -37,7 +40,9 @@ fn main() -> anyhow::Result<()> {
             Some(lab) => lab.enter(machine, words.get(2..).unwrap_or_default()),
             None => bail!("there is no lab (make lab starts one)"),
         },
-        _ => bail!("usage: lab up [BINARY] | down | enter MACHINE [COMMAND] | serve COUNT [BINARY]"),
+        _ => {
+            bail!("usage: lab up [BINARY] | down | enter MACHINE [COMMAND] | serve COUNT [BINARY]")
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod lab;
 mod real;
+mod sim;
 
 use mco_testkit::oracle;
 

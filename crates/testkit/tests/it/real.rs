@@ -3,7 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "starts programs as a person would")]
 
 use std::{
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     os::unix::process::ExitStatusExt as _,
     path::Path,
     process::{Command, Output, Stdio},
@@ -67,7 +67,16 @@ fn what_a_test_started_dies_with_its_thread() {
         let _ = writeln!(std::io::stderr(), "skipped: setpriv of util-linux is missing");
         return;
     }
-    let started = thread::spawn(|| command("sleep").arg("1000").spawn().expect("it starts"));
+    let started = thread::spawn(|| {
+        let mut sleeper = command("sh");
+        sleeper.args(["-c", "echo up; exec sleep 1000"]).stdout(Stdio::piped());
+        let mut child = sleeper.spawn().expect("it starts");
+        // Only once it runs is it bound to this thread.
+        let mut said = String::new();
+        let output = child.stdout.take().expect("its output is ours");
+        BufReader::new(output).read_line(&mut said).expect("it speaks");
+        child
+    });
     let mut child = started.join().expect("a child");
     let status = child.wait().expect("it ends");
     assert_eq!(status.signal(), Some(9));
