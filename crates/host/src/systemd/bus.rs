@@ -116,7 +116,8 @@ impl Bus {
             let mut properties = properties(task, "exec");
             // So that a failed try does not stand in the way of the next one.
             properties.push(("CollectMode", Variant::from("inactive-or-failed")));
-            let none: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
+            // A list, not an array: an array of none has another signature on the bus.
+            let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
             let body = (task.unit, "fail", properties, none);
             manager.call_method("StartTransientUnit", &body).await.map(drop)
         })
@@ -153,7 +154,8 @@ impl Bus {
             properties.push(("StandardInputFileDescriptor", fd(stdin)));
             properties.push(("StandardOutputFileDescriptor", fd(output)));
             properties.push(("StandardErrorFileDescriptor", fd(complaints)));
-            let none: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
+            // A list, not an array: an array of none has another signature on the bus.
+            let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
             let body = (task.unit, "fail", properties, none);
             let job: OwnedObjectPath = manager.call("StartTransientUnit", &body).await?;
             drop(body);
