@@ -36,7 +36,7 @@ pub(super) fn daemon() -> Value {
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
     });
-    daemon_set(name, with(pod(name, &container), more))
+    daemon_set(name, &with(pod(name, &container), more))
 }
 
 /// One on every machine of the control plane, where new machines ask.
@@ -57,7 +57,7 @@ pub(super) fn server() -> Value {
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
         "tolerations": control_plane(),
     });
-    daemon_set(name, with(pod(name, &container), more))
+    daemon_set(name, &with(pod(name, &container), more))
 }
 
 fn deployment(name: &str, words: &[&str]) -> Value {
@@ -66,9 +66,9 @@ fn deployment(name: &str, words: &[&str]) -> Value {
     workload("Deployment", name, &pod, more)
 }
 
-fn daemon_set(name: &str, pod: Value) -> Value {
+fn daemon_set(name: &str, pod: &Value) -> Value {
     let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
-    workload("DaemonSet", name, &pod, json!({"updateStrategy": rolling}))
+    workload("DaemonSet", name, pod, json!({"updateStrategy": rolling}))
 }
 
 fn workload(kind: &str, name: &str, pod: &Value, more: Value) -> Value {
