@@ -15,6 +15,7 @@ mod cgroup;
 mod furnish;
 mod image;
 mod machine;
+mod people;
 mod place;
 mod plane;
 mod relay;
@@ -37,6 +38,7 @@ pub use self::{
     cgroup::Memory,
     image::SLEEP,
     machine::{Machine, Network},
+    people::Background,
     wait::Step,
 };
 use crate::{
@@ -74,8 +76,14 @@ impl Ingredients {
         Ok(Self { base: folder("base")?, kube: folder("kube")?, programs })
     }
 
+    /// Removes what labs have left behind whose process is gone; every start does that, too.
+    pub fn sweep(&self) -> anyhow::Result<()> {
+        place::clean(&self.labs()).map(drop)
+    }
+
     /// The folder of all labs: beside what they are made from.
-    fn labs(&self) -> PathBuf {
+    #[must_use]
+    pub fn labs(&self) -> PathBuf {
         self.base.with_file_name("labs")
     }
 }

@@ -32,10 +32,7 @@ pub(super) struct Place {
 impl Place {
     /// Makes the folder of a new lab in `labs`, after removing what dead ones have left there.
     pub(super) fn make(labs: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(labs).with_context(|| format!("cannot make {}", labs.display()))?;
-        let turn = File::create(labs.join(".lock")).context("cannot make the lock of all labs")?;
-        turn.lock().context("cannot wait for the lock of all labs")?;
-        sweep(labs)?;
+        let _turn = clean(labs)?;
         loop {
             let id = format!("{:06x}", fastrand::u32(..0x100_0000));
             let folder = labs.join(&id);
@@ -60,8 +57,11 @@ impl Place {
     }
 }
 
-/// Removes every lab whose owner is gone. The caller holds the lock of all labs.
-fn sweep(labs: &Path) -> anyhow::Result<()> {
+/// Removes every lab whose owner is gone. As long as the result is kept, nobody starts another.
+pub(super) fn clean(labs: &Path) -> anyhow::Result<File> {
+    fs::create_dir_all(labs).with_context(|| format!("cannot make {}", labs.display()))?;
+    let turn = File::create(labs.join(".lock")).context("cannot make the lock of all labs")?;
+    turn.lock().context("cannot wait for the lock of all labs")?;
     for entry in fs::read_dir(labs).context("cannot look for old labs")? {
         let folder = entry.context("cannot look for old labs")?.path();
         let Ok(lock) = File::open(folder.join("lock")) else {
@@ -73,25 +73,31 @@ fn sweep(labs: &Path) -> anyhow::Result<()> {
             run("removing an old lab", Command::new("sh").args(["-c", KEEP, "keep"]).arg(&folder))?;
         }
     }
-    Ok(())
+    Ok(turn)
 }
 
 /// Ends the first process of a lab, and with it all others, if it is still the one that was noted.
 fn end_init(folder: &Path) -> anyhow::Result<()> {
     let note = fs::read_to_string(folder.join("init")).unwrap_or_default();
     let mut words = note.split_whitespace();
-    let (Some(Ok(pid)), Some(noted)) = (words.next().map(str::parse::<i32>), words.next()) else {
-        return Ok(());
-    };
-    let Some(handle) = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok())
-    else {
+    match (words.next().map(str::parse), words.next()) {
+        (Some(Ok(pid)), Some(born)) => signal(pid, born, Signal::KILL),
+        _ => Ok(()),
+    }
+}
+
+/// Sends a process a signal that ends it, if it is still the one that was started then, and waits for
+/// its end.
+pub(super) fn signal(pid: u32, noted: &str, signal: Signal) -> anyhow::Result<()> {
+    let handle = Pid::from_raw(pid.cast_signed());
+    let Some(handle) = handle.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else {
         return Ok(());
     };
     // The handle is of whoever has the number now; only the time of birth says who that is.
-    if born(pid.unsigned_abs()).is_ok_and(|born| born == noted) {
-        pidfd_send_signal(&handle, Signal::KILL).context("cannot end an old lab")?;
+    if born(pid).is_ok_and(|born| born == noted) {
+        pidfd_send_signal(&handle, signal).context("cannot end a lab")?;
         poll(&mut [PollFd::new(&handle, PollFlags::IN)], None)
-            .context("cannot wait for the end of an old lab")?;
+            .context("cannot wait for the end of a lab")?;
     }
     Ok(())
 }

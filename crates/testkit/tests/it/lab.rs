@@ -5,9 +5,22 @@
     reason = "looks at the host's processes and cgroups, and at the clock"
 )]
 
-use std::{fs, path::Path, time::Instant};
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
 
-use mco_testkit::lab::{Ingredients, Lab, Network, Plan};
+use mco_testkit::{
+    api::wait,
+    lab::{Ingredients, Lab, Network, Plan},
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a lab is made from, or a line that says why this test proves nothing here.
 fn ingredients() -> Option<Ingredients> {
@@ -94,6 +107,48 @@ fn it_can_be_cut_off(lab: &Lab) {
     assert!(!reaches_the_api("2"));
     machine.set_network(Network::Connected).expect("connected");
     assert!(reaches_the_api("30"));
+}
+
+/// A process that has a lab of one machine, and the lab's name.
+fn someone_with_a_lab() -> (Child, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
+    let started = command.args(["serve", "1"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = started.expect("it starts");
+    let output = BufReader::new(child.stdout.take().expect("its output is ours"));
+    let mut lines = output.lines().map_while(Result::ok);
+    let id = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
+    (child, id.expect("a lab"))
+}
+
+#[test]
+fn nothing_is_left_of_a_lab_whose_process_was_killed() {
+    let Some(ingredients) = ingredients() else { return };
+    let labs = ingredients.labs();
+    let (mut child, id) = someone_with_a_lab();
+    let folder = labs.join(&id);
+    assert!(!left(&id, &folder).is_empty(), "what is looked for below is there now");
+    child.kill().expect("killed");
+    child.wait().expect("dead");
+    // Its keeper does it, without anybody asking.
+    let gone = wait("the lab to be gone", PATIENCE, || left(&id, &folder).is_empty().then_some(()));
+    gone.unwrap_or_else(|error| panic!("{error}: {:?}", left(&id, &folder)));
+
+    let (mut child, id) = someone_with_a_lab();
+    let folder = labs.join(&id);
+    let path = format!("/proc/{0}/task/{0}/children", child.id());
+    let keepers = fs::read_to_string(path).expect("its children");
+    // Those with the keeper's words, not the programs of the control plane.
+    let keeper = keepers.split_whitespace().find(|pid| {
+        let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        words.starts_with(b"sh\0-c\0")
+    });
+    let keeper: i32 = keeper.expect("a keeper").parse().expect("a number");
+    kill_process(Pid::from_raw(keeper).expect("a process"), Signal::KILL).expect("killed");
+    child.kill().expect("killed");
+    child.wait().expect("dead");
+    assert!(folder.exists(), "nobody is left to do it");
+    ingredients.sweep().expect("the next start does it");
+    assert_eq!(left(&id, &folder), Vec::<String>::new());
 }
 
 /// Processes, cgroups, mounts and files of a lab.
