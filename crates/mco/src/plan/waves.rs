@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{MachineConfigPool, annotation::DaemonState};
-use mco_core::rollout::{self, Neighbour, NodeView, Phase, PoolView};
+use mco_core::rollout::{self, NodeView, Phase, PoolView};
 
 use crate::load::manifests::Pool;
 
@@ -47,7 +47,7 @@ pub(super) fn of(
         phase,
         max_unavailable,
         operator_node: None,
-        neighbour: Neighbour::default(),
+        neighbour: rollout::Neighbour::default(),
     };
     let silent = members.iter().filter(|node| node.current.is_empty()).count();
     if silent > 0 {

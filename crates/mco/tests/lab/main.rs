@@ -2,7 +2,9 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "a test looks at files and the clock as a person would"
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test looks at files and the clock as a person would, and one that panics has failed"
 )]
 
 mod application;

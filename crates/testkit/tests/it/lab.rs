@@ -60,7 +60,7 @@ async fn three_machines_come_up_behave_like_machines_and_leave_nothing() {
 }
 
 fn its_files_are_seen_from_both_sides(lab: &Lab) {
-    let [first, second, ..] = lab.machines() else { panic!("three machines") };
+    let (first, second) = (&lab.machine("m1").expect("m1"), &lab.machine("m2").expect("m2"));
     first.write("/etc/from-outside", "hello\n").expect("written");
     assert_eq!(first.ask(&["cat", "/etc/from-outside"]).expect("read"), "hello\n");
     first.ask(&["sh", "-c", "echo hello > /var/from-inside"]).expect("written");
