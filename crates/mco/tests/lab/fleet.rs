@@ -46,9 +46,10 @@ impl View {
         }
     }
 
-    /// Whether it can run pods.
-    fn serves(&self) -> bool {
-        self.ready && !self.cordoned
+    /// Whether it is on its way from one config to another. That a node is not Ready may have other
+    /// reasons on a busy host.
+    fn is_under_way(&self) -> bool {
+        self.cordoned || self.current != self.desired
     }
 }
 
@@ -127,11 +128,14 @@ impl<'l> Fleet<'l> {
         self.lab.machine(&name)
     }
 
-    /// How many nodes were out of service at the same time, at most, since this was last asked.
-    pub(crate) fn most_out_of_service(&self) -> usize {
+    /// The moment with the most nodes under way to a config, since this was last asked.
+    pub(crate) fn busiest(&self) -> BTreeMap<String, String> {
         let history = std::mem::take(&mut *self.history.lock().unwrap());
-        let out = |views: &Views| views.values().filter(|view| !view.serves()).count();
-        history.iter().map(out).max().unwrap_or_default()
+        let under_way = |views: &Views| -> BTreeMap<String, String> {
+            let under_way = views.iter().filter(|(_, view)| view.is_under_way());
+            under_way.map(|(name, view)| (name.clone(), view.to_string())).collect()
+        };
+        history.iter().map(under_way).max_by_key(BTreeMap::len).unwrap_or_default()
     }
 }
 
