@@ -13,7 +13,9 @@ for pair in "lab $1" "base $2" "kube $3"; do
     case ${pair#* } in /tmp/*) mkdir -p "${pair#* }" && mount --bind "/run/${pair%% *}" "${pair#* }" ;; esac
 done
 ip link set lo up
-ip link add br0 type bridge
+# A bridge without an address of its own takes one of its ports, another one each time that a machine reboots, and the
+# machines would not find the control plane until they ask again.
+ip link add br0 address 02:00:00:00:00:01 type bridge
 ip addr add 10.77.0.1/24 dev br0
 ip addr add 10.96.0.1/32 dev br0
 ip link set br0 up

@@ -79,9 +79,14 @@ async fn follow(deployments: Api<Deployment>, fewest: Arc<AtomicI32>) {
     let mut was_complete = false;
     while let Some(change) = changes.next().await {
         let Ok(Some(deployment)) = change else { continue };
-        let available = deployment.status.and_then(|status| status.available_replicas);
+        let status = deployment.status.unwrap_or_default();
+        let (available, conditions) = (status.available_replicas, status.conditions);
         was_complete |= available == Some(3);
         if was_complete {
+            if available < Some(2) {
+                // Seen when the test fails, and by those who ask for all output.
+                eprintln!("lab: the application has {available:?} pods: {conditions:?}");
+            }
             fewest.fetch_min(available.unwrap_or_default(), Ordering::SeqCst);
         }
     }
