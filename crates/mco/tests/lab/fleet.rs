@@ -24,6 +24,7 @@ pub(crate) struct View {
     pub(crate) reason: String,
     pub(crate) boot_id: String,
     pub(crate) cordoned: bool,
+    pub(crate) drained: bool,
     pub(crate) ready: bool,
 }
 
@@ -41,6 +42,7 @@ impl View {
             state: text("state"),
             reason: text("reason"),
             boot_id: status.node_info.map(|info| info.boot_id).unwrap_or_default(),
+            drained: text("desiredDrain") == text("lastAppliedDrain"),
             cordoned: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
             ready: conditions.iter().any(|found| found.type_ == "Ready" && found.status == "True"),
         }

@@ -150,7 +150,9 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     lab.ask(&["apply", "-f", &config])?;
     let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
     let victim = fleet.wait_next(&waiting, &before).await?;
-    fleet.wait(victim, "it to begin its update", |node| node.state == "Working").await?;
+    // Not before: a controller that is killed on it keeps its lease for two more minutes.
+    let drained = |node: &View| node.state == "Working" && node.cordoned && node.drained;
+    fleet.wait(victim, "it to be drained for its update", drained).await?;
     let boot = fleet.view(victim).boot_id;
     victim.power_cut()?;
     victim.boot()?;

@@ -136,8 +136,11 @@ impl Lab {
             add(&format!("terminal of {name}"), Ok(last(&machine.console(), 15)));
             add(&format!("kubelet of {name}"), machine.journal(Some("kubelet"), 25));
             add(&format!("journal of {name}"), machine.journal(None, 25));
+        }
+        // The reason may be a process that runs elsewhere.
+        for machine in &self.machines {
             for (pod, log) in machine.pod_logs(mco_api::label::NAMESPACE) {
-                add(&format!("log of {pod} on {name}"), Ok(last(&log, 20)));
+                add(&format!("log of {pod} on {}", machine.name()), Ok(last(&log, 20)));
             }
         }
         text

@@ -109,6 +109,8 @@ impl Power {
     /// Kills its first process, and with it all others.
     pub(super) fn cut(&self) -> anyhow::Result<()> {
         let what = || format!("cannot take the power from {}", self.identity.name);
+        // It may be between two boots, which is no time to find its first process.
+        self.wait_up()?;
         let leader = self.leader()?;
         let pid = Pid::from_raw(leader.cast_signed()).expect("a process has a number");
         kill_process(pid, Signal::KILL).with_context(what)?;
