@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, render, server, status, up, why,
+    operator, render, server, simulate, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -69,6 +69,7 @@ pub(crate) enum Command {
     Diff(diff::DiffArgs),
     Cat(cat::CatArgs),
     Why(why::WhyArgs),
+    Simulate(simulate::SimulateArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
     Controller(controller::ControllerArgs),
@@ -94,6 +95,7 @@ impl Command {
             | Self::Check(_)
             | Self::Cat(_)
             | Self::Why(_)
+            | Self::Simulate(_)
             | Self::Convert(_)
             | Self::Crds(_)
             | Self::Controller(_)

@@ -10,6 +10,7 @@ mod machine;
 mod print;
 mod process;
 mod remote;
+mod simulate;
 mod suggest;
 mod target;
 mod up;
