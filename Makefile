@@ -44,8 +44,8 @@ soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
 gen: ## Write the generated files: deploy/crds
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering and serving beside the least they could take
-	$(CARGO) bench --package mco-core --package mco-server
+bench: ## Measure rendering, choosing nodes, serving and simulating
+	$(CARGO) bench --package mco-core --package mco-server --package mco-sim
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60

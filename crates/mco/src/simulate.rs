@@ -22,6 +22,7 @@ use mco_core::{
     machine::Machine,
     membership::Pools,
     plan::{default_policies, merge_policies},
+    render::SelectError,
     rollout::Fleet,
 };
 use mco_sim::{Action, Faults, Millis, Pace, Setup};
@@ -60,7 +61,6 @@ pub(crate) fn setup(dump: Loaded, change: Loaded, wishes: Wishes) -> anyhow::Res
     let after = Manifests::new(changed(&dump, change)).or_refuse()?;
     let before = Manifests::new(dump).or_refuse()?;
     after.tell(false);
-    let mut pools = pools(&before);
     let mut configs = BTreeMap::new();
     for manifest in before.configs.iter().chain(&after.configs) {
         let name = manifest.object.name.clone();
@@ -69,10 +69,12 @@ pub(crate) fn setup(dump: Loaded, change: Loaded, wishes: Wishes) -> anyhow::Res
         }
     }
     let mut script = Vec::new();
-    for pool in &mut pools {
+    let mut known = Vec::new();
+    for mut pool in pools(&before) {
         let name = pool.metadata.name.clone().unwrap_or_default();
-        let old = rendered(&before, &name)?;
-        let new = rendered(&after, &name)?;
+        // A pool that nothing is written for has no config to run, and its nodes are left alone.
+        let Some(new) = rendered(&after, &name)? else { continue };
+        let old = rendered(&before, &name)?.unwrap_or_else(Machine::blank);
         let target = &mut pool.spec.configuration.rendered.name;
         if target.is_empty() {
             target.clone_from(&old.name);
@@ -82,7 +84,9 @@ pub(crate) fn setup(dump: Loaded, change: Loaded, wishes: Wishes) -> anyhow::Res
         }
         configs.insert(target.clone(), Arc::new(Machine { name: target.clone(), ..old }));
         configs.insert(new.name.clone(), Arc::new(new));
+        known.push(pool);
     }
+    let pools = known;
     if let Some(count) = wishes.nodes {
         cluster.nodes = made_up(count);
         cluster.pods.clear();
@@ -162,10 +166,21 @@ fn pools(manifests: &Manifests) -> Vec<MachineConfigPool> {
     manifests.pools.iter().map(read).collect()
 }
 
-fn rendered(manifests: &Manifests, pool: &str) -> anyhow::Result<Machine> {
-    let rendered = manifests.render(manifests.pool(Some(pool))?)?;
-    let config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
-    Ok(Machine::read(&config)?)
+/// What a pool's configs come to; nothing if there are none.
+fn rendered(manifests: &Manifests, pool: &str) -> anyhow::Result<Option<Machine>> {
+    let Some(pool) = manifests.pools.iter().find(|known| known.name.as_str() == pool) else {
+        return Ok(None);
+    };
+    match manifests.render(pool) {
+        Ok(rendered) => {
+            let config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
+            Ok(Some(Machine::read(&config)?))
+        }
+        Err(error) => match error.downcast_ref::<SelectError>() {
+            Some(SelectError::Nothing(_)) => Ok(None),
+            Some(SelectError::BadSelector { .. }) | None => Err(error),
+        },
+    }
 }
 
 /// So many workers.
