@@ -23,7 +23,7 @@ use mco_cluster::{
     queue::Next,
     report::chain,
 };
-use mco_core::drain::{self, Asked};
+use mco_core::drain::{self, Asked, Setback};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -123,9 +123,7 @@ impl Drainer {
     async fn drain(&self, node: &Node) -> Result<Next, ActError> {
         let name = node.name_any();
         let since = self.since(&name);
-        if since.is_some_and(|since| since.elapsed() > drain::OVERDUE) {
-            let text =
-                format!("node {name}: drain exceeded timeout: 1h0m0s. Will continue to retry.");
+        if let Some(text) = since.and_then(|since| drain::overdue(&name, since.elapsed())) {
             self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
             self.context.metrics.drain_overdue(&name);
         }
@@ -167,13 +165,9 @@ impl Drainer {
 
     /// Says that the drain does not get on; gives the pause before the next attempt.
     async fn later(&self, node: &Node, since: Instant, why: &str) -> Duration {
-        let pause = drain::retry_after(since.elapsed());
+        let Setback { pause, warning } = drain::setback(since.elapsed(), why);
         warn!(node = node.name_any(), why, pause = pause.as_secs(), "Drain does not get on");
-        if since.elapsed() > drain::SLOW {
-            let text = format!(
-                "Drain failed. Drain has been failing for more than 10 minutes. \
-                 Waiting 5 minutes then retrying. Error message from drain: {why}"
-            );
+        if let Some(text) = warning {
             self.reporter.publish(&Note::warning(node, "DrainThresholdExceeded", text)).await;
         }
         pause

@@ -18,7 +18,7 @@ use mco_cluster::{
 };
 use mco_core::{
     rollout::{NodeView, RolloutPlan},
-    status::{self, Inputs, NodeReport},
+    status::{self, Around, Inputs, NodeReport},
 };
 use tracing::{debug, info, warn};
 
@@ -225,7 +225,10 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<(), 
         pool: &pool,
         nodes: &nodes,
         reports: &reports,
-        controller_config: context.caches.controller_config().as_deref(),
+        around: Around {
+            controller_config: context.caches.controller_config().as_deref(),
+            ..Around::default()
+        },
         now: Time(context.clock.now()),
     });
     context.metrics.pool(name, &status);

@@ -35,6 +35,31 @@ pub struct ConfigDiff {
     pub extensions: Option<ListChange>,
     /// FIPS mode, as it is to become.
     pub fips: Option<bool>,
+    /// Whether an image that the cluster built is booted before or after.
+    #[serde(default)]
+    pub image_mode: ImageMode,
+}
+
+/// Whether a node boots an image that the cluster built for its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ImageMode {
+    /// It does not, and did not.
+    #[default]
+    Off,
+    /// It will.
+    On,
+    /// It did, and goes back to the image of its config.
+    Leaving,
+}
+
+/// The images that the cluster built for a node's old and new config, where it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BuiltImages {
+    /// What the node boots now.
+    pub from: Option<String>,
+    /// What it is to boot.
+    pub to: Option<String>,
 }
 
 /// One file or unit that differs.
@@ -87,6 +112,21 @@ pub struct Replacement {
     pub to: String,
 }
 
+/// Compares two configs of a node for which the cluster built images.
+///
+/// The images of the configs themselves then do not count: they are inside what was built.
+#[must_use]
+pub fn between_images(from: &Machine, to: &Machine, images: &BuiltImages) -> ConfigDiff {
+    let mut diff = between(from, to);
+    let text = |image: &Option<String>| image.clone().unwrap_or_default();
+    let (old, new) = (text(&images.from), text(&images.to));
+    if !(old.is_empty() && new.is_empty()) {
+        diff.os_image = replaced(&old, &new);
+        diff.image_mode = if new.is_empty() { ImageMode::Leaving } else { ImageMode::On };
+    }
+    diff
+}
+
 /// Compares two configs.
 #[must_use]
 pub fn between(from: &Machine, to: &Machine) -> ConfigDiff {
@@ -101,6 +141,7 @@ pub fn between(from: &Machine, to: &Machine) -> ConfigDiff {
         kernel_type: replaced(from.kernel(), to.kernel()),
         extensions: list(&from.spec.extensions, &to.spec.extensions),
         fips: (from.spec.fips != to.spec.fips).then_some(to.spec.fips),
+        image_mode: ImageMode::Off,
     }
 }
 
@@ -108,8 +149,8 @@ impl ConfigDiff {
     /// Whether nothing differs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        let named = Self { from: self.from.clone(), to: self.to.clone(), ..Self::default() };
-        *self == named
+        let (from, to, image_mode) = (self.from.clone(), self.to.clone(), self.image_mode);
+        *self == Self { from, to, image_mode, ..Self::default() }
     }
 
     /// What of the operating system itself differs, which takes a reboot, in words.

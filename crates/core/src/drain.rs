@@ -2,6 +2,8 @@
 //!
 //! The daemon asks by annotation and waits for the answer; see `mco_api::annotation::DrainRequest`.
 
+pub mod feasibility;
+
 use std::{fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
@@ -76,6 +78,34 @@ pub fn asked(desired: Option<&str>, applied: Option<&str>) -> Asked {
 
 fn bare(verb: DrainVerb) -> Asked {
     Asked::This(DrainRequest { verb, config: String::new() })
+}
+
+/// What to say of a drain that does not get on, and how soon to try again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setback {
+    /// Pause before the next attempt.
+    pub pause: Duration,
+    /// What to warn of, once it has gone on for long; a line of the log is enough before that.
+    pub warning: Option<String>,
+}
+
+/// Weighs an attempt that failed because of `why`, in a drain that has gone on for `age`.
+#[must_use]
+pub fn setback(age: Duration, why: &str) -> Setback {
+    let warning = (age > SLOW).then(|| {
+        format!(
+            "Drain failed. Drain has been failing for more than 10 minutes. \
+             Waiting 5 minutes then retrying. Error message from drain: {why}"
+        )
+    });
+    Setback { pause: retry_after(age), warning }
+}
+
+/// What to say of a drain that is not over after this long, if a person must look.
+#[must_use]
+pub fn overdue(node: &str, age: Duration) -> Option<String> {
+    (age > OVERDUE)
+        .then(|| format!("node {node}: drain exceeded timeout: 1h0m0s. Will continue to retry."))
 }
 
 /// Pause before the next attempt of a drain that has gone on for `age`.

@@ -3,8 +3,9 @@
 //! A plan is complete. Whoever carries it out chooses nothing: the steps are in order, contents come
 //! from the target config, and whether to drain or reboot is settled, with the rule that settled it.
 
+pub mod first_boot;
 mod policy;
-mod registries;
+pub mod registries;
 mod show;
 mod steps;
 
@@ -12,13 +13,14 @@ use mco_api::machine_configuration::{StorageOverride, disruption::ClusterPolicie
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    policy::{Action, Rule, Verdict, default_policies, merge_policies},
+    policy::{Action, Rule, Verdict, default_policies, merge_policies, settle, verdicts},
     registries::Unparsable,
     steps::Step,
 };
 use crate::{
+    check::{self, Violation},
     diff::{
-        self, ConfigDiff,
+        self, BuiltImages, ConfigDiff,
         reconcile::{self, Obstacle},
     },
     machine::Machine,
@@ -35,6 +37,8 @@ pub struct Circumstances {
     pub kernel_fips: Option<bool>,
     /// Changes to storage that are let through.
     pub overrides: Vec<StorageOverride>,
+    /// Images that the cluster built for the two configs.
+    pub images: BuiltImages,
 }
 
 /// Where a node is in its life.
@@ -101,12 +105,22 @@ pub enum Refusal {
     /// The list of registries cannot be compared.
     #[error(transparent)]
     Registries(#[from] Unparsable),
+    /// The plan itself is broken, which is a mistake of ours: nothing is done.
+    #[error("the plan from {from} to {to} is broken, which is a bug, and is not carried out")]
+    Broken {
+        /// The old config.
+        from: String,
+        /// The new config.
+        to: String,
+        /// In what way.
+        source: Violation,
+    },
 }
 
 fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
     match obstacle {
         Obstacle::KernelFips => String::new(),
-        Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
+        Obstacle::Unreadable { .. } | Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
             format!("configs {from}, {to} are not reconcilable: ")
         }
     }
@@ -128,19 +142,65 @@ pub fn node(
             },
         )?;
     }
-    let diff = diff::between(from, to);
+    let diff = diff::between_images(from, to, &circumstances.images);
     let verdicts = match circumstances.phase {
-        Phase::Serving => policy::verdicts(&diff, policies, circumstances.force),
+        Phase::Serving => verdicts(&diff, policies, circumstances.force),
         // Nothing runs yet that would have to hear of the change, or nothing has heard of it.
         Phase::FirstBoot | Phase::WayBack => Vec::new(),
     };
-    let actions = policy::settle(&verdicts);
+    let actions = settle(&verdicts);
     let drain = drain(from, to, &actions)?;
     let steps = steps::steps(&diff, from, to, &actions, circumstances);
-    Ok(NodePlan { diff, verdicts, actions, drain, steps })
+    let plan = NodePlan { diff, verdicts, actions, drain, steps };
+    check::node(&plan, circumstances.phase).map_err(|source| Refusal::Broken {
+        from: from.name.clone(),
+        to: to.name.clone(),
+        source,
+    })?;
+    Ok(plan)
 }
 
 impl NodePlan {
+    /// Why a step is taken: the differences that ask for it, each with the rule that decided.
+    ///
+    /// Steps that every update has, such as recording the config, have no reason of their own.
+    #[must_use]
+    pub fn why(&self, step: &Step) -> Vec<&Verdict> {
+        let action = match step {
+            Step::Reboot => Some(Action::Reboot),
+            Step::ReloadSystemd => Some(Action::DaemonReload),
+            Step::ReloadService(service) if service == steps::ENGINE => Some(Action::Special),
+            Step::ReloadService(service) => Some(Action::Reload(service.clone())),
+            Step::RestartService(service) => Some(Action::Restart(service.clone())),
+            Step::WriteFile(_)
+            | Step::RemoveFile(_)
+            | Step::WriteDropin { .. }
+            | Step::RemoveDropin { .. }
+            | Step::WriteUnit(_)
+            | Step::MaskUnit(_)
+            | Step::UnmaskUnit(_)
+            | Step::RemoveUnit(_)
+            | Step::EnableUnit(_)
+            | Step::DisableUnit(_)
+            | Step::PresetUnit(_)
+            | Step::ProtectKubeconfig
+            | Step::WriteKeys
+            | Step::SetPassword
+            | Step::StageOs(_)
+            | Step::StageKernelArguments { .. }
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. }
+            | Step::RecordConfig
+            | Step::RemoveForceFile => None,
+        };
+        let subject = step.subject();
+        let asks = |verdict: &&Verdict| {
+            action.as_ref().is_some_and(|action| verdict.actions.contains(action))
+                || subject.as_ref().is_some_and(|subject| verdict.is_about(subject))
+        };
+        self.verdicts.iter().filter(asks).collect()
+    }
+
     /// Whether the node reboots at the end.
     #[must_use]
     pub fn reboots(&self) -> bool {
@@ -148,7 +208,8 @@ impl NodePlan {
     }
 }
 
-fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
+/// Whether pods must leave a node before these actions, and why.
+pub fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
     let because = |action: &Action| Drain::Needed(action.to_string());
     if let Some(action) = actions.iter().find(|a| matches!(a, Action::Reboot | Action::Drain)) {
         return Ok(because(action));

@@ -1,73 +1,41 @@
 //! What a pool says of itself: counters and conditions, computed from its nodes.
+//!
+//! [`pool`] looks at every node; [`Tally`] keeps the same numbers up to date node by node, so that
+//! one node's event costs the same in a pool of ten and of ten thousand.
+//!
+//! Types, reasons and messages are the reference's (`pkg/controller/node/status.go`): programs match
+//! on them. What a person needs beyond that, since when and what to do, is in [`explain`].
 
 mod condition;
+mod image_mode;
 pub mod operator;
 mod quote;
+mod report;
+mod stream;
+mod tally;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
-    ControllerConfig, MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus,
-    condition::{NodeCondition, PoolCondition, reason},
+    ControllerConfig, MachineConfigPool, MachineConfigPoolStatus,
+    condition::PoolCondition,
     machine_config_pool::{CertExpiry, PoolSynchronizerStatus, PoolSynchronizerType},
 };
 
-pub use self::condition::{Finding, holds, set};
-use self::quote::quoted;
+pub use self::{
+    condition::{Finding, holds, set},
+    image_mode::ImageBuild,
+    report::{Images, NodeReport, Updated, Voice},
+    stream::Streams,
+    tally::{Counting, Counts, Tally},
+};
+use self::{
+    quote::quoted,
+    tally::{Complaint, Digest},
+};
 use crate::rollout::NodeView;
 
 /// The bundle whose certificates a pool reports on.
 const SERVING_CA: &str = "KubeAPIServerServingCAData";
-
-/// What a node's daemon says in its MachineConfigNode.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeReport {
-    /// The node.
-    pub node: String,
-    /// Whether it has said anything yet.
-    pub voice: Voice,
-    /// Why it is degraded, if it is.
-    pub degraded: Option<String>,
-    /// Whether all pinned images are there.
-    pub images: Images,
-}
-
-/// Whether a MachineConfigNode has conditions yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
-    /// It has.
-    Heard,
-    /// It was made and never written.
-    Silent,
-}
-
-/// How far a node is with its pinned images.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Images {
-    /// All are there.
-    Pulled,
-    /// Some are missing.
-    Missing,
-}
-
-impl NodeReport {
-    /// Reads what matters off a MachineConfigNode.
-    #[must_use]
-    pub fn of(node: &MachineConfigNode) -> Self {
-        let status = node.status.clone().unwrap_or_default();
-        let degraded = status.conditions.iter().find(|condition| {
-            condition.type_ == NodeCondition::NodeDegraded.as_str() && condition.status == "True"
-        });
-        let pulled = status.pinned_image_sets.iter().all(|set| {
-            set.current_generation == set.desired_generation && set.desired_generation > 0
-        });
-        Self {
-            node: node.metadata.name.clone().unwrap_or_default(),
-            voice: if status.conditions.is_empty() { Voice::Silent } else { Voice::Heard },
-            degraded: degraded.map(|condition| condition.message.clone()),
-            images: if pulled { Images::Pulled } else { Images::Missing },
-        }
-    }
-}
 
 /// What goes into a pool's status besides its nodes.
 #[derive(Clone, Debug)]
@@ -78,69 +46,120 @@ pub struct Inputs<'a> {
     pub nodes: &'a [NodeView],
     /// What their daemons say, in the order of the nodes.
     pub reports: &'a [NodeReport],
-    /// The certificates that the cluster puts on nodes.
-    pub controller_config: Option<&'a ControllerConfig>,
+    /// What is the same for all nodes.
+    pub around: Around<'a>,
     /// The time, for conditions that change.
     pub now: Time,
+}
+
+/// What a pool's status depends on besides the pool and its nodes.
+#[derive(Clone, Debug, Default)]
+pub struct Around<'a> {
+    /// The certificates that the cluster puts on nodes.
+    pub controller_config: Option<&'a ControllerConfig>,
+    /// The image that the cluster builds for the pool.
+    pub image_build: ImageBuild<'a>,
+    /// The streams of OS images, where the cluster has them.
+    pub streams: Option<Streams<'a>>,
+    /// Who is asked which nodes are updated or degraded.
+    pub counting: Counting,
 }
 
 /// The pool's new status.
 #[must_use]
 pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
-    let Inputs { pool, nodes, now, .. } = inputs;
-    let target = pool.spec.configuration.rendered.name.as_str();
+    let target = inputs.around.image_build.target(inputs.pool);
+    let digest = Digest::of(&target, inputs.nodes, inputs.reports);
+    compose(inputs.pool, &digest, &inputs.around, &inputs.now)
+}
+
+/// The pool's new status from numbers that were kept up to date.
+#[must_use]
+pub fn tallied(
+    pool: &MachineConfigPool,
+    tally: &Tally,
+    around: &Around<'_>,
+    now: &Time,
+) -> MachineConfigPoolStatus {
+    compose(pool, &tally.digest(), around, now)
+}
+
+fn compose(
+    pool: &MachineConfigPool,
+    digest: &Digest,
+    around: &Around<'_>,
+    now: &Time,
+) -> MachineConfigPoolStatus {
     let before = pool.status.clone().unwrap_or_default();
-    let count = |counts: &dyn Fn(&NodeView) -> bool| {
-        i32::try_from(nodes.iter().filter(|node| counts(node)).count()).unwrap_or(i32::MAX)
+    let (updated, degraded) = match around.counting {
+        Counting::Annotations => (digest.counts.updated, digest.counts.degraded),
+        Counting::Reports => (digest.counts.report_updated, digest.counts.report_degraded),
     };
     let mut status = MachineConfigPoolStatus {
         observed_generation: pool.metadata.generation.unwrap_or_default(),
         configuration: before.configuration,
-        machine_count: count(&|_| true),
-        updated_machine_count: count(&|node| node.is_updated(target)),
-        ready_machine_count: count(&|node| node.is_updated(target) && node.is_ready()),
-        unavailable_machine_count: count(&NodeView::is_unavailable),
-        degraded_machine_count: count(&NodeView::is_degraded),
+        machine_count: number(digest.counts.machines),
+        updated_machine_count: number(updated),
+        ready_machine_count: number(digest.counts.ready),
+        unavailable_machine_count: number(digest.counts.unavailable),
+        degraded_machine_count: number(degraded),
         conditions: before.conditions.clone(),
-        cert_expirys: certificates(inputs.controller_config),
+        cert_expirys: certificates(around.controller_config),
         pool_synchronizers_status: Vec::new(),
         os_image_stream: None,
     };
-    status.pool_synchronizers_status = vec![pinned_images(&status, &heard(inputs))];
+    status.pool_synchronizers_status = vec![pinned_images(&status, digest.counts.pulled)];
     let all_updated = status.updated_machine_count == status.machine_count
         && status.ready_machine_count == status.machine_count
-        && status.unavailable_machine_count == 0;
+        && status.unavailable_machine_count == 0
+        && !around.image_build.is_pending();
     if all_updated {
         status.configuration = pool.spec.configuration.clone();
     }
     let mut set =
         |kind: &PoolCondition, finding| condition::set(&mut status.conditions, kind, finding, now);
-    progress(pool, all_updated, &mut set);
-    let degraded = degraded(inputs, status.degraded_machine_count > 0);
-    set(&PoolCondition::NodeDegraded, degraded.clone());
-    let build = &PoolCondition::ImageBuildDegraded;
-    if condition::holds(&before.conditions, build) {
-        // Compat: nothing builds images for the pool, so an old failure to do so is over.
-        let gone = "No layered pool objects found, clearing stale build degraded condition";
-        set(build, Finding::no(reason::NO_LAYERED_OBJECTS, gone));
+    let line = around.image_build.line(&pool.spec.configuration.rendered.name);
+    progress(pool, all_updated, &line, &mut set);
+    if let Some(updating) = around.image_build.updating(pool, all_updated) {
+        set(&PoolCondition::Updating, updating);
     }
-    let overall = if degraded.holds() {
-        Finding::yes("", &degraded.message)
-    } else if condition::holds(&before.conditions, &PoolCondition::RenderDegraded) {
+    let nodes =
+        if degraded > 0 { degraded_nodes(digest, around.counting) } else { Finding::no("", "") };
+    set(&PoolCondition::NodeDegraded, nodes.clone());
+    let build_failed = condition::holds(&before.conditions, &PoolCondition::ImageBuildDegraded);
+    let cleared = around.image_build.clear_failure(build_failed);
+    let build_failed = build_failed && cleared.is_none();
+    if let Some(cleared) = cleared {
+        set(&PoolCondition::ImageBuildDegraded, cleared);
+    }
+    let render_failed = condition::holds(&before.conditions, &PoolCondition::RenderDegraded);
+    let overall = if nodes.holds() {
+        Finding::yes("", &nodes.message)
+    } else if build_failed {
+        Finding::yes("", "Custom OS image build failed")
+    } else if render_failed {
         Finding::yes("", "")
     } else {
         Finding::no("", "")
     };
+    let is_well = !overall.holds();
     set(&PoolCondition::Degraded, overall);
+    if let Some(streams) = around.streams.as_ref().filter(|_| all_updated && is_well) {
+        status.os_image_stream = streams.of(&status.configuration);
+    }
     status
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 fn progress(
     pool: &MachineConfigPool,
     all_updated: bool,
+    line: &str,
     set: &mut impl FnMut(&PoolCondition, Finding),
 ) {
-    let line = format!("MachineConfig {}", pool.spec.configuration.rendered.name);
     let (updated, updating) = if all_updated {
         let message = format!("All nodes are updated with {line}");
         (Finding::yes("", &message), Finding::no("", ""))
@@ -155,47 +174,22 @@ fn progress(
     set(&PoolCondition::Updating, updating);
 }
 
-/// The reports that count.
-///
-/// Compat: one that has said nothing yet, or is of no node of the pool, hides those after it
-/// (pkg/controller/node/status.go, calculateStatus).
-fn heard<'a>(inputs: &Inputs<'a>) -> Vec<&'a NodeReport> {
-    let known = |report: &NodeReport| inputs.nodes.iter().any(|node| node.name == report.node);
-    let counts = |report: &&NodeReport| report.voice == Voice::Heard && known(report);
-    inputs.reports.iter().take_while(counts).collect()
-}
-
-fn degraded(inputs: &Inputs<'_>, some: bool) -> Finding {
-    if !some {
-        return Finding::no("", "");
-    }
+fn degraded_nodes(digest: &Digest, counting: Counting) -> Finding {
+    let counts =
+        |complaint: &&Complaint| counting == Counting::Annotations || !complaint.is_updated;
+    let complaints: Vec<&Complaint> = digest.complaints.iter().filter(counts).collect();
     let line = |node: &str, text: &str| format!("Node {node} is reporting: {}", quoted(text));
-    let annotated = |node: &NodeView| {
-        Some(&node.reason).filter(|text| !text.is_empty()).map(|text| line(&node.name, text))
-    };
-    let (count, lines): (usize, Vec<String>) = if inputs.reports.is_empty() {
-        // Nobody writes reports in this cluster: the nodes' annotations say it all.
-        let degraded = || inputs.nodes.iter().filter(|node| node.is_degraded());
-        (degraded().count(), degraded().filter_map(annotated).collect())
-    } else {
-        let heard = heard(inputs);
-        let degraded: Vec<_> =
-            heard.iter().filter_map(|report| Some((report, report.degraded.as_ref()?))).collect();
-        let said = degraded.iter().map(|(report, text)| line(&report.node, text));
-        let nodes = degraded.iter().filter_map(|(report, _)| {
-            inputs.nodes.iter().find(|node| node.name == report.node).and_then(annotated)
-        });
-        (degraded.len(), said.chain(nodes).collect())
-    };
-    let reason = format!("{count} nodes are reporting degraded status on sync");
+    let said = complaints.iter().filter_map(|complaint| {
+        complaint.reported.as_ref().map(|text| line(&complaint.node, text))
+    });
+    let annotated = complaints.iter().filter(|complaint| !complaint.reason.is_empty());
+    let annotated = annotated.map(|complaint| line(&complaint.node, &complaint.reason));
+    let lines: Vec<String> = said.chain(annotated).collect();
+    let reason = format!("{} nodes are reporting degraded status on sync", complaints.len());
     Finding::yes(&reason, &lines.join(", "))
 }
 
-fn pinned_images(
-    status: &MachineConfigPoolStatus,
-    reports: &[&NodeReport],
-) -> PoolSynchronizerStatus {
-    let pulled = reports.iter().filter(|report| report.images == Images::Pulled).count();
+fn pinned_images(status: &MachineConfigPoolStatus, pulled: usize) -> PoolSynchronizerStatus {
     PoolSynchronizerStatus {
         pool_synchronizer_type: PoolSynchronizerType::PinnedImageSets,
         machine_count: status.machine_count.into(),

@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, render, server, simulate, status, up, why,
+    operator, plan, render, server, simulate, status, surroundings, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -26,6 +26,7 @@ Examples:
   mco check -f manifests/                        everything that is wrong, at once
   mco render -f manifests/ --pool worker         the name a pool's config will have
   mco diff old.yaml new.yaml                     what a change does, decoded
+  mco plan -f manifests/ -f change.yaml          what it does to nodes, in which order
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
   mco why -f manifests/ --pool worker /etc/motd  which MachineConfig put it there";
 
@@ -67,6 +68,7 @@ pub(crate) enum Command {
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
+    Plan(plan::PlanArgs),
     Cat(cat::CatArgs),
     Why(why::WhyArgs),
     Simulate(simulate::SimulateArgs),
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Server(server::ServerArgs),
+    #[command(hide = true)]
+    Surroundings(surroundings::SurroundingsArgs),
 }
 
 impl Command {
@@ -93,6 +97,7 @@ impl Command {
             | Self::Delete(_)
             | Self::Render(_)
             | Self::Check(_)
+            | Self::Plan(_)
             | Self::Cat(_)
             | Self::Why(_)
             | Self::Simulate(_)
@@ -102,7 +107,8 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
-            | Self::Server(_) => ExitCode::FAILURE,
+            | Self::Server(_)
+            | Self::Surroundings(_) => ExitCode::FAILURE,
         }
     }
 }

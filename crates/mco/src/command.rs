@@ -13,10 +13,12 @@ pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod operator;
+pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod simulate;
 pub(crate) mod status;
+pub(crate) mod surroundings;
 pub(crate) mod up;
 pub(crate) mod why;
 
@@ -40,6 +42,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),
+        Command::Plan(args) => plan::run(args, verbose, screen),
         Command::Cat(args) => cat::run(args, verbose, screen),
         Command::Why(args) => why::run(args, verbose, screen),
         Command::Simulate(args) => simulate::run(args, screen),
@@ -50,5 +53,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose),
+        Command::Surroundings(args) => surroundings::run(args, verbose, screen),
     }
 }

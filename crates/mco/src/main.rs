@@ -7,6 +7,7 @@ mod diff;
 mod fault;
 mod load;
 mod machine;
+mod plan;
 mod print;
 mod process;
 mod remote;

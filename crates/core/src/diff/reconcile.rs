@@ -2,10 +2,10 @@
 //!
 //! Compat: order and wording of the checks are the reference's (pkg/controller/common/reconcile.go).
 
-use mco_api::machine_configuration::StorageOverride;
-use mco_ignition::{CheckError, config::User};
+use mco_api::{MachineConfig, machine_configuration::StorageOverride};
+use mco_ignition::{CheckError, ReadError, config::User};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, UnreadableConfig};
 
 /// The user that configs may manage.
 pub const CORE_USER: &str = "core";
@@ -16,6 +16,19 @@ pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 /// A change that a running node cannot take.
 #[derive(Debug, thiserror::Error)]
 pub enum Obstacle {
+    /// One of the two configs cannot be read.
+    #[error(
+        "parsing {side} Ignition config from machineconfig {config:?} failed: {}{source}",
+        prefix(.source)
+    )]
+    Unreadable {
+        /// Which of the two.
+        side: Side,
+        /// The config.
+        config: String,
+        /// Why not.
+        source: Box<UnreadableConfig>,
+    },
     /// The new config is not valid.
     #[error("validating new Ignition config from machineconfig {config:?} failed: {source}")]
     Invalid {
@@ -37,6 +50,48 @@ pub enum Obstacle {
     /// The kernel's FIPS mode is not the one that the config asks for.
     #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
     KernelFips,
+}
+
+/// One of two configs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that the node has.
+    Old,
+    /// The one that it is to have.
+    New,
+}
+
+impl std::fmt::Display for Side {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Old => "old",
+            Self::New => "new",
+        })
+    }
+}
+
+fn prefix(source: &UnreadableConfig) -> &'static str {
+    match source {
+        UnreadableConfig::Read(_) => "failed to parse Ignition config: ",
+        UnreadableConfig::Upgrade(_) => "",
+    }
+}
+
+/// Reads the old and the new config of a node, old first.
+///
+/// Both were rendered, so both have an Ignition part; one without is refused.
+pub fn read(from: &MachineConfig, to: &MachineConfig) -> Result<(Machine, Machine), Obstacle> {
+    let read = |side, config: &MachineConfig| {
+        let machine = match config.spec.config {
+            Some(_) => Machine::read(config),
+            None => Err(ReadError::Empty.into()),
+        };
+        machine.map_err(|source| {
+            let config = config.metadata.name.clone().unwrap_or_default();
+            Obstacle::Unreadable { side, config, source: Box::new(source) }
+        })
+    };
+    Ok((read(Side::Old, from)?, read(Side::New, to)?))
 }
 
 /// What differs that must not.

@@ -76,3 +76,16 @@ fn a_drain_that_does_not_get_on_is_tried_less_often() {
     assert_eq!(retry_after(SLOW), Duration::from_mins(1));
     assert_eq!(retry_after(SLOW + Duration::from_secs(1)), Duration::from_mins(5));
 }
+
+// covers: DRN-7
+#[test]
+fn people_hear_of_a_drain_after_ten_minutes_and_again_after_an_hour() {
+    let age = Duration::from_mins;
+    assert_eq!(setback(age(5), "x"), Setback { pause: age(1), warning: None });
+    let late = setback(age(11), "pod shop/db: no");
+    assert_eq!(late.pause, age(5));
+    assert!(late.warning.unwrap().ends_with("Error message from drain: pod shop/db: no"));
+    assert_eq!(overdue("n", age(60)), None);
+    let text = "node n: drain exceeded timeout: 1h0m0s. Will continue to retry.";
+    assert_eq!(overdue("n", age(61)).as_deref(), Some(text));
+}

@@ -46,6 +46,14 @@ pub struct Verdict {
     pub rule: Rule,
 }
 
+impl Verdict {
+    /// Whether it is about this file, unit or part of the system.
+    pub(super) fn is_about(&self, subject: &str) -> bool {
+        let rest = self.subject.strip_prefix(subject);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+}
+
 /// What settled an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -108,30 +116,29 @@ pub fn default_policies() -> ClusterPolicies {
 #[must_use]
 pub fn merge_policies(admin: &NodeDisruptionPolicyConfig) -> ClusterPolicies {
     let mut merged = default_policies();
+    let (files, units) = (merged.files.len(), merged.units.len());
     for policy in &admin.files {
-        match merged.files.iter_mut().find(|file| file.path == policy.path) {
+        match merged.files.iter_mut().take(files).find(|file| file.path == policy.path) {
             Some(file) => *file = policy.clone(),
             None => merged.files.push(policy.clone()),
         }
     }
     for policy in &admin.units {
-        match merged.units.iter_mut().find(|unit| unit.name == policy.name) {
+        match merged.units.iter_mut().take(units).find(|unit| unit.name == policy.name) {
             Some(unit) => *unit = policy.clone(),
             None => merged.units.push(policy.clone()),
         }
     }
-    if let Some(policy) = &admin.sshkey {
+    // A policy without actions says nothing.
+    if let Some(policy) = admin.sshkey.as_ref().filter(|policy| !policy.actions.is_empty()) {
         merged.sshkey = Some(policy.clone());
     }
     merged
 }
 
 /// What each difference asks for.
-pub(super) fn verdicts(
-    diff: &ConfigDiff,
-    policies: &ClusterPolicies,
-    force: Force,
-) -> Vec<Verdict> {
+#[must_use]
+pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> Vec<Verdict> {
     let reboot = |subject: &str, rule| Verdict {
         subject: subject.to_owned(),
         actions: vec![Action::Reboot],
@@ -183,7 +190,8 @@ pub(super) fn verdicts(
 
 /// What all verdicts come to: a reboot makes up for everything else, and units are read again
 /// before any service restarts with them.
-pub(super) fn settle(verdicts: &[Verdict]) -> Vec<Action> {
+#[must_use]
+pub fn settle(verdicts: &[Verdict]) -> Vec<Action> {
     let mut all = Vec::new();
     for action in verdicts.iter().flat_map(|verdict| &verdict.actions) {
         if *action != Action::None && !all.contains(action) {
@@ -208,12 +216,35 @@ pub(super) fn settle(verdicts: &[Verdict]) -> Vec<Action> {
     all
 }
 
+/// The policy on a path: the one with the longest path that is the file or a folder above it.
+///
+/// Compat: no policy covers everything, not even one on `/`, and of two on the same path the first
+/// counts (`pkg/controller/common/helpers.go`).
 fn for_file<'p>(policies: &'p ClusterPolicies, path: &str) -> Option<&'p FilePolicy> {
-    let covers = |policy: &&FilePolicy| {
-        let folder = policy.path.trim_end_matches('/');
-        path.strip_prefix(folder).is_some_and(|below| below.is_empty() || below.starts_with('/'))
+    let file = clean(path);
+    let covers = |policy: &FilePolicy| {
+        let folder = clean(&policy.path);
+        let below = file.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        policy.path == path || (folder != "/" && below.is_some())
     };
-    policies.files.iter().filter(covers).max_by_key(|policy| policy.path.len())
+    let found = policies.files.iter().filter(|policy| !policy.path.is_empty() && covers(policy));
+    // Of equals, `max_by_key` takes the last.
+    found.rev().max_by_key(|policy| policy.path.len())
+}
+
+/// An absolute path without empty parts, `.` and `..`.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
 }
 
 fn actions(wire: &[PolicyAction]) -> Vec<Action> {

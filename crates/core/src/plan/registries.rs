@@ -6,12 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use toml_edit::{DocumentMut, Item, Table};
+use toml_edit::{DocumentMut, Item, TableLike};
 
 use crate::machine::{self, Machine};
 
 /// The list of registries.
-pub(super) const PATH: &str = "/etc/containers/registries.conf";
+pub const PATH: &str = "/etc/containers/registries.conf";
 
 const DIGEST_ONLY: &str = "digest-only";
 
@@ -28,24 +28,24 @@ struct Registries {
     by_scope: BTreeMap<String, Registry>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 struct Registry {
     prefix: String,
-    location: String,
+    at: Endpoint,
     blocked: bool,
-    insecure: bool,
     digest_only: bool,
-    mirrors: Vec<Mirror>,
+    mirrors: Vec<Endpoint>,
 }
 
-#[derive(Debug, Default)]
-struct Mirror {
+#[derive(Debug, Default, PartialEq)]
+struct Endpoint {
     location: String,
+    insecure: bool,
     pull: String,
 }
 
-/// What is dangerous about the change, if anything.
-pub(super) fn danger(from: &Machine, to: &Machine) -> Result<Option<String>, Unparsable> {
+/// What could hit running pods when the list of registries changes between two configs, if anything.
+pub fn danger(from: &Machine, to: &Machine) -> Result<Option<String>, Unparsable> {
     let (old, new) = (read(from)?, read(to)?);
     if !new.search.starts_with(&old.search) {
         return Ok(Some("the order of search registries changed".to_owned()));
@@ -60,16 +60,19 @@ pub(super) fn danger(from: &Machine, to: &Machine) -> Result<Option<String>, Unp
 }
 
 fn changed(scope: &str, old: &Registry, new: &Registry) -> Option<String> {
+    if old == new {
+        return None;
+    }
     let values = [
         ("prefix", old.prefix != new.prefix),
-        ("location", old.location != new.location),
+        ("location", old.at.location != new.at.location),
         ("blocked", old.blocked != new.blocked),
-        ("insecure", old.insecure != new.insecure),
+        ("insecure", old.at.insecure != new.at.insecure),
     ];
     if let Some((name, _)) = values.into_iter().find(|(_, differs)| *differs) {
         return Some(format!("{name} value for registry {scope} has changed"));
     }
-    let find = |mirrors: &[Mirror], location: &str| -> Option<String> {
+    let find = |mirrors: &[Endpoint], location: &str| -> Option<String> {
         mirrors.iter().find(|found| found.location == location).map(|found| found.pull.clone())
     };
     for mirror in &old.mirrors {
@@ -104,48 +107,101 @@ fn read(machine: &Machine) -> Result<Registries, Unparsable> {
     let Some(file) = machine.file(PATH) else { return Ok(Registries::default()) };
     let bytes = machine::contents(file).map_err(|error| unparsable(&error))?;
     let text = std::str::from_utf8(&bytes).map_err(|error| unparsable(&error))?;
+    parse(text)
+}
+
+/// Reads the list. Members of the wrong type are refused, also those that no comparison looks at:
+/// the container engine would refuse them too.
+fn parse(text: &str) -> Result<Registries, Unparsable> {
     let document: DocumentMut = text
         .parse()
         .map_err(|error: toml_edit::TomlError| Unparsable { fault: error.message().to_owned() })?;
+    let table: &dyn TableLike = document.as_table();
+    for list in ["unqualified-search-registries", "credential-helpers"] {
+        words(table, list)?;
+    }
+    for name in ["short-name-mode", "additional-layer-store-auth-helper"] {
+        text_of(table, name)?;
+    }
+    if let Some(aliases) = member(table, "aliases").and_then(Item::as_table_like) {
+        for (name, _) in aliases.iter() {
+            text_of(aliases, name)?;
+        }
+    }
     let mut registries = Registries {
-        search: words(document.get("unqualified-search-registries")),
-        ..Default::default()
+        search: words(table, "unqualified-search-registries")?,
+        ..Registries::default()
     };
-    for table in tables(document.get("registry")) {
+    for table in tables(table, "registry")? {
         let registry = Registry {
-            prefix: text_of(table, "prefix"),
-            location: text_of(table, "location"),
-            blocked: flag(table, "blocked"),
-            insecure: flag(table, "insecure"),
-            digest_only: flag(table, "mirror-by-digest-only"),
-            mirrors: tables(table.get("mirror")).map(mirror).collect(),
+            prefix: text_of(table, "prefix")?,
+            at: endpoint(table)?,
+            blocked: flag(table, "blocked")?,
+            digest_only: flag(table, "mirror-by-digest-only")?,
+            mirrors: tables(table, "mirror")?
+                .into_iter()
+                .map(endpoint)
+                .collect::<Result<_, _>>()?,
         };
         let scope =
-            if registry.prefix.is_empty() { &registry.location } else { &registry.prefix }.clone();
-        registries.by_scope.insert(scope, registry);
+            if registry.prefix.is_empty() { &registry.at.location } else { &registry.prefix };
+        registries.by_scope.insert(scope.clone(), registry);
     }
     Ok(registries)
 }
 
-fn mirror(table: &Table) -> Mirror {
-    Mirror { location: text_of(table, "location"), pull: text_of(table, "pull-from-mirror") }
+fn endpoint(table: &dyn TableLike) -> Result<Endpoint, Unparsable> {
+    Ok(Endpoint {
+        location: text_of(table, "location")?,
+        insecure: flag(table, "insecure")?,
+        pull: text_of(table, "pull-from-mirror")?,
+    })
 }
 
-fn tables(item: Option<&Item>) -> impl Iterator<Item = &Table> {
-    item.and_then(Item::as_array_of_tables).into_iter().flatten()
+/// The member of that name; one in another case counts where there is none.
+fn member<'t>(table: &'t dyn TableLike, name: &str) -> Option<&'t Item> {
+    table.get(name).or_else(|| {
+        let found = table.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, item)| item)
+    })
 }
 
-fn words(item: Option<&Item>) -> Vec<String> {
-    let array = item.and_then(Item::as_array).into_iter().flatten();
-    array.filter_map(|value| value.as_str().map(str::to_owned)).collect()
+fn tables<'t>(table: &'t dyn TableLike, name: &str) -> Result<Vec<&'t dyn TableLike>, Unparsable> {
+    match member(table, name) {
+        None => Ok(Vec::new()),
+        Some(Item::ArrayOfTables(tables)) => {
+            Ok(tables.iter().map(|table| table as &dyn TableLike).collect())
+        }
+        Some(item) => {
+            let array = item.as_array().ok_or_else(|| wrong_type(name, "a list of tables"))?;
+            let inline = |value: &'t toml_edit::Value| {
+                let table = value.as_inline_table().map(|table| table as &dyn TableLike);
+                table.ok_or_else(|| wrong_type(name, "a list of tables"))
+            };
+            array.iter().map(inline).collect()
+        }
+    }
 }
 
-fn text_of(table: &Table, key: &str) -> String {
-    table.get(key).and_then(Item::as_str).unwrap_or_default().to_owned()
+fn words(table: &dyn TableLike, name: &str) -> Result<Vec<String>, Unparsable> {
+    let Some(item) = member(table, name) else { return Ok(Vec::new()) };
+    let wrong = || wrong_type(name, "a list of texts");
+    let array = item.as_array().ok_or_else(wrong)?;
+    array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
 }
 
-fn flag(table: &Table, key: &str) -> bool {
-    table.get(key).and_then(Item::as_bool).unwrap_or_default()
+fn text_of(table: &dyn TableLike, name: &str) -> Result<String, Unparsable> {
+    let Some(item) = member(table, name) else { return Ok(String::new()) };
+    item.as_str().map(str::to_owned).ok_or_else(|| wrong_type(name, "a text"))
+}
+
+fn flag(table: &dyn TableLike, name: &str) -> Result<bool, Unparsable> {
+    let Some(item) = member(table, name) else { return Ok(false) };
+    item.as_bool().ok_or_else(|| wrong_type(name, "true or false"))
+}
+
+fn wrong_type(name: &str, wanted: &str) -> Unparsable {
+    Unparsable { fault: format!("{name} must be {wanted}") }
 }
 
 fn unparsable(error: &dyn std::error::Error) -> Unparsable {

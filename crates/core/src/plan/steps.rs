@@ -89,10 +89,43 @@ pub enum Step {
     Reboot,
 }
 
+/// The container engine, as it is reloaded when the list of registries changed.
+pub(super) const ENGINE: &str = "crio";
+
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const USER_CA: &str = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
 const REGISTRY_CAS: &str = "/etc/docker/certs.d";
+
+impl Step {
+    /// What the step is about, as verdicts name it; none if it is about no single difference.
+    pub(super) fn subject(&self) -> Option<String> {
+        match self {
+            Self::WriteFile(path) | Self::RemoveFile(path) => Some(format!("file {path}")),
+            Self::WriteUnit(unit)
+            | Self::MaskUnit(unit)
+            | Self::UnmaskUnit(unit)
+            | Self::RemoveUnit(unit)
+            | Self::EnableUnit(unit)
+            | Self::DisableUnit(unit)
+            | Self::PresetUnit(unit)
+            | Self::WriteDropin { unit, .. }
+            | Self::RemoveDropin { unit, .. } => Some(format!("unit {unit}")),
+            Self::WriteKeys | Self::SetPassword => Some("SSH keys or password".to_owned()),
+            Self::StageOs(_) => Some("OS image".to_owned()),
+            Self::StageKernelArguments { .. } => Some("kernel arguments".to_owned()),
+            Self::StageKernel(_) => Some("kernel type".to_owned()),
+            Self::StageExtensions { .. } => Some("extensions".to_owned()),
+            Self::RemoveForceFile => Some("force file".to_owned()),
+            Self::ProtectKubeconfig
+            | Self::RecordConfig
+            | Self::ReloadSystemd
+            | Self::ReloadService(_)
+            | Self::RestartService(_)
+            | Self::Reboot => None,
+        }
+    }
+}
 
 pub(super) fn steps(
     diff: &ConfigDiff,
@@ -123,7 +156,7 @@ pub(super) fn steps(
         Action::DaemonReload => Some(Step::ReloadSystemd),
         Action::Reload(service) => Some(Step::ReloadService(service.clone())),
         Action::Restart(service) => Some(Step::RestartService(service.clone())),
-        Action::Special => Some(Step::ReloadService("crio".to_owned())),
+        Action::Special => Some(Step::ReloadService(ENGINE.to_owned())),
         Action::Reboot => Some(Step::Reboot),
     }));
     steps

@@ -272,3 +272,29 @@ fn a_plan_survives_the_disk_and_reads_well() {
          4. set the password\n    5. record the config\n    6. reboot\n"
     );
 }
+
+#[test]
+fn every_step_knows_the_rule_that_decided_it() {
+    let plan = plan("", "/etc/foo=1 /etc/containers/policy.json=1 a.service=x karg:k key:a");
+    let why = |step: &Step| {
+        let rules = plan.why(step).into_iter().map(|verdict| verdict.rule.to_string());
+        rules.collect::<Vec<_>>().join(", ")
+    };
+    let cases = [
+        (Step::WriteFile("/etc/foo".to_owned()), "no policy names it"),
+        (
+            Step::WriteFile("/etc/containers/policy.json".to_owned()),
+            "policy for /etc/containers/policy.json",
+        ),
+        (Step::EnableUnit("a.service".to_owned()), "no policy names it"),
+        (Step::WriteKeys, "policy for SSH keys"),
+        (Step::RecordConfig, ""),
+        (
+            Step::Reboot,
+            "the system itself changes at boot only, no policy names it, no policy names it",
+        ),
+    ];
+    for (step, rules) in cases {
+        assert_eq!(why(&step), rules, "{step}");
+    }
+}

@@ -18,7 +18,7 @@ fn fixture() -> MachineConfigPool {
 fn of(pool: &MachineConfigPool, fleet: &str) -> MachineConfigPoolStatus {
     let now = at("2026-02-02T00:00:00Z");
     let nodes = nodes(fleet);
-    super::pool(&Inputs { pool, nodes: &nodes, reports: &[], controller_config: None, now })
+    super::pool(&Inputs { pool, nodes: &nodes, reports: &[], around: Around::default(), now })
 }
 
 /// `Updated=True: text` for every condition.
@@ -153,22 +153,71 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
 
 #[test]
 fn reports_of_the_daemons_are_heard_before_annotations() {
-    let report = |node: &str, voice, degraded: Option<&str>| NodeReport {
-        node: node.to_owned(),
-        voice,
-        degraded: degraded.map(str::to_owned),
-        images: Images::Missing,
-    };
+    let degraded = Some("disk full".to_owned());
     let nodes = nodes("a=failed b=failed");
-    let reports = [report("a", Voice::Heard, Some("disk full")), report("b", Voice::Silent, None)];
+    let reports = [
+        NodeReport { voice: Voice::Heard, degraded, ..NodeReport::silent("a") },
+        NodeReport::silent("b"),
+    ];
     let pool = fixture();
     let now = at("2026-02-02T00:00:00Z");
     let inputs =
-        Inputs { pool: &pool, nodes: &nodes, reports: &reports, controller_config: None, now };
+        Inputs { pool: &pool, nodes: &nodes, reports: &reports, around: Around::default(), now };
     let status = super::pool(&inputs);
     assert_eq!(
         lines(&status)[2],
-        "NodeDegraded=True 1 nodes are reporting degraded status on sync: \
-         Node a is reporting: \"disk full\", Node a is reporting: \"a is broken\""
+        "NodeDegraded=True 2 nodes are reporting degraded status on sync: \
+         Node a is reporting: \"disk full\", Node a is reporting: \"a is broken\", \
+         Node b is reporting: \"b is broken\"",
+        "a node that has not reported yet has its annotation"
     );
+}
+
+mod kept_up_to_date {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STATES: [&str; 7] =
+        ["old", "done", "working", "failed", "failed-other", "silent", "done+down"];
+
+    fn change() -> impl Strategy<Value = (u8, Option<usize>)> {
+        (0..12_u8, proptest::option::weighted(0.8, 0..STATES.len()))
+    }
+
+    proptest! {
+        /// Whatever happened to the nodes in whatever order, the numbers kept node by node come to
+        /// the same status as a look at all of them.
+        #[test]
+        fn a_tally_comes_to_the_same_as_a_look_at_every_node(
+            changes in proptest::collection::vec(change(), 0..60),
+        ) {
+            let pool = fixture();
+            let mut tally = Tally::new(&pool, &ImageBuild::default());
+            let mut fleet = std::collections::BTreeMap::new();
+            for (number, state) in changes {
+                let name = format!("n{number:02}");
+                if let Some(state) = state.and_then(|state| STATES.get(state)) {
+                    let node = nodes(&format!("{name}={state}")).remove(0);
+                    let degraded = state.contains("failed").then(|| "broken".to_owned());
+                    let voice = if number % 3 == 0 { Voice::Silent } else { Voice::Heard };
+                    let report = NodeReport { voice, degraded, ..NodeReport::silent(&name) };
+                    let report = (number % 4 != 0).then_some(report);
+                    tally.put(&node, report.as_ref());
+                    fleet.insert(name, (node, report));
+                } else {
+                    tally.remove(&name);
+                    fleet.remove(&name);
+                }
+            }
+            let now = at("2026-02-02T00:00:00Z");
+            let nodes: Vec<NodeView> = fleet.values().map(|(node, _)| node.clone()).collect();
+            let reports: Vec<NodeReport> =
+                fleet.values().filter_map(|(_, report)| report.clone()).collect();
+            let around = Around::default();
+            let kept = tallied(&pool, &tally, &around, &now);
+            let inputs = Inputs { pool: &pool, nodes: &nodes, reports: &reports, around, now };
+            prop_assert_eq!(kept, super::super::pool(&inputs));
+        }
+    }
 }

@@ -7,6 +7,7 @@ mod check;
 mod diff;
 mod examples;
 mod load;
+mod plan;
 #[cfg(test)]
 mod processes;
 mod readme;

@@ -1,11 +1,14 @@
 //! The recordings in this repository, checked wherever it is cloned.
 
+mod lab;
+mod real;
 mod sim;
 
 use mco_testkit::oracle;
 
 // covers: REN-10, REN-11, REN-12, REN-13, REN-14, REN-15, REN-16, REN-17, REN-18, REN-19, REN-20
-// covers: REN-21, REN-22, REN-23, REN-24, REN-27
+// covers: REN-21, REN-22, REN-23, REN-24, REN-27, NOD-1, NOD-2, NOD-13, NOD-18, NOD-19, NOD-20
+// covers: NOD-21, NOD-22, NOD-23, NOD-24, C41, C45, C46, C47
 #[test]
 fn we_make_of_every_recorded_input_what_the_reference_does() {
     let (outcomes, unknown) = oracle::run_all(&oracle::corpus()).expect("the corpus is readable");

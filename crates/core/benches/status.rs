@@ -1,0 +1,111 @@
+//! What a pool's status costs: all nodes at once, and one node's event.
+//!
+//! The second must not depend on how many nodes there are. Nodes are spread over 2 or 10 pools; the
+//! numbers are for all of them together, as for a controller that looks at every pool once.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+use mco_api::MachineConfigPool;
+use mco_core::{
+    rollout::NodeView,
+    status::{self, Around, ImageBuild, Inputs, NodeReport, Tally, Voice},
+};
+use serde_json::json;
+
+const SIZES: [usize; 4] = [100, 1_000, 5_000, 20_000];
+
+struct Fleet {
+    pool: MachineConfigPool,
+    nodes: Vec<NodeView>,
+    reports: Vec<NodeReport>,
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .sample_size(20)
+        .measurement_time(std::time::Duration::from_secs(2))
+        .configure_from_args();
+    for pools in [2, 10] {
+        let mut group = criterion.benchmark_group(format!("status, {pools} pools"));
+        for size in SIZES {
+            let fleets: Vec<Fleet> = (0..pools).map(|_| fleet(size / pools)).collect();
+            group.bench_function(BenchmarkId::new("all nodes", size), |bencher| {
+                bencher.iter(|| fleets.iter().map(whole).count());
+            });
+            let mut tallies: Vec<(Tally, &Fleet)> = fleets.iter().map(tallied).collect();
+            let (tally, fleet) = tallies.first_mut().expect("there are pools");
+            group.bench_function(BenchmarkId::new("one event", size), |bencher| {
+                bencher.iter(|| event(tally, fleet));
+            });
+        }
+        group.finish();
+    }
+    criterion.final_summary();
+}
+
+fn whole(fleet: &Fleet) -> i32 {
+    let Fleet { pool, nodes, reports } = fleet;
+    let (now, around) = (now(), Around::default());
+    let status = status::pool(black_box(&Inputs { pool, nodes, reports, around, now }));
+    black_box(status).machine_count
+}
+
+fn tallied(fleet: &Fleet) -> (Tally, &Fleet) {
+    let mut tally = Tally::new(&fleet.pool, &ImageBuild::default());
+    for (node, report) in fleet.nodes.iter().zip(&fleet.reports) {
+        tally.put(node, Some(report));
+    }
+    (tally, fleet)
+}
+
+/// One node says something new, and its pool's status is made anew.
+fn event(tally: &mut Tally, fleet: &Fleet) -> i32 {
+    let middle = fleet.nodes.len() / 2;
+    let node = fleet.nodes.get(middle).expect("pools have nodes");
+    tally.put(black_box(node), fleet.reports.get(middle));
+    let status = status::tallied(&fleet.pool, tally, &Around::default(), &now());
+    black_box(status).updated_machine_count
+}
+
+/// A pool in the middle of an update: one node in a hundred failed, a third is done.
+fn fleet(size: usize) -> Fleet {
+    let mut pool = MachineConfigPool::default();
+    "rendered-worker-new".clone_into(&mut pool.spec.configuration.rendered.name);
+    let nodes: Vec<NodeView> = (0..size).map(node).collect();
+    let report = |node: &NodeView| NodeReport {
+        voice: Voice::Heard,
+        degraded: node.is_degraded().then(|| "disk full".to_owned()),
+        ..NodeReport::silent(&node.name)
+    };
+    let reports = nodes.iter().map(report).collect();
+    Fleet { pool, nodes, reports }
+}
+
+fn node(number: usize) -> NodeView {
+    let (current, desired, state) = match number % 100 {
+        0 if number.is_multiple_of(1_000) => ("old", "new", "Degraded"),
+        1..=33 => ("new", "new", "Done"),
+        _ => ("old", "old", "Done"),
+    };
+    let key = |name: &str| format!("machineconfiguration.openshift.io/{name}");
+    let node: Node = serde_json::from_value(json!({
+        "metadata": {
+            "name": format!("worker-{number:05}"),
+            "annotations": {
+                key("currentConfig"): format!("rendered-worker-{current}"),
+                key("desiredConfig"): format!("rendered-worker-{desired}"),
+                key("state"): state,
+                key("reason"): if state == "Degraded" { "disk full" } else { "" },
+            },
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .expect("a node");
+    NodeView::of(&node)
+}
+
+fn now() -> Time {
+    Time(Timestamp::UNIX_EPOCH)
+}

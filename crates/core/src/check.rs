@@ -1,0 +1,183 @@
+//! What must hold of every plan, whoever made it.
+//!
+//! Planning ends with these checks, so that a mistake in a rule is a refusal and never a machine that
+//! is half changed or rebooted with its pods on it.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    diff::Change,
+    plan::{Action, Drain, NodePlan, Phase, Step},
+    rollout::{self, NodeView, PoolView, RolloutPlan},
+};
+
+/// What a plan breaks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The node would reboot with its pods on it.
+    #[error("the plan reboots without a drain")]
+    RebootWithoutDrain,
+    /// The plan says that the node reboots and has no such step, or the other way round.
+    #[error("the plan's actions and steps disagree about a reboot")]
+    RebootDisagrees,
+    /// Something would come after the reboot.
+    #[error("the plan goes on after its reboot")]
+    AfterReboot,
+    /// The config is recorded never, or several times.
+    #[error("the plan records the config {0} times")]
+    Recorded(usize),
+    /// A service would hear of the change before it is on the disk.
+    #[error("the plan does {0} before the config is recorded")]
+    TooEarly(String),
+    /// Something would still change on the disk after the config is recorded.
+    #[error("the plan does {0} after the config is recorded")]
+    TooLate(String),
+    /// Something is to be done twice.
+    #[error("the plan does {0} twice")]
+    Twice(String),
+    /// A difference leads to no step and is no mere spelling.
+    #[error("the plan leaves {0} as it is")]
+    Forgotten(String),
+    /// A difference has no rule.
+    #[error("no rule decided what one of {0} asks for")]
+    NoRule(String),
+    /// A pool that is on hold would be moved.
+    #[error("nodes of pool {0} would start while it is on hold")]
+    OnHold(String),
+    /// A node would start that is not in the pool, or starts already.
+    #[error("node {0} would start twice, or is not in the pool")]
+    Stranger(String),
+    /// A node would both start and wait.
+    #[error("node {0} would both start and wait")]
+    StartsAndWaits(String),
+}
+
+/// Checks the plan of a node.
+pub fn node(plan: &NodePlan, phase: Phase) -> Result<(), Violation> {
+    reboot(plan)?;
+    order(plan)?;
+    let mut seen: Vec<&Action> = Vec::new();
+    for action in &plan.actions {
+        if seen.contains(&action) || (*action == Action::None && plan.actions.len() > 1) {
+            return Err(Violation::Twice(action.to_string()));
+        }
+        seen.push(action);
+    }
+    complete(plan)?;
+    if phase == Phase::Serving { ruled(plan) } else { Ok(()) }
+}
+
+fn reboot(plan: &NodePlan) -> Result<(), Violation> {
+    let at = plan.steps.iter().position(|step| *step == Step::Reboot);
+    if at.is_some() != plan.reboots() {
+        return Err(Violation::RebootDisagrees);
+    }
+    if at.is_some_and(|at| at + 1 != plan.steps.len()) {
+        return Err(Violation::AfterReboot);
+    }
+    if plan.reboots() && matches!(plan.drain, Drain::NotNeeded(_)) {
+        return Err(Violation::RebootWithoutDrain);
+    }
+    Ok(())
+}
+
+fn order(plan: &NodePlan) -> Result<(), Violation> {
+    let recorded: Vec<usize> = plan
+        .steps
+        .iter()
+        .enumerate()
+        .filter_map(|(at, step)| (*step == Step::RecordConfig).then_some(at))
+        .collect();
+    let [record] = recorded.as_slice() else { return Err(Violation::Recorded(recorded.len())) };
+    for (at, step) in plan.steps.iter().enumerate() {
+        match (is_news(step), at.cmp(record)) {
+            (true, std::cmp::Ordering::Less) => return Err(Violation::TooEarly(step.to_string())),
+            (false, std::cmp::Ordering::Greater) if *step != Step::RemoveForceFile => {
+                return Err(Violation::TooLate(step.to_string()));
+            }
+            (true | false, _) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a step tells somebody of the change, and changes nothing on the disk.
+fn is_news(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::ReloadSystemd | Step::ReloadService(_) | Step::RestartService(_) | Step::Reboot
+    )
+}
+
+/// Every unit that differs is touched by a step. Files that follow the cluster are not, on purpose.
+fn complete(plan: &NodePlan) -> Result<(), Violation> {
+    let touched: BTreeSet<&str> = plan
+        .steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::WriteUnit(unit)
+            | Step::MaskUnit(unit)
+            | Step::UnmaskUnit(unit)
+            | Step::RemoveUnit(unit)
+            | Step::EnableUnit(unit)
+            | Step::DisableUnit(unit)
+            | Step::PresetUnit(unit)
+            | Step::WriteDropin { unit, .. }
+            | Step::RemoveDropin { unit, .. } => Some(unit.as_str()),
+            Step::WriteFile(_)
+            | Step::RemoveFile(_)
+            | Step::ProtectKubeconfig
+            | Step::WriteKeys
+            | Step::SetPassword
+            | Step::StageOs(_)
+            | Step::StageKernelArguments { .. }
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. }
+            | Step::RecordConfig
+            | Step::RemoveForceFile
+            | Step::ReloadSystemd
+            | Step::ReloadService(_)
+            | Step::RestartService(_)
+            | Step::Reboot => None,
+        })
+        .collect();
+    let units = plan.diff.units.iter().filter(|unit| unit.change != Change::Respelled);
+    for unit in units {
+        if !touched.contains(unit.name.as_str()) {
+            return Err(Violation::Forgotten(format!("unit {}", unit.name)));
+        }
+    }
+    Ok(())
+}
+
+/// Every difference has a verdict.
+fn ruled(plan: &NodePlan) -> Result<(), Violation> {
+    let parts = plan.diff.files.len()
+        + plan.diff.units.len()
+        + plan.diff.system().len()
+        + usize::from(plan.diff.users.is_some());
+    if plan.verdicts.len() < parts {
+        return Err(Violation::NoRule(format!("{parts} differences")));
+    }
+    Ok(())
+}
+
+/// Checks which nodes are to start.
+pub fn rollout(plan: &RolloutPlan, pool: &PoolView, nodes: &[NodeView]) -> Result<(), Violation> {
+    if pool.phase != rollout::Phase::Active && !plan.starts.is_empty() {
+        return Err(Violation::OnHold(pool.name.clone()));
+    }
+    let mut members: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    for node in &plan.starts {
+        if !members.remove(node.as_str()) {
+            return Err(Violation::Stranger(node.clone()));
+        }
+        if plan.holds.iter().any(|(held, _)| held == node) {
+            return Err(Violation::StartsAndWaits(node.clone()));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

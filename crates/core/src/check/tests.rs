@@ -1,0 +1,149 @@
+//! Broken plans are found, and plans that are made are never broken.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    fixture::{machine, nodes},
+    plan::{self, Circumstances, Force, default_policies},
+};
+
+fn plan_of(from: &str, to: &str) -> NodePlan {
+    let at = Circumstances::default();
+    plan::node(&machine("old", from), &machine("new", to), &default_policies(), &at).unwrap()
+}
+
+/// Something that makes a good plan a bad one.
+type Breaking<'a> = &'a dyn Fn(&mut NodePlan);
+
+#[test]
+fn every_way_to_break_a_plan_is_found() {
+    let good = plan_of("", "/etc/foo=1 a.service=x");
+    assert_eq!(node(&good, Phase::Serving), Ok(()));
+    let broken = |change: &dyn Fn(&mut NodePlan)| {
+        let mut plan = good.clone();
+        change(&mut plan);
+        node(&plan, Phase::Serving).unwrap_err()
+    };
+    let cases: [(Breaking<'_>, Violation); 8] = [
+        (&|plan| plan.drain = Drain::NotNeeded(String::new()), Violation::RebootWithoutDrain),
+        (&|plan| plan.actions = vec![Action::None], Violation::RebootDisagrees),
+        (&|plan| plan.steps.push(Step::WriteKeys), Violation::AfterReboot),
+        (&|plan| plan.steps.retain(|step| *step != Step::RecordConfig), Violation::Recorded(0)),
+        (
+            &|plan| plan.steps.insert(0, Step::ReloadSystemd),
+            Violation::TooEarly("reload systemd".to_owned()),
+        ),
+        (
+            &|plan| {
+                let end = plan.steps.len() - 1;
+                plan.steps.insert(end, Step::WriteFile("/x".to_owned()));
+            },
+            Violation::TooLate("write /x".to_owned()),
+        ),
+        (
+            &|plan| plan.actions = vec![Action::Reboot, Action::Reboot],
+            Violation::Twice("reboot".to_owned()),
+        ),
+        (
+            &|plan| {
+                plan.steps.retain(|step| !matches!(step, Step::WriteUnit(_) | Step::EnableUnit(_)));
+            },
+            Violation::Forgotten("unit a.service".to_owned()),
+        ),
+    ];
+    for (change, expected) in cases {
+        assert_eq!(broken(change), expected);
+    }
+    assert!(matches!(broken(&|plan| plan.verdicts.clear()), Violation::NoRule(_)));
+}
+
+#[test]
+fn nobody_starts_on_hold_or_twice() {
+    let pool = |phase| PoolView {
+        name: "worker".to_owned(),
+        target: "new".to_owned(),
+        phase,
+        max_unavailable: 1,
+        operator_node: None,
+        neighbour: crate::rollout::Neighbour::default(),
+    };
+    let fleet = nodes("a=old b=old");
+    let mut plan = rollout::select(&pool(rollout::Phase::Active), &fleet);
+    assert_eq!(super::rollout(&plan, &pool(rollout::Phase::Active), &fleet), Ok(()));
+    let held = super::rollout(&plan, &pool(rollout::Phase::Paused), &fleet);
+    assert_eq!(held, Err(Violation::OnHold("worker".to_owned())));
+    plan.starts.push("a".to_owned());
+    let twice = super::rollout(&plan, &pool(rollout::Phase::Active), &fleet);
+    assert_eq!(twice, Err(Violation::Stranger("a".to_owned())));
+}
+
+/// Parts of a config, of which a few make one.
+const PARTS: [&str; 16] = [
+    "/etc/a=1",
+    "/etc/a=2",
+    "/etc/b=%61",
+    "/etc/b=a",
+    "/etc/b=a:600",
+    "/etc/containers/policy.json=1",
+    "/etc/containers/registries.conf=unqualified-search-registries%3D%5B%5D",
+    "/etc/nmstate/openshift/x=1",
+    "a.service=x",
+    "a.service=y",
+    "b.service",
+    "iri-registry.service=x",
+    "c.service/d.conf=1",
+    "key:a",
+    "karg:k",
+    "os:2",
+];
+
+/// A config without anything twice.
+fn config() -> impl Strategy<Value = String> {
+    proptest::collection::vec(0..PARTS.len(), 0..8).prop_map(|picks| {
+        let mut names = BTreeSet::new();
+        let parts = picks.into_iter().map(|pick| PARTS[pick]).filter(|part| {
+            let name = part.split(['=', ':']).next().unwrap_or_default();
+            names.insert(name.to_owned())
+        });
+        parts.collect::<Vec<_>>().join(" ")
+    })
+}
+
+proptest! {
+    /// Whatever changes into whatever, the plan holds what must hold, and once it is carried out
+    /// there is nothing left to do: planning again is empty.
+    #[test]
+    fn plans_are_sound_and_planning_again_is_empty(from in config(), to in config()) {
+        let plan = plan_of(&from, &to);
+        prop_assert_eq!(node(&plan, Phase::Serving), Ok(()), "{}", plan);
+        let again = plan_of(&to, &to);
+        prop_assert!(again.diff.is_empty(), "{}", again);
+        prop_assert_eq!(&again.actions, &vec![Action::None]);
+        prop_assert!(matches!(again.drain, Drain::NotNeeded(_)));
+        let left: Vec<&Step> = again.steps.iter().filter(|step| {
+            !matches!(step, Step::RecordConfig | Step::ProtectKubeconfig)
+        }).collect();
+        prop_assert!(left.is_empty(), "{:?}", left);
+    }
+
+    /// The way back undoes what the way there did, and disturbs nobody.
+    #[test]
+    fn the_way_back_is_sound_too(from in config(), to in config()) {
+        let at = Circumstances { phase: Phase::WayBack, ..Circumstances::default() };
+        let policies = default_policies();
+        let back = plan::node(&machine("new", &to), &machine("old", &from), &policies, &at).unwrap();
+        prop_assert_eq!(node(&back, Phase::WayBack), Ok(()), "{}", back);
+        prop_assert!(!back.reboots());
+    }
+
+    /// Force writes everything and always ends in a reboot after a drain.
+    #[test]
+    fn force_is_sound_too(to in config()) {
+        let at = Circumstances { force: Force::Yes, ..Circumstances::default() };
+        let to = machine("new", &to);
+        let plan = plan::node(&to, &to, &default_policies(), &at).unwrap();
+        prop_assert_eq!(node(&plan, Phase::Serving), Ok(()), "{}", plan);
+        prop_assert!(plan.reboots());
+    }
+}

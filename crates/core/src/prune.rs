@@ -1,0 +1,197 @@
+//! Which rendered configs nobody needs any longer.
+//!
+//! A rendered config stays while a node has it, is to have it, or was told so; while a pool or a
+//! build names it; and as one of the newest of its pool, so that a pool can go back. The reference
+//! keeps all of them for ever.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use mco_api::{MachineConfig, MachineConfigPool, MachineOSBuild};
+
+use crate::rollout::NodeView;
+
+/// How many of a pool's newest configs stay in any case.
+pub const HISTORY: usize = 10;
+
+/// A rendered config, as far as keeping it is concerned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenderedView {
+    /// Its name.
+    pub name: String,
+    /// The pool that it was made for.
+    pub pool: String,
+    /// When it was made.
+    pub created: Option<Time>,
+}
+
+impl RenderedView {
+    /// Reads what matters off a MachineConfig; none if no pool owns it.
+    #[must_use]
+    pub fn of(config: &MachineConfig) -> Option<Self> {
+        let mut owners = config.metadata.owner_references.iter().flatten();
+        let owner = owners
+            .find(|owner| owner.kind == "MachineConfigPool" && owner.controller == Some(true))?;
+        let name = config.metadata.name.clone()?;
+        let pool = owner.name.clone();
+        Some(Self { name, pool, created: config.metadata.creation_timestamp.clone() })
+    }
+}
+
+/// Whether a rendered config may go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may: nobody names it, and there are enough newer ones.
+    Go,
+    /// It stays, because of this.
+    Stay(Reason),
+}
+
+/// Why a rendered config stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// This node has it or is to have it.
+    Node(String),
+    /// This pool has it or is to have it.
+    Pool(String),
+    /// This build has it inside.
+    Build(String),
+    /// It is one of the newest of its pool.
+    History,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node {node} uses it"),
+            Self::Pool(pool) => write!(f, "pool {pool} uses it"),
+            Self::Build(build) => write!(f, "build {build} uses it"),
+            Self::History => f.write_str("it is one of the newest of its pool"),
+        }
+    }
+}
+
+/// Who names which config.
+#[derive(Clone, Debug, Default)]
+pub struct References {
+    by_config: BTreeMap<String, Reason>,
+}
+
+impl References {
+    /// Everything that nodes, pools and builds name.
+    #[must_use]
+    pub fn of(
+        nodes: &[NodeView],
+        pools: &[&MachineConfigPool],
+        builds: &[&MachineOSBuild],
+    ) -> Self {
+        let mut references = Self::default();
+        for node in nodes {
+            for config in [&node.current, &node.desired] {
+                references.add(config, || Reason::Node(node.name.clone()));
+            }
+        }
+        for pool in pools {
+            let reason = || Reason::Pool(pool.metadata.name.clone().unwrap_or_default());
+            references.add(&pool.spec.configuration.rendered.name, reason);
+            if let Some(status) = &pool.status {
+                references.add(&status.configuration.rendered.name, reason);
+            }
+        }
+        for build in builds {
+            let reason = || Reason::Build(build.metadata.name.clone().unwrap_or_default());
+            references.add(&build.spec.machine_config.name, reason);
+        }
+        references
+    }
+
+    fn add(&mut self, config: &str, reason: impl FnOnce() -> Reason) {
+        if !config.is_empty() {
+            self.by_config.entry(config.to_owned()).or_insert_with(reason);
+        }
+    }
+}
+
+/// What becomes of each rendered config, in the order given.
+#[must_use]
+pub fn rendered(
+    configs: &[RenderedView],
+    references: &References,
+    history: usize,
+) -> Vec<(String, Verdict)> {
+    let mut newest: BTreeSet<&str> = BTreeSet::new();
+    let mut by_pool: BTreeMap<&str, Vec<&RenderedView>> = BTreeMap::new();
+    for config in configs {
+        by_pool.entry(&config.pool).or_default().push(config);
+    }
+    for mut of_pool in by_pool.into_values() {
+        // One whose age nobody knows counts as new: it is not ours to remove.
+        let age = |config: &&RenderedView| (config.created.clone(), config.name.clone());
+        of_pool.sort_by_key(age);
+        let (known, unknown): (Vec<&RenderedView>, Vec<_>) =
+            of_pool.into_iter().partition(|config| config.created.is_some());
+        let kept = known.iter().rev().take(history).chain(&unknown);
+        newest.extend(kept.map(|config| config.name.as_str()));
+    }
+    let verdict = |config: &RenderedView| match references.by_config.get(&config.name) {
+        Some(reason) => Verdict::Stay(reason.clone()),
+        None if newest.contains(config.name.as_str()) => Verdict::Stay(Reason::History),
+        None => Verdict::Go,
+    };
+    configs.iter().map(|config| (config.name.clone(), verdict(config))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::nodes;
+
+    /// `name/age`, all of the pool worker.
+    fn configs(text: &str) -> Vec<RenderedView> {
+        let view = |word: &str| {
+            let (name, age) = word.split_once('/').unwrap();
+            let created = serde_json::from_str(&format!("\"2026-01-0{age}T00:00:00Z\"")).ok();
+            RenderedView { name: name.to_owned(), pool: "worker".to_owned(), created }
+        };
+        text.split_whitespace().map(view).collect()
+    }
+
+    fn gone(text: &str, references: &References, history: usize) -> String {
+        let verdicts = rendered(&configs(text), references, history);
+        let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == Verdict::Go);
+        gone.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn only_what_nobody_names_and_is_old_enough_may_go() {
+        let mut pool = MachineConfigPool::default();
+        pool.metadata.name = Some("worker".to_owned());
+        pool.spec.configuration.rendered.name = "new".to_owned();
+        pool.status.get_or_insert_default().configuration.rendered.name = "before".to_owned();
+        let used = References::of(&nodes("a=old b=failed-other"), &[&pool], &[]);
+        let all = "older/1 old/2 bad/3 before/4 between/5 new/6";
+        let cases =
+            [(0, "older between"), (1, "older between"), (2, "older"), (5, "older"), (6, "")];
+        for (history, expected) in cases {
+            assert_eq!(gone(all, &used, history), expected, "history of {history}");
+        }
+        assert_eq!(gone("unknown/x old/1", &References::default(), 0), "old");
+    }
+
+    #[test]
+    fn what_stays_says_why() {
+        let used = References::of(&nodes("a=old"), &[], &[]);
+        let verdicts = rendered(&configs("old/1 x/2"), &used, 1);
+        let said: Vec<String> = verdicts
+            .into_iter()
+            .map(|(name, verdict)| match verdict {
+                Verdict::Go => format!("{name} goes"),
+                Verdict::Stay(reason) => format!("{name}: {reason}"),
+            })
+            .collect();
+        assert_eq!(said, ["old: node a uses it", "x: it is one of the newest of its pool"]);
+    }
+}

@@ -1,0 +1,236 @@
+//! Pools whose OS image the cluster builds: what counts as updated, and what is said meanwhile.
+
+use mco_api::{
+    MachineConfigPool, MachineOSBuild, MachineOSConfig,
+    condition::{BuildCondition, PoolCondition},
+};
+
+use super::{Finding, NodeReport, condition};
+use crate::rollout::NodeView;
+
+/// The order to build an image for a pool, and the build it led to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImageBuild<'a> {
+    /// The order.
+    pub config: Option<&'a MachineOSConfig>,
+    /// The build for the pool's config.
+    pub build: Option<&'a MachineOSBuild>,
+}
+
+/// What a pool's nodes are to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    config: String,
+    image: Wanted,
+}
+
+/// The image that nodes are to run besides their config.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// None: the pool is not in image mode.
+    None,
+    /// One that is not built yet.
+    Unbuilt,
+    /// This one, which has this config in it.
+    Built { image: String, config: String },
+}
+
+impl Target {
+    /// Whether a node runs this, by its annotations.
+    pub(super) fn is_reached(&self, node: &NodeView) -> bool {
+        match &self.image {
+            Wanted::None => node.is_updated(&self.config),
+            Wanted::Unbuilt => false,
+            Wanted::Built { image, config } => {
+                node.is_done()
+                    && node.desired == self.config
+                    && node.desired == *config
+                    && node.desired_image.as_ref() == Some(image)
+            }
+        }
+    }
+
+    /// Whether a node that says it is updated means this.
+    pub(super) fn is_reported(&self, report: &NodeReport) -> bool {
+        report.desired == self.config
+            && match &self.image {
+                Wanted::None => report.desired_image.is_empty(),
+                Wanted::Unbuilt => false,
+                Wanted::Built { image, config } => {
+                    report.desired == *config && report.desired_image == *image
+                }
+            }
+    }
+}
+
+/// How far a build is; of several conditions that hold, the first one here counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BuildState {
+    /// Nobody builds anything for the pool.
+    Absent,
+    /// An image is wanted and no build is there.
+    Wanted,
+    Prepared,
+    Running,
+    Succeeded,
+    Failed,
+    Interrupted,
+    /// There is a build that has not begun.
+    Created,
+}
+
+impl ImageBuild<'_> {
+    /// What the nodes of a pool are to run.
+    pub(super) fn target(&self, pool: &MachineConfigPool) -> Target {
+        let image = match (self.image(), self.build) {
+            _ if self.config.is_none() && self.build.is_none() => Wanted::None,
+            ("", _) | (_, None) => Wanted::Unbuilt,
+            (image, Some(build)) => Wanted::Built {
+                image: image.to_owned(),
+                config: build.spec.machine_config.name.clone(),
+            },
+        };
+        Target { config: pool.spec.configuration.rendered.name.clone(), image }
+    }
+
+    /// The newest image of the order; empty before the first.
+    fn image(&self) -> &str {
+        let status = self.config.and_then(|config| config.status.as_ref());
+        status.map(|status| status.current_image_pull_spec.as_str()).unwrap_or_default()
+    }
+
+    /// What the nodes are to run, in words.
+    pub(super) fn line(&self, config: &str) -> String {
+        match self.image() {
+            "" => format!("MachineConfig {config}"),
+            image => format!("MachineConfig {config} / Image {image}"),
+        }
+    }
+
+    fn is(&self, kind: &BuildCondition) -> bool {
+        let status = self.build.and_then(|build| build.status.as_ref());
+        status.is_some_and(|status| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|found| found.type_ == kind.as_str() && found.status == "True")
+        })
+    }
+
+    fn state(&self) -> BuildState {
+        if self.build.is_none() {
+            return if self.config.is_some() { BuildState::Wanted } else { BuildState::Absent };
+        }
+        let states = [
+            (BuildCondition::Prepared, BuildState::Prepared),
+            (BuildCondition::Building, BuildState::Running),
+            (BuildCondition::Succeeded, BuildState::Succeeded),
+            (BuildCondition::Failed, BuildState::Failed),
+            (BuildCondition::Interrupted, BuildState::Interrupted),
+        ];
+        let found = states.iter().find(|(kind, _)| self.is(kind));
+        found.map_or(BuildState::Created, |(_, state)| *state)
+    }
+
+    /// Whether nodes cannot be updated because the image is not there yet.
+    pub(super) fn is_pending(&self) -> bool {
+        let (Some(_), Some(build)) = (self.config, self.build) else { return false };
+        let under_way =
+            [BuildCondition::Building, BuildCondition::Prepared, BuildCondition::Failed];
+        let pushed = build.status.as_ref().map(|status| status.digested_image_push_spec.as_str());
+        let pushed = pushed.filter(|image| !image.is_empty());
+        under_way.iter().any(|kind| self.is(kind))
+            || (self.is(&BuildCondition::Succeeded)
+                && pushed.is_some_and(|image| image != self.image()))
+    }
+
+    /// What is said of the update, where an image is wanted.
+    pub(super) fn updating(&self, pool: &MachineConfigPool, all_updated: bool) -> Option<Finding> {
+        let config = self.config?;
+        if pool.spec.paused {
+            return Some(self.updating_paused(config));
+        }
+        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
+        let troubles = [
+            PoolCondition::RenderDegraded,
+            PoolCondition::NodeDegraded,
+            PoolCondition::PinnedImageSetsDegraded,
+        ];
+        let is_in_trouble =
+            troubles.iter().any(|kind| condition::holds(conditions.unwrap_or_default(), kind));
+        if is_in_trouble {
+            return Some(Finding::no("", "Pool update paused due to degraded condition"));
+        }
+        let build = self.name_of_build();
+        let waits = |text: &str| Some(Finding::yes("", &format!("Pool is waiting for {text}")));
+        let stopped = |text: &str| {
+            let text = format!("Pool update stopped due to OS image build {text} (mosb: {build})");
+            Some(Finding::no("", &text))
+        };
+        match self.state() {
+            BuildState::Absent | BuildState::Wanted => {
+                let name = config.metadata.name.as_deref().unwrap_or_default();
+                waits(&format!("a new OS image build to start (mosc: {name})"))
+            }
+            BuildState::Prepared | BuildState::Created => {
+                waits(&format!("OS image build to start (mosb: {build})"))
+            }
+            BuildState::Running => waits(&format!("OS image build to complete (mosb: {build})")),
+            BuildState::Succeeded if all_updated => None,
+            BuildState::Succeeded => waits(&format!("nodes to apply OS image (mosb: {build})")),
+            BuildState::Failed => stopped("failure"),
+            BuildState::Interrupted => stopped("being interrupted"),
+        }
+    }
+
+    fn updating_paused(&self, config: &MachineOSConfig) -> Finding {
+        let build = self.name_of_build();
+        let say = |text: &str| format!("Pool is paused; OS image build {text} (mosb: {build})");
+        match self.state() {
+            BuildState::Absent | BuildState::Wanted => {
+                let name = config.metadata.name.as_deref().unwrap_or_default();
+                let text = "Pool is paused; waiting for a new OS image build to start";
+                Finding::yes("", &format!("{text} (mosc: {name})"))
+            }
+            BuildState::Prepared => {
+                Finding::yes("", &say("has been prepared but will not rollout"))
+            }
+            BuildState::Running => Finding::yes("", &say("in progress")),
+            BuildState::Created => Finding::yes("", &say("has been created but not yet started")),
+            BuildState::Succeeded => Finding::no("", &say("completed successfully")),
+            BuildState::Failed => Finding::no("", &say("failed")),
+            BuildState::Interrupted => Finding::no("", &say("was interrupted")),
+        }
+    }
+
+    fn name_of_build(&self) -> &str {
+        self.build.and_then(|build| build.metadata.name.as_deref()).unwrap_or_default()
+    }
+
+    /// What takes an old failure to build back, if anything does; `failed` is whether there is one.
+    pub(super) fn clear_failure(&self, failed: bool) -> Option<Finding> {
+        use mco_api::condition::reason;
+        if self.build.is_some() {
+            let is_active =
+                self.is(&BuildCondition::Building) || self.is(&BuildCondition::Prepared);
+            let building = PoolCondition::Building;
+            let success = PoolCondition::BuildSuccess;
+            return if is_active {
+                Some(Finding::no(building.as_str(), "New build started"))
+            } else if self.is(&BuildCondition::Succeeded) {
+                Some(Finding::no(success.as_str(), "Build completed successfully"))
+            } else {
+                None
+            };
+        }
+        if !failed {
+            return None;
+        }
+        Some(if self.config.is_some() {
+            let text = "MachineOSConfig updated/created, waiting for MachineOSBuild";
+            Finding::no(PoolCondition::BuildPending.as_str(), text)
+        } else {
+            // Nothing builds images for the pool, so an old failure to do so is over.
+            let text = "No layered pool objects found, clearing stale build degraded condition";
+            Finding::no(reason::NO_LAYERED_OBJECTS, text)
+        })
+    }
+}

@@ -1,0 +1,148 @@
+//! How long a node takes, from how long each kind of step does.
+
+use std::{fmt, str::FromStr};
+
+use mco_core::plan::{Drain, NodePlan, Step};
+
+/// Seconds that each kind of step takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    drain: u64,
+    files: u64,
+    image: u64,
+    service: u64,
+    reboot: u64,
+}
+
+impl Times {
+    /// What is assumed where nobody says otherwise: servers take their time to boot.
+    pub(crate) const DEFAULT: Self =
+        Self { drain: 120, files: 5, image: 180, service: 5, reboot: 300 };
+
+    /// These times with some of them replaced.
+    pub(crate) fn with(mut self, given: &[Given]) -> Self {
+        for Given { what, seconds } in given {
+            let time = match what {
+                What::Drain => &mut self.drain,
+                What::Files => &mut self.files,
+                What::Image => &mut self.image,
+                What::Service => &mut self.service,
+                What::Reboot => &mut self.reboot,
+            };
+            *time = *seconds;
+        }
+        self
+    }
+
+    /// How long one node takes.
+    pub(crate) fn of(&self, plan: &NodePlan) -> u64 {
+        let has = |step: fn(&Step) -> bool| plan.steps.iter().any(step);
+        let services = plan.steps.iter().filter(|step| is_service(step)).count();
+        let services = u64::try_from(services).unwrap_or(u64::MAX);
+        let parts = [
+            (matches!(plan.drain, Drain::Needed(_)), self.drain),
+            // Files are written in one go, and so is what the next boot needs.
+            (true, self.files),
+            (has(is_staging), self.image),
+            (true, self.service.saturating_mul(services)),
+            (plan.reboots(), self.reboot),
+        ];
+        let parts = parts.into_iter().filter_map(|(needed, time)| needed.then_some(time));
+        parts.fold(0, u64::saturating_add)
+    }
+}
+
+fn is_service(step: &Step) -> bool {
+    matches!(step, Step::ReloadSystemd | Step::ReloadService(_) | Step::RestartService(_))
+}
+
+fn is_staging(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::StageOs(_)
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. }
+            | Step::StageKernelArguments { .. }
+    )
+}
+
+/// A time that somebody gave: `reboot=10m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Given {
+    what: What,
+    seconds: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Drain,
+    Files,
+    Image,
+    Service,
+    Reboot,
+}
+
+const SHAPE: &str = "write STEP=TIME, such as reboot=10m; the steps are drain, files, image, \
+                     service and reboot, the units s, m and h";
+
+impl FromStr for Given {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || SHAPE.to_owned();
+        let (what, time) = text.split_once('=').ok_or_else(bad)?;
+        let what = match what {
+            "drain" => What::Drain,
+            "files" => What::Files,
+            "image" => What::Image,
+            "service" => What::Service,
+            "reboot" => What::Reboot,
+            _ => return Err(bad()),
+        };
+        let digits = time.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+        let unit = time.get(digits.len()..).unwrap_or_default();
+        let factor = match unit {
+            "s" | "" => 1,
+            "m" => 60,
+            "h" => 3600,
+            _ => return Err(bad()),
+        };
+        let number: u64 = digits.parse().map_err(|_| bad())?;
+        Ok(Self { what, seconds: number.saturating_mul(factor) })
+    }
+}
+
+/// A time as people say it: `4m5s`.
+pub(super) struct Spoken(pub(super) u64);
+
+impl fmt::Display for Spoken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (hours, minutes, seconds) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
+        match (hours, minutes, seconds) {
+            (0, 0, seconds) => write!(f, "{seconds}s"),
+            (0, minutes, 0) => write!(f, "{minutes}m"),
+            (0, minutes, seconds) => write!(f, "{minutes}m{seconds}s"),
+            (hours, minutes, _) => write!(f, "{hours}h{minutes:02}m"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_given_and_said_as_people_do() {
+        let given = |text: &str| text.parse::<Given>().map(|given| given.seconds).ok();
+        assert_eq!(given("reboot=10m"), Some(600));
+        assert_eq!(given("drain=90s"), Some(90));
+        assert_eq!(given("image=1h"), Some(3600));
+        assert_eq!(given("files=7"), Some(7));
+        for bad in ["reboot", "reboot=", "boot=1m", "reboot=1d", "reboot=-1m", "reboot=m"] {
+            assert_eq!(given(bad), None, "{bad}");
+        }
+        let said: Vec<String> =
+            [0, 5, 60, 425, 3600, 5400].map(|time| Spoken(time).to_string()).to_vec();
+        assert_eq!(said, ["0s", "5s", "1m", "7m5s", "1h00m", "1h30m"]);
+    }
+}

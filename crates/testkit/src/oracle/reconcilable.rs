@@ -1,0 +1,62 @@
+//! Two configs, and whether the reference moves a running node from one to the other.
+
+use mco_api::{
+    MachineConfig,
+    machine_configuration::{IrreconcilableValidationOverrides, StorageOverride},
+};
+use mco_core::{
+    diff::{self, reconcile},
+    machine::Machine,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{difference, parsed, sections, text};
+
+#[derive(Deserialize)]
+struct Input {
+    old: MachineConfig,
+    new: MachineConfig,
+    #[serde(default)]
+    overrides: IrreconcilableValidationOverrides,
+}
+
+pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+    let raw: Value = parsed(input)?;
+    let Input { old, new, overrides } = parsed(input)?;
+    let found = verdict(&old, &new, &overrides.storage);
+    match (found, text(expect, "controllerError")) {
+        (Ok((old, new)), None) => {
+            let diff = sections::flags(&diff::between(&old, &new));
+            let seen = sections::forgive(&raw, expect.get("diff").unwrap_or(&Value::Null), diff);
+            let expected = expect.get("diff").unwrap_or(&Value::Null);
+            difference(expected, &seen).map_or(Ok(()), Err)
+        }
+        (Ok(_), Some(refusal)) if sections::is_refused_for_empty_lists(&raw, refusal) => Ok(()),
+        (Ok(_), Some(refusal)) => Err(format!("allowed, expected {refusal}")),
+        (Err(error), None) => Err(format!("refused: {error}")),
+        (Err(error), Some(refusal)) => same(&error, refusal),
+    }
+}
+
+fn verdict(
+    old: &MachineConfig,
+    new: &MachineConfig,
+    overrides: &[StorageOverride],
+) -> Result<(Machine, Machine), String> {
+    let (old, new) = reconcile::read(old, new).map_err(|error| error.to_string())?;
+    reconcile::check(&old, &new, overrides, None).map_err(|error| error.to_string())?;
+    Ok((old, new))
+}
+
+/// The same words; of a report, those before it. The suite `parse` looks at reports.
+fn same(ours: &str, theirs: &str) -> Result<(), String> {
+    let (line, report) = theirs.split_once("\nReport:").unwrap_or((theirs, ""));
+    let found = ours.split_once("\nReport:").map_or(ours, |(line, _)| line);
+    let seen = json!(found);
+    match difference(&json!(line), &seen) {
+        Some(line) if report.is_empty() => Err(line),
+        Some(line) => Err(format!("{line} (before a report)")),
+        None => Ok(()),
+    }
+}

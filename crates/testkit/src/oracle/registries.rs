@@ -1,0 +1,46 @@
+//! Two lists of image registries, and whether the reference lets pods stay while one replaces the
+//! other.
+
+use std::fmt::Write as _;
+
+use mco_core::{machine::Machine, plan::registries};
+use mco_ignition::config::File;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{difference, parsed, text};
+
+#[derive(Deserialize)]
+struct Input {
+    old: Option<String>,
+    new: Option<String>,
+}
+
+pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+    let Input { old, new } = parsed(input)?;
+    match registries::danger(&with(old.as_deref()), &with(new.as_deref())) {
+        Ok(danger) => {
+            let seen = json!({"safe": danger.is_none()});
+            difference(expect, &seen)
+                .map_or(Ok(()), |line| Err(format!("{line} ({})", danger.unwrap_or_default())))
+        }
+        // How a list that cannot be read is worded is the decoder's business.
+        Err(_) if text(expect, "error").is_some() => Ok(()),
+        Err(error) => Err(format!("refused: {error}")),
+    }
+}
+
+/// A config with this list of registries.
+fn with(list: Option<&str>) -> Machine {
+    let mut machine = Machine::blank();
+    if let Some(text) = list {
+        let mut source = "data:,".to_owned();
+        for byte in text.bytes() {
+            write!(source, "%{byte:02x}").expect("a text takes every text");
+        }
+        let mut file = File { path: registries::PATH.to_owned(), ..File::default() };
+        file.contents.source = Some(source);
+        machine.config.storage.files.push(file);
+    }
+    machine
+}
