@@ -48,8 +48,8 @@ soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
 gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering, status and serving beside the least they could take
-	$(CARGO) bench --package mco-core --package mco-server
+bench: ## Measure rendering, status, choosing nodes, serving and simulating
+	$(CARGO) bench --package mco-core --package mco-server --package mco-sim
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60

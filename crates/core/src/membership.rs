@@ -12,9 +12,13 @@ use mco_api::{
     selector::{self, BadSelector},
 };
 
+mod index;
 mod syntax;
 
-pub use self::syntax::BadLabel;
+pub use self::{
+    index::{Index, Moved},
+    syntax::BadLabel,
+};
 
 const OS_LABEL: &str = "kubernetes.io/os";
 const MASTER: &str = "master";
@@ -227,5 +231,34 @@ mod tests {
         pools[1].spec.node_selector.as_mut().unwrap().match_labels = Some(broken.into());
         assert_eq!(answer(&pools, "worker"), "invalid label selector of pool infra");
         assert_eq!(answer(&pools, "worker kubernetes.io/os=windows"), "");
+    }
+
+    fn labels(roles: &str) -> BTreeMap<String, String> {
+        let label = |role: &str| (format!("node-role.kubernetes.io/{role}"), String::new());
+        roles.split_whitespace().map(label).collect()
+    }
+
+    // covers: NOD-33
+    #[test]
+    fn a_node_that_changes_pool_concerns_both() {
+        let mut index = Index::new(Pools::new(&pools("worker infra gpu")));
+        let mut moves = |roles: &str| {
+            let moved = index.set("n", &labels(roles));
+            let pools: Vec<String> = moved.pools().map(str::to_owned).collect();
+            let of = |pool| index.nodes_of(pool).count();
+            (pools.join(" "), of("worker"), of("infra"))
+        };
+        assert_eq!(moves("worker"), ("worker".to_owned(), 1, 0));
+        assert_eq!(moves("worker"), ("worker".to_owned(), 1, 0), "nothing changed");
+        assert_eq!(moves("worker infra"), ("worker infra".to_owned(), 0, 1));
+        assert_eq!(moves("infra gpu"), ("infra".to_owned(), 0, 0), "nobody's guess");
+        assert!(index.pool_of("n").is_err());
+        index.set("n", &labels("infra"));
+        index.replace(Pools::new(&pools("worker")));
+        assert_eq!(index.pool_of("n"), Ok(None), "its pool is gone");
+        index.set("n", &labels("worker"));
+        let gone = Moved { from: Some("worker".to_owned()), to: None };
+        assert_eq!(index.forget("n"), gone);
+        assert_eq!(index.nodes_of("worker").count(), 0);
     }
 }

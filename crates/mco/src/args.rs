@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, plan, render, server, status, surroundings, up, why,
+    operator, plan, render, server, simulate, status, surroundings, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -71,6 +71,7 @@ pub(crate) enum Command {
     Plan(plan::PlanArgs),
     Cat(cat::CatArgs),
     Why(why::WhyArgs),
+    Simulate(simulate::SimulateArgs),
     Convert(convert::ConvertArgs),
     Crds(crds::CrdsArgs),
     Controller(controller::ControllerArgs),
@@ -99,6 +100,7 @@ impl Command {
             | Self::Plan(_)
             | Self::Cat(_)
             | Self::Why(_)
+            | Self::Simulate(_)
             | Self::Convert(_)
             | Self::Crds(_)
             | Self::Controller(_)

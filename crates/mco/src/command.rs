@@ -16,6 +16,7 @@ pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod server;
+pub(crate) mod simulate;
 pub(crate) mod status;
 pub(crate) mod surroundings;
 pub(crate) mod up;
@@ -44,6 +45,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Plan(args) => plan::run(args, verbose, screen),
         Command::Cat(args) => cat::run(args, verbose, screen),
         Command::Why(args) => why::run(args, verbose, screen),
+        Command::Simulate(args) => simulate::run(args, screen),
         Command::Convert(args) => convert::run(args, screen),
         Command::Crds(args) => crds::run(args, screen),
         Command::Controller(args) => controller::run(args, verbose),

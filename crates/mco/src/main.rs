@@ -11,6 +11,7 @@ mod plan;
 mod print;
 mod process;
 mod remote;
+mod simulate;
 mod suggest;
 mod target;
 mod up;

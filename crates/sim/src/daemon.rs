@@ -161,7 +161,7 @@ impl World {
             return self.fail(node, desired, "it cannot be applied");
         }
         let drain = match self.way(&from, desired) {
-            Way::None => return self.fail(node, desired, "no running node can take this change"),
+            Way::None => return self.refuse(node, desired),
             Way::Takes { drain, .. } => drain,
         };
         let seen = self.host(node).seen.clone();
@@ -307,6 +307,14 @@ impl World {
         self.state(node, &DaemonState::Degraded, &format!("cannot apply {config}: {why}"));
         let pause = self.setup.pace.retry;
         self.queue.push(self.now + pause, Event::Daemon { node, run });
+    }
+
+    /// Says that the change is none that a running node can take; only another config helps.
+    fn refuse(&mut self, node: usize, config: &str) {
+        self.host(node).step = Step::Failed(config.to_owned());
+        let why = format!("cannot apply {config}: no running node can take this change");
+        self.say(node, &why);
+        self.state(node, &DaemonState::Unreconcilable, &why);
     }
 
     fn crash(&mut self, node: usize) {

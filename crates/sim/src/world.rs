@@ -31,6 +31,7 @@ pub fn run(setup: Setup) -> Report {
     while world.violation.is_none() {
         let Some((at, event)) = world.queue.pop() else { break };
         if at > world.setup.deadline {
+            world.now = world.setup.deadline;
             break;
         }
         world.now = at;

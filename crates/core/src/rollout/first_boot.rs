@@ -42,3 +42,46 @@ fn labels(pool: &MachineConfigPool) -> BTreeMap<String, String> {
     }
     labels
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixture::{machine_config, nodes};
+
+    /// The labels that a node gets whose first config is of the pool with this selector.
+    fn labels_of(owner: &str, selector: &serde_json::Value) -> Option<BTreeMap<String, String>> {
+        let mut config = machine_config("rendered-1", "worker");
+        let owner =
+            json!([{"apiVersion": "v1", "kind": "MachineConfigPool", "name": owner, "uid": "1"}]);
+        config.metadata.owner_references = serde_json::from_value(owner).expect("an owner");
+        let mut pool = MachineConfigPool::new("infra", mco_api::MachineConfigPoolSpec::default());
+        pool.spec.node_selector = serde_json::from_value(selector.clone()).expect("a selector");
+        let mut node = nodes("a=old").remove(0);
+        node.first_config = Some("rendered-1".to_owned());
+        claim(&node, |name| (name == "rendered-1").then_some(&config), |_| Some(&pool))
+    }
+
+    #[test]
+    fn a_node_gets_the_labels_that_its_own_pool_selects_by() {
+        let labels = |pairs: &[(&str, &str)]| {
+            Some(
+                pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect(),
+            )
+        };
+        let by_label = json!({"matchLabels": {"role": "infra"}});
+        assert_eq!(labels_of("infra", &by_label), labels(&[("role", "infra")]));
+        assert_eq!(labels_of("worker", &by_label), None, "no custom pool");
+        let by_expression = json!({"matchLabels": {"a": "1"}, "matchExpressions": [
+            {"key": "a", "operator": "In", "values": ["2"]},
+            {"key": "b", "operator": "In", "values": ["3"]},
+            {"key": "c", "operator": "Exists"},
+            {"key": "d", "operator": "In", "values": ["4", "5"]},
+            {"key": "e", "operator": "DoesNotExist"},
+        ]});
+        let expected = labels(&[("a", "1"), ("b", "3"), ("c", "")]);
+        assert_eq!(labels_of("infra", &by_expression), expected);
+        assert_eq!(labels_of("infra", &json!({})), None, "nothing that could be put on it");
+    }
+}

@@ -48,3 +48,23 @@ pub fn change(node: &NodeView, target: &str) -> Option<Mark> {
         (true, Mark::Present) | (false, Mark::Absent) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::nodes;
+
+    #[test]
+    fn the_taint_marks_the_nodes_that_wait() {
+        let cases = [
+            ("a=old", Mark::Absent, Some(Mark::Present)),
+            ("a=old", Mark::Present, None),
+            ("a=working", Mark::Present, Some(Mark::Absent)),
+            ("a=done", Mark::Absent, None),
+        ];
+        for (text, mark, expected) in cases {
+            let node = NodeView { mark, ..nodes(text).remove(0) };
+            assert_eq!(change(&node, "new"), expected, "{text} {mark:?}");
+        }
+    }
+}

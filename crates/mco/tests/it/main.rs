@@ -14,6 +14,7 @@ mod readme;
 mod seed;
 mod server;
 mod show;
+mod simulate;
 mod up;
 
 use std::path::{Path, PathBuf};

@@ -1,0 +1,157 @@
+//! `mco simulate`: a change rolled out over a fleet in virtual time.
+
+use std::{io::Write as _, path::PathBuf, process::ExitCode};
+
+use mco_sim::{Faults, PoolOutcome, Report, clock};
+use serde_json::json;
+
+use crate::{
+    fault::Advice,
+    load::Sources,
+    print::{self, BOLD, GREEN, RED, Screen},
+    simulate::{self, Wishes},
+};
+
+/// Roll a change out over a simulated fleet, by the controller's own decisions, in virtual time
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct SimulateArgs {
+    #[command(flatten)]
+    sources: Sources,
+    /// File or directory with the manifests that change; may be repeated
+    #[arg(long, value_name = "PATH", required = true)]
+    change: Vec<PathBuf>,
+    /// So many made-up workers in place of the nodes and pods of the input
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    nodes: Option<u32>,
+    /// What goes wrong, and how often: NAME[=PERCENT%],…, or all
+    #[arg(long, value_name = "SPEC", default_value = "none")]
+    faults: String,
+    /// What chance follows from; the same seed gives the same run
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// How to print
+    #[arg(long, short, value_enum, default_value_t)]
+    output: Output,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  kubectl get mc,mcp,nodes,pods,pdb -A -o yaml > cluster.yaml
+  mco simulate -f cluster.yaml --change 99-worker-custom.yaml
+  mco simulate -f cluster.yaml --change new/ --faults lost-machine=2%,daemon-crash=10% --seed 7
+  mco simulate -f manifests/ --change new.yaml --nodes 10000 -o json
+
+Faults (5% unless a percentage is given), which stop after 24 hours:
+  controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply,
+  failed-apply, lost-machine, late-ready, old-boot, blip
+
+Who starts when, what a change takes and what a drain evicts are the controller's and the daemon's
+own code. How long steps take is assumed: 20 s to apply, 4 min to reboot, 30 s for a pod to leave.
+
+Exit status: 0 every node got there, 1 some did not.";
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Output {
+    #[default]
+    Text,
+    Json,
+}
+
+/// How many lines of the timeline are shown.
+const SHOWN: usize = 200;
+
+/// How many nodes that did not get there are shown.
+const LEFT: usize = 20;
+
+/// Runs the simulation and prints what came of it.
+pub(crate) fn run(args: &SimulateArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    let faults: Faults = args.faults.parse().map_err(|error: mco_sim::BadFaults| {
+        Advice::error(format!("--faults: {error}"), "`mco simulate --help` says what each does")
+    })?;
+    let change = Sources { paths: args.change.clone(), recursive: args.sources.recursive };
+    let wishes = Wishes {
+        seed: args.seed,
+        nodes: args.nodes.and_then(|nodes| usize::try_from(nodes).ok()),
+        faults: faults.clone(),
+    };
+    let setup = simulate::setup(args.sources.load()?, change.load()?, wishes)?;
+    if setup.script.is_empty() {
+        print::note("the change leaves every pool's config as it is");
+    }
+    let report = mco_sim::run(setup);
+    match args.output {
+        Output::Text => text(&report, screen)?,
+        Output::Json => {
+            serde_json::to_writer_pretty(&mut *screen, &document(args, &faults, &report))?;
+            writeln!(screen)?;
+        }
+    }
+    Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn text(report: &Report, screen: &mut Screen<'_>) -> anyhow::Result<()> {
+    let shown = || report.timeline.iter().take(SHOWN);
+    let width = shown().map(|entry| entry.who.len()).max().unwrap_or_default();
+    for entry in shown() {
+        let what = print::visible(&entry.what);
+        writeln!(screen, "{}  {:width$}  {what}", clock(entry.at), entry.who)?;
+    }
+    if report.timeline.len() > SHOWN {
+        writeln!(screen, "… and {} more; -o json has all", report.timeline.len() - SHOWN)?;
+    }
+    for pool in report.pools.iter().filter(|pool| pool.nodes > 0) {
+        outcome(pool, screen)?;
+    }
+    if let Some(violation) = &report.violation {
+        screen.paint(RED, format_args!("broken rule: {} ({})", violation.rule, violation.who))?;
+        writeln!(screen)?;
+    }
+    writeln!(screen, "{} reboots, {} in all", report.reboots, clock(report.ended))?;
+    Ok(())
+}
+
+fn outcome(pool: &PoolOutcome, screen: &mut Screen<'_>) -> anyhow::Result<()> {
+    screen.paint(BOLD, format_args!("pool {}", pool.name))?;
+    write!(screen, ": ")?;
+    let style = if pool.left.is_empty() { GREEN } else { RED };
+    screen.paint(style, format_args!("{} of {} nodes", pool.updated, pool.nodes))?;
+    writeln!(
+        screen,
+        " run {}; at most {} out of service at a time, {} allowed",
+        pool.target, pool.most_out, pool.max_unavailable
+    )?;
+    for (node, why) in pool.left.iter().take(LEFT) {
+        writeln!(screen, "  {node}: {}", print::visible(why))?;
+    }
+    if pool.left.len() > LEFT {
+        writeln!(screen, "  … and {} more", pool.left.len() - LEFT)?;
+    }
+    Ok(())
+}
+
+fn document(args: &SimulateArgs, faults: &Faults, report: &Report) -> serde_json::Value {
+    let pool = |pool: &PoolOutcome| {
+        let left = pool.left.iter().map(|(node, why)| json!({ "node": node, "why": why }));
+        json!({
+            "name": pool.name,
+            "config": pool.target,
+            "nodes": pool.nodes,
+            "updated": pool.updated,
+            "mostOut": pool.most_out,
+            "maxUnavailable": pool.max_unavailable,
+            "left": left.collect::<Vec<_>>(),
+        })
+    };
+    let entry = |entry: &mco_sim::Entry| json!({ "milliseconds": entry.at, "who": entry.who, "what": entry.what });
+    json!({
+        "seed": args.seed,
+        "faults": faults.to_string(),
+        "complete": report.is_complete(),
+        "brokenRule": report.violation.as_ref().map(|violation| violation.rule.to_string()),
+        "milliseconds": report.ended,
+        "reboots": report.reboots,
+        "pools": report.pools.iter().map(pool).collect::<Vec<_>>(),
+        "timeline": report.timeline.iter().map(entry).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,120 @@
+//! `mco simulate` rolls a change out in virtual time.
+
+use snapbox::str;
+
+use crate::{Folder, config, mco};
+
+const FILE: &str = "config: {ignition: {version: 3.2.0}, storage: {files: \
+                    [{path: /etc/a, mode: 0644, contents: {source: 'data:,TEXT'}}]}}";
+
+/// A dump with two workers, a pod on the first, and a budget.
+fn folder(min_available: u8) -> Folder {
+    let node = |name: &str| {
+        format!(
+            "---\napiVersion: v1\nkind: Node\nmetadata:\n  name: {name}\n  labels: \
+             {{node-role.kubernetes.io/worker: ''}}\nstatus: {{conditions: [{{type: Ready, status: \
+             'True'}}]}}\n"
+        )
+    };
+    let pod = "---\napiVersion: v1\nkind: Pod\nmetadata:\n  name: web\n  namespace: shop\n  labels: \
+               {app: web}\n  ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, \
+               uid: '1', controller: true}]\nspec: {nodeName: worker-a, containers: []}\n";
+    let budget = format!(
+        "---\napiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {{name: web, namespace: \
+         shop}}\nspec: {{minAvailable: {min_available}, selector: {{matchLabels: {{app: web}}}}}}\n"
+    );
+    let dump = [
+        config("50-a", &FILE.replace("TEXT", "one")),
+        node("worker-a"),
+        node("worker-b"),
+        pod.to_owned(),
+        budget,
+    ]
+    .concat();
+    let change = config("50-a", &FILE.replace("TEXT", "two"));
+    Folder::new(&[("dump.yaml", dump.as_bytes()), ("change.yaml", change.as_bytes())])
+}
+
+#[test]
+fn the_timeline_and_the_outcome_are_shown() {
+    let folder = folder(0);
+    let simulate = &["simulate", "-f", "dump.yaml", "--change", "change.yaml"];
+    folder.mco(simulate).assert().success().stdout_eq(str![[r#"
+00:00:01  worker    gets the config rendered-worker-[..]
+00:00:01  worker-a  is told to run rendered-worker-[..]
+00:00:01  worker-a  is cordoned
+00:00:31  worker-a  is drained
+00:00:51  worker-a  reboots
+00:04:51  worker-a  is back with rendered-worker-[..]
+00:04:51  worker-a  is open to pods
+00:04:51  worker-a  runs rendered-worker-[..]
+00:04:52  worker-b  is told to run rendered-worker-[..]
+...
+pool worker: 2 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
+2 reboots, 00:0[..] in all
+
+"#]]);
+}
+
+#[test]
+fn a_budget_that_allows_nothing_is_named_and_fails() {
+    let folder = folder(1);
+    let simulate = &["simulate", "-f", "dump.yaml", "--change", "change.yaml"];
+    folder.mco(simulate).assert().code(1).stdout_eq(str![[r#"
+...
+pool worker: 0 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
+  worker-a: its drain is blocked: budget shop/web keeps pod shop/web
+  worker-b: waits: no more nodes may be out of service at a time
+0 reboots, 48:00:00 in all
+
+"#]]);
+}
+
+#[test]
+fn a_made_up_fleet_with_faults_gets_there_and_says_so_in_json() {
+    let folder = folder(0);
+    let args = [
+        "simulate",
+        "-f",
+        "dump.yaml",
+        "--change",
+        "change.yaml",
+        "--nodes",
+        "40",
+        "--faults",
+        "all=10%",
+        "--seed",
+        "3",
+        "-o",
+        "json",
+    ];
+    let first = folder.mco(&args).output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&first.stdout).unwrap();
+    assert_eq!(value["complete"], true, "{value:#}");
+    assert_eq!(value["pools"][0]["updated"], 40);
+    assert_eq!(value["pools"][0]["mostOut"], 1);
+    assert!(value["timeline"].as_array().unwrap().len() > 200);
+    assert_eq!(folder.mco(&args).output().unwrap().stdout, first.stdout, "the same every time");
+}
+
+#[test]
+fn a_wrong_list_of_faults_is_answered_with_those_there_are() {
+    let folder = folder(0);
+    let simulate = ["simulate", "-f", "dump.yaml", "--change", "change.yaml", "--faults", "x"];
+    folder.mco(&simulate).assert().code(1).stderr_eq(str![[r#"
+error: --faults: there is no fault "x"; there are controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply, failed-apply, lost-machine, late-ready, old-boot, blip, and all
+hint: `mco simulate --help` says what each does
+
+"#]]);
+}
+
+#[test]
+fn a_dump_without_nodes_says_what_to_do() {
+    let examples = ["simulate", "-f", "examples/", "--change", "examples/99-worker-custom.yaml"];
+    mco(&examples).assert().code(1).stderr_eq(str![[r#"
+...
+error: the input holds no Node
+hint: pipe `kubectl get mc,mcp,nodes,pods,pdb -A -o yaml` into -f -, or say --nodes N
+
+"#]]);
+}
