@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
+pub(crate) mod host;
 pub(crate) mod operator;
 pub(crate) mod render;
 pub(crate) mod server;
@@ -49,6 +50,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose),
+        Command::Host(args) => host::run(args, verbose, screen),
         Command::Simulate(args) => simulate::run(args, verbose, screen),
     }
 }
