@@ -57,6 +57,8 @@ keys! {
     DESIRED_DRAIN: DrainRequest = "desiredDrain";
     /// Node: the last such request that was carried out. Written by the drain controller.
     LAST_APPLIED_DRAIN: DrainRequest = "lastAppliedDrain";
+    /// Pool: what the daemons of its nodes do about drift. Written by people; the reference has none.
+    DRIFT_POLICY: DriftPolicy = "drift-policy";
     /// Node: copy of the cluster's control plane topology.
     CONTROL_PLANE_TOPOLOGY: Topology = "controlPlaneTopology";
     /// Node: the config it pivoted to on first boot.
@@ -178,6 +180,16 @@ wire_enum! {
         Unreconcilable = "Unreconcilable",
         /// The node is about to restart.
         Rebooting = "Rebooting",
+    }
+}
+
+wire_enum! {
+    /// What a daemon does about a disk that is not as its config says.
+    pub enum DriftPolicy {
+        /// Leave it and mark the node degraded.
+        Degrade = "degrade",
+        /// Write again what the config has.
+        Heal = "heal",
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     cluster::{Changes, Cluster, NodeState},
     decide::{self, NodeView, Task},
     disk,
+    heal::History,
     watch::Watch,
 };
 
@@ -67,6 +68,10 @@ pub struct Agent<S, C> {
     /// What we wait for the drain controller to do, and since when.
     waiting: Option<(DrainRequest, Instant)>,
     failures: u32,
+    /// When this daemon started.
+    since: Instant,
+    /// What was put right of late.
+    healed: History,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -88,6 +93,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             verified: None,
             waiting: None,
             failures: 0,
+            since: Instant::now(),
+            healed: History::default(),
         }
     }
 
@@ -111,7 +118,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             tokio::select! {
                 () = shutdown.requested() => break,
                 () = self.something_happens() => {}
-                () = until(pause) => {}
+                () = until(pause) => self.verified = None,
             }
         }
         Ended::Stopped

@@ -4,7 +4,9 @@ mod real;
 
 use std::{collections::BTreeMap, future::Future};
 
-use mco_api::{MachineConfig, machine_configuration::disruption::ClusterPolicies};
+use mco_api::{
+    MachineConfig, annotation::DriftPolicy, machine_configuration::disruption::ClusterPolicies,
+};
 
 pub use self::real::{ApiCluster, follow, pool_config};
 
@@ -62,6 +64,9 @@ pub trait Cluster: Send + Sync + 'static {
     fn policies(
         &self,
     ) -> impl Future<Output = Result<Option<ClusterPolicies>, ClusterError>> + Send;
+
+    /// What the node's pool wants done about drift.
+    fn drift_policy(&self) -> impl Future<Output = Result<DriftPolicy, ClusterError>> + Send;
 
     /// Changes annotations of the node; answers with the node as it is then.
     fn annotate(

@@ -1,14 +1,14 @@
 //! Carries out a plan, step by step, with every step on record.
 //!
 //! Plain blocking code: there is one writer to a machine, and nothing can interrupt it in the middle
-//! of a step. A failed step is undone together with all before it, by the plan for the way back.
+//! of a step. A failed step is undone together with all before it, by putting back what was there.
 
 use mco_api::MachineConfig;
 use mco_core::{
     machine::{Machine, UnreadableConfig},
-    plan::{self, Circumstances, NodePlan, Phase, Step, default_policies},
+    plan::{NodePlan, Step},
 };
-use mco_host::{Host, HostError, System, SystemError};
+use mco_host::{Host, HostError, Staged, System, SystemError, snapshot::SnapshotError};
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
@@ -19,7 +19,7 @@ use crate::{
 
 /// The file that makes the daemon apply its config again.
 pub const FORCE_FILE: &str = mco_core::diff::reconcile::FORCE_FILE;
-const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
+pub(crate) const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 
 /// Why a node did not get its new config.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,9 @@ pub enum ExecuteError {
     /// A step names something that its config does not have.
     #[error("the plan names {0}, which the config does not have")]
     Absent(String),
+    /// What was there before could not be put back.
+    #[error("cannot put back what was there before")]
+    PutBack(#[from] SnapshotError),
     /// What was done could not be undone either.
     #[error("error rolling back files writes: [{first}, {source}]")]
     Undo {
@@ -77,9 +80,6 @@ pub enum ExecuteError {
     /// The system does not answer.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The process dies here, as far as a test is concerned.
-    #[error("stopped after step {0}")]
-    Halted(usize),
 }
 
 /// What carrying out a plan came to.
@@ -91,8 +91,8 @@ pub enum Outcome {
     RebootDue,
 }
 
-/// Called after each step is on record; an error ends everything at once, as a crash would.
-pub type Witness<'w> = &'w mut dyn FnMut(&Step) -> Result<(), ExecuteError>;
+/// Told of each step before it is taken.
+pub type Witness<'w> = &'w mut dyn FnMut(&Step);
 
 /// Begins an update and carries it out.
 pub fn begin<S: System>(
@@ -102,9 +102,8 @@ pub fn begin<S: System>(
     plan: NodePlan,
     witness: Witness<'_>,
 ) -> Result<Outcome, ExecuteError> {
-    let boot_id = host.system.facts()?.boot_id;
-    let ledger = Ledger { from: from.clone(), to: to.clone(), boot_id, plan };
-    ledger::begin(&host.root, &ledger)?;
+    let machines = (read(from)?, read(to)?);
+    let ledger = ledger::begin(host, (from, &machines.0), (to, &machines.1), plan)?;
     proceed(host, &ledger, 0, witness)
 }
 
@@ -116,53 +115,99 @@ pub fn proceed<S: System>(
     witness: Witness<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
+    ledger.before.sweep(&host.root)?;
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
+            ledger.before.drop_empty_folders(&host.root)?;
             let stage = Stage::Rebooting;
             ledger::advance(&host.root, &Progress { stage, done: number, fault: None })?;
-            witness(step)?;
             return Ok(Outcome::RebootDue);
         }
         info!(step = %step, number = number + 1, "Taking step");
+        witness(step);
         if let Err(error) = take(host, step, &from, &to, &ledger.to) {
             let fault = mco_cluster::report::chain(&error);
             warn!(step = %step, error = fault, "Step failed, undoing the update");
-            let progress = Progress { stage: Stage::Undoing, done: 0, fault: Some(fault) };
+            let progress = Progress { stage: Stage::Undoing, done: number, fault: Some(fault) };
             ledger::advance(&host.root, &progress)?;
-            return undo(host, ledger, &progress, witness);
+            return undo(host, ledger, &progress);
         }
         ledger::advance(&host.root, &Progress { done: number + 1, ..Progress::default() })?;
-        witness(step)?;
     }
+    ledger.before.drop_empty_folders(&host.root)?;
     ledger::close(&host.root)?;
     Ok(Outcome::Applied)
 }
 
-/// Undoes an update on record from a step of the way back on.
+/// Undoes an update on record that failed.
 ///
 /// Always ends in an error: that of the step that failed, or why it could not be undone.
 pub fn undo<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
-    witness: Witness<'_>,
 ) -> Result<Outcome, ExecuteError> {
-    let first = progress.fault.clone().unwrap_or_default();
-    let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
-    let at = Circumstances { phase: Phase::WayBack, ..Circumstances::default() };
-    let back = plan::node(&to, &from, &default_policies(), &at)
-        .map_err(|refusal| ExecuteError::Undone(format!("{first}; {refusal}")))?;
-    for (number, step) in back.steps.iter().enumerate().skip(progress.done) {
-        if let Err(source) = take(host, step, &to, &from, &ledger.from) {
-            return Err(ExecuteError::Undo { first, source: Box::new(source) });
-        }
-        let fault = Some(first.clone());
-        let progress = Progress { stage: Stage::Undoing, done: number + 1, fault };
-        ledger::advance(&host.root, &progress)?;
-        witness(step)?;
+    let first = progress.fault.clone().unwrap_or_else(|| "taken back on request".to_owned());
+    match put_back(host, ledger, progress) {
+        Ok(_) => Err(ExecuteError::Undone(first)),
+        Err(source) => Err(ExecuteError::Undo { first, source: Box::new(source) }),
     }
-    ledger::close(&host.root)?;
-    Err(ExecuteError::Undone(first))
+}
+
+/// Puts back everything that an update on record touched, and takes it off the record.
+pub fn put_back<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> Result<Staged, ExecuteError> {
+    let pack = ledger::pack(&host.root, ledger)?;
+    ledger.before.restore(&host.root, &pack)?;
+    if let Some(password) = &ledger.password {
+        host.system.set_password(ledger::CORE, password)?;
+    }
+    let staged = match &ledger.staged {
+        Some(staged) => host.system.restage(staged)?,
+        None => Staged::Back,
+    };
+    // The files are right again; services that do not hear of it are no reason to stay in between.
+    if !ledger.before.units.is_empty() {
+        tell(host.system.reload_systemd());
+    }
+    for step in ledger.plan.steps.iter().take(progress.done + 1) {
+        if let Step::ReloadService(service) = step {
+            tell(host.system.reload(service));
+        } else if let Step::RestartService(service) = step {
+            tell(host.system.restart(service));
+        }
+    }
+    ledger::forget(&host.root)?;
+    Ok(staged)
+}
+
+fn tell(done: Result<(), SystemError>) {
+    if let Err(error) = done {
+        warn!(%error, "A service has not heard that the config went back");
+    }
+}
+
+/// Puts single parts of the config right that the machine has on record.
+///
+/// Each step is whole in itself and may be repeated, so no ledger is needed.
+pub fn repair<S: System>(
+    host: &mut Host<S>,
+    config: &MachineConfig,
+    steps: &[Step],
+) -> Result<(), ExecuteError> {
+    let machine = read(config)?;
+    let mut units = false;
+    for step in steps {
+        take(host, step, &machine, &machine, config)?;
+        units |= !matches!(step, Step::WriteFile(_));
+    }
+    if units {
+        host.system.reload_systemd()?;
+    }
+    Ok(())
 }
 
 /// Asks for the reboot that an update on record ends with.
@@ -212,16 +257,18 @@ fn take<S: System>(
         Step::EnableUnit(unit) => host.enable_unit(unit)?,
         Step::DisableUnit(unit) => host.disable_unit(unit)?,
         // Compat: presets that cannot be had are no reason to fail (pkg/daemon/update.go).
-        Step::PresetUnit(unit) => {
-            if let Err(error) = host.system.preset(unit) {
-                info!("Could not preset unit {unit:?}: {error}");
-            }
-        }
+        Step::PresetUnit(unit) => match host.system.preset(unit) {
+            Err(error) if error.is_disk() => return Err(error.into()),
+            Err(error) => info!("Could not preset unit {unit:?}: {error}"),
+            Ok(()) => {}
+        },
         Step::ProtectKubeconfig => {
             host.root.set_mode(KUBECONFIG, 0o600).map_err(HostError::from)?;
         }
         Step::WriteKeys => write_keys(host, to)?,
-        Step::SetPassword => host.system.set_password("core", to.password_hash().unwrap_or("*"))?,
+        Step::SetPassword => {
+            host.system.set_password(ledger::CORE, to.password_hash().unwrap_or("*"))?;
+        }
         Step::RecordConfig => {
             host.remove_leaked_links(to)?;
             disk::record_config(&host.root, target)?;

@@ -41,6 +41,6 @@ pub fn provision<S: System>(
         host.root.write(disk::INITIAL_ANNOTATIONS, &bytes, 0o644).map_err(disk::DiskError::from)?;
     }
     let bare = MachineConfig::new(&blank.name, blank.spec);
-    execute::begin(host, &bare, config, plan, &mut |_| Ok(()))?;
+    execute::begin(host, &bare, config, plan, &mut |_| {})?;
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod decide;
 pub mod disk;
 pub mod execute;
 pub mod first_boot;
+pub mod heal;
 pub mod ledger;
 pub mod simulate;
 pub mod verify;

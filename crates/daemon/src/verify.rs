@@ -15,6 +15,18 @@ pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
         .find_map(|expected| drift::compare(expected, &observe(host, expected)))
 }
 
+/// Every difference between the machine and a config, what was booted included where it runs.
+pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, SystemError> {
+    let facts = host.system.facts()?;
+    let booted = facts.booted_image.as_deref();
+    // A machine that does not run has booted nothing.
+    let is_running = !facts.boot_id.is_empty();
+    let system = drift::compare_system(machine, booted, &facts.kernel_arguments);
+    let expected = drift::expected(machine);
+    let files = expected.iter().filter_map(|it| drift::compare(it, &observe(host, it)));
+    Ok(system.filter(|_| is_running).into_iter().chain(files).collect())
+}
+
 /// Which of these differ on the machine, by path or unit.
 pub fn differing<S: System>(host: &Host<S>, list: &[Expected]) -> BTreeSet<String> {
     let differs =

@@ -4,6 +4,7 @@ use crate::root::{Owner, Root, RootError};
 
 const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
+const SHADOW: &str = "/etc/shadow";
 
 /// The ids of a user, or none if the machine has no such user.
 pub fn user(root: &Root, name: &str) -> Result<Option<Owner>, RootError> {
@@ -24,6 +25,42 @@ pub fn group(root: &Root, name: &str) -> Result<Option<u32>, RootError> {
         fields.nth(1)?.parse().ok()
     };
     Ok(text(root, GROUPS)?.lines().find_map(field))
+}
+
+/// The encrypted password of a user, or none if the machine keeps none for it.
+pub fn password(root: &Root, name: &str) -> Result<Option<String>, RootError> {
+    let field = |line: &str| -> Option<String> {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then_some(())?;
+        fields.next().map(str::to_owned)
+    };
+    Ok(text(root, SHADOW)?.lines().find_map(field))
+}
+
+/// Sets the encrypted password of a user; says whether the machine keeps one for it.
+///
+/// For a machine that does not run: a running one has tools that lock the file.
+pub fn set_password(root: &Root, name: &str, hash: &str) -> Result<bool, RootError> {
+    if hash.contains([':', '\n']) {
+        return Err(RootError::Outside { path: SHADOW.to_owned() });
+    }
+    let Some(stat) = root.stat(SHADOW)? else { return Ok(false) };
+    let mut is_there = false;
+    let mut lines = String::new();
+    for line in text(root, SHADOW)?.lines() {
+        match line.split_once(':') {
+            Some((user, rest)) if user == name => {
+                is_there = true;
+                let others = rest.split_once(':').map_or("", |(_, others)| others);
+                lines.extend([user, ":", hash, ":", others, "\n"]);
+            }
+            _ => lines.extend([line, "\n"]),
+        }
+    }
+    if is_there {
+        root.write_owned(SHADOW, lines.as_bytes(), stat.mode, Some(stat.owner))?;
+    }
+    Ok(is_there)
 }
 
 fn text(root: &Root, path: &str) -> Result<String, RootError> {

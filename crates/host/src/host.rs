@@ -20,10 +20,11 @@ const CORE: &str = "core";
 /// Where that user's keys are.
 pub const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
 
-const SSH: &str = "/home/core/.ssh";
+/// Where everything about who may log in as that user is.
+pub const SSH: &str = "/home/core/.ssh";
 
 /// Links that older releases made and no config names any longer.
-const LEAKED_LINKS: [&str; 2] = [
+pub const LEAKED_LINKS: [&str; 2] = [
     "/etc/systemd/system/network-online.target.requires/node-valid-hostname.service",
     "/etc/systemd/system/network-online.target.wants/ovs-configuration.service",
 ];

@@ -2,17 +2,23 @@
 //! person hands us.
 
 pub mod account;
+pub mod fault;
 mod host;
 pub mod input;
+mod offline;
 pub mod original;
+pub mod os;
+mod package;
 mod root;
 mod simulated;
+pub mod snapshot;
 mod system;
 mod systemd;
 pub mod unit;
 
-pub use host::{Host, HostError, KEYS};
-pub use root::{Owner, Root, RootError, Stat};
+pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
+pub use offline::OfflineSystem;
+pub use root::{Attribute, Durable, Owner, Root, RootError, Stat};
 pub use simulated::{Glimpse, Journal, SimulatedSystem};
-pub use system::{HostFacts, System, SystemError};
+pub use system::{HostFacts, Staged, System, SystemError};
 pub use systemd::SystemdSystem;

@@ -4,30 +4,26 @@
 //! tree resolve as they would on the machine, with the root as `/`, so neither `..` nor an absolute
 //! link leads out of it.
 
+mod attribute;
 mod change;
 mod read;
+mod write;
 
 use std::{
-    fmt,
-    io::{self, Write as _},
-    os::fd::AsFd,
+    fmt, io,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
-use cap_std_ext::{
-    cap_std::{
-        ambient_authority,
-        fs::{Dir, Permissions, PermissionsExt as _},
-    },
-    dirext::CapStdExtDirExt as _,
-};
+use cap_std_ext::cap_std::{ambient_authority, fs::Dir};
 use rustix::{
-    fs::{Gid, Mode, OFlags, ResolveFlags, Uid, fchown, openat2},
+    fs::{Mode, OFlags, ResolveFlags, fsync, openat2},
     io::Errno,
-    process::geteuid,
 };
+use serde::{Deserialize, Serialize};
 
-pub use self::read::Stat;
+pub use self::{attribute::Attribute, read::Stat, write::Durable};
+use crate::fault::{Ahead, Faults};
 
 /// Why a change to the tree failed.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +61,7 @@ pub enum RootError {
 }
 
 /// Who a file belongs to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// User id.
     pub user: u32,
@@ -76,6 +72,7 @@ pub struct Owner {
 /// A directory tree that stands for a machine's `/`.
 pub struct Root {
     dir: Dir,
+    faults: Option<Arc<Faults>>,
 }
 
 impl fmt::Debug for Root {
@@ -87,15 +84,24 @@ impl fmt::Debug for Root {
 impl Root {
     /// Opens an existing directory.
     pub fn open(path: &Path) -> Result<Self, RootError> {
-        Dir::open_ambient_dir(path, ambient_authority())
-            .map(|dir| Self { dir })
+        // Readable, for a directory that is only a place in a path cannot be synced.
+        let flags = OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::RDONLY;
+        rustix::fs::open(path, flags, Mode::empty())
+            .map(|fd| Self { dir: Dir::from_std_file(fd.into()), faults: None })
+            .map_err(io::Error::from)
             .map_err(|source| RootError::Open { path: path.to_owned(), source })
+    }
+
+    /// The same tree with faults on demand, for tests; clones share them.
+    #[must_use]
+    pub fn with_faults(self, faults: Arc<Faults>) -> Self {
+        Self { faults: Some(faults), ..self }
     }
 
     /// A second handle on the same tree.
     pub fn try_clone(&self) -> Result<Self, RootError> {
         let dir = self.dir.try_clone();
-        dir.map(|dir| Self { dir })
+        dir.map(|dir| Self { dir, faults: self.faults.clone() })
             .map_err(|source| RootError::Open { path: PathBuf::from("/"), source })
     }
 
@@ -104,30 +110,6 @@ impl Root {
         Dir::create_ambient_dir_all(path, ambient_authority())
             .map_err(|source| RootError::Open { path: path.to_owned(), source })?;
         Self::open(path)
-    }
-
-    /// Replaces the file at `path` by `bytes` with exactly `mode`, making its directories first.
-    ///
-    /// A reader sees the old file or the new one, never a part. A link at `path` is replaced, not
-    /// followed.
-    pub fn write(&self, path: &str, bytes: &[u8], mode: u32) -> Result<(), RootError> {
-        self.write_owned(path, bytes, mode, None)
-    }
-
-    /// As [`Root::write`], with the file in these hands before anybody can see it.
-    ///
-    /// Only the superuser can give files away; for anybody else the owner stays who writes.
-    pub fn write_owned(
-        &self,
-        path: &str,
-        bytes: &[u8],
-        mode: u32,
-        owner: Option<Owner>,
-    ) -> Result<(), RootError> {
-        let (directories, name) = split(path)?;
-        self.descend(&directories)
-            .and_then(|directory| replace(&directory, name, bytes, mode, owner))
-            .map_err(|source| RootError::Write { path: path.to_owned(), source })
     }
 
     /// Makes the directory at `path` and its parents where they are missing.
@@ -145,17 +127,36 @@ impl Root {
             path.push(part);
             directory = match self.open_directory(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    self.point("mkdir", part)?;
                     match directory.create_dir(part) {
                         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                             return Err(error);
                         }
-                        _ => self.open_directory(&path)?,
+                        _ => {
+                            self.settle(&directory, part)?;
+                            self.open_directory(&path)?
+                        }
                     }
                 }
                 opened => opened?,
             };
         }
         Ok(directory)
+    }
+
+    /// A change that is about to happen.
+    fn point(&self, what: &str, name: &str) -> io::Result<()> {
+        self.ahead(what, name).map(drop)
+    }
+
+    fn ahead(&self, what: &str, name: &str) -> io::Result<Ahead> {
+        self.faults.as_ref().map_or(Ok(Ahead::Whole), |faults| faults.meet(what, name))
+    }
+
+    /// Has the names in a directory on the disk.
+    fn settle(&self, directory: &Dir, name: &str) -> io::Result<()> {
+        self.point("fsync the directory of", name)?;
+        Ok(fsync(directory)?)
     }
 
     fn open_directory(&self, path: &Path) -> io::Result<Dir> {
@@ -174,33 +175,6 @@ impl Root {
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-}
-
-fn replace(
-    directory: &Dir,
-    name: &str,
-    bytes: &[u8],
-    mode: u32,
-    owner: Option<Owner>,
-) -> io::Result<()> {
-    directory.atomic_replace_with(name, |file| -> io::Result<()> {
-        file.write_all(bytes)?;
-        file.flush()?;
-        let file = file.get_mut().as_file_mut();
-        if let Some(owner) = owner {
-            give(&*file, owner)?;
-        }
-        // After the owner, for a change of owner takes special bits away.
-        file.set_permissions(Permissions::from_mode(mode & 0o7777))
-    })
-}
-
-fn give(file: impl AsFd, owner: Owner) -> io::Result<()> {
-    let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
-    match fchown(file, Some(user), Some(group)) {
-        Err(Errno::PERM) if !geteuid().is_root() => Ok(()),
-        done => Ok(done?),
     }
 }
 

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     root::{Root, RootError},
-    system::{HostFacts, System, SystemError},
+    system::{HostFacts, Staged, System, SystemError},
     unit,
 };
 
@@ -88,6 +88,7 @@ pub struct SimulatedSystem {
     root: Root,
     state: State,
     journal: Journal,
+    packaged: BTreeSet<String>,
 }
 
 /// What can be told of a simulated machine from outside, without taking it over.
@@ -134,10 +135,13 @@ impl SimulatedSystem {
     /// Takes over the machine in this tree, which goes on from where it was.
     pub fn open(root: &Root) -> Result<Self, SystemError> {
         let root = root.try_clone()?;
-        let state =
-            read(&root)?.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
-        let system = Self { root, state, journal: Journal::default() };
-        system.save()?;
+        let found = read(&root)?;
+        let is_new = found.is_none();
+        let state = found.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
+        let system = Self { root, state, journal: Journal::default(), packaged: BTreeSet::new() };
+        if is_new {
+            system.save()?;
+        }
         Ok(system)
     }
 
@@ -165,6 +169,11 @@ impl SimulatedSystem {
             root.create_directory(folder)?;
         }
         Ok(())
+    }
+
+    /// Has packages claim these paths, for as long as this value lives.
+    pub fn own(&mut self, paths: BTreeSet<String>) {
+        self.packaged = paths;
     }
 
     /// Whether somebody asked for a reboot that has not happened.
@@ -227,8 +236,8 @@ impl System for SimulatedSystem {
         })
     }
 
-    fn is_packaged(&self, _: &str) -> Result<bool, SystemError> {
-        Ok(false)
+    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
+        Ok(self.packaged.contains(path))
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -264,6 +273,10 @@ impl System for SimulatedSystem {
 
     fn restart(&mut self, service: &str) -> Result<(), SystemError> {
         self.journal.note(format!("restart {service}"))
+    }
+
+    fn password(&self, _: &str) -> Result<Option<String>, SystemError> {
+        Ok(Some(self.state.password.clone().unwrap_or_else(|| "*".to_owned())))
     }
 
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
@@ -311,6 +324,30 @@ impl System for SimulatedSystem {
             add.join(" ")
         ))?;
         self.stage(|staged| add.clone_into(&mut staged.extensions))
+    }
+
+    fn staged(&self) -> Result<Option<String>, SystemError> {
+        let both = (&self.state.booted, &self.state.staged);
+        Ok(Some(serde_json::to_string(&both).expect("plain values are JSON")))
+    }
+
+    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+        let (booted, next): (Deployment, Option<Deployment>) = serde_json::from_str(staged)
+            .map_err(|error| SystemError::Command {
+                command: "restage".to_owned(),
+                fault: error.to_string(),
+            })?;
+        let (staged, result) = if booted == self.state.booted {
+            (next, Staged::Back)
+        } else {
+            (Some(next.unwrap_or(booted)), Staged::AtNextBoot)
+        };
+        if self.state.staged != staged {
+            self.journal.note("restage".to_owned())?;
+            self.state.staged = staged;
+            self.save()?;
+        }
+        Ok(result)
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

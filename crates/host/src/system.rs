@@ -1,5 +1,7 @@
 //! What cannot be done inside a directory: services, the boot loader, packages, the reboot.
 
+mod boxed;
+
 use crate::{root::RootError, unit::UnitError};
 
 /// What a machine tells about itself.
@@ -35,9 +37,38 @@ pub enum SystemError {
         /// What was asked for.
         what: String,
     },
+    /// The operating system cannot be what it should be.
+    #[error("{what}")]
+    Os {
+        /// What is wrong, in the reference's words.
+        what: String,
+    },
+    /// The machine does not run, and this takes one that does.
+    #[error("this machine cannot {what} while it does not run")]
+    NotRunning {
+        /// What was asked for.
+        what: String,
+    },
     /// The tree could not be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
+}
+
+impl SystemError {
+    /// Whether the disk is to blame, and not what was asked for.
+    #[must_use]
+    pub fn is_disk(&self) -> bool {
+        matches!(self, Self::Root(_) | Self::Unit(UnitError::Root(_)))
+    }
+}
+
+/// What going back to something staged before came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Staged {
+    /// The present boot is that of before, and so is the next.
+    Back,
+    /// The machine has booted since; it is back after another boot.
+    AtNextBoot,
 }
 
 /// The services of a machine. Calls block, and twice is the same as once.
@@ -62,6 +93,8 @@ pub trait System: Send {
     fn reload(&mut self, service: &str) -> Result<(), SystemError>;
     /// Restarts a service.
     fn restart(&mut self, service: &str) -> Result<(), SystemError>;
+    /// The encrypted password of a user; none if there is no such user, or nobody can tell.
+    fn password(&self, user: &str) -> Result<Option<String>, SystemError>;
     /// Sets the encrypted password of a user.
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError>;
     /// Has this image booted next.
@@ -76,6 +109,10 @@ pub trait System: Send {
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError>;
     /// Has the second list of extensions in place of the first at the next boot.
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError>;
+    /// What will be booted next, in words of this system's own; none where nothing can be staged.
+    fn staged(&self) -> Result<Option<String>, SystemError>;
+    /// Has booted next what was to be when [`System::staged`] gave these words.
+    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
     /// Starts a reboot; the machine goes on for a while.
     fn reboot(&mut self, why: &str) -> Result<(), SystemError>;
 }

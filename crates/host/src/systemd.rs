@@ -7,21 +7,23 @@
 
 mod bus;
 
-use std::path::Path;
+use std::{path::Path, sync::OnceLock};
 
 use tracing::info;
 
 use self::bus::{Bus, BusError, Task};
 use crate::{
+    account,
+    os::{Backend, CommandRunner},
+    package,
     root::{Root, RootError},
-    system::{HostFacts, System, SystemError},
+    system::{HostFacts, Staged, System, SystemError},
     unit,
 };
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const KERNEL_ARGUMENTS: &str = "/proc/cmdline";
 const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
-const DPKG_LISTS: &str = "/var/lib/dpkg/info";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 /// Puts a new image of an image-based system in place at shutdown; the reboot must not outrun it.
 const FINALIZE: &str = "ostree-finalize-staged.service";
@@ -33,6 +35,8 @@ pub struct SystemdSystem {
     bus: Bus,
     /// Unit files may have changed since systemd last read them.
     stale: bool,
+    os: Backend,
+    image: OnceLock<Option<String>>,
 }
 
 impl SystemdSystem {
@@ -47,7 +51,17 @@ impl SystemdSystem {
         let root = Root::open(path)?;
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
         // Whoever was here before us may have died between a change and the reload.
-        Ok(Self { root, bus, stale: true })
+        let os = Backend::detect(&root)?;
+        Ok(Self { root, bus, stale: true, os, image: OnceLock::new() })
+    }
+
+    /// Asked once: it is another only after another boot.
+    fn booted_image(&self) -> Result<Option<String>, SystemError> {
+        if let Some(image) = self.image.get() {
+            return Ok(image.clone());
+        }
+        let image = self.os.booted_image(self)?;
+        Ok(self.image.get_or_init(|| image).clone())
     }
 
     fn text(&self, path: &str) -> Result<Option<String>, SystemError> {
@@ -63,7 +77,7 @@ impl SystemdSystem {
         done.map_err(|error| failed(&format!("systemctl {verb} {service}"), &error))
     }
 
-    fn run(&self, command: &[&str], input: &[u8]) -> Result<String, SystemError> {
+    fn command(&self, command: &[&str], input: &[u8]) -> Result<String, SystemError> {
         let name =
             command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
         let shown = command.join(" ");
@@ -81,19 +95,11 @@ impl SystemdSystem {
         let fault = format!("{}: exit status {}", output.text.trim(), output.status);
         Err(SystemError::Command { command: shown, fault })
     }
+}
 
-    /// Files that Debian's package manager put there, by its own lists.
-    fn is_in_dpkg_list(&self, path: &str) -> Result<bool, SystemError> {
-        for name in self.root.list(DPKG_LISTS)? {
-            if Path::new(&name).extension().is_none_or(|kind| kind != "list") {
-                continue;
-            }
-            let Some(bytes) = self.root.read(&format!("{DPKG_LISTS}/{name}"))? else { continue };
-            if bytes.split(|&byte| byte == b'\n').any(|line| line == path.as_bytes()) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+impl CommandRunner for SystemdSystem {
+    fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+        self.command(command, b"")
     }
 }
 
@@ -106,7 +112,7 @@ impl System for SystemdSystem {
                 command: format!("read {BOOT_ID}"),
                 fault: "the machine's /proc is not there".to_owned(),
             })?,
-            booted_image: None,
+            booted_image: self.booted_image()?,
             kernel_arguments: arguments.split_whitespace().map(str::to_owned).collect(),
             kernel_fips: self.text(KERNEL_FIPS)?.map(|text| text == "1"),
         })
@@ -114,7 +120,7 @@ impl System for SystemdSystem {
 
     fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
         if self.root.exists("/usr/bin/rpm")? {
-            return match self.run(&["/usr/bin/rpm", "-qf", path], b"") {
+            return match self.command(&["/usr/bin/rpm", "-qf", path], b"") {
                 Ok(_) => Ok(true),
                 // rpm's way to say that no package owns it.
                 Err(SystemError::Command { fault, .. }) if fault.ends_with("exit status 1") => {
@@ -123,7 +129,7 @@ impl System for SystemdSystem {
                 Err(error) => Err(error),
             };
         }
-        self.is_in_dpkg_list(path)
+        Ok(package::is_in_dpkg_list(&self.root, path)?)
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -184,21 +190,25 @@ impl System for SystemdSystem {
         self.job("restart", "RestartUnit", service)
     }
 
+    fn password(&self, user: &str) -> Result<Option<String>, SystemError> {
+        Ok(account::password(&self.root, user)?)
+    }
+
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
-        let shadow = self.text("/etc/shadow")?.unwrap_or_default();
-        let mut fields = shadow.lines().map(|line| line.split(':'));
-        let present = fields.find_map(|mut line| (line.next() == Some(user)).then(|| line.next()));
-        if present.flatten() == Some(hash) {
+        if self.password(user)?.as_deref() == Some(hash) {
             return Ok(());
         }
         // On standard input, where neither the journal nor the list of processes shows it.
-        self.run(&["/usr/sbin/chpasswd", "--encrypted"], format!("{user}:{hash}\n").as_bytes())?;
+        self.command(
+            &["/usr/sbin/chpasswd", "--encrypted"],
+            format!("{user}:{hash}\n").as_bytes(),
+        )?;
         info!("Password has been configured");
         Ok(())
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
-        Err(unable(&format!("boot the image {image}")))
+        self.os.stage_os(self, image)
     }
 
     fn stage_kernel_arguments(
@@ -206,20 +216,23 @@ impl System for SystemdSystem {
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError> {
-        let change = [("remove", remove), ("add", add)].map(|(verb, list)| match list {
-            [] => String::new(),
-            list => format!("{verb} {}", list.join(" ")),
-        });
-        let words = change.iter().filter(|words| !words.is_empty()).cloned().collect::<Vec<_>>();
-        Err(unable(&format!("change kernel arguments ({})", words.join(", "))))
+        self.os.stage_kernel_arguments(self, remove, add)
     }
 
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
-        Err(unable(&format!("boot the {kernel} kernel")))
+        self.os.stage_kernel(self, kernel)
     }
 
     fn stage_extensions(&mut self, _: &[String], add: &[String]) -> Result<(), SystemError> {
-        Err(unable(&format!("change extensions (to {})", add.join(" "))))
+        self.os.stage_extensions(self, add)
+    }
+
+    fn staged(&self) -> Result<Option<String>, SystemError> {
+        self.os.staged(self)
+    }
+
+    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+        self.os.restage(self, staged)
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
@@ -268,10 +281,6 @@ fn failed(command: &str, error: &dyn std::error::Error) -> SystemError {
         cause = inner.source();
     }
     SystemError::Command { command: command.to_owned(), fault }
-}
-
-fn unable(what: &str) -> SystemError {
-    SystemError::Unable { what: what.to_owned() }
 }
 
 #[cfg(test)]

@@ -149,6 +149,49 @@ pub fn exists(root: &Root, unit: &str) -> Result<bool, UnitError> {
     Ok(!matches!(lookup(root, unit)?, Lookup::Missing))
 }
 
+/// The paths of all links by which a unit starts at boot.
+pub fn links(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
+    Ok(links_to(root, unit)?.into_iter().map(|link| format!("{OWN}/{link}")).collect())
+}
+
+/// The paths of all folders that are there for such links.
+pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
+    let names = root.list(OWN)?.into_iter();
+    let is_folder = |name: &String| FOLDERS.iter().any(|suffix| name.ends_with(suffix));
+    Ok(names.filter(is_folder).map(|name| format!("{OWN}/{name}")).collect())
+}
+
+/// The units that are switched on and off along with one, going by the text of its file.
+#[must_use]
+pub fn companions(unit: &str, text: &str) -> Vec<String> {
+    let install = Install::parse(text);
+    let links = install.links(unit);
+    let instances = links.iter().filter_map(|link| link.rsplit('/').next().map(str::to_owned));
+    install.also.iter().cloned().chain(instances.filter(|name| name != unit)).collect()
+}
+
+/// The text of the file that a unit is made from, if there is one and it is not masked.
+pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
+    match lookup(root, unit)? {
+        Lookup::Missing | Lookup::Masked(_) => Ok(None),
+        Lookup::Found(found) => {
+            let bytes = root.read(&found.path)?.unwrap_or_default();
+            Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+        }
+    }
+}
+
+/// Takes away what a crash in the middle of making a link for the unit left behind.
+pub fn sweep(root: &Root, unit: &str) -> Result<(), RootError> {
+    for name in root.list(OWN)? {
+        if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
+            root.sweep(&format!("{OWN}/{name}/{unit}"))?;
+        }
+    }
+    root.sweep(&format!("{OWN}/{unit}"))?;
+    Ok(())
+}
+
 fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
     for name in install::file_names(unit) {
         for folder in SEARCH {

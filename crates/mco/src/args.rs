@@ -5,7 +5,7 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::Parser as _;
 
 use crate::command::{
-    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
+    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
     operator, plan, render, server, simulate, status, surroundings, up, why,
 };
 
@@ -78,6 +78,7 @@ pub(crate) enum Command {
     Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
+    Host(host::HostArgs),
     Server(server::ServerArgs),
     #[command(hide = true)]
     Surroundings(surroundings::SurroundingsArgs),
@@ -88,7 +89,7 @@ impl Command {
     pub(crate) fn trouble(&self) -> ExitCode {
         match self {
             // As diff(1): 1 is taken by "they differ".
-            Self::Diff(_) => ExitCode::from(2),
+            Self::Diff(_) | Self::Host(_) => ExitCode::from(2),
             Self::Up(_)
             | Self::Down(_)
             | Self::Status(_)

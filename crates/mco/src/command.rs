@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
+pub(crate) mod host;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod render;
@@ -54,5 +55,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose),
         Command::Surroundings(args) => surroundings::run(args, verbose, screen),
+        Command::Host(args) => host::run(args, verbose, screen),
     }
 }

@@ -21,12 +21,15 @@ use crate::{
     decide::{self, NodeView},
     disk,
     execute::{self, Outcome},
+    heal::{self, Decision, Why},
     ledger::{self, Resume},
     verify,
 };
 
 /// Long enough for pods that take their time, short enough for somebody to hear of it.
 const DRAIN_LIMIT: Duration = Duration::from_hours(1);
+/// The kernel tells of changes as they happen; a look at everything now and then finds what it missed.
+const LOOK_AGAIN: Duration = Duration::from_mins(30);
 const UNCORDON_LIMIT: Duration = Duration::from_mins(10);
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -59,7 +62,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             && node.reason.is_empty();
         if is_said {
             self.waiting = None;
-            return Ok(Next::Wait(None));
+            return Ok(Next::Wait(Some(Instant::now() + LOOK_AGAIN)));
         }
         if let Some(next) = self.await_drain(node, DrainVerb::Uncordon, config).await? {
             return Ok(next);
@@ -75,7 +78,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         done.insert(annotation::REASON.name().to_owned(), Some(String::new()));
         self.annotate(done).await?;
         info!("In desired state MachineConfig: {config}");
-        Ok(Next::Wait(None))
+        Ok(Next::Wait(Some(Instant::now() + LOOK_AGAIN)))
     }
 
     /// Moves the node from one config to another.
@@ -111,7 +114,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         self.unguard();
         let outcome = self
-            .on_host(move |host| execute::begin(host, &source, &target, plan, &mut |_| Ok(())))
+            .on_host(move |host| execute::begin(host, &source, &target, plan, &mut |_| {}))
             .await??;
         self.conclude(outcome, to.as_str()).await
     }
@@ -126,10 +129,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                     return Ok((String::new(), Outcome::Applied));
                 };
                 let target = update.to.metadata.name.clone().unwrap_or_default();
-                let witness: execute::Witness<'_> = &mut |_| Ok(());
+                let witness: execute::Witness<'_> = &mut |_| {};
                 let outcome = match resume {
                     Resume::Continue(done) => execute::proceed(host, &update, done, witness)?,
-                    Resume::Undo(_) => execute::undo(host, &update, &progress, witness)?,
+                    Resume::Undo => execute::undo(host, &update, &progress)?,
                     Resume::Reboot => Outcome::RebootDue,
                     Resume::Verify => {
                         ledger::close(&host.root)?;
@@ -250,13 +253,46 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     ) -> Result<(), SyncError> {
         let machine = read(config)?;
         self.guard(&machine).await?;
-        let found: Option<Drift> =
-            self.on_host(move |host| verify::whole(host, &machine)).await??;
-        self.verified = found.is_none().then(|| name.clone());
-        match found {
+        let mut found = self.differences(&machine).await?;
+        if !found.is_empty() && self.heal(&machine, config, &found).await? {
+            found = self.differences(&machine).await?;
+        }
+        self.verified = found.is_empty().then(|| name.clone());
+        match found.into_iter().next() {
             Some(drift) => Err(SyncError::Drift { config: name.clone(), drift }),
             None => Ok(()),
         }
+    }
+
+    async fn differences(&self, machine: &Machine) -> Result<Vec<Drift>, SyncError> {
+        let machine = machine.clone();
+        Ok(self.on_host(move |host| verify::all(host, &machine)).await??)
+    }
+
+    /// Puts right what differs where the pool wants it so; says whether anything was done.
+    async fn heal(
+        &mut self,
+        machine: &Machine,
+        config: &MachineConfig,
+        found: &[Drift],
+    ) -> Result<bool, SyncError> {
+        let policy = self.cluster.drift_policy().await?;
+        let now = self.since.elapsed();
+        let (steps, subjects) = match heal::decide(&policy, machine, found, &self.healed, now) {
+            Decision::Leave(Why::Policy) => return Ok(false),
+            Decision::Leave(why) => {
+                warn!("Leaving config drift as it is: {why}");
+                return Ok(false);
+            }
+            Decision::Heal(steps, subjects) => (steps, subjects),
+        };
+        self.healed.note(&subjects, now);
+        let config = config.clone();
+        self.on_host(move |host| execute::repair(host, &config, &steps)).await??;
+        let text = format!("Put back what config {} has at {}", machine.name, subjects.join(", "));
+        info!("{text}");
+        self.cluster.tell(Weight::Warning, "ConfigDriftHealed", &text).await;
+        Ok(true)
     }
 }
 

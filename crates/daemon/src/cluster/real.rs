@@ -14,7 +14,9 @@ use kube::{
     },
 };
 use mco_api::{
-    MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, label,
+    MachineConfig, MachineConfigPool, MachineConfiguration, NodeName,
+    annotation::{self, DriftPolicy},
+    label,
     machine_configuration::disruption::ClusterPolicies,
 };
 use mco_cluster::{CallError, Note, Reporter, apply, report::chain};
@@ -108,6 +110,19 @@ impl Cluster for ApiCluster {
             .and_then(|policy| policy.cluster_policies))
     }
 
+    async fn drift_policy(&self) -> Result<DriftPolicy, ClusterError> {
+        let pool = pool(&self.client, &self.node).await.map_err(|source| ClusterError::Call {
+            what: format!("find the pool of node {}", self.node),
+            source: Box::new(source),
+        })?;
+        let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
+        let policy = annotation::DRIFT_POLICY.get(&annotations).unwrap_or_else(|error| {
+            warn!(error = chain(&error), "The pool's drift policy makes no sense");
+            None
+        });
+        Ok(policy.unwrap_or(DriftPolicy::Degrade))
+    }
+
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
         let node = self.node.as_str();
         let patched = apply::patch_annotations(&self.nodes, node, changes).await;
@@ -146,6 +161,17 @@ pub async fn pool_config(
     client: &Client,
     node: &NodeName,
 ) -> Result<Option<MachineConfig>, CallError> {
+    let pool = pool(client, node).await?;
+    let name = pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let configs: Api<MachineConfig> = Api::all(client.clone());
+    Ok(configs.get_opt(&name).await?)
+}
+
+/// The pool of a node; none while there is none.
+async fn pool(client: &Client, node: &NodeName) -> Result<Option<MachineConfigPool>, CallError> {
     let nodes: Api<Node> = Api::all(client.clone());
     let Some(object) = nodes.get_opt(node.as_str()).await? else { return Ok(None) };
     let pools: Api<MachineConfigPool> = Api::all(client.clone());
@@ -153,11 +179,6 @@ pub async fn pool_config(
     let Ok(member) = Pools::new(&pools).of(node.as_str(), object.labels()) else {
         return Ok(None);
     };
-    let pool = pools.iter().find(|pool| Some(pool.name_any().as_str()) == member.primary());
-    let name = pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default();
-    if name.is_empty() {
-        return Ok(None);
-    }
-    let configs: Api<MachineConfig> = Api::all(client.clone());
-    Ok(configs.get_opt(&name).await?)
+    let is_primary = |pool: &MachineConfigPool| Some(pool.name_any().as_str()) == member.primary();
+    Ok(pools.into_iter().find(is_primary))
 }

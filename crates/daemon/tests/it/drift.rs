@@ -66,3 +66,25 @@ async fn drift_while_the_daemon_was_away_is_found_when_it_starts() {
         .await;
     fleet.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_wants_it_has_drift_put_right_until_somebody_insists() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/bar", "1")], Drains::Answered).await;
+    fleet.wish("heal").await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    for _ in 0..3 {
+        fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+        fleet.wait_for_text("/etc/foo", "1").await;
+    }
+    fs::remove_file(fleet.path("/etc/bar")).unwrap();
+    fleet.wait_for_text("/etc/bar", "1").await;
+    fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+    fleet.wait("state=Degraded, reason~content mismatch for file \"/etc/foo\"").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("edited"), "who insists is let be");
+    assert_eq!(fleet.boot_id(), boot, "healing never reboots");
+    fs::write(fleet.path("/etc/foo"), "1").unwrap();
+    fleet.wait("state=Done, reason=").await;
+    fleet.stop().await;
+}

@@ -73,6 +73,25 @@ impl Fleet {
         fleet
     }
 
+    /// Says what the pool wants done about drift.
+    pub(crate) async fn wish(&self, policy: &str) {
+        let pools: Api<MachineConfigPool> = Api::all(self.client.clone());
+        let patch =
+            json!({"metadata": {"annotations": {(format!("{PREFIX}drift-policy")): policy}}});
+        pools.patch("worker", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+    }
+
+    /// Waits until a file has this text.
+    pub(crate) async fn wait_for_text(&self, path: &str, want: &str) {
+        let has_it = async {
+            while self.text(path).as_deref() != Some(want) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let done = tokio::time::timeout(Duration::from_secs(30), has_it).await;
+        assert!(done.is_ok(), "{path} never had {want:?}: {:?}", self.text(path));
+    }
+
     /// Makes a config.
     pub(crate) async fn render(&self, name: &str, files: &[(&str, &str)], rest: &Value) {
         let file = |(path, text): &(&str, &str)| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
@@ -116,7 +135,7 @@ impl Fleet {
         let running =
             mco_daemon::run(node, Host { root, system }, clients, reporter, shutdown.clone());
         let handle = tokio::spawn(async move {
-            running.await;
+            let _: mco_daemon::Ended = running.await;
         });
         self.daemon = Some((handle, shutdown));
     }

@@ -5,6 +5,10 @@
 // `cfg(test)` tells clippy that these modules are tests.
 #[cfg(test)]
 mod adopt;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+mod disk;
 mod drift;
 #[cfg(test)]
 mod fleet;

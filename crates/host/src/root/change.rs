@@ -2,22 +2,25 @@
 
 use std::io;
 
-use cap_std_ext::cap_std::fs::Dir;
-use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, symlinkat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
 
-use super::{Owner, Root, RootError, give, split};
+use super::{Owner, Root, RootError, split, write::give};
 
 impl Root {
     /// Takes a file or link away; says whether there was one.
     pub fn remove(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
+        if self.stat(path)?.is_none() {
+            return Ok(false);
+        }
+        self.point("unlink", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::empty()) {
             Ok(()) => {}
             Err(rustix::io::Errno::NOENT) => return Ok(false),
             Err(error) => return Err(refused(path, error.into())),
         }
-        fsync(&directory).map_err(|error| refused(path, error.into()))?;
+        self.settle(&directory, name).map_err(|error| refused(path, error))?;
         Ok(true)
     }
 
@@ -25,6 +28,7 @@ impl Root {
     pub fn remove_empty_directory(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(true) };
+        self.point("rmdir", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
             Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => Ok(false),
@@ -36,6 +40,7 @@ impl Root {
     pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(()) };
+        self.point("remove all of", name).map_err(|error| refused(path, error))?;
         match directory.remove_dir_all(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(path, error)),
             _ => Ok(()),
@@ -50,12 +55,7 @@ impl Root {
         let (directories, name) = split(path)?;
         let refuse = |source| refused(path, source);
         let directory = self.descend(&directories).map_err(refuse)?;
-        // The name is our own and reused, so that a crash leaves at most one behind and the next
-        // try takes it over.
-        let temporary = format!(".{name}.mco-link");
-        let _ = unlinkat(&directory, &temporary, AtFlags::empty());
-        symlinkat(target, &directory, &temporary).map_err(|error| refuse(error.into()))?;
-        finish(&directory, &temporary, name).map_err(refuse)
+        self.put_link(&directory, name, target).map_err(refuse)
     }
 
     /// Gives a file another name inside the tree.
@@ -65,9 +65,10 @@ impl Root {
         let directory = directory.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let (directories, new) = split(to)?;
         let target = self.descend(&directories).map_err(refuse)?;
+        self.point("rename", name).map_err(refuse)?;
         renameat(&directory, name, &target, new).map_err(|error| refuse(error.into()))?;
-        for changed in [&directory, &target] {
-            fsync(changed).map_err(|error| refuse(error.into()))?;
+        for (changed, name) in [(&target, new), (&directory, name)] {
+            self.settle(changed, name).map_err(refuse)?;
         }
         Ok(())
     }
@@ -92,7 +93,7 @@ impl Root {
             return Ok(true);
         }
         let bytes = self.read(from)?.unwrap_or_default();
-        self.write_owned(to, &bytes, stat.mode, Some(stat.owner))?;
+        self.write_labelled(to, &bytes, stat.mode, stat.owner, &self.attributes(from)?)?;
         Ok(true)
     }
 
@@ -105,18 +106,18 @@ impl Root {
         let Some(directory) = directory else { return Ok(false) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&directory, name, flags, Mode::empty()) {
-            Ok(file) => change(&file).map(|()| true).map_err(|source| refused(path, source)),
+            Ok(file) => self
+                .point("set owner or mode of", name)
+                .and_then(|()| change(&file))
+                .and_then(|()| Ok(fsync(&file)?))
+                .map(|()| true)
+                .map_err(|source| refused(path, source)),
             Err(rustix::io::Errno::NOENT) => Ok(false),
             Err(error) => Err(refused(path, error.into())),
         }
     }
 }
 
-fn finish(directory: &Dir, temporary: &str, name: &str) -> io::Result<()> {
-    renameat(directory, temporary, directory, name)?;
-    Ok(fsync(directory)?)
-}
-
-fn refused(path: &str, source: io::Error) -> RootError {
+pub(super) fn refused(path: &str, source: io::Error) -> RootError {
     RootError::Write { path: path.to_owned(), source }
 }

@@ -195,6 +195,6 @@ fn absent_is_none<T>(path: &str, found: io::Result<T>) -> Result<Option<T>, Root
     }
 }
 
-fn refused(path: &str, source: io::Error) -> RootError {
+pub(super) fn refused(path: &str, source: io::Error) -> RootError {
     RootError::Read { path: path.to_owned(), source }
 }

@@ -6,6 +6,8 @@
 mod check;
 mod diff;
 mod examples;
+#[cfg(test)]
+mod host;
 mod load;
 mod plan;
 #[cfg(test)]

@@ -1,0 +1,101 @@
+//! Everything that the steps of a plan may change.
+
+use mco_core::{
+    machine::{self, Machine},
+    plan::{NodePlan, Step},
+};
+use mco_host::{KEYS, LEAKED_LINKS, Root, RootError, SSH, original, snapshot::Wanted, unit};
+
+use crate::{
+    disk,
+    execute::{FORCE_FILE, KUBECONFIG},
+};
+
+/// What a plan may change.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    /// In the tree.
+    pub(super) wanted: Wanted,
+    /// The password.
+    pub(super) password: bool,
+    /// What is booted next.
+    pub(super) system: bool,
+}
+
+/// What the steps of `plan` may change. What a unit takes along when it is switched on depends on its
+/// file, so the tree is asked for those that no config has.
+pub(super) fn of(
+    root: &Root,
+    plan: &NodePlan,
+    from: &Machine,
+    to: &Machine,
+) -> Result<Touched, RootError> {
+    let mut touched = Touched::default();
+    for step in &plan.steps {
+        match step {
+            Step::WriteFile(path) | Step::RemoveFile(path) => touched.file(path),
+            Step::WriteDropin { unit, dropin } | Step::RemoveDropin { unit, dropin } => {
+                touched.file(&machine::dropin_path(unit, dropin));
+            }
+            Step::WriteUnit(unit)
+            | Step::MaskUnit(unit)
+            | Step::UnmaskUnit(unit)
+            | Step::RemoveUnit(unit) => touched.file(&machine::unit_path(unit)),
+            Step::EnableUnit(unit) | Step::DisableUnit(unit) | Step::PresetUnit(unit) => {
+                touched.links(root, unit, from, to)?;
+            }
+            Step::ProtectKubeconfig => touched.path(KUBECONFIG),
+            Step::WriteKeys => {
+                touched.wanted.trees.insert(SSH.to_owned());
+                touched.path(KEYS);
+                touched.path(KEYS.rsplit_once('/').map_or(SSH, |(folder, _)| folder));
+            }
+            Step::SetPassword => touched.password = true,
+            Step::RecordConfig => {
+                touched.path(disk::CURRENT_CONFIG);
+                touched.path(disk::CURRENT_IMAGE);
+                for link in LEAKED_LINKS {
+                    touched.path(link);
+                }
+            }
+            Step::RemoveForceFile => touched.path(FORCE_FILE),
+            Step::StageOs(_)
+            | Step::StageKernelArguments { .. }
+            | Step::StageKernel(_)
+            | Step::StageExtensions { .. } => touched.system = true,
+            Step::ReloadSystemd
+            | Step::ReloadService(_)
+            | Step::RestartService(_)
+            | Step::Reboot => {}
+        }
+    }
+    Ok(touched)
+}
+
+impl Touched {
+    fn path(&mut self, path: &str) {
+        self.wanted.paths.insert(path.to_owned());
+    }
+
+    fn file(&mut self, path: &str) {
+        self.path(path);
+        self.path(&original::copy_path(path));
+        self.path(&original::stamp_path(path));
+    }
+
+    fn links(
+        &mut self,
+        root: &Root,
+        unit: &str,
+        from: &Machine,
+        to: &Machine,
+    ) -> Result<(), RootError> {
+        self.wanted.units.insert(unit.to_owned());
+        let present = unit::text(root, unit)?;
+        let configs = [from, to].map(|config| config.unit(unit)?.contents.clone());
+        for text in configs.into_iter().chain([present]).flatten() {
+            self.wanted.units.extend(unit::companions(unit, &text));
+        }
+        Ok(())
+    }
+}

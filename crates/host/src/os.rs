@@ -1,0 +1,147 @@
+//! The operating system itself: what is booted, and what will be at the next boot.
+//!
+//! Each kind of system is driven by its own commands, which run through one door, so that a stand-in can
+//! take their place. Nothing here changes the running system: everything is staged.
+
+mod arguments;
+mod bootc;
+mod extension;
+mod ostree;
+
+use crate::{
+    root::{Root, RootError},
+    system::{Staged, SystemError},
+};
+
+pub use arguments::words;
+pub use extension::packages;
+
+/// Runs commands of a machine.
+pub trait CommandRunner {
+    /// What the command printed; an error unless it succeeded.
+    fn run(&self, command: &[&str]) -> Result<String, SystemError>;
+}
+
+/// How the operating system of a machine is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// By rpm-ostree.
+    RpmOstree,
+    /// By bootc.
+    Bootc,
+    /// Not at all: files and units only.
+    None,
+}
+
+impl Backend {
+    /// The kind of system below `root`. One that has both is driven by rpm-ostree, which can do more.
+    pub fn detect(root: &Root) -> Result<Self, RootError> {
+        if !root.exists("/run/ostree-booted")? {
+            return Ok(Self::None);
+        }
+        Ok(if root.exists("/usr/bin/rpm-ostree")? {
+            Self::RpmOstree
+        } else if root.exists("/usr/bin/bootc")? {
+            Self::Bootc
+        } else {
+            Self::None
+        })
+    }
+
+    /// The image that is booted, where there is one.
+    pub fn booted_image(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+        match self {
+            Self::RpmOstree => Ok(ostree::status(runner)?.booted()?.image()),
+            Self::Bootc => bootc::booted(runner),
+            Self::None => Ok(None),
+        }
+    }
+
+    /// Has this image booted next.
+    pub fn stage_os(self, runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+        match self {
+            Self::RpmOstree => ostree::rebase(runner, image),
+            Self::Bootc => bootc::switch(runner, image),
+            Self::None => Err(unable(&format!("boot the image {image}"))),
+        }
+    }
+
+    /// Has the second list of kernel arguments in place of the first at the next boot.
+    pub fn stage_kernel_arguments(
+        self,
+        runner: &dyn CommandRunner,
+        remove: &[String],
+        add: &[String],
+    ) -> Result<(), SystemError> {
+        match self {
+            Self::RpmOstree => ostree::kernel_arguments(runner, remove, add),
+            Self::Bootc => Err(not_by_bootc("kernel arguments")),
+            Self::None => {
+                let change = [("remove", remove), ("add", add)];
+                let words = change.iter().filter(|(_, list)| !list.is_empty());
+                let words: Vec<String> =
+                    words.map(|(verb, list)| format!("{verb} {}", list.join(" "))).collect();
+                Err(unable(&format!("change kernel arguments ({})", words.join(", "))))
+            }
+        }
+    }
+
+    /// Has this kernel booted next.
+    pub fn stage_kernel(self, runner: &dyn CommandRunner, kernel: &str) -> Result<(), SystemError> {
+        match self {
+            Self::RpmOstree => ostree::kernel(runner, kernel),
+            Self::Bootc => Err(not_by_bootc("the kernel type")),
+            Self::None => Err(unable(&format!("boot the {kernel} kernel"))),
+        }
+    }
+
+    /// Has these extensions, and none of the others that we know, at the next boot.
+    pub fn stage_extensions(
+        self,
+        runner: &dyn CommandRunner,
+        extensions: &[String],
+    ) -> Result<(), SystemError> {
+        match self {
+            Self::RpmOstree => ostree::extensions(runner, extensions),
+            Self::Bootc => Err(not_by_bootc("extensions")),
+            Self::None => Err(unable(&format!("change extensions (to {})", extensions.join(" ")))),
+        }
+    }
+
+    /// What is booted now and next, in words of our own.
+    pub fn staged(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+        match self {
+            Self::RpmOstree => Ok(Some(ostree::status(runner)?.booted()?.checksum.clone())),
+            Self::Bootc => bootc::booted(runner),
+            Self::None => Ok(None),
+        }
+    }
+
+    /// Drops what was staged since [`Backend::staged`] gave these words.
+    pub fn restage(self, runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+        match self {
+            Self::RpmOstree => ostree::go_back(runner, before),
+            Self::Bootc => bootc::go_back(runner, before),
+            Self::None => Ok(Staged::Back),
+        }
+    }
+}
+
+fn unable(what: &str) -> SystemError {
+    SystemError::Unable { what: what.to_owned() }
+}
+
+fn not_by_bootc(what: &str) -> SystemError {
+    SystemError::Command {
+        command: "bootc".to_owned(),
+        fault: format!("{what} cannot be changed by bootc; build them into the image"),
+    }
+}
+
+/// What a command printed is not what it should be.
+fn garbled(command: &str, error: &serde_json::Error) -> SystemError {
+    SystemError::Command { command: command.to_owned(), fault: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests;

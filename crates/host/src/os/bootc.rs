@@ -1,0 +1,55 @@
+//! Image-based systems that bootc drives.
+
+use serde::Deserialize;
+
+use super::{CommandRunner, garbled};
+use crate::system::{Staged, SystemError};
+
+const BOOTC: &str = "/usr/bin/bootc";
+
+#[derive(Deserialize)]
+struct Host {
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    booted: Option<Entry>,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    image: Option<Image>,
+}
+
+#[derive(Deserialize)]
+struct Image {
+    image: Reference,
+}
+
+#[derive(Deserialize)]
+struct Reference {
+    image: String,
+}
+
+/// The image that is booted.
+pub(super) fn booted(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+    let text = runner.run(&[BOOTC, "status", "--json"])?;
+    let host: Host =
+        serde_json::from_str(&text).map_err(|error| garbled("bootc status --json", &error))?;
+    let image = host.status.booted.and_then(|entry| entry.image);
+    Ok(image.map(|image| image.image.image))
+}
+
+pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+    if booted(runner)?.as_deref() == Some(image) {
+        return Ok(());
+    }
+    runner.run(&[BOOTC, "switch", image]).map(drop)
+}
+
+pub(super) fn go_back(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+    let is_same_boot = booted(runner)?.as_deref() == Some(before);
+    runner.run(&[BOOTC, "switch", before])?;
+    Ok(if is_same_boot { Staged::Back } else { Staged::AtNextBoot })
+}

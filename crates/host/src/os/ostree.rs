@@ -1,0 +1,241 @@
+//! Image-based systems that rpm-ostree drives.
+//!
+//! Compat: the commands are the reference's (`pkg/daemon/update.go`, `rpm-ostree.go`), so that what the
+//! journal shows is what people know.
+
+use serde::Deserialize;
+use tracing::{info, warn};
+
+use super::{CommandRunner, arguments::words, extension, garbled};
+use crate::system::{Staged, SystemError};
+
+const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
+
+/// Where an image comes from, as rpm-ostree writes it before the image.
+const REGISTRY: &str = "ostree-unverified-registry:";
+
+/// How often a pull is tried: registries have moments.
+const ATTEMPTS: usize = 3;
+
+/// The packages of the default kernel.
+const KERNEL: [&str; 5] =
+    ["kernel", "kernel-core", "kernel-modules", "kernel-modules-core", "kernel-modules-extra"];
+const REALTIME: &[&str] = &["kernel-rt-core", "kernel-rt-modules", "kernel-rt-modules-extra"];
+const LARGE_PAGES: &[&str] = &[
+    "kernel-64k-core",
+    "kernel-64k-modules",
+    "kernel-64k-modules-core",
+    "kernel-64k-modules-extra",
+];
+
+/// What `rpm-ostree status --json` tells.
+#[derive(Deserialize)]
+pub(super) struct Status {
+    #[serde(default)]
+    deployments: Vec<Deployment>,
+}
+
+/// One system that is or can be booted.
+#[derive(Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+#[derive(Default)]
+pub(super) struct Deployment {
+    booted: bool,
+    staged: bool,
+    pub(super) checksum: String,
+    container_image_reference: Option<String>,
+    requested_packages: Vec<String>,
+    packages: Vec<String>,
+    base_removals: Vec<Removal>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Removal {
+    name: String,
+}
+
+impl Status {
+    /// The system that is booted.
+    pub(super) fn booted(&self) -> Result<&Deployment, SystemError> {
+        self.deployments.iter().find(|it| it.booted).ok_or_else(|| SystemError::Command {
+            command: "rpm-ostree status --json".to_owned(),
+            fault: "no deployment is booted".to_owned(),
+        })
+    }
+
+    fn staged(&self) -> Option<&Deployment> {
+        self.deployments.iter().find(|it| it.staged)
+    }
+}
+
+impl Deployment {
+    /// The image that it was made from.
+    pub(super) fn image(&self) -> Option<String> {
+        let reference = self.container_image_reference.as_deref()?;
+        // Such as `ostree-unverified-registry:host/image` or `ostree-unverified-image:docker://…`.
+        let image = reference.strip_prefix(REGISTRY).unwrap_or_else(|| {
+            reference.rsplit_once("docker://").map_or(reference, |(_, image)| image)
+        });
+        Some(image.to_owned())
+    }
+}
+
+pub(super) fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> {
+    let text = runner.run(&[RPM_OSTREE, "status", "--json"])?;
+    serde_json::from_str(&text).map_err(|error| garbled("rpm-ostree status --json", &error))
+}
+
+/// Stages an image; a try that failed may be repeated, and what is booted already is not pulled.
+pub(super) fn rebase(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+    // What an earlier try staged would otherwise be mixed with this one.
+    runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
+    let status = status(runner)?;
+    if status.booted()?.image().as_deref() == Some(image) {
+        info!("Already in desired image {image}");
+        return Ok(());
+    }
+    let target = format!("{REGISTRY}{image}");
+    let mut last = String::new();
+    for attempt in 1..=ATTEMPTS {
+        match runner.run(&[RPM_OSTREE, "rebase", "--experimental", &target]) {
+            Ok(_) => return Ok(()),
+            Err(error) => {
+                last = error.to_string();
+                warn!(attempt, error = last, "Could not rebase");
+            }
+        }
+    }
+    Err(SystemError::Os {
+        what: format!(
+            "failed to update OS to {image} after retries: {last}: \
+             timed out waiting for the condition"
+        ),
+    })
+}
+
+pub(super) fn kernel_arguments(
+    runner: &dyn CommandRunner,
+    remove: &[String],
+    add: &[String],
+) -> Result<(), SystemError> {
+    let (remove, add) = (words(remove), words(add));
+    let present = words(&[runner.run(&[RPM_OSTREE, "kargs"])?]);
+    // Adding is not idempotent, so that a step that was cut short must not be taken twice.
+    let is_done = present.ends_with(&add)
+        && !remove.iter().any(|gone| present.contains(gone) && !add.contains(gone));
+    if is_done {
+        return Ok(());
+    }
+    let mut command = vec![RPM_OSTREE.to_owned(), "kargs".to_owned()];
+    command.extend(remove.iter().map(|word| format!("--delete-if-present={word}")));
+    command.extend(add.iter().map(|word| format!("--append={word}")));
+    let command: Vec<&str> = command.iter().map(String::as_str).collect();
+    let shown = command.get(1..).unwrap_or_default().join(" ");
+    info!("Running rpm-ostree [{shown}]");
+    runner.run(&command).map(drop)
+}
+
+pub(super) fn kernel(runner: &dyn CommandRunner, kernel: &str) -> Result<(), SystemError> {
+    let install: &[&str] = match kernel {
+        "realtime" => REALTIME,
+        "64k-pages" if std::env::consts::ARCH == "aarch64" => LARGE_PAGES,
+        "64k-pages" => {
+            return Err(SystemError::Os {
+                what: "64k-pages is only supported for aarch64 architecture".to_owned(),
+            });
+        }
+        _ => &[],
+    };
+    let status = status(runner)?;
+    let booted = status.booted()?;
+    let removed: Vec<&str> = booted.base_removals.iter().map(|it| it.name.as_str()).collect();
+    let is_other = |package: &&str| REALTIME.contains(package) || LARGE_PAGES.contains(package);
+    let layered: Vec<&str> =
+        booted.requested_packages.iter().map(String::as_str).filter(is_other).collect();
+    info!("Initiating switch to kernel {kernel}");
+    if !removed.is_empty() && !layered.is_empty() {
+        let mut command = [&[RPM_OSTREE, "override", "reset"], removed.as_slice()].concat();
+        for package in layered {
+            command.extend(["--uninstall", package]);
+        }
+        runner.run(&command)?;
+    }
+    if install.is_empty() {
+        return Ok(());
+    }
+    let mut command = [&[RPM_OSTREE, "override", "remove"], KERNEL.as_slice()].concat();
+    for package in install {
+        command.extend(["--install", package]);
+    }
+    runner.run(&command).map(drop)
+}
+
+pub(super) fn extensions(
+    runner: &dyn CommandRunner,
+    extensions: &[String],
+) -> Result<(), SystemError> {
+    let unknown: Vec<&str> = extensions
+        .iter()
+        .map(String::as_str)
+        .filter(|name| extension::packages(name).is_none())
+        .collect();
+    if !unknown.is_empty() {
+        let what = format!("invalid extensions found: [{}]", unknown.join(" "));
+        return Err(SystemError::Os { what });
+    }
+    let mut required: Vec<&str> = Vec::new();
+    for package in extensions.iter().filter_map(|name| extension::packages(name)).flatten() {
+        if !required.contains(package) {
+            required.push(package);
+        }
+    }
+    let before = status(runner)?;
+    let present = &before.booted()?.requested_packages;
+    let mut command = vec![RPM_OSTREE, "update"];
+    for package in required.iter().filter(|it| !present.iter().any(|have| have == *it)) {
+        command.extend(["--install", package]);
+    }
+    // Packages that somebody layered by hand stay.
+    for package in present.iter().map(String::as_str) {
+        if extension::is_extension(package) && !required.contains(&package) {
+            command.extend(["--uninstall", package]);
+        }
+    }
+    if command.len() > 2 {
+        runner.run(&command)?;
+        verify(runner, &required)?;
+    }
+    Ok(())
+}
+
+/// Sees that what was asked for is what will be booted.
+fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemError> {
+    let after = status(runner)?;
+    let Some(staged) = after.staged() else {
+        let what = "no staged deployment found after applying extensions".to_owned();
+        return Err(SystemError::Os { what });
+    };
+    let has = |package: &str| {
+        staged.packages.iter().chain(&staged.requested_packages).any(|have| have == package)
+    };
+    let missing: Vec<&str> = required.iter().copied().filter(|it| !has(it)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(SystemError::Os {
+        what: format!(
+            "the following extension packages are missing from the staged deployment: [{}]",
+            missing.join(" ")
+        ),
+    })
+}
+
+pub(super) fn go_back(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+    runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
+    if status(runner)?.booted()?.checksum == before {
+        return Ok(Staged::Back);
+    }
+    runner.run(&[RPM_OSTREE, "rollback"])?;
+    Ok(Staged::AtNextBoot)
+}

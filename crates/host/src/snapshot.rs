@@ -1,0 +1,311 @@
+//! What was at some paths before they were changed, and how to put it back.
+//!
+//! Contents are stored once each, by their hash, compressed, in one pack: one file to write, whatever
+//! the number of paths. The list of paths is small and can be part of a larger record.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{Read as _, Write as _},
+};
+
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use ring::digest::{SHA256, digest};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    root::{Attribute, Owner, Root, RootError, Stat},
+    unit,
+};
+
+/// No single file of a machine's configuration comes near it.
+const LARGEST: u64 = 256 << 20;
+
+/// What was at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Before {
+    /// Nothing.
+    Absent,
+    /// A plain file.
+    File {
+        /// Permissions.
+        mode: u32,
+        /// Who it belonged to.
+        owner: Owner,
+        /// The hash of its contents.
+        contents: String,
+        /// Its labels.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attributes: Vec<Attribute>,
+    },
+    /// A link.
+    Link(String),
+    /// A directory.
+    Directory {
+        /// Permissions.
+        mode: u32,
+        /// Who it belonged to.
+        owner: Owner,
+    },
+    /// A pipe, a socket or a device, which nothing of ours would have replaced.
+    Special,
+}
+
+/// Where in the pack some contents are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Extent {
+    offset: u64,
+    length: u64,
+}
+
+/// What was at some paths.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Snapshot {
+    /// What was where; directories on the way that were missing are absent.
+    pub paths: BTreeMap<String, Before>,
+    /// The units whose links are all among the paths: one that is not listed was not there.
+    pub units: BTreeSet<String>,
+    /// The folders that there were for such links.
+    folders: BTreeSet<String>,
+    contents: BTreeMap<String, Extent>,
+}
+
+/// Which paths to keep.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Files, links and directories, each for itself.
+    pub paths: BTreeSet<String>,
+    /// Directories with all that is in them.
+    pub trees: BTreeSet<String>,
+    /// Units with the links by which they start at boot.
+    pub units: BTreeSet<String>,
+}
+
+/// Why something cannot be kept or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// The pack does not hold what the list says.
+    #[error("what was at {path} is damaged")]
+    Damaged {
+        /// The path.
+        path: String,
+    },
+    /// The tree cannot be read or written.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+impl Snapshot {
+    /// Looks at the paths; the second part is the pack with their contents.
+    pub fn take(root: &Root, wanted: &Wanted) -> Result<(Self, Vec<u8>), SnapshotError> {
+        let mut taken = Self { units: wanted.units.clone(), ..Self::default() };
+        let mut pack = Vec::new();
+        let mut paths = wanted.paths.clone();
+        for tree in &wanted.trees {
+            descend(root, tree, &mut paths)?;
+        }
+        for unit in &wanted.units {
+            paths.extend(unit::links(root, unit)?);
+        }
+        if !wanted.units.is_empty() {
+            taken.folders = unit::folders(root)?.into_iter().collect();
+        }
+        for path in paths {
+            let before = taken.look(root, &path, &mut pack)?;
+            if before == Before::Absent {
+                taken.note_missing_parents(root, &path)?;
+            }
+            taken.paths.insert(path, before);
+        }
+        Ok((taken, pack))
+    }
+
+    /// Puts back what was there; what is as it was is not touched.
+    pub fn restore(&self, root: &Root, pack: &[u8]) -> Result<(), SnapshotError> {
+        self.sweep(root)?;
+        for unit in &self.units {
+            for link in unit::links(root, unit)? {
+                if !self.paths.contains_key(&link) {
+                    root.remove(&link)?;
+                }
+            }
+        }
+        if !self.units.is_empty() {
+            for folder in unit::folders(root)?.iter().filter(|it| !self.folders.contains(*it)) {
+                root.remove_empty_directory(folder)?;
+            }
+        }
+        // What is below a directory goes before the directory.
+        for (path, before) in self.paths.iter().rev() {
+            Self::clear(root, path, before)?;
+        }
+        for (path, before) in &self.paths {
+            self.put(root, path, before, pack)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away what a crash in the middle of writing one of the paths left behind.
+    pub fn sweep(&self, root: &Root) -> Result<(), SnapshotError> {
+        for path in self.paths.keys() {
+            root.sweep(path)?;
+        }
+        for unit in &self.units {
+            unit::sweep(root, unit)?;
+        }
+        Ok(())
+    }
+
+    /// Takes away folders that had links of the units and nothing else, once they are empty.
+    ///
+    /// Whoever takes the last link away does so too, unless it dies in between.
+    pub fn drop_empty_folders(&self, root: &Root) -> Result<(), SnapshotError> {
+        for folder in &self.folders {
+            let had_ours = self.paths.keys().any(|path| {
+                path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
+            });
+            if had_ours && root.list(folder)?.is_empty() {
+                root.remove_empty_directory(folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look(
+        &mut self,
+        root: &Root,
+        path: &str,
+        pack: &mut Vec<u8>,
+    ) -> Result<Before, SnapshotError> {
+        let Some(stat) = root.stat(path)? else { return Ok(Before::Absent) };
+        let (mode, owner) = (stat.mode & 0o7777, stat.owner);
+        if stat.is_directory() {
+            return Ok(Before::Directory { mode, owner });
+        }
+        if stat.is_link() {
+            return Ok(root.read_link(path)?.map_or(Before::Absent, Before::Link));
+        }
+        if !stat.is_file() {
+            return Ok(Before::Special);
+        }
+        let Some(bytes) = root.read(path)? else { return Ok(Before::Absent) };
+        let attributes = root.attributes(path)?;
+        Ok(Before::File { mode, owner, contents: self.store(&bytes, pack), attributes })
+    }
+
+    fn store(&mut self, bytes: &[u8], pack: &mut Vec<u8>) -> String {
+        let hash = hash(bytes);
+        if !self.contents.contains_key(&hash) {
+            let offset = pack.len() as u64;
+            let mut encoder = GzEncoder::new(std::mem::take(pack), Compression::fast());
+            encoder.write_all(bytes).expect("memory takes what it is given");
+            *pack = encoder.finish().expect("memory takes what it is given");
+            let length = pack.len() as u64 - offset;
+            self.contents.insert(hash.clone(), Extent { offset, length });
+        }
+        hash
+    }
+
+    fn contents(&self, path: &str, hash: &str, pack: &[u8]) -> Result<Vec<u8>, SnapshotError> {
+        let damaged = || SnapshotError::Damaged { path: path.to_owned() };
+        let Extent { offset, length } = self.contents.get(hash).ok_or_else(damaged)?;
+        let start = usize::try_from(*offset).map_err(|_| damaged())?;
+        let length = usize::try_from(*length).map_err(|_| damaged())?;
+        let part = start.checked_add(length).and_then(|end| pack.get(start..end));
+        let mut bytes = Vec::new();
+        let decoder = GzDecoder::new(part.ok_or_else(damaged)?);
+        decoder.take(LARGEST).read_to_end(&mut bytes).map_err(|_| damaged())?;
+        if self::hash(&bytes) == hash { Ok(bytes) } else { Err(damaged()) }
+    }
+
+    fn note_missing_parents(&mut self, root: &Root, path: &str) -> Result<(), SnapshotError> {
+        let mut path = path;
+        while let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty())
+        {
+            if self.paths.contains_key(parent) || root.exists(parent)? {
+                break;
+            }
+            self.paths.insert(parent.to_owned(), Before::Absent);
+            path = parent;
+        }
+        Ok(())
+    }
+
+    /// Makes room for what was there.
+    fn clear(root: &Root, path: &str, before: &Before) -> Result<(), SnapshotError> {
+        let Some(stat) = root.stat(path)? else { return Ok(()) };
+        match (before, stat.is_directory()) {
+            // Somebody else's files in a directory of ours are not ours to take.
+            (Before::Absent | Before::File { .. } | Before::Link(_), true) => {
+                root.remove_empty_directory(path)?;
+            }
+            (Before::Absent | Before::Directory { .. }, false) => {
+                root.remove(path)?;
+            }
+            // Right as it is, or replaced in one go.
+            (Before::Special, _)
+            | (Before::Directory { .. }, true)
+            | (Before::File { .. } | Before::Link(_), false) => {}
+        }
+        Ok(())
+    }
+
+    fn put(
+        &self,
+        root: &Root,
+        path: &str,
+        before: &Before,
+        pack: &[u8],
+    ) -> Result<(), SnapshotError> {
+        match before {
+            Before::Absent | Before::Special => Ok(()),
+            Before::Link(target) => Ok(root.link(target, path)?),
+            Before::Directory { mode, owner } => {
+                root.create_directory(path)?;
+                let found = root.stat(path)?;
+                if found.is_some_and(|found| found.owner != *owner) {
+                    root.set_owner(path, *owner)?;
+                }
+                if found.is_some_and(|found| found.mode & 0o7777 != *mode) {
+                    root.set_mode(path, *mode)?;
+                }
+                Ok(())
+            }
+            Before::File { mode, owner, contents, attributes } => {
+                if let Some(found) = root.stat(path)?.filter(Stat::is_file) {
+                    let same = found.mode & 0o7777 == *mode && found.owner == *owner;
+                    let bytes = root.read(path)?.unwrap_or_default();
+                    if same && hash(&bytes) == *contents && root.attributes(path)? == *attributes {
+                        return Ok(());
+                    }
+                }
+                let bytes = self.contents(path, contents, pack)?;
+                Ok(root.write_labelled(path, &bytes, *mode, *owner, attributes)?)
+            }
+        }
+    }
+}
+
+fn descend(root: &Root, path: &str, found: &mut BTreeSet<String>) -> Result<(), RootError> {
+    found.insert(path.to_owned());
+    if root.stat(path)?.is_some_and(|stat| stat.is_directory()) {
+        for name in root.list(path)? {
+            descend(root, &format!("{path}/{name}"), found)?;
+        }
+    }
+    Ok(())
+}
+
+/// The hash of some contents, by which they are stored.
+#[must_use]
+pub fn hash(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    digest(&SHA256, bytes).as_ref().iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests;

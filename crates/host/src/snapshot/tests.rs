@@ -1,0 +1,130 @@
+//! What was there is there again, whatever happened in between.
+
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    path::Path,
+};
+
+use super::*;
+
+/// Everything below a folder: name, mode, owner, contents.
+fn tree(folder: &Path) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![folder.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let stat = fs::symlink_metadata(&path).unwrap();
+            let what = if stat.is_symlink() {
+                format!("-> {}", fs::read_link(&path).unwrap().display())
+            } else if stat.is_dir() {
+                pending.push(path.clone());
+                String::new()
+            } else {
+                fs::read_to_string(&path).unwrap()
+            };
+            let name = path.strip_prefix(folder).unwrap().display().to_string();
+            found.insert(name, format!("{:o} {}:{} {what}", stat.mode(), stat.uid(), stat.gid()));
+        }
+    }
+    found
+}
+
+fn wanted(paths: &[&str], trees: &[&str], units: &[&str]) -> Wanted {
+    let set = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+    Wanted { paths: set(paths), trees: set(trees), units: set(units) }
+}
+
+// covers: C91
+#[test]
+fn files_links_directories_and_enablement_come_back_exactly() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    let root = Root::open(folder.path()).unwrap();
+    root.write("/etc/a", b"old", 0o640).unwrap();
+    root.write("/etc/twice", b"old", 0o600).unwrap();
+    root.write("/home/core/.ssh/known_hosts", b"h", 0o600).unwrap();
+    root.write("/etc/systemd/system/u.service", b"[Install]\nWantedBy=a.target", 0o644).unwrap();
+    symlink("a", at("etc/link")).unwrap();
+    unit::enable(&root, "u.service").unwrap();
+    let before = tree(folder.path());
+
+    let list = wanted(
+        &[
+            "/etc/a",
+            "/etc/twice",
+            "/etc/link",
+            "/etc/new/deep/file",
+            "/etc/systemd/system/u.service",
+        ],
+        &["/home/core/.ssh"],
+        &["u.service"],
+    );
+    let (taken, pack) = Snapshot::take(&root, &list).unwrap();
+    let same = taken.contents.len();
+    assert_eq!(same, 3, "equal contents are kept once");
+
+    root.write("/etc/a", b"new", 0o644).unwrap();
+    root.remove("/etc/twice").unwrap();
+    root.write("/etc/link", b"a file", 0o644).unwrap();
+    root.write("/etc/new/deep/file", b"new", 0o644).unwrap();
+    root.remove_tree("/home/core/.ssh").unwrap();
+    root.link("/elsewhere", "/home/core/.ssh").unwrap();
+    root.write("/etc/systemd/system/u.service", b"[Install]\nWantedBy=b.target", 0o644).unwrap();
+    unit::enable(&root, "u.service").unwrap();
+    fs::write(at("etc/.a.mco-new"), "half").unwrap();
+    assert_ne!(tree(folder.path()), before);
+
+    taken.restore(&root, &pack).unwrap();
+    assert_eq!(tree(folder.path()), before);
+    let inode = fs::metadata(at("etc/a")).unwrap().ino();
+    taken.restore(&root, &pack).unwrap();
+    assert_eq!(fs::metadata(at("etc/a")).unwrap().ino(), inode, "what is right is left alone");
+}
+
+#[test]
+fn what_somebody_else_put_into_a_new_directory_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    let (taken, pack) = Snapshot::take(&root, &wanted(&["/etc/new/file"], &[], &[])).unwrap();
+    root.write("/etc/new/file", b"ours", 0o644).unwrap();
+    root.write("/etc/new/other", b"theirs", 0o644).unwrap();
+    taken.restore(&root, &pack).unwrap();
+    assert_eq!(root.read("/etc/new/file").unwrap(), None);
+    assert!(root.read("/etc/new/other").unwrap().is_some());
+}
+
+#[test]
+fn a_damaged_pack_is_named_and_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.write("/etc/a", b"old", 0o644).unwrap();
+    let (taken, mut pack) = Snapshot::take(&root, &wanted(&["/etc/a"], &[], &[])).unwrap();
+    root.write("/etc/a", b"new", 0o644).unwrap();
+    pack.truncate(5);
+    let error = taken.restore(&root, &pack).unwrap_err();
+    assert_eq!(error.to_string(), "what was at /etc/a is damaged");
+    assert_eq!(root.read("/etc/a").unwrap().as_deref(), Some(&b"new"[..]));
+}
+
+#[test]
+fn a_label_survives_replacement_where_the_disk_has_labels() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.write("/a", b"old", 0o644).unwrap();
+    let file = fs::File::open(folder.path().join("a")).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::fsetxattr(&file, "user.label", b"x", flags).is_err() {
+        eprintln!("skipped: this disk keeps no extended attributes");
+        return;
+    }
+    root.write("/a", b"new", 0o644).unwrap();
+    let label = Attribute { name: "user.label".to_owned(), value: b"x".to_vec() };
+    assert_eq!(root.attributes("/a").unwrap(), std::slice::from_ref(&label));
+    let (taken, pack) = Snapshot::take(&root, &wanted(&["/a"], &[], &[])).unwrap();
+    root.remove("/a").unwrap();
+    taken.restore(&root, &pack).unwrap();
+    assert_eq!(root.attributes("/a").unwrap(), [label]);
+    assert_eq!(fs::metadata(folder.path().join("a")).unwrap().permissions().mode() & 0o777, 0o644);
+}

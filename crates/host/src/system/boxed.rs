@@ -1,0 +1,85 @@
+//! A system of whatever kind turned out to be there.
+
+use super::{HostFacts, Staged, System, SystemError};
+
+impl System for Box<dyn System> {
+    fn facts(&self) -> Result<HostFacts, SystemError> {
+        (**self).facts()
+    }
+
+    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
+        (**self).is_packaged(path)
+    }
+
+    fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
+        (**self).unit_state(unit)
+    }
+
+    fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
+        (**self).has_unit(unit)
+    }
+
+    fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
+        (**self).enable(unit)
+    }
+
+    fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
+        (**self).disable(unit)
+    }
+
+    fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
+        (**self).preset(unit)
+    }
+
+    fn reload_systemd(&mut self) -> Result<(), SystemError> {
+        (**self).reload_systemd()
+    }
+
+    fn reload(&mut self, service: &str) -> Result<(), SystemError> {
+        (**self).reload(service)
+    }
+
+    fn restart(&mut self, service: &str) -> Result<(), SystemError> {
+        (**self).restart(service)
+    }
+
+    fn password(&self, user: &str) -> Result<Option<String>, SystemError> {
+        (**self).password(user)
+    }
+
+    fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
+        (**self).set_password(user, hash)
+    }
+
+    fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
+        (**self).stage_os(image)
+    }
+
+    fn stage_kernel_arguments(
+        &mut self,
+        remove: &[String],
+        add: &[String],
+    ) -> Result<(), SystemError> {
+        (**self).stage_kernel_arguments(remove, add)
+    }
+
+    fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
+        (**self).stage_kernel(kernel)
+    }
+
+    fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError> {
+        (**self).stage_extensions(remove, add)
+    }
+
+    fn staged(&self) -> Result<Option<String>, SystemError> {
+        (**self).staged()
+    }
+
+    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+        (**self).restage(staged)
+    }
+
+    fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
+        (**self).reboot(why)
+    }
+}

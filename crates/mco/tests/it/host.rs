@@ -1,0 +1,243 @@
+//! `mco host` on a machine that is a directory: plan, apply, verify, take back, and being killed.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use crate::{Folder, config};
+
+const SPEC: &str = "\
+config:
+  ignition: {version: 3.2.0}
+  passwd: {users: [{name: core, sshAuthorizedKeys: [key-1], passwordHash: $6$new}]}
+  storage:
+    files:
+    - {path: /etc/motd, contents: {source: 'data:,ours'}, mode: 0600}
+    - {path: /etc/deep/new, contents: {source: 'data:,new'}}
+    - {path: /etc/chrony.conf, contents: {source: 'data:,server%20a'}}
+  systemd:
+    units:
+    - name: app.service
+      enabled: true
+      contents: |
+        [Install]
+        WantedBy=multi-user.target
+    - {name: old.service, mask: true}
+";
+
+const MORE: &str = "\
+config:
+  ignition: {version: 3.2.0}
+  storage:
+    files:
+    - {path: /etc/chrony.conf, contents: {source: 'data:,server%20b'}}
+";
+
+/// A machine that does not run, and manifests for it.
+fn machine() -> Folder {
+    let folder = Folder::new(&[
+        ("manifests/50-a.yaml", config("50-a", SPEC).as_bytes()),
+        ("manifests/60-b.yaml", config("60-b", MORE).as_bytes()),
+        ("root/etc/motd", b"welcome"),
+        ("root/etc/passwd", b"core:x:1000:1000::/home/core:/bin/sh\n"),
+        ("root/etc/shadow", b"core:$6$old:1:0:99999:7:::\n"),
+        ("root/usr/lib/systemd/system/old.service", b"[Service]\n"),
+    ]);
+    for path in ["root/etc/shadow", "root/etc/motd"] {
+        fs::set_permissions(folder.path(path), fs::Permissions::from_mode(0o640)).unwrap();
+    }
+    folder
+}
+
+/// Everything on the machine but our own records of the last apply.
+fn tree(folder: &Folder) -> BTreeMap<String, String> {
+    let root = folder.path("root");
+    let mut found = BTreeMap::new();
+    let mut pending = vec![root.clone()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let stat = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(&root).unwrap().display().to_string();
+            let what = if name.contains("machine-config-daemon/mco-") {
+                continue;
+            } else if stat.is_dir() {
+                pending.push(path);
+                continue;
+            } else if stat.is_symlink() {
+                fs::read_link(&path).unwrap().display().to_string()
+            } else {
+                fs::read_to_string(&path).unwrap()
+            };
+            found.insert(name, format!("{:o} {}:{} {what}", stat.mode(), stat.uid(), stat.gid()));
+        }
+    }
+    found
+}
+
+fn run(folder: &Folder, words: &str) -> (i32, String, String) {
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let args = [&["host"], words.as_slice(), &["--root", "root"]].concat();
+    let out = folder.mco(&args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (out.status.code().unwrap(), text(out.stdout), text(out.stderr))
+}
+
+// covers: C14
+#[test]
+fn a_lone_machine_gets_its_config_and_loses_it_without_a_trace() {
+    let folder = machine();
+    let before = tree(&folder);
+    let (code, out, _) = run(&folder, "plan -f manifests");
+    assert_eq!(code, 0);
+    assert!(out.contains("write /etc/deep/new") && out.contains("mask old.service"), "{out}");
+    assert_eq!(tree(&folder), before, "a plan changes nothing");
+
+    let (code, _, err) = run(&folder, "apply -f manifests");
+    assert_eq!(code, 2, "nobody said yes");
+    assert!(err.contains("nobody is there to be asked"), "{err}");
+    assert_eq!(tree(&folder), before);
+
+    let (code, out, err) = run(&folder, "apply -f manifests --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("it counts from the machine's next boot"), "{out}");
+    assert_eq!(folder.read("root/etc/chrony.conf"), "server b", "configs merge as in a pool");
+    assert_eq!(folder.read("root/etc/shadow"), "core:$6$new:1:0:99999:7:::\n");
+    let link = folder.path("root/etc/systemd/system/multi-user.target.wants/app.service");
+    assert!(fs::symlink_metadata(link).is_ok(), "units are enabled by links");
+    assert_eq!(run(&folder, "verify").0, 0);
+    assert_eq!(run(&folder, "verify -f manifests").0, 0);
+    let (code, out, _) = run(&folder, "apply -f manifests --yes");
+    assert_eq!((code, out.starts_with("nothing to do")), (0, true), "{out}");
+
+    let (code, out, err) = run(&folder, "rollback --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    let mut left = tree(&folder);
+    left.retain(|name, _| !name.starts_with("etc/machine-config-daemon"));
+    assert_eq!(left, before);
+    let (code, _, err) = run(&folder, "rollback --yes");
+    assert_eq!(code, 2);
+    assert!(err.contains("there is no apply on record"), "{err}");
+}
+
+// covers: C94
+#[test]
+fn every_difference_is_listed_and_refuses_the_next_apply() {
+    let folder = machine();
+    run(&folder, "apply -f manifests --yes");
+    folder.write("root/etc/motd", b"edited");
+    fs::remove_file(folder.path("root/etc/deep/new")).unwrap();
+    fs::remove_file(folder.path("root/etc/systemd/system/multi-user.target.wants/app.service"))
+        .unwrap();
+    let (code, out, _) = run(&folder, "verify");
+    assert_eq!(code, 1);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 3, "{out}");
+    assert!(out.contains("content mismatch for file \"/etc/motd\""), "{out}");
+    assert!(out.contains("could not stat file \"/etc/deep/new\""), "{out}");
+    assert!(out.contains("unit \"app.service\" expected enabled=true"), "{out}");
+
+    folder.write("manifests/60-b.yaml", config("60-b", "kernelArguments: []").as_bytes());
+    let (code, _, err) = run(&folder, "apply -f manifests --yes");
+    assert_eq!(code, 2);
+    assert!(err.contains("and 2 more") && err.contains("--force"), "{err}");
+    assert_eq!(folder.read("root/etc/motd"), "edited", "nothing is overwritten unasked");
+    let (code, out, err) = run(&folder, "apply -f manifests --yes --force");
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(folder.read("root/etc/chrony.conf"), "server a");
+    assert_eq!(run(&folder, "verify").0, 0);
+}
+
+#[test]
+fn what_fails_is_undone_and_says_so() {
+    let folder = machine();
+    let before = tree(&folder);
+    let spec = format!("kernelArguments: [nosmt]\n{SPEC}");
+    folder.write("manifests/50-a.yaml", config("50-a", &spec).as_bytes());
+    let (code, out, err) = run(&folder, "apply -f manifests --yes");
+    assert_eq!(code, 1, "{out}{err}");
+    assert!(err.contains("while it does not run"), "{err}");
+    assert!(out.contains("everything is as it was before"), "{out}");
+    assert_eq!(tree(&folder), before);
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test is about a process that is killed")]
+fn start(folder: &Folder, words: &str, stdout: Stdio, stderr: Stdio) -> Running {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mco"));
+    command.arg("host").args(words.split_whitespace()).args(["--root", "root"]);
+    let command = command.current_dir(folder.path("")).stdout(stdout).stderr(stderr);
+    Running(command.spawn().unwrap())
+}
+
+/// Kills an apply when it says that it takes this step; says whether it came to that.
+fn kill_at(folder: &Folder, step: usize) -> bool {
+    let mut apply = start(folder, "apply -f manifests --yes", Stdio::null(), Stdio::piped());
+    let lines = BufReader::new(apply.0.stderr.take().unwrap()).lines();
+    let steps = lines.map_while(Result::ok).filter(|line| !line.contains("assuming"));
+    let is_there = steps.skip(step - 1).next().is_some();
+    drop(apply.0.kill());
+    let _: ExitStatus = apply.0.wait().unwrap();
+    is_there
+}
+
+// covers: C134
+#[test]
+fn an_apply_that_is_killed_at_any_step_goes_on_when_it_is_started_again() {
+    let whole = machine();
+    assert_eq!(run(&whole, "apply -f manifests --yes").0, 0);
+    let want = tree(&whole);
+    let mut killed = 0;
+    for step in 1.. {
+        let folder = machine();
+        let before = tree(&folder);
+        if !kill_at(&folder, step) {
+            break;
+        }
+        killed += 1;
+        let (code, out, err) = run(&folder, "apply -f manifests --yes");
+        assert_eq!(code, 0, "killed at step {step}: {out}{err}");
+        assert_eq!(tree(&folder), want, "killed at step {step}");
+        let (code, out, err) = run(&folder, "rollback --yes");
+        assert_eq!(code, 0, "killed at step {step}: {out}{err}");
+        let mut left = tree(&folder);
+        left.retain(|name, _| !name.starts_with("etc/machine-config-daemon"));
+        assert_eq!(left, before, "killed at step {step}");
+    }
+    assert!(killed > 5, "{killed}");
+}
+
+#[test]
+fn watching_says_when_something_drifts_and_when_it_is_back() {
+    let folder = machine();
+    run(&folder, "apply -f manifests --yes");
+    let mut watch = start(&folder, "watch", Stdio::piped(), Stdio::null());
+    let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
+    let mut next = || lines.next().unwrap().unwrap();
+    assert!(next().starts_with("the machine is as rendered-worker-"));
+    let motd = |text: &str| write(&folder.path("root/etc/motd"), text);
+    motd("edited");
+    assert_eq!(next(), "content mismatch for file \"/etc/motd\"");
+    motd("ours");
+    assert!(next().starts_with("the machine is as"));
+    let id = rustix::process::Pid::from_child(&watch.0);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(watch.0.wait().unwrap().code(), Some(0));
+}
+
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+}
