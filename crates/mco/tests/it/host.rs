@@ -1,5 +1,7 @@
 //! `mco host` on a machine that is a directory: plan, apply, verify, take back, and being killed.
 
+#![expect(clippy::disallowed_methods, reason = "a test does to the disk what a person would")]
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -187,8 +189,8 @@ fn start(folder: &Folder, words: &str, stdout: Stdio, stderr: Stdio) -> Running 
 fn kill_at(folder: &Folder, step: usize) -> bool {
     let mut apply = start(folder, "apply -f manifests --yes", Stdio::null(), Stdio::piped());
     let lines = BufReader::new(apply.0.stderr.take().unwrap()).lines();
-    let steps = lines.map_while(Result::ok).filter(|line| !line.contains("assuming"));
-    let is_there = steps.skip(step - 1).next().is_some();
+    let mut steps = lines.map_while(Result::ok).filter(|line| !line.contains("assuming"));
+    let is_there = steps.nth(step - 1).is_some();
     drop(apply.0.kill());
     let _: ExitStatus = apply.0.wait().unwrap();
     is_there
