@@ -6,9 +6,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion};
-use k8s_openapi::{
-    api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp,
-};
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 use mco_api::MachineConfigPool;
 use mco_core::{
     rollout::NodeView,
@@ -74,7 +72,7 @@ fn event(tally: &mut Tally, fleet: &Fleet) -> i32 {
 /// A pool in the middle of an update: one node in a hundred failed, a third is done.
 fn fleet(size: usize) -> Fleet {
     let mut pool = MachineConfigPool::default();
-    pool.spec.configuration.rendered.name = "rendered-worker-new".to_owned();
+    "rendered-worker-new".clone_into(&mut pool.spec.configuration.rendered.name);
     let nodes: Vec<NodeView> = (0..size).map(node).collect();
     let report = |node: &NodeView| NodeReport {
         voice: Voice::Heard,
@@ -87,7 +85,7 @@ fn fleet(size: usize) -> Fleet {
 
 fn node(number: usize) -> NodeView {
     let (current, desired, state) = match number % 100 {
-        0 if number % 1_000 == 0 => ("old", "new", "Degraded"),
+        0 if number.is_multiple_of(1_000) => ("old", "new", "Degraded"),
         1..=33 => ("new", "new", "Done"),
         _ => ("old", "old", "Done"),
     };
