@@ -113,7 +113,7 @@ impl SyncError {
             Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
             Self::Drift { .. }
             | Self::NoAnswer { .. }
-            | Self::Refused(Refusal::Registries(_))
+            | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
             | Self::Execute(_)
             | Self::Config { .. }
             | Self::Missing(_)

@@ -32,9 +32,9 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
 fn with(list: Option<&str>) -> Machine {
     let mut machine = Machine::blank();
     if let Some(text) = list {
-        let hex: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let hex: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let mut file = File { path: registries::PATH.to_owned(), ..File::default() };
-        file.contents.source = Some(format!("data:,{hex}"));
+        file.contents.source = Some(format!("data:,{}", hex.concat()));
         machine.config.storage.files.push(file);
     }
     machine
