@@ -6,16 +6,22 @@ CARGO ?= cargo
 # Where the recordings of the reference are. A clone does not have them: the small corpus in
 # crates/testkit is checked everywhere, and this folder only where it is.
 MCO_ORACLE_DIR ?= ../shared/oracle
+# How many fleets `make soak` simulates.
+SEEDS ?= 200000
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test tools fmt lint doc unit oracle gen bench fuzz dist
+.PHONY: help test tools lab-tools fmt lint doc unit oracle soak gen bench fuzz dist image lab lab-enter lab-down
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
 
-test: tools fmt lint doc oracle unit ## Everything CI checks
+test: tools lab-tools fmt lint doc oracle unit ## Everything CI checks
 
-tools: ## Install what the tests use beyond Rust: the real ignition-validate
+tools: ## Install what the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
 	@scripts/tools
+
+lab-tools: ## Make what the lab is made of: the root of its machines, and what runs in them
+	@scripts/lab || { code=$$?; [ $$code -eq 3 ] && echo "lab: so there is no lab, and its tests say so"; [ $$code -eq 3 ]; }
 
 fmt: ## Is the code formatted?
 	$(CARGO) fmt --all -- --check
@@ -36,7 +42,10 @@ unit: ## Every test of every crate
 oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
-gen: ## Write the generated files: deploy/crds
+soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
+	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
+
+gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
 bench: ## Measure rendering, status and serving beside the least they could take
@@ -47,3 +56,18 @@ fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
 
 dist: ## Build the small, fast binary that is shipped
 	$(CARGO) build --profile dist --package mco
+
+image: ## Write our container image, an OCI archive, from the release binary
+	$(CARGO) build --release --package mco
+	$(CARGO) run --quiet --package xtask -- image $(TARGET)/release/mco $(TARGET)/mco-image.tar
+	@ls -l $(TARGET)/mco-image.tar
+
+lab: lab-tools ## Start a real Kubernetes of three machines here, with our image in them
+	$(CARGO) build --package mco --package mco-testkit --bin mco --bin lab
+	@$(TARGET)/debug/lab up $(abspath $(TARGET))/debug/mco
+
+lab-enter: ## A shell in a machine of the lab: make lab-enter MACHINE=m1
+	@$(TARGET)/debug/lab enter $(or $(MACHINE),m1)
+
+lab-down: ## End the lab; nothing of it is left
+	@$(TARGET)/debug/lab down

@@ -50,7 +50,7 @@ pub use name::{NodeName, PoolName, RenderedName};
 pub use os_image_stream::OSImageStream;
 pub use pinned_image_set::PinnedImageSet;
 pub use raw_config::RawConfig;
-pub use yaml::crd_yaml;
+pub use yaml::{crd_yaml, object_yaml};
 
 /// The CRDs of all kinds, sorted by name.
 #[must_use]

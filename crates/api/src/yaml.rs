@@ -9,8 +9,14 @@ use serde_json::{Map, Number, Value};
 /// The CRD as one YAML document.
 #[must_use]
 pub fn crd_yaml(crd: &CustomResourceDefinition) -> String {
+    object_yaml(&members(crd))
+}
+
+/// Any object as one YAML document, with its members sorted.
+#[must_use]
+pub fn object_yaml(object: &Map<String, Value>) -> String {
     let mut out = String::new();
-    write_map(&members(crd), 0, &mut out);
+    write_map(object, 0, &mut out);
     out
 }
 

@@ -9,6 +9,7 @@ mod error;
 mod metrics;
 mod node;
 mod render;
+mod rollout;
 
 use std::{sync::Arc, time::Duration};
 
@@ -126,6 +127,8 @@ struct Context {
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
+    /// Held while masters or arbiter are chosen for.
+    control_plane: tokio::sync::Mutex<()>,
 }
 
 impl Context {
@@ -138,7 +141,18 @@ impl Context {
 async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
     let Config { build, settle, pace, clock, metrics, notes, leader: _ } = config;
     let caches = Caches::new();
-    let context = Arc::new(Context { client, caches, build, settle, pace, clock, metrics, notes });
+    let control_plane = tokio::sync::Mutex::default();
+    let context = Arc::new(Context {
+        client,
+        caches,
+        build,
+        settle,
+        pace,
+        clock,
+        metrics,
+        notes,
+        control_plane,
+    });
     // Dropped with this future when the lease is lost, which ends them all at once.
     let mut tasks = JoinSet::new();
     context.caches.start(&context.client, &shutdown, &mut tasks);

@@ -17,12 +17,17 @@ use mco_cluster::{
     report::chain,
 };
 use mco_core::{
-    rollout::{self, NodeView, Phase, PoolView, RolloutPlan},
+    rollout::{NodeView, RolloutPlan},
     status::{self, Around, Inputs, NodeReport},
 };
 use tracing::{debug, info, warn};
 
-use crate::{Context, caches::membership, error::ActError};
+use crate::{
+    Context,
+    caches::membership,
+    error::ActError,
+    rollout::{self, CONTROL_PLANE},
+};
 
 /// How many pools are looked at at a time.
 const WIDTH: usize = 4;
@@ -55,6 +60,12 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let (nodes, pools) = (queue.clone(), context.caches.pools.clone());
     context.caches.nodes.on_change(move |change| {
         for pool in pools_of(&pools, &change) {
+            // Each half of the control plane waits for the other.
+            let others =
+                CONTROL_PLANE.into_iter().filter(|_| CONTROL_PLANE.contains(&pool.as_str()));
+            for other in others.filter(|other| *other != pool) {
+                nodes.add_after(other.to_owned(), delay);
+            }
             nodes.add_after(pool, delay);
         }
     });
@@ -131,7 +142,7 @@ async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
 }
 
 /// The nodes that the pool manages.
-fn members(context: &Context, pool: &str) -> Vec<NodeView> {
+pub(crate) fn members(context: &Context, pool: &str) -> Vec<NodeView> {
     let membership = membership(&context.caches.pools);
     let nodes = context.caches.nodes.list();
     let managed = |node: &&Arc<Node>| {
@@ -147,41 +158,30 @@ async fn start(
     pool: &MachineConfigPool,
 ) -> Result<(), ActError> {
     let name = pool.name_any();
-    let nodes = members(context, &name);
-    let limit = pool.spec.max_unavailable.as_ref();
-    let max_unavailable = match rollout::max_unavailable(&name, limit, nodes.len()) {
-        Ok(limit) => limit,
+    // Masters and arbiter are chosen for in turn, each with the other's last choice in the cache.
+    let turn = CONTROL_PLANE.contains(&name.as_str()).then(|| context.control_plane.lock());
+    let _turn = match turn {
+        Some(turn) => Some(turn.await),
+        None => None,
+    };
+    let plan = match rollout::plan(context, pool).await {
+        Ok(plan) => plan,
         Err(error) => {
             warn!(pool = name, error = chain(&error), "No node is updated");
             return Ok(());
         }
     };
-    let view = PoolView {
-        name,
-        target: pool.spec.configuration.rendered.name.clone(),
-        phase: phase(pool),
-        max_unavailable,
-        operator_node: None,
-    };
-    let plan = rollout::select(&view, &nodes);
     for (node, hold) in &plan.holds {
-        debug!(pool = view.name, node, %hold, "Node waits");
+        debug!(pool = name, node, %hold, "Node waits");
+    }
+    if let Some(text) = plan.passed_over() {
+        reporter.publish(&Note::normal(pool, "DeferringOperatorNodeUpdate", text)).await;
     }
     act(context, &plan).await?;
     if let Some(text) = plan.started() {
         reporter.publish(&Note::normal(pool, "SetDesiredConfig", text)).await;
     }
     Ok(())
-}
-
-fn phase(pool: &MachineConfigPool) -> Phase {
-    if pool.metadata.deletion_timestamp.is_some() {
-        Phase::Deleting
-    } else if pool.spec.paused {
-        Phase::Paused
-    } else {
-        Phase::Active
-    }
 }
 
 async fn act(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {

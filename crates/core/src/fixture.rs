@@ -4,7 +4,7 @@ use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfigSpec, RawConfig, annotation::DaemonState, label,
 };
 
-use crate::rollout::{NodeView, Readiness};
+use crate::rollout::{Cordon, NodeView, Readiness, taint::Mark};
 
 /// A config that says nothing.
 pub(crate) fn machine_config(name: &str, role: &str) -> MachineConfig {
@@ -76,10 +76,13 @@ pub(crate) fn machine(name: &str, parts: &str) -> crate::machine::Machine {
     machine
 }
 
-/// Nodes in a small notation: `name=state[+cordoned|+down][@zone][/age]`.
+/// Nodes in a small notation: `name=state[+cordoned|+drained|+down|+lost][@zone][/age]`, where
+/// `cordoned` is somebody else's cordon and `drained` ours.
 ///
 /// States: `old` and `done` run the old and the new config, `working` is on its way to the new one,
-/// `failed` failed it, `failed-other` failed some other, `silent` has said nothing yet.
+/// `failed` failed it, `failed-other` failed some other, `working-other` is on its way to that,
+/// `drifted` and `faulty` run the old and the new one and say that something is wrong, `silent` has
+/// said nothing.
 pub(crate) fn nodes(text: &str) -> Vec<NodeView> {
     text.split_whitespace().map(node).collect()
 }
@@ -98,14 +101,23 @@ fn node(word: &str) -> NodeView {
         "working" => ("old", "new", Some(DaemonState::Working)),
         "failed" => ("old", "new", Some(DaemonState::Degraded)),
         "failed-other" => ("old", "bad", Some(DaemonState::Degraded)),
+        "working-other" => ("old", "bad", Some(DaemonState::Working)),
+        "drifted" => ("old", "old", Some(DaemonState::Degraded)),
+        "faulty" => ("new", "new", Some(DaemonState::Degraded)),
         "silent" => ("", "", None),
         other => panic!("no such state: {other}"),
     };
     let readiness = match trouble {
         "" => Readiness::Ready,
-        "cordoned" => Readiness::Not(format!("node {name} is reporting Unschedulable")),
+        "cordoned" | "drained" => Readiness::Not(format!("node {name} is reporting Unschedulable")),
+        "lost" => Readiness::Not(format!("node {name} is reporting NotReady=Unknown")),
         "down" => Readiness::Not(format!("node {name} is reporting NotReady=False")),
         other => panic!("no such trouble: {other}"),
+    };
+    let cordon = match trouble {
+        "cordoned" => Cordon::Theirs,
+        "drained" => Cordon::Ours,
+        _ => Cordon::Open,
     };
     NodeView {
         name: name.to_owned(),
@@ -116,8 +128,12 @@ fn node(word: &str) -> NodeView {
         reason: if desired == current { String::new() } else { format!("{name} is broken") },
         state,
         readiness,
+        cordon,
         zone,
         created: serde_json::from_str(&format!("\"2026-01-0{}T00:00:00Z\"", digit(age))).ok(),
+        first_config: None,
+        claim: None,
+        mark: Mark::Absent,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Nothing here reads a file, a clock, the environment or the network; what a decision needs is an
 //! argument, and what it comes to is a value.
 
+pub mod adopt;
 pub mod certs;
 pub mod check;
 pub mod diff;

@@ -1,19 +1,56 @@
-//! Chooses which nodes of a pool may start updating now.
+//! Chooses which nodes of a pool are told to run its target now, and says why the others wait.
 //!
-//! A node holds a slot while it is not ready, while it is in the middle of an update, and while it
-//! has failed *this* target: a failure may clear by itself, and two nodes must not then go down
-//! together. A node that failed another target holds none, so that a better config can save it.
-//! Slots are what `maxUnavailable` grants; free ones go to nodes of the first zone by name, oldest
-//! first, so that one wave does not reach into several zones.
+//! `maxUnavailable` grants places. A node takes one up while it is not ready, while it is in the
+//! middle of an update, and while it has failed one: a failure may clear by itself, and two nodes
+//! must not then go down together. Free places go to nodes in service, those of the first zone by
+//! name first, the oldest before the others, so that one wave does not reach into several zones.
+//!
+//! # A revert always wins
+//!
+//! Some nodes get the target without a free place, before all others:
+//!
+//! - A node that is **under way to something else** is told the target instead: while it works,
+//!   while we have it cordoned, when it does not come back from its reboot, when it failed. It has
+//!   its place already, and telling it changes nothing about how many nodes are under way.
+//! - A node that **stands still and is out of service** where it stands (not ready, or its daemon
+//!   reports a fault) is told as long as fewer than `maxUnavailable` nodes are under way. It has its
+//!   place already, too. The bound is there because it may be in better health than it looks: after a
+//!   network failure that hid a whole rack, all of its nodes must not reboot at once.
+//!
+//! So the number of nodes under way by our doing stays within `maxUnavailable`, whatever is told to
+//! whom, and a config that broke a node can always be taken back from it.
+//!
+//! A node that somebody else cordoned is theirs, in whatever state it is, until they uncordon it. A
+//! cordon is ours from the drain that the node's daemon asks for until the uncordon has been carried
+//! out; everything else is somebody else's.
+//!
+//! # Where this differs from the reference
+//!
+//! - The reference tells only nodes that are ready and schedulable, each for a free place. A node that
+//!   a config took down or left cordoned keeps that config however often the pool is reverted.
+//! - There, a node that failed *another* target takes up no place and competes by zone and age with
+//!   nodes in service. Here it keeps its place and is told first. Otherwise two nodes could be under
+//!   way where one is allowed: the failed one as soon as its fault clears, and the next.
+//! - There, nodes in the middle of an update finish it before they hear of the next target, unless
+//!   places are free. Here they hear of it at once, which spares them a reboot.
+//! - There, nodes are told in no particular order when all of them fit. Here the order is always the
+//!   same.
 
+mod control_plane;
+pub mod first_boot;
+mod fleet;
 mod limit;
 mod plan;
+mod stand;
+pub mod taint;
 mod view;
 
 pub use self::{
+    control_plane::{Neighbour, choose_control_plane},
+    fleet::{Fleet, Tally},
     limit::{BadLimit, max_unavailable},
     plan::{Hold, RolloutPlan},
-    view::{NodeView, Readiness},
+    view::{Cordon, NodeView, Readiness},
 };
 
 /// A pool as far as its roll-out goes.
@@ -29,6 +66,8 @@ pub struct PoolView {
     pub max_unavailable: i64,
     /// The node that the operator itself runs on, which goes last in the control plane.
     pub operator_node: Option<String>,
+    /// What the other half of the control plane is up to.
+    pub neighbour: Neighbour,
 }
 
 /// Whether a pool's nodes may be given a new config.
@@ -42,55 +81,16 @@ pub enum Phase {
     Deleting,
 }
 
-/// Picks nodes to retarget without ever exceeding the pool's `maxUnavailable`.
+/// Picks nodes to tell the pool's target, within its `maxUnavailable`, and says why others wait.
 #[must_use]
 pub fn select(pool: &PoolView, nodes: &[NodeView]) -> RolloutPlan {
-    let (mut plan, candidates) = candidates(pool, nodes);
-    let mut eligible = Vec::new();
-    // Compat: with one candidate left there is nobody to go before it
-    // (pkg/controller/node/node_controller.go, filterControlPlaneCandidateNodes).
-    let may_start = plan.capacity > 0 && pool.phase == Phase::Active;
-    let defer = may_start && pool.name == "master" && candidates.len() > 1;
-    for node in candidates {
-        if defer && pool.operator_node.as_ref() == Some(&node.name) {
-            plan.hold(node, Hold::OperatorNode);
-        } else {
-            eligible.push(node);
-        }
+    let mut fleet = Fleet::toward(&pool.target);
+    for node in nodes {
+        fleet.set(node.clone());
     }
-    if plan.capacity < eligible.len() {
-        // The sort is stable: nodes that nothing sets apart keep their order.
-        eligible.sort_by(|left, right| left.update_order().cmp(&right.update_order()));
-    }
-    for node in eligible {
-        match pool.phase {
-            Phase::Paused => plan.hold(node, Hold::Paused),
-            Phase::Deleting => plan.hold(node, Hold::Deleting),
-            Phase::Active if plan.starts.len() < plan.capacity => plan.start(node),
-            Phase::Active => plan.hold(node, Hold::NoCapacity),
-        }
-    }
+    let mut plan = fleet.choose(pool);
+    plan.holds = fleet.holds(pool, &plan);
     plan
-}
-
-/// The nodes that need the target and could take it, and a plan that knows how many may.
-fn candidates<'a>(pool: &PoolView, nodes: &'a [NodeView]) -> (RolloutPlan, Vec<&'a NodeView>) {
-    let count = |holds: fn(&NodeView) -> bool| {
-        i64::try_from(nodes.iter().filter(|node| holds(node)).count()).unwrap_or(i64::MAX)
-    };
-    let unavailable = count(NodeView::is_unavailable);
-    let failing = nodes.iter().filter(|node| node.is_at(&pool.target) && node.is_failing()).count();
-    let failing = i64::try_from(failing).unwrap_or(i64::MAX);
-    let free = pool.max_unavailable.saturating_sub(unavailable).saturating_sub(failing);
-    let mut plan = RolloutPlan::toward(&pool.target, usize::try_from(free).unwrap_or(0));
-    let mut candidates = Vec::new();
-    for node in nodes.iter().filter(|node| !node.is_at(&pool.target)) {
-        match &node.readiness {
-            Readiness::Ready => candidates.push(node),
-            Readiness::Not(why) => plan.hold(node, Hold::NotReady(why.clone())),
-        }
-    }
-    (plan, candidates)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! never cancelled in the middle: a request to stop waits for it.
 
 mod act;
+mod adopt;
 mod fail;
 
 use std::{
@@ -127,6 +128,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 self.annotate(pairs.collect()).await?;
                 Ok(Next::Again)
             }
+            Task::Adopt => self.adopt().await,
             Task::Settle(config) => self.settle(&node, &config).await,
             Task::Update { from, to } => self.update(&node, &from, &to, disk.force).await,
             Task::Lost(missing) => Err(missing.into()),

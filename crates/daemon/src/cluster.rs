@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, future::Future};
 
 use mco_api::{MachineConfig, machine_configuration::disruption::ClusterPolicies};
 
-pub use self::real::{ApiCluster, follow};
+pub use self::real::{ApiCluster, follow, pool_config};
 
 /// Annotations to set, or with `None` to take away.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -52,6 +52,11 @@ pub trait Cluster: Send + Sync + 'static {
         &self,
         name: &str,
     ) -> impl Future<Output = Result<MachineConfig, ClusterError>> + Send;
+
+    /// The config that the node's pool is to have; none while there is no such pool or config.
+    fn pool_config(
+        &self,
+    ) -> impl Future<Output = Result<Option<MachineConfig>, ClusterError>> + Send;
 
     /// The node disruption policies in force; none if the cluster has no say.
     fn policies(

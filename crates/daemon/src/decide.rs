@@ -68,6 +68,8 @@ pub enum Task {
         /// The config that it is to have.
         to: RenderedName,
     },
+    /// Take over a machine that nobody managed so far.
+    Adopt,
     /// Nothing can be done: something is missing.
     Lost(Missing),
 }
@@ -75,14 +77,6 @@ pub enum Task {
 /// What a node must have and does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Missing {
-    /// Nobody knows which config the node has.
-    #[error(
-        "no {} annotation on the node, and neither {} nor {} on its disk",
-        annotation::CURRENT_CONFIG,
-        crate::disk::INITIAL_ANNOTATIONS,
-        crate::disk::CURRENT_CONFIG
-    )]
-    CurrentConfig,
     /// Nobody said which config the node is to have.
     #[error("{} annotation not found on the node", annotation::DESIRED_CONFIG)]
     DesiredConfig,
@@ -111,7 +105,7 @@ fn introduce(disk: &DiskView) -> Task {
     if let Some(introduction) = &disk.introduction {
         return Task::Introduce(introduction.clone());
     }
-    let Some(current) = &disk.current else { return Task::Lost(Missing::CurrentConfig) };
+    let Some(current) = &disk.current else { return Task::Adopt };
     let mut annotations = BTreeMap::new();
     annotation::CURRENT_CONFIG.set(&mut annotations, current);
     annotation::DESIRED_CONFIG.set(&mut annotations, current);
@@ -204,7 +198,7 @@ mod tests {
             ("currentConfig=old desiredConfig=b state=Done", Some("a"), update("a", "b")),
             ("currentConfig=a desiredConfig=b", None, update("a", "b")),
             ("currentConfig=a", Some("a"), Task::Lost(Missing::DesiredConfig)),
-            ("", None, Task::Lost(Missing::CurrentConfig)),
+            ("", None, Task::Adopt),
             (
                 "currentConfig=a desiredConfig=a post-config-action=Rebooting",
                 Some("a"),

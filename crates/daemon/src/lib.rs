@@ -25,13 +25,29 @@ use tracing::{Instrument as _, warn};
 
 use crate::cluster::{ApiCluster, NodeState, follow};
 
+/// As whom the daemon speaks to the cluster.
+#[derive(Clone)]
+pub struct Clients {
+    /// For everything that is read.
+    pub own: Client,
+    /// For what it says of its node. The kubelet's own where there is one: the cluster lets a kubelet
+    /// change its own node and no other.
+    pub node: Client,
+}
+
+impl From<Client> for Clients {
+    fn from(client: Client) -> Self {
+        Self { own: client.clone(), node: client }
+    }
+}
+
 /// Runs the daemon of one node until told to stop or until the machine reboots.
 ///
 /// Waits for the node to be there: a machine may be up before its kubelet has registered it.
 pub async fn run<S: System + 'static>(
     node: NodeName,
     host: Host<S>,
-    client: Client,
+    clients: Clients,
     reporter: Reporter,
     shutdown: Shutdown,
 ) -> Ended {
@@ -43,7 +59,7 @@ pub async fn run<S: System + 'static>(
             if first.changed().await.is_err() {
                 return Ended::Stopped;
             }
-            match ApiCluster::new(client.clone(), node.clone(), reporter.clone()).await {
+            match ApiCluster::new(&clients, node.clone(), reporter.clone()).await {
                 Ok(cluster) => break cluster,
                 Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
             }
@@ -55,7 +71,7 @@ pub async fn run<S: System + 'static>(
     };
     let following = async {
         tokio::select! {
-            () = follow(client.clone(), node.clone(), sender) => {}
+            () = follow(clients.own.clone(), node.clone(), sender) => {}
             () = shutdown.requested() => {}
         }
     };

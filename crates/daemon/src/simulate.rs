@@ -3,16 +3,14 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
-use mco_api::{MachineConfig, MachineConfigPool, NodeName};
-use mco_cluster::{CallError, Reporter, Shutdown, report::chain};
-use mco_core::membership::Pools;
+use kube::Client;
+use mco_api::{MachineConfig, NodeName};
+use mco_cluster::{Reporter, Shutdown, report::chain};
 use mco_host::{Host, Root, RootError, SimulatedSystem, SystemError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{Ended, disk, execute::ExecuteError, first_boot, run};
+use crate::{Ended, cluster::pool_config, disk, execute::ExecuteError, first_boot, run};
 
 /// How often a machine that is not installed yet asks for its config.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -81,7 +79,8 @@ pub async fn simulate(
         power.send_replace(Power::On);
         let host = Host { root: root.try_clone()?, system: SimulatedSystem::open(&root)? };
         let ended =
-            run(node.clone(), host, client.clone(), reporter.clone(), shutdown.clone()).await;
+            run(node.clone(), host, client.clone().into(), reporter.clone(), shutdown.clone())
+                .await;
         power.send_replace(Power::Off);
         match ended {
             Ended::Stopped => return Ok(()),
@@ -104,7 +103,7 @@ async fn first_config(
     shutdown: &Shutdown,
 ) -> Option<MachineConfig> {
     loop {
-        match ask(client, node).await {
+        match pool_config(client, node).await {
             Ok(Some(config)) => return Some(config),
             Ok(None) => {}
             Err(error) => warn!(%node, error = chain(&error), "Cannot ask for the first config"),
@@ -114,21 +113,4 @@ async fn first_config(
             () = tokio::time::sleep(ASK_AGAIN) => {}
         }
     }
-}
-
-async fn ask(client: &Client, node: &NodeName) -> Result<Option<MachineConfig>, CallError> {
-    let nodes: Api<Node> = Api::all(client.clone());
-    let Some(object) = nodes.get_opt(node.as_str()).await? else { return Ok(None) };
-    let pools: Api<MachineConfigPool> = Api::all(client.clone());
-    let pools = pools.list(&ListParams::default()).await?.items;
-    let Ok(member) = Pools::new(&pools).of(node.as_str(), object.labels()) else {
-        return Ok(None);
-    };
-    let pool = pools.iter().find(|pool| Some(pool.name_any().as_str()) == member.primary());
-    let name = pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default();
-    if name.is_empty() {
-        return Ok(None);
-    }
-    let configs: Api<MachineConfig> = Api::all(client.clone());
-    Ok(configs.get_opt(&name).await?)
 }

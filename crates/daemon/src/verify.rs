@@ -1,5 +1,7 @@
 //! Looks at the disk and says whether it is as a config says.
 
+use std::collections::BTreeSet;
+
 use mco_core::{
     drift::{self, Drift, Expected, Mode, Observed, Want},
     machine::Machine,
@@ -11,6 +13,13 @@ pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
     drift::expected(machine)
         .iter()
         .find_map(|expected| drift::compare(expected, &observe(host, expected)))
+}
+
+/// Which of these differ on the machine, by path or unit.
+pub fn differing<S: System>(host: &Host<S>, list: &[Expected]) -> BTreeSet<String> {
+    let differs =
+        |expected: &&Expected| drift::compare(expected, &observe(host, expected)).is_some();
+    list.iter().filter(differs).map(|expected| expected.path.clone()).collect()
 }
 
 /// The first difference between the machine and a config, what was booted included.

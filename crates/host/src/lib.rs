@@ -8,9 +8,11 @@ pub mod original;
 mod root;
 mod simulated;
 mod system;
+mod systemd;
 pub mod unit;
 
 pub use host::{Host, HostError, KEYS};
 pub use root::{Owner, Root, RootError, Stat};
-pub use simulated::{Journal, SimulatedSystem};
+pub use simulated::{Glimpse, Journal, SimulatedSystem};
 pub use system::{HostFacts, System, SystemError};
+pub use systemd::SystemdSystem;

@@ -90,6 +90,15 @@ pub struct SimulatedSystem {
     journal: Journal,
 }
 
+/// What can be told of a simulated machine from outside, without taking it over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glimpse {
+    /// Which boot it is in.
+    pub boot_id: String,
+    /// Whether it is between two boots.
+    pub rebooting: bool,
+}
+
 impl Journal {
     /// Everything that was asked for since the start, such as `reload crio`.
     #[must_use]
@@ -125,15 +134,18 @@ impl SimulatedSystem {
     /// Takes over the machine in this tree, which goes on from where it was.
     pub fn open(root: &Root) -> Result<Self, SystemError> {
         let root = root.try_clone()?;
-        let state = match root.read(STATE)? {
-            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
-                SystemError::Command { command: format!("read {STATE}"), fault: error.to_string() }
-            })?,
-            None => State { boot_id: new_boot_id(), ..State::default() },
-        };
+        let state =
+            read(&root)?.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
         let system = Self { root, state, journal: Journal::default() };
         system.save()?;
         Ok(system)
+    }
+
+    /// Looks at the machine in this tree; `None` until it was first taken over.
+    pub fn glimpse(root: &Root) -> Result<Option<Glimpse>, SystemError> {
+        let seen =
+            |state: State| Glimpse { boot_id: state.boot_id, rebooting: state.reboot.is_some() };
+        Ok(read(root)?.map(seen))
     }
 
     /// Lays out what a machine of a cluster has before any config comes; existing files stay.
@@ -194,6 +206,15 @@ impl SimulatedSystem {
         let bytes = serde_json::to_vec_pretty(&self.state).expect("plain values are JSON");
         Ok(self.root.write(STATE, &bytes, 0o600)?)
     }
+}
+
+fn read(root: &Root) -> Result<Option<State>, SystemError> {
+    let Some(bytes) = root.read(STATE)? else { return Ok(None) };
+    let state = serde_json::from_slice(&bytes).map_err(|error| SystemError::Command {
+        command: format!("read {STATE}"),
+        fault: error.to_string(),
+    })?;
+    Ok(Some(state))
 }
 
 impl System for SimulatedSystem {

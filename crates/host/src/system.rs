@@ -29,6 +29,12 @@ pub enum SystemError {
         /// What it said.
         fault: String,
     },
+    /// The machine has no means to do it.
+    #[error("this machine cannot {what}: it has neither rpm-ostree nor bootc")]
+    Unable {
+        /// What was asked for.
+        what: String,
+    },
     /// The tree could not be read or written.
     #[error(transparent)]
     Root(#[from] RootError),

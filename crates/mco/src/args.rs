@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get,
-    operator, plan, render, server, status, up, why,
+    operator, plan, render, server, status, surroundings, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -78,6 +78,8 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Server(server::ServerArgs),
+    #[command(hide = true)]
+    Surroundings(surroundings::SurroundingsArgs),
 }
 
 impl Command {
@@ -103,7 +105,8 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
-            | Self::Server(_) => ExitCode::FAILURE,
+            | Self::Server(_)
+            | Self::Surroundings(_) => ExitCode::FAILURE,
         }
     }
 }

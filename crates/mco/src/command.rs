@@ -17,6 +17,7 @@ pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod status;
+pub(crate) mod surroundings;
 pub(crate) mod up;
 pub(crate) mod why;
 
@@ -50,5 +51,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose),
+        Command::Surroundings(args) => surroundings::run(args, verbose, screen),
     }
 }

@@ -17,7 +17,7 @@ use mco_core::render::Build;
 pub(crate) struct ProcessArgs {
     /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    pub(crate) kubeconfig: Option<PathBuf>,
     /// Release that the cluster is to run
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,

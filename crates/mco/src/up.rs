@@ -6,11 +6,11 @@
 
 mod fleet;
 mod identity;
-mod install;
 mod kubelet;
 pub(crate) mod live;
 mod parts;
 pub(crate) mod place;
+pub(crate) mod surroundings;
 pub(crate) mod view;
 mod workload;
 
@@ -65,7 +65,8 @@ pub(crate) async fn run(
     let api = ApiServer::open_dir(place.dir(), ApiSettings::default()).await?;
     let listener = Listener::bind(api.clone(), place.dir(), settings.listen).await?;
     let client = Client::new(api.clone(), "default");
-    install::all(&client).await?;
+    // The operator does the same; done first, nobody has to wait for the kinds.
+    mco_operator::install(&client).await?;
     let address = listener.address();
     // The API outlives its users, so that they can say goodbye.
     let end_of_api = Shutdown::new();
@@ -76,7 +77,7 @@ pub(crate) async fn run(
     let sight = Sight::start(&client, &shutdown);
     let tasks = JoinSet::new();
     let mut parts = Parts { place, settings, client, shutdown: shutdown.clone(), tasks };
-    parts.operator(build());
+    parts.operator(build()).await?;
     parts.controller(build());
     parts.machines();
     parts.workload(&sight);

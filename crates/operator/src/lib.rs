@@ -6,6 +6,7 @@
 
 mod base;
 mod cluster_operator;
+mod install;
 mod steps;
 
 use std::{future::Future, sync::Arc};
@@ -13,7 +14,7 @@ use std::{future::Future, sync::Arc};
 use kube::{Api, Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{
-    Cache, CallError, Clock, NoteCount, Queue, Reporter, Shutdown,
+    Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
     lease::{Candidate, Ended, Timings},
     queue::Next,
@@ -24,6 +25,8 @@ use tokio::task::JoinSet;
 use tracing::{error, warn};
 
 use self::steps::StepError;
+
+pub use self::install::{InstallError, install};
 
 /// Name of the Lease and of the ClusterOperator.
 pub const NAME: &str = label::CLUSTER_OPERATOR;
@@ -41,6 +44,8 @@ pub struct Config {
     pub os_image: String,
     /// The extensions that fit the OS image.
     pub os_extensions_image: String,
+    /// Certificates, as PEM, that the API server's own certificate is checked with.
+    pub root_ca: String,
     /// Who leads; `None` if no other process can be there.
     pub leader: Option<Leader>,
     /// Tells the time of day.
@@ -68,6 +73,7 @@ impl Config {
             image: String::new(),
             os_image: String::new(),
             os_extensions_image: String::new(),
+            root_ca: String::new(),
             leader: None,
             clock: Clock::System,
             notes: NoteCount::default(),
@@ -89,7 +95,7 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         clock: config.clock,
     };
     // The lease lies in our own namespace, which a plain cluster does not bring along.
-    if !until_done(&shutdown, || steps::namespace(&client)).await {
+    if !until_done(&shutdown, || install::namespace(&client)).await {
         return Ended::Released;
     }
     candidate.lead(&shutdown, |stop| work(config, client, stop)).await
@@ -123,7 +129,7 @@ async fn work(config: Config, client: Client, shutdown: Shutdown) {
         operators: Arc::new(Cache::new(trim::metadata)),
     });
     // Without the kinds there is nothing to watch.
-    if !until_done(&shutdown, || steps::install(&context.client)).await {
+    if !until_done(&shutdown, || install(&context.client)).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
@@ -142,7 +148,7 @@ async fn work(config: Config, client: Client, shutdown: Shutdown) {
 /// Tries `step` until it is done; says whether it is, or the process stops before.
 async fn until_done<F>(shutdown: &Shutdown, step: impl Fn() -> F) -> bool
 where
-    F: Future<Output = Result<(), CallError>>,
+    F: Future<Output = Result<(), InstallError>>,
 {
     let (queue, done) = (Queue::new(), Shutdown::new());
     queue.add(());

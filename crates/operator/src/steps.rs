@@ -1,11 +1,7 @@
 //! The steps of a round, in their order.
 
-use k8s_openapi::{
-    api::core::v1::Namespace,
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
-};
-use kube::{Api, Client, ResourceExt as _, api::ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use kube::{Api, ResourceExt as _};
 use mco_api::{
     ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
     condition::ControllerConfigConditionType as Phase,
@@ -38,27 +34,6 @@ const POOLS: [(&str, Required); 2] = [("master", Required::Yes), ("worker", Requ
 enum Required {
     Yes,
     No,
-}
-
-/// Our namespace, and the kinds.
-pub(crate) async fn install(client: &Client) -> Result<(), CallError> {
-    namespace(client).await?;
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for crd in mco_api::crds() {
-        apply::create(&crds, &crd).await?;
-    }
-    Ok(())
-}
-
-/// Our namespace.
-pub(crate) async fn namespace(client: &Client) -> Result<(), CallError> {
-    let namespaces = Api::<Namespace>::all(client.clone());
-    let namespace = Namespace {
-        metadata: ObjectMeta { name: Some(label::NAMESPACE.to_owned()), ..ObjectMeta::default() },
-        ..Namespace::default()
-    };
-    apply::create(&namespaces, &namespace).await?;
-    Ok(())
 }
 
 /// Everything that a running cluster needs.
@@ -159,6 +134,8 @@ fn wanted(context: &Context) -> ControllerConfig {
             base_os_container_image: context.config.os_image.clone(),
             base_os_extensions_container_image: context.config.os_extensions_image.clone(),
             ip_families: "IPv4".to_owned(),
+            kube_api_server_serving_ca_data: context.config.root_ca.clone().into_bytes().into(),
+            root_ca_data: context.config.root_ca.clone().into_bytes().into(),
             ..ControllerConfigSpec::default()
         },
     );

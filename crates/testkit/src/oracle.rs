@@ -40,10 +40,11 @@ pub const SUITES: &[(&str, Check)] = &[
     ("registries", registries::check),
     ("nodepool", nodepool::check),
     ("status", status::check),
+    ("candidates", candidates::check),
 ];
 
 /// Suites that we run but do not agree with in full yet.
-pub const MEASURES: &[(&str, Check)] = &[("candidates", candidates::check)];
+pub const MEASURES: &[(&str, Check)] = &[];
 
 /// Checks of more than the reference promises: the words and places of its refusals. They hold for
 /// the corpus of this repository.

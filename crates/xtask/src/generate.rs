@@ -7,9 +7,24 @@ use anyhow::Context;
 /// First line of every generated file.
 const HEADER: &str = "# Generated from the types in crates/api by `make gen`. Do not edit.\n";
 
+/// First line of every generated manifest.
+const MANIFESTS: &str = "# Generated from crates/xtask/src/manifests by `make gen`. Do not edit.\n";
+
 /// Writes all of them below `root`, the root of the workspace.
 pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
-    crds(&root.join("deploy/crds"))
+    crds(&root.join("deploy/crds"))?;
+    manifests(&root.join("deploy"))
+}
+
+/// One file per process.
+#[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
+fn manifests(folder: &Path) -> anyhow::Result<()> {
+    for (name, text) in xtask::manifests::files() {
+        let path = folder.join(name);
+        let text = format!("{MANIFESTS}{text}");
+        std::fs::write(&path, text).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }
 
 /// One file per CRD; files of kinds that are gone are removed.

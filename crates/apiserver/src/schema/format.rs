@@ -15,7 +15,8 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
         "cidr" => is_cidr(text),
         "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.parse::<jiff::civil::Date>().is_ok(),
-        "byte" => STANDARD.decode(text).is_ok(),
+        // Kubernetes takes no bytes at all for no value, and wants null or nothing instead.
+        "byte" => !text.is_empty() && STANDARD.decode(text).is_ok(),
         "uri" => is_url(text),
         "hostname" => name::is_subdomain(&text.to_ascii_lowercase()),
         "uuid" => is_uuid(text),

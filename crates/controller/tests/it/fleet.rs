@@ -215,6 +215,8 @@ async fn install(client: &Client) {
     });
     let mut cluster: ControllerConfig = serde_json::from_value(cluster).unwrap();
     cluster.spec.base_os_container_image = "quay.test/os@sha256:0".to_owned();
+    cluster.spec.kube_api_server_serving_ca_data = b"authority".to_vec().into();
+    cluster.spec.root_ca_data = b"authority".to_vec().into();
     let configs = Api::<ControllerConfig>::all(client.clone());
     let made = configs.create(&PostParams::default(), &cluster).await.unwrap();
     let now = "2026-01-01T00:00:00Z";

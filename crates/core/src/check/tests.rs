@@ -66,6 +66,7 @@ fn nobody_starts_on_hold_or_twice() {
         phase,
         max_unavailable: 1,
         operator_node: None,
+        neighbour: crate::rollout::Neighbour::default(),
     };
     let fleet = nodes("a=old b=old");
     let mut plan = rollout::select(&pool(rollout::Phase::Active), &fleet);

@@ -1,8 +1,6 @@
 //! What a roll-out does next, and why the others wait.
 
-use std::fmt;
-
-use super::NodeView;
+use std::{collections::BTreeMap, fmt};
 
 /// Why a node that needs the target does not get it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +11,14 @@ pub enum Hold {
     Deleting,
     /// As many nodes as may be are out of service already.
     NoCapacity,
-    /// The node is not ready; says in which way.
+    /// The node is not ready and nothing is known of it; says in which way.
     NotReady(String),
+    /// Somebody cordoned the node.
+    Cordoned,
     /// The operator runs on it, and others can go first.
     OperatorNode,
+    /// The other half of the control plane is out of service or goes first.
+    Neighbour,
 }
 
 impl fmt::Display for Hold {
@@ -26,7 +28,9 @@ impl fmt::Display for Hold {
             Self::Deleting => f.write_str("the pool is being deleted"),
             Self::NoCapacity => f.write_str("no more nodes may be out of service at a time"),
             Self::NotReady(why) => f.write_str(why),
+            Self::Cordoned => f.write_str("somebody cordoned it; kubectl uncordon lets it go on"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
+            Self::Neighbour => f.write_str("masters and arbiter are never updated together"),
         }
     }
 }
@@ -36,25 +40,31 @@ impl fmt::Display for Hold {
 pub struct RolloutPlan {
     /// The config to start with.
     pub target: String,
-    /// How many nodes may start.
+    /// How many nodes in service may start.
     pub capacity: usize,
     /// The nodes that start, in this order.
     pub starts: Vec<String>,
+    /// Those of them that need no slot, because they are out of service or on their way already.
+    pub repairs: Vec<String>,
+    /// Nodes that get the labels of the custom pool they were booted for instead.
+    pub labels: Vec<(String, BTreeMap<String, String>)>,
+    /// The node that was passed over because the operator runs on it.
+    pub deferred: Option<String>,
     /// The nodes that wait, each with its reason.
     pub holds: Vec<(String, Hold)>,
 }
 
 impl RolloutPlan {
     pub(super) fn toward(target: &str, capacity: usize) -> Self {
-        Self { target: target.to_owned(), capacity, starts: Vec::new(), holds: Vec::new() }
-    }
-
-    pub(super) fn start(&mut self, node: &NodeView) {
-        self.starts.push(node.name.clone());
-    }
-
-    pub(super) fn hold(&mut self, node: &NodeView, why: Hold) {
-        self.holds.push((node.name.clone(), why));
+        Self {
+            target: target.to_owned(),
+            capacity,
+            starts: Vec::new(),
+            repairs: Vec::new(),
+            labels: Vec::new(),
+            deferred: None,
+            holds: Vec::new(),
+        }
     }
 
     /// What is said of the starts; nothing if there are none.
@@ -70,11 +80,11 @@ impl RolloutPlan {
         }
     }
 
-    /// The node that was passed over because the operator runs on it.
+    /// What is said of the node that was passed over; nothing if there is none.
     #[must_use]
-    pub fn deferred(&self) -> Option<&str> {
-        let deferred = self.holds.iter().find(|(_, hold)| *hold == Hold::OperatorNode);
-        deferred.map(|(node, _)| node.as_str())
+    pub fn passed_over(&self) -> Option<String> {
+        let node = self.deferred.as_ref()?;
+        Some(format!("Deferring update of machine config operator node {node}"))
     }
 }
 
@@ -82,7 +92,11 @@ impl fmt::Display for RolloutPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "to {}: {} may start", self.target, self.capacity)?;
         for node in &self.starts {
-            write!(f, "\n  {node}  starts")?;
+            let how = if self.repairs.contains(node) { "is repaired" } else { "starts" };
+            write!(f, "\n  {node}  {how}")?;
+        }
+        for (node, _) in &self.labels {
+            write!(f, "\n  {node}  gets the labels of its pool")?;
         }
         for (node, hold) in &self.holds {
             write!(f, "\n  {node}  waits: {hold}")?;

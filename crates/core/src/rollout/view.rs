@@ -1,9 +1,11 @@
 //! A node as the roll-out sees it.
 
-use std::{borrow::Cow, cmp::Reverse};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use mco_api::annotation::{self, DaemonState, Key};
+
+use super::taint;
 
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
@@ -26,10 +28,18 @@ pub struct NodeView {
     pub reason: String,
     /// Whether pods can be put on it.
     pub readiness: Readiness,
+    /// Whether it is closed to pods, and by whom.
+    pub cordon: Cordon,
     /// Its failure zone.
     pub zone: Option<String>,
     /// When it joined.
     pub created: Option<Time>,
+    /// The config it was first booted with, while that may still say which pool it is for.
+    pub first_config: Option<String>,
+    /// The labels of the custom pool it was booted for, if it is to get them; see `first_boot`.
+    pub claim: Option<BTreeMap<String, String>>,
+    /// Whether it is marked as one that will be updated.
+    pub mark: taint::Mark,
 }
 
 /// Whether pods can be put on a node.
@@ -41,6 +51,18 @@ pub enum Readiness {
     Not(String),
 }
 
+/// Whether a node is closed to new pods, and by whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cordon {
+    /// It is open.
+    #[default]
+    Open,
+    /// We closed it, for a drain that its daemon asked for.
+    Ours,
+    /// Somebody else closed it, and only they open it.
+    Theirs,
+}
+
 impl NodeView {
     /// Reads what matters off a node.
     #[must_use]
@@ -49,6 +71,7 @@ impl NodeView {
         let value = |key: &str| metadata.annotations.as_ref()?.get(key).cloned();
         let text = |key: &Key<_>| value(key.name()).unwrap_or_default();
         let state = value(annotation::STATE.name()).filter(|text| !text.is_empty());
+        let labelled = value(annotation::CUSTOM_POOL_LABELS_APPLIED.name()).is_some();
         Self {
             name: metadata.name.clone().unwrap_or_default(),
             current: text(&annotation::CURRENT_CONFIG),
@@ -58,8 +81,12 @@ impl NodeView {
             state: state.as_deref().map(DaemonState::from),
             reason: value(annotation::REASON.name()).unwrap_or_default(),
             readiness: readiness(node),
+            cordon: cordon(node),
             zone: metadata.labels.as_ref().and_then(|labels| labels.get(ZONE_LABEL)).cloned(),
             created: metadata.creation_timestamp.clone(),
+            first_config: value(annotation::FIRST_PIVOT_CONFIG.name()).filter(|_| !labelled),
+            claim: None,
+            mark: taint::Mark::of(node),
         }
     }
 
@@ -73,12 +100,15 @@ impl NodeView {
     #[must_use]
     pub fn is_done(&self) -> bool {
         let config = !self.current.is_empty() && self.current == self.desired;
-        let image = match (&self.current_image, &self.desired_image) {
+        config && self.has_its_image() && self.state == Some(DaemonState::Done)
+    }
+
+    fn has_its_image(&self) -> bool {
+        match (&self.current_image, &self.desired_image) {
             (None, None) => true,
             (Some(current), Some(desired)) => !current.is_empty() && current == desired,
             (Some(_), None) | (None, Some(_)) => false,
-        };
-        config && image && self.state == Some(DaemonState::Done)
+        }
     }
 
     /// Whether its last attempt to reach another config failed.
@@ -99,6 +129,18 @@ impl NodeView {
         !self.is_ready() || !(self.is_done() || self.is_failing())
     }
 
+    /// Whether it was told to run something and is not through with it.
+    ///
+    /// A failed attempt counts: it may clear by itself, and then the node goes on. So does our cordon,
+    /// which stands until the daemon is through.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        let at_it = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting))
+            || self.cordon == Cordon::Ours;
+        let told = self.current != self.desired || !self.has_its_image();
+        !self.desired.is_empty() && (told || at_it)
+    }
+
     /// Whether it has been told to run `target`, and no image instead.
     #[must_use]
     pub fn is_at(&self, target: &str) -> bool {
@@ -112,11 +154,14 @@ impl NodeView {
     }
 
     /// What nodes are ordered by: zone by name, oldest first, those without a zone last.
-    pub(super) fn update_order(&self) -> impl Ord {
-        let zone: Cow<'_, str> = self.zone.as_deref().unwrap_or_default().into();
-        (Reverse(self.zone.is_some()), zone.into_owned(), self.created.clone())
+    pub(super) fn update_order(&self) -> Order {
+        let zone = self.zone.clone().unwrap_or_default();
+        (Reverse(self.zone.is_some()), zone, self.created.clone())
     }
 }
+
+/// The place of a node among others that could start as well.
+pub(super) type Order = (Reverse<bool>, String, Option<Time>);
 
 fn readiness(node: &Node) -> Readiness {
     let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -133,8 +178,29 @@ fn readiness(node: &Node) -> Readiness {
             return Readiness::Not(format!("node {name} is reporting {word}={status}"));
         }
     }
-    match node.spec.as_ref().and_then(|spec| spec.unschedulable) {
-        Some(true) => Readiness::Not(format!("node {name} is reporting Unschedulable")),
-        Some(false) | None => Readiness::Ready,
+    if is_closed(node) {
+        Readiness::Not(format!("node {name} is reporting Unschedulable"))
+    } else {
+        Readiness::Ready
+    }
+}
+
+fn is_closed(node: &Node) -> bool {
+    node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
+}
+
+/// A cordon is ours from the drain that its daemon asks for until the uncordon has been carried out.
+fn cordon(node: &Node) -> Cordon {
+    if !is_closed(node) {
+        return Cordon::Open;
+    }
+    let value = |key: &str| node.metadata.annotations.as_ref()?.get(key).map(String::as_str);
+    let asked = value(annotation::DESIRED_DRAIN.name()).unwrap_or_default();
+    let applied = value(annotation::LAST_APPLIED_DRAIN.name()).unwrap_or_default();
+    let is = |text: &str, verb| text.split('-').next() == Some(verb);
+    if is(asked, "drain") || (is(asked, "uncordon") && is(applied, "drain")) {
+        Cordon::Ours
+    } else {
+        Cordon::Theirs
     }
 }

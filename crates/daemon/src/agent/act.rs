@@ -260,7 +260,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 }
 
-fn read(config: &MachineConfig) -> Result<Machine, SyncError> {
+pub(super) fn read(config: &MachineConfig) -> Result<Machine, SyncError> {
     let name = config.metadata.name.clone().unwrap_or_default();
     Machine::read(config).map_err(|source| SyncError::Config { config: name, source })
 }

@@ -3,6 +3,7 @@
 use mco_api::{
     NodeName, RenderedName,
     annotation::{self, BadAnnotation, DaemonState, DrainVerb},
+    name::BadName,
 };
 use mco_cluster::report::chain;
 use mco_core::{drift::Drift, machine::UnreadableConfig, plan::Refusal};
@@ -62,6 +63,9 @@ pub enum SyncError {
     /// Something that the node must have is missing.
     #[error(transparent)]
     Missing(#[from] Missing),
+    /// The pool's config has a name that no node can follow.
+    #[error(transparent)]
+    Name(#[from] BadName),
     /// An annotation makes no sense.
     #[error(transparent)]
     Annotation(#[from] BadAnnotation),
@@ -117,6 +121,7 @@ impl SyncError {
             | Self::Execute(_)
             | Self::Config { .. }
             | Self::Missing(_)
+            | Self::Name(_)
             | Self::Annotation(_)
             | Self::Disk(_)
             | Self::Ledger(_)
@@ -140,6 +145,7 @@ impl SyncError {
             Self::Execute(_)
             | Self::Config { .. }
             | Self::Missing(_)
+            | Self::Name(_)
             | Self::Annotation(_)
             | Self::Disk(_)
             | Self::Ledger(_)

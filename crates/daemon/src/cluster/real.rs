@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt as _,
+    api::ListParams,
     core::PartialObjectMeta,
     runtime::{
         WatchStreamExt as _,
@@ -13,18 +14,22 @@ use kube::{
     },
 };
 use mco_api::{
-    MachineConfig, MachineConfiguration, NodeName, label,
+    MachineConfig, MachineConfigPool, MachineConfiguration, NodeName, label,
     machine_configuration::disruption::ClusterPolicies,
 };
 use mco_cluster::{CallError, Note, Reporter, apply, report::chain};
+use mco_core::membership::Pools;
 use tokio::sync::watch;
 use tracing::warn;
+
+use crate::Clients;
 
 use super::{Changes, Cluster, ClusterError, NodeState, Weight};
 
 /// The cluster by its API.
 pub struct ApiCluster {
     node: NodeName,
+    client: Client,
     nodes: Api<Node>,
     configs: Api<MachineConfig>,
     settings: Api<MachineConfiguration>,
@@ -42,18 +47,19 @@ impl fmt::Debug for ApiCluster {
 impl ApiCluster {
     /// The cluster as seen by the daemon of `node`, which must exist.
     pub async fn new(
-        client: Client,
+        clients: &Clients,
         node: NodeName,
         reporter: Reporter,
     ) -> Result<Self, ClusterError> {
-        let nodes: Api<Node> = Api::all(client.clone());
+        let client = clients.own.clone();
+        let nodes: Api<Node> = Api::all(clients.node.clone());
         let object = nodes
             .get(node.as_str())
             .await
             .map_err(|error| failed(format!("read node {node}"), error))?;
         let configs = Api::all(client.clone());
-        let settings = Api::all(client);
-        Ok(Self { node, nodes, configs, settings, reporter, object })
+        let settings = Api::all(client.clone());
+        Ok(Self { node, client, nodes, configs, settings, reporter, object })
     }
 }
 
@@ -83,6 +89,13 @@ impl Cluster for ApiCluster {
         found
             .map_err(|error| failed(format!("read MachineConfig {name}"), error))?
             .ok_or_else(|| ClusterError::NoConfig(name.to_owned()))
+    }
+
+    async fn pool_config(&self) -> Result<Option<MachineConfig>, ClusterError> {
+        pool_config(&self.client, &self.node).await.map_err(|source| ClusterError::Call {
+            what: format!("find the pool of node {}", self.node),
+            source: Box::new(source),
+        })
     }
 
     async fn policies(&self) -> Result<Option<ClusterPolicies>, ClusterError> {
@@ -126,4 +139,25 @@ fn version(text: Option<&String>) -> u64 {
 
 fn failed(what: String, error: kube::Error) -> ClusterError {
     ClusterError::Call { what, source: Box::new(CallError::from(error)) }
+}
+
+/// The config that the pool of a node is to have; none while there is no such pool or config.
+pub async fn pool_config(
+    client: &Client,
+    node: &NodeName,
+) -> Result<Option<MachineConfig>, CallError> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let Some(object) = nodes.get_opt(node.as_str()).await? else { return Ok(None) };
+    let pools: Api<MachineConfigPool> = Api::all(client.clone());
+    let pools = pools.list(&ListParams::default()).await?.items;
+    let Ok(member) = Pools::new(&pools).of(node.as_str(), object.labels()) else {
+        return Ok(None);
+    };
+    let pool = pools.iter().find(|pool| Some(pool.name_any().as_str()) == member.primary());
+    let name = pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default();
+    if name.is_empty() {
+        return Ok(None);
+    }
+    let configs: Api<MachineConfig> = Api::all(client.clone());
+    Ok(configs.get_opt(&name).await?)
 }

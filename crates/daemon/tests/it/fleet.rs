@@ -16,6 +16,7 @@ use mco_api::{MachineConfig, MachineConfigPool};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{NoteCount, Reporter, Shutdown};
 use mco_daemon::simulate::{Machine, Power, simulate};
+use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -100,6 +101,23 @@ impl Fleet {
             Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
         let running = simulate(machine, self.client.clone(), reporter, shutdown.clone());
         let handle = tokio::spawn(async move { running.await.unwrap() });
+        self.daemon = Some((handle, shutdown));
+    }
+
+    /// Switches on a machine that has been somebody's for long and never had a config.
+    pub(crate) fn adopt(&mut self) {
+        let root = Root::create(self.folder.path()).unwrap();
+        SimulatedSystem::furnish(&root).unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let shutdown = Shutdown::new();
+        let reporter =
+            Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
+        let (node, clients) = ("worker-0".parse().unwrap(), self.client.clone().into());
+        let running =
+            mco_daemon::run(node, Host { root, system }, clients, reporter, shutdown.clone());
+        let handle = tokio::spawn(async move {
+            running.await;
+        });
         self.daemon = Some((handle, shutdown));
     }
 

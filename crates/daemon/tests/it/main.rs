@@ -4,6 +4,7 @@
 
 // `cfg(test)` tells clippy that these modules are tests.
 #[cfg(test)]
+mod adopt;
 mod drift;
 #[cfg(test)]
 mod fleet;

@@ -1,16 +1,35 @@
 //! `mco daemon start`: the daemon of one node, alone.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::Duration,
+};
 
 use mco_api::NodeName;
-use mco_cluster::{NoteCount, Reporter, lease::Ended};
-use mco_daemon::simulate::{Machine, Power, simulate};
+use mco_cluster::{
+    NoteCount, Reporter, Shutdown,
+    client::{self, Client},
+    lease::Ended,
+    report::chain,
+};
+use mco_daemon::{
+    Clients,
+    simulate::{Machine, Power, simulate},
+};
+use mco_host::{Host, Root, SystemdSystem};
 use tokio::sync::watch;
+use tracing::info;
 
 use crate::{
     fault::Advice,
     process::{self, ProcessArgs},
 };
+
+const COMPONENT: &str = "machineconfigdaemon";
+
+/// The kubelet's own credentials, on the machine.
+const KUBELET: &str = "/var/lib/kubelet/kubeconfig";
 
 /// Run the daemon of one node
 #[derive(Debug, clap::Args)]
@@ -43,10 +62,16 @@ struct StartArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  mco daemon start --node-name worker-0
   mco daemon start --node-name worker-0 --root-mount /tmp/worker-0 --kubeconfig .mco/kubeconfig
 
-The machine is simulated: its files are real, units are enabled by links as systemctl --root does,
-and a reboot is a new boot id. A node without a config gets the one of its pool first.";
+Where the machine at the root mount runs systemd, it is changed for real: units by its own systemd, a
+reboot is a reboot, and what the daemon says of its node it says with the kubelet's own credentials
+(/var/lib/kubelet/kubeconfig) where they are there. A node that nobody managed so far keeps what it
+has; what its pool's config has besides comes in its turn.
+
+Any other directory is a simulated machine: its files are real, units are enabled by links as
+systemctl --root does, and a reboot is a new boot id. It gets the config of its pool first.";
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -58,18 +83,44 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME"));
         }
     };
-    let machine = Machine {
-        node,
-        root: root_mount.clone(),
-        boot_time: Duration::from_secs(*boot_seconds),
-        power: watch::Sender::new(Power::Off),
-    };
-    let mut failed = None;
+    let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
+    let mut ended = Ok(());
     let register = |registry: &mut _| NoteCount::register(registry);
     let code = process::run(process, verbose, register, |notes, client, shutdown| async {
-        let reporter = Reporter::new(client.clone(), "machineconfigdaemon", notes);
-        failed = Box::pin(simulate(machine, client, reporter, shutdown)).await.err();
+        ended = if is_real {
+            manage(node, root_mount, client, notes, shutdown).await
+        } else {
+            let boot_time = Duration::from_secs(*boot_seconds);
+            let power = watch::Sender::new(Power::Off);
+            let machine = Machine { node, root: root_mount.clone(), boot_time, power };
+            let reporter = Reporter::new(client.clone(), COMPONENT, notes);
+            Box::pin(simulate(machine, client, reporter, shutdown)).await.map_err(Into::into)
+        };
         Ended::Released
     })?;
-    failed.map_or(Ok(code), |error| Err(error.into()))
+    ended.map(|()| code)
+}
+
+/// Runs the daemon of a real machine until told to stop.
+async fn manage(
+    node: NodeName,
+    root: &Path,
+    own: Client,
+    notes: NoteCount,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let kubelet = client::connect_below(root, KUBELET).await;
+    let node_client = kubelet.unwrap_or_else(|error| {
+        info!(error = chain(&error), "Using the daemon's own credentials for the node");
+        own.clone()
+    });
+    let reporter = Reporter::new(node_client.clone(), COMPONENT, notes);
+    let host = Host { root: Root::open(root)?, system: SystemdSystem::open(root)? };
+    let clients = Clients { own, node: node_client };
+    match Box::pin(mco_daemon::run(node, host, clients, reporter, shutdown.clone())).await {
+        mco_daemon::Ended::Stopped => {}
+        // Whoever starts us again before the machine is down would find nothing to do.
+        mco_daemon::Ended::Rebooting => shutdown.requested().await,
+    }
+    Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mco_cluster::{NoteCount, lease};
+use mco_cluster::{NoteCount, client, lease};
 use mco_operator::{Config, Leader};
 
 use crate::process::{self, ProcessArgs};
@@ -37,17 +37,25 @@ struct StartArgs {
 
 pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let OperatorCommand::Start(args) = &args.command;
-    process::run(&args.process, verbose, NoteCount::register, |notes, client, shutdown| {
-        let leader =
-            Leader { identity: lease::identity(), timings: lease::Timings::HIGHLY_AVAILABLE };
-        let config = Config {
-            image: args.operator_image.clone(),
-            os_image: args.os_image.clone(),
-            os_extensions_image: args.os_extensions_image.clone(),
-            leader: Some(leader),
-            notes,
-            ..Config::new(process::build(), &args.process.payload_version)
-        };
-        mco_operator::run(config, client, shutdown)
-    })
+    let kubeconfig = args.process.kubeconfig.as_deref();
+    process::run(
+        &args.process,
+        verbose,
+        NoteCount::register,
+        |notes, client, shutdown| async move {
+            let leader =
+                Leader { identity: lease::identity(), timings: lease::Timings::HIGHLY_AVAILABLE };
+            let config = Config {
+                image: args.operator_image.clone(),
+                os_image: args.os_image.clone(),
+                os_extensions_image: args.os_extensions_image.clone(),
+                // The client was made from the same settings.
+                root_ca: client::authority(kubeconfig).await.unwrap_or_default(),
+                leader: Some(leader),
+                notes,
+                ..Config::new(process::build(), &args.process.payload_version)
+            };
+            mco_operator::run(config, client, shutdown).await
+        },
+    )
 }

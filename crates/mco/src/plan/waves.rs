@@ -41,7 +41,14 @@ pub(super) fn of(
         Phase::Active
     };
     let target = target.to_owned();
-    let view = PoolView { name, target, phase, max_unavailable, operator_node: None };
+    let view = PoolView {
+        name,
+        target,
+        phase,
+        max_unavailable,
+        operator_node: None,
+        neighbour: rollout::Neighbour::default(),
+    };
     let silent = members.iter().filter(|node| node.current.is_empty()).count();
     if silent > 0 {
         remarks.push(format!(

@@ -3,7 +3,10 @@
 //! Heartbeats are renewals of a Lease, as a real kubelet's are, so that nobody who watches nodes is
 //! woken by them.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -17,7 +20,7 @@ use mco_cluster::{
     report,
 };
 use mco_daemon::simulate::Power;
-use mco_host::{Root, SimulatedSystem, System as _, SystemError};
+use mco_host::{Glimpse, Root, SimulatedSystem, SystemError};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::warn;
@@ -36,6 +39,9 @@ const HEARTBEAT: Duration = Duration::from_secs(30);
 /// How long to wait after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// How often a kubelet looks at a machine that another process runs.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// Plays the kubelet of one machine until told to stop.
 pub(crate) async fn run(
     client: kube::Client,
@@ -53,12 +59,12 @@ pub(crate) async fn run(
         clock,
     };
     let mut heartbeat = tokio::time::interval(HEARTBEAT);
-    let mut said: Option<Power> = None;
+    let mut said: Option<(Power, String)> = None;
     loop {
-        let now = *power.borrow_and_update();
+        let now = (*power.borrow_and_update(), kubelet.boot_id());
         let mut wait = None;
-        if said != Some(now) {
-            match kubelet.say(now).await {
+        if said.as_ref() != Some(&now) {
+            match kubelet.say(now.0, &now.1).await {
                 Ok(()) => said = Some(now),
                 Err(error) => {
                     let node = kubelet.machine.name.as_str();
@@ -73,9 +79,33 @@ pub(crate) async fn run(
             () = shutdown.requested() => return,
             changed = power.changed() => if changed.is_err() { return },
             () = pause(wait) => {}
-            _ = heartbeat.tick(), if said == Some(Power::On) => kubelet.beat().await,
+            _ = heartbeat.tick(), if matches!(said, Some((Power::On, _))) => kubelet.beat().await,
         }
     }
+}
+
+/// Tells of the power of a machine that another process runs, from what is on its disk.
+pub(crate) async fn follow(root: PathBuf, power: watch::Sender<Power>, shutdown: Shutdown) {
+    let mut looks = tokio::time::interval(LOOK_AGAIN);
+    let mut before = None;
+    loop {
+        tokio::select! {
+            () = shutdown.requested() => return,
+            _ = looks.tick() => {}
+        }
+        let now = glimpse(&root);
+        if now != before {
+            let runs = now.as_ref().is_some_and(|now| !now.rebooting);
+            power.send_replace(if runs { Power::On } else { Power::Off });
+            before = now;
+        }
+    }
+}
+
+/// What the machine's disk says of it; nothing until it was first switched on.
+fn glimpse(root: &Path) -> Option<Glimpse> {
+    let seen = Root::open(root).map_err(SystemError::from);
+    seen.and_then(|root| SimulatedSystem::glimpse(&root)).ok().flatten()
 }
 
 async fn pause(wait: Option<Duration>) {
@@ -95,7 +125,7 @@ struct Kubelet {
 
 impl Kubelet {
     /// Makes the node's status say what is the case; makes the node where it is missing.
-    async fn say(&self, power: Power) -> Result<(), CallError> {
+    async fn say(&self, power: Power, boot_id: &str) -> Result<(), CallError> {
         let name = self.machine.name.as_str();
         let now = self.clock.now();
         let found = self.nodes.get_opt(name).await?;
@@ -103,17 +133,14 @@ impl Kubelet {
             apply::create(&self.nodes, &self.machine.node()).await?;
         }
         let since = found.and_then(|node| since(&node, power)).unwrap_or(Time(now));
-        let status = self.machine.status(power, &self.boot_id(), &since);
+        let status = self.machine.status(power, boot_id, &since);
         apply::merge_status(&self.nodes, name, status, Guard::Any).await?;
         Ok(())
     }
 
     /// Which boot this is; empty until the machine has been installed.
     fn boot_id(&self) -> String {
-        let facts = Root::open(&self.root)
-            .map_err(SystemError::from)
-            .and_then(|root| SimulatedSystem::open(&root)?.facts());
-        facts.map(|facts| facts.boot_id).unwrap_or_default()
+        glimpse(&self.root).map(|seen| seen.boot_id).unwrap_or_default()
     }
 
     /// Renews the lease.

@@ -110,9 +110,10 @@ fn draw(view: &View, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize>
     if drawn > 0 {
         write!(screen, "\u{1b}[{drawn}A")?;
     }
-    // From here to the end of the screen.
-    write!(screen, "\u{1b}[J")?;
+    // From here to the end of the screen; long lines are cut, or they would take more than one.
+    write!(screen, "\u{1b}[J\u{1b}[?7l")?;
     screen.write_all(text.as_bytes())?;
+    write!(screen, "\u{1b}[?7h")?;
     Ok(text.lines().count())
 }
 

@@ -4,13 +4,14 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
-use mco_cluster::{Clock, NoteCount, Reporter, Shutdown};
+use mco_cluster::{Clock, NoteCount, Reporter, Shutdown, client};
 use mco_core::{drain::Pace, render::Build};
 use mco_daemon::simulate::{self, Power};
 use mco_server::{Cluster, Server, Settings as ServerSettings};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{Settings, fleet, identity, kubelet, live::Sight, place::Place, workload};
+use crate::remote;
 
 /// How long a simulated machine takes to boot.
 const BOOT: Duration = Duration::from_millis(300);
@@ -59,12 +60,14 @@ impl Parts<'_> {
     }
 
     /// Starts the operator.
-    pub(crate) fn operator(&mut self, build: Build) {
-        let config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
+    pub(crate) async fn operator(&mut self, build: Build) -> anyhow::Result<()> {
+        let mut config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
+        config.root_ca = client::authority(Some(&remote::kubeconfig(self.place.dir()))).await?;
         let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
         self.spawn(async move {
             run.await;
         });
+        Ok(())
     }
 
     /// Starts the controller.
@@ -94,7 +97,8 @@ impl Parts<'_> {
     pub(crate) fn workload(&mut self, sight: &Sight) {
         let wanted = usize::from(self.settings.workers);
         let (nodes, shutdown) = (sight.nodes.clone(), self.shutdown.clone());
-        self.spawn(workload::run(self.client.clone(), nodes, wanted, shutdown));
+        let accounts = workload::Accounts::Kept;
+        self.spawn(workload::run(self.client.clone(), nodes, wanted, accounts, shutdown));
     }
 
     fn spawn(&mut self, part: impl Future<Output = ()> + Send + 'static) {

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{Namespace, Node, Pod},
+    core::v1::{Namespace, Node, Pod, ServiceAccount},
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
@@ -17,7 +17,8 @@ use kube::{
 };
 use mco_cluster::{
     Cache, CallError, Shutdown,
-    apply::{self, Guard},
+    apply::{self, Changes, Guard},
+    error::Refused,
     report,
 };
 use serde_json::json;
@@ -29,6 +30,15 @@ const NAME: &str = "example";
 
 /// How long to wait after a failed write.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Who keeps the status of the disruption budget true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Accounts {
+    /// The API server does, as ours does.
+    Kept,
+    /// Nobody does: a plain kube-apiserver has no controllers. So the workload does.
+    Missing,
+}
 
 /// A node, as far as pods are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +103,7 @@ pub(crate) async fn run(
     client: Client,
     nodes: Arc<Cache<Node>>,
     wanted: usize,
+    accounts: Accounts,
     shutdown: Shutdown,
 ) {
     if wanted == 0 {
@@ -103,7 +114,8 @@ pub(crate) async fn run(
     let (of_nodes, of_pods) = (Arc::clone(&changed), Arc::clone(&changed));
     nodes.on_change(move |_| of_nodes.notify_one());
     pods.on_change(move |_| of_pods.notify_one());
-    let workload = Workload { client: client.clone(), nodes, pods: Arc::clone(&pods), wanted };
+    let workload =
+        Workload { client: client.clone(), nodes, pods: Arc::clone(&pods), wanted, accounts };
     let ended = shutdown.clone();
     let keep = pods.run(workload.pods_api(), watcher::Config::default(), &ended);
     let act = async {
@@ -126,6 +138,7 @@ struct Workload {
     nodes: Arc<Cache<Node>>,
     pods: Arc<Cache<Pod>>,
     wanted: usize,
+    accounts: Accounts,
 }
 
 impl Workload {
@@ -190,6 +203,11 @@ impl Workload {
         let of = |value| serde_json::from_value::<Namespace>(value).expect("a Namespace");
         let namespace = of(json!({"metadata": {"name": NAME}}));
         apply::create(&Api::all(self.client.clone()), &namespace).await?;
+        // A pod cannot be without one, and here nobody else makes it.
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), NAME);
+        let account = json!({"metadata": {"name": "default"}});
+        let account = serde_json::from_value(account).expect("a ServiceAccount");
+        apply::create(&accounts, &account).await?;
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAME);
         let budget = json!({
             "metadata": {"name": NAME},
@@ -221,11 +239,34 @@ impl Workload {
         let status = json!({"replicas": pods.len(), "readyReplicas": ready,
             "availableReplicas": ready, "updatedReplicas": pods.len()});
         apply::merge_status(&deployments, NAME, status, Guard::Any).await?;
+        match self.accounts {
+            Accounts::Kept => Ok(()),
+            Accounts::Missing => self.account(&pods).await,
+        }
+    }
+
+    /// Does what the controller of disruption budgets would.
+    async fn account(&self, pods: &[PodView]) -> Result<(), CallError> {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAME);
+        let found = budgets.get(NAME).await?;
+        let evicted = found.status.clone().and_then(|status| status.disrupted_pods);
+        let evicted = evicted.unwrap_or_default();
+        let staying = |pod: &&PodView| pod.ready && !evicted.contains_key(&pod.name);
+        let healthy = pods.iter().filter(staying).count();
         let least = self.wanted.saturating_sub(1);
-        let status = json!({"currentHealthy": ready, "desiredHealthy": least,
-            "expectedPods": self.wanted, "disruptionsAllowed": ready.saturating_sub(least)});
-        apply::merge_status(&budgets, NAME, status, Guard::Any).await.map(drop)
+        // An eviction that has happened is over.
+        let over = evicted.keys().filter(|name| pods.iter().all(|pod| pod.name != **name));
+        let over: Changes = over.map(|name| (name.clone(), None)).collect();
+        let status = json!({"currentHealthy": healthy, "desiredHealthy": least,
+            "expectedPods": self.wanted, "disruptionsAllowed": healthy.saturating_sub(least),
+            "observedGeneration": found.metadata.generation, "disruptedPods": over});
+        let version = found.resource_version().unwrap_or_default();
+        let told = apply::merge_status(&budgets, NAME, status, Guard::Unchanged(&version)).await;
+        match told {
+            // Somebody was evicted meanwhile, and the watch of the pods will say so.
+            Err(error) if error.refused() == Some(Refused::Conflict) => Ok(()),
+            told => told.map(drop),
+        }
     }
 }
 

@@ -1,11 +1,6 @@
-//! Each process alone, as a child of the test, against the embedded API over HTTPS.
+//! Each process alone, as a child of the test, against the embedded API server and the real one.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{io::Write as _, path::Path, process::ExitStatus, time::Duration};
 
 use k8s_openapi::{
     api::coordination::v1::Lease,
@@ -17,36 +12,19 @@ use kube::{
 };
 use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::client;
-use rustix::process::{Pid, Signal, kill_process};
+use mco_testkit::{
+    api::{ApiServer, Embedded, KubeApiServer, Process, Programs, Settings, command},
+    pki::Authority,
+};
+use rustix::process::Signal;
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-struct Process(Child);
-
-impl Process {
-    #[expect(clippy::disallowed_methods, reason = "the test is about processes")]
-    fn start(args: &[&str], output: Stdio) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_mco"));
-        command.args(args).env_remove("KUBECONFIG").env_remove("RELEASE_VERSION");
-        let quiet = command.stdout(output).stderr(Stdio::null());
-        Self(quiet.spawn().expect("the binary starts"))
-    }
-
-    /// Asks it to stop, and waits until it has.
-    fn stop(mut self) -> ExitStatus {
-        let id = Pid::from_child(&self.0);
-        kill_process(id, Signal::TERM).expect("it runs");
-        self.0.wait().expect("it ends")
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Only after a failure: otherwise it has stopped already.
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
+/// Asks it to stop, and waits until it has.
+fn stop(mut process: Process) -> ExitStatus {
+    process.signal(Signal::TERM).expect("it runs");
+    process.wait(PATIENCE).expect("it ends")
 }
 
 async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
@@ -54,31 +32,46 @@ async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
     found.unwrap_or_else(|_| panic!("{what}: did not happen"))
 }
 
-/// What the API server says once it listens: where its kubeconfig is.
-async fn kubeconfig(api: &mut Process) -> PathBuf {
-    let output = BufReader::new(api.0.stdout.take().expect("its output is ours"));
-    let said = tokio::task::spawn_blocking(move || {
-        let mut lines = output.lines().map_while(Result::ok);
-        lines.find_map(|line| line.strip_prefix("kubeconfig: ").map(PathBuf::from))
-    });
-    within("the API server says that it listens", said).await.expect("read").expect("a path")
-}
-
 // covers: PROC-1, PROC-4
 #[tokio::test]
 async fn operator_and_controller_furnish_a_cluster_and_stop_when_told() {
     let folder = tempfile::tempdir().expect("a folder");
-    let dir = folder.path().to_str().expect("plain text");
-    let listen = ["apiserver", "--dir", dir, "--listen", "127.0.0.1:0"];
-    let mut api = Process::start(&listen, Stdio::piped());
-    let file = kubeconfig(&mut api).await;
-    let file = file.to_str().expect("plain text");
-    let listen = ["--kubeconfig", file, "--metrics-listen-address", "127.0.0.1:0"];
-    let start =
-        |process: &str| Process::start(&[&[process, "start"], &listen[..]].concat(), Stdio::null());
+    let mut api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())
+        .expect("the embedded API server starts");
+    they_furnish_a_cluster_and_stop_when_told(&api, folder.path()).await;
+    api.process().signal(Signal::TERM).expect("it runs");
+    assert!(api.process().wait(PATIENCE).expect("it ends").success());
+}
+
+// covers: PROC-1, PROC-4
+#[tokio::test]
+async fn they_do_so_on_a_real_kube_apiserver() {
+    let programs = match Programs::find() {
+        Ok(programs) => programs,
+        Err(absent) => {
+            let _ = writeln!(std::io::stderr(), "skipped: {absent}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("test").expect("an authority");
+    let settings = Settings::loopback(&folder.path().join("api"));
+    let api = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
+    they_furnish_a_cluster_and_stop_when_told(&api, folder.path()).await;
+}
+
+async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: &Path) {
+    let file = api.kubeconfig();
+    let start = |process: &str| {
+        let mut command = command(env!("CARGO_BIN_EXE_mco"));
+        command.args([process, "start", "--metrics-listen-address", "127.0.0.1:0"]);
+        command.arg("--kubeconfig").arg(file).env_remove("RELEASE_VERSION");
+        let log = folder.join(format!("{process}.log"));
+        Process::start(process, &mut command, &log).expect("the binary starts")
+    };
     let (operator, controller) = (start("operator"), start("controller"));
 
-    let client = client::connect(Some(Path::new(file))).await.expect("a client");
+    let client = client::connect(Some(file)).await.expect("a client");
     let operators = Api::<ClusterOperator>::all(client.clone());
     // Until the operator has installed the kind there is nothing to watch.
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
@@ -96,7 +89,7 @@ async fn operator_and_controller_furnish_a_cluster_and_stop_when_told() {
     let name = master.status.expect("written by the controller").configuration.rendered.name;
     assert!(name.starts_with("rendered-master-"), "{name}");
 
-    assert!(controller.stop().success() && operator.stop().success());
+    assert!(stop(controller).success() && stop(operator).success());
     for (namespace, name) in
         [("kube-system", "machine-config-controller"), (label::NAMESPACE, "machine-config")]
     {
@@ -104,5 +97,4 @@ async fn operator_and_controller_furnish_a_cluster_and_stop_when_told() {
         let spec = lease.expect("the process led").spec.unwrap_or_default();
         assert_eq!(spec.holder_identity.as_deref(), Some(""), "{name} is free again");
     }
-    assert!(api.stop().success());
 }

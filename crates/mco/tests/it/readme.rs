@@ -1,6 +1,8 @@
 //! What the README shows is what the program does.
 
-use std::process::Command;
+use std::{process::Command, time::Duration};
+
+use mco_testkit::api::{self, Process};
 
 use crate::workspace;
 
@@ -38,4 +40,71 @@ fn the_readme_shows_what_happens() {
         let shown = [output.stdout, output.stderr].concat();
         assert_eq!(String::from_utf8_lossy(&shown), expected, "mco {command}");
     }
+}
+
+/// The blocks of the section, in their order.
+fn blocks(text: &str, section: &str) -> Vec<String> {
+    let (_, rest) = text.split_once(section).expect("the section");
+    let section = rest.split("\n## ").next().unwrap_or_default();
+    let blocks = section.split("```text\n").skip(1);
+    blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The only parts of it that differ from run to run are the ports.
+fn without_ports(text: &str) -> String {
+    let mut parts = text.split("127.0.0.1:");
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        plain.extend(["127.0.0.1:PORT", part.trim_start_matches(|c: char| c.is_ascii_digit())]);
+    }
+    plain
+}
+
+/// Ports are left aside; names of configs are exact. Of the lines about `worker-0`, the busiest
+/// machine shows the first and the last, and all that it shows come in this order.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "runs the program as a reader of the README would")]
+fn the_first_minute_is_as_the_readme_tells_it() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("a README");
+    let blocks = blocks(&readme, "\n## The first minute\n");
+    let [hello, apply, progress, status] = &blocks[..] else { unreachable!("four blocks") };
+    let folder = tempfile::tempdir().unwrap();
+    let examples = workspace().join("examples").canonicalize().unwrap();
+    std::os::unix::fs::symlink(examples, folder.path().join("examples")).unwrap();
+    let patience = Duration::from_secs(90);
+    let mco = |command: &str| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_mco"));
+        run.args(command.split_whitespace()).env_remove("KUBECONFIG").env("NO_COLOR", "1");
+        let output = run.current_dir(folder.path()).output().expect("the program starts");
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let settled = || {
+        let shown = mco("status");
+        let pools = shown.lines().filter(|line| line.contains("True      False      False"));
+        (pools.count() == 2 && shown.contains("Available True, Progressing False")).then_some(shown)
+    };
+    let shown_after = |block: &str| {
+        let (command, output) = block.split_once('\n').expect("a command and its output");
+        (command.trim_start_matches("$ mco ").to_owned(), output.to_owned())
+    };
+
+    let mut start = api::command(env!("CARGO_BIN_EXE_mco"));
+    let start = start.arg("up").env_remove("KUBECONFIG").current_dir(folder.path());
+    let mut up = Process::start("mco up", start, &folder.path().join("log")).unwrap();
+    api::wait("the cluster to settle", patience, settled).unwrap();
+    let said = without_ports(&up.log());
+    assert!(said.starts_with(&without_ports(hello)), "{said}");
+
+    let (command, expected) = shown_after(apply);
+    assert_eq!(mco(&command), expected);
+    let (command, expected) = shown_after(status);
+    let reached = || settled().filter(|shown| shown.starts_with(&expected));
+    api::wait(&format!("`mco {command}` to show\n{expected}"), patience, reached).unwrap();
+    let said = up.log();
+    let told: Vec<Option<usize>> = progress.lines().map(|line| said.find(line)).collect();
+    assert!(told[0].is_some() && told[told.len() - 1].is_some(), "{progress}\n{said}");
+    let told: Vec<usize> = told.into_iter().flatten().collect();
+    assert!(told.is_sorted(), "{progress}\n{said}");
+    mco("down --purge");
+    assert!(up.wait(patience).unwrap().success());
 }

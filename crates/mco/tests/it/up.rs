@@ -1,13 +1,22 @@
-//! The whole system as a person runs it: `mco up` as a child process, driven by `kubectl` where
-//! there is one and by `mco` where there is none.
+//! The whole system as a person runs it, driven by `kubectl` where there is one and by `mco` where
+//! there is none: the same claims on `mco up`, and on a real kube-apiserver with every process by
+//! itself.
 
+mod alone;
+mod apart;
 mod cluster;
+mod screen;
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, io::Write as _};
 
+use mco_testkit::api::Programs;
 use serde_json::Value;
 
-use self::cluster::{Cluster, Nodes};
+use self::{
+    alone::Up,
+    apart::Apart,
+    cluster::{Cluster, Nodes, Runs},
+};
 
 const FILE: &str = "etc/custom-config";
 const CONTENTS: &str = "greeting = hello\ninterval = 30\n";
@@ -16,18 +25,76 @@ const EXAMPLE: &str = "examples/99-worker-custom.yaml";
 
 #[test]
 fn a_cluster_on_one_machine_does_what_a_cluster_does() {
-    let mut cluster = Cluster::start();
-    it_comes_up_well(&cluster);
-    a_config_reaches_every_worker_one_at_a_time(&cluster);
-    new_machines_get_the_config_too(&cluster);
-    a_changed_file_degrades_its_node_until_it_is_put_back(&cluster);
-    a_paused_pool_holds(&cluster);
-    a_deleted_config_takes_its_files_along(&cluster);
-    nothing_is_lost_when_it_is_killed(&mut cluster);
+    let mut cluster = Cluster::new(Up::start());
+    a_second_one_is_refused(&cluster.processes);
+    it_does_what_a_cluster_does(&mut cluster);
     it_goes_without_a_trace(cluster);
 }
 
-fn it_comes_up_well(cluster: &Cluster) {
+#[test]
+fn on_a_real_kube_apiserver_the_processes_do_the_same() {
+    let programs = match Programs::find() {
+        Ok(programs) => programs,
+        Err(absent) => {
+            let _ = writeln!(std::io::stderr(), "skipped: {absent}");
+            return;
+        }
+    };
+    let mut cluster = Cluster::new(Apart::start(&programs));
+    it_does_what_a_cluster_does(&mut cluster);
+    cluster.processes.stop();
+}
+
+#[test]
+fn ctrl_c_stops_it_and_the_next_start_goes_on() {
+    let mut cluster = Cluster::new(Up::start());
+    let before = cluster.wait_updated("worker", "");
+    let boots = Nodes::Workers.names().map(|node| cluster.node(&node).boot_id);
+    cluster.processes.interrupt();
+    let said = cluster::text(&cluster.processes.mco(&["down"]));
+    assert!(said.contains("does not run"), "{said}");
+    cluster.processes.start_again();
+    assert_eq!(cluster.wait_updated("worker", ""), before);
+    assert_eq!(Nodes::Workers.names().map(|node| cluster.node(&node).boot_id), boots);
+    it_goes_without_a_trace(cluster);
+}
+
+/// What holds on either.
+fn it_does_what_a_cluster_does<R: Runs>(cluster: &mut Cluster<R>) {
+    it_comes_up_well(cluster);
+    a_config_reaches_every_worker_one_at_a_time(cluster);
+    new_machines_get_the_config_too(cluster);
+    a_changed_file_degrades_its_node_until_it_is_put_back(cluster);
+    new_keys_need_no_restart(cluster);
+    a_paused_pool_holds(cluster);
+    a_deleted_config_takes_its_files_along(cluster);
+    nothing_is_lost_when_it_is_killed(cluster);
+}
+
+fn a_second_one_is_refused(up: &Up) {
+    let second = up.mco(&["up"]);
+    let said = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && said.contains("already (process "), "{said}");
+}
+
+fn new_keys_need_no_restart<R: Runs>(cluster: &Cluster<R>) {
+    let all = || [Nodes::Masters, Nodes::Workers].into_iter().flat_map(Nodes::names);
+    let before = ["master", "worker"].map(|pool| cluster.wait_updated(pool, ""));
+    let boots: Vec<String> = all().map(|node| cluster.node(&node).boot_id).collect();
+    let from = cluster.processes.news().len();
+    cluster.apply("examples/99-ssh.yaml");
+    for (pool, before) in ["master", "worker"].iter().zip(&before) {
+        cluster.wait_updated(pool, before);
+    }
+    assert_eq!(all().map(|node| cluster.node(&node).boot_id).collect::<Vec<_>>(), boots);
+    let news = cluster.processes.news();
+    assert_eq!(out_of_service(&news[from..]).most, 0, "nobody leaves: {}", &news[from..]);
+    for node in all() {
+        assert!(cluster.has(&node, "home/core/.ssh/authorized_keys.d/ignition"), "{node}");
+    }
+}
+
+fn it_comes_up_well<R: Runs>(cluster: &Cluster<R>) {
     cluster.wait_updated("master", "");
     cluster.wait_updated("worker", "");
     cluster.wait("the operator to say that all is well", || {
@@ -48,13 +115,11 @@ fn it_comes_up_well(cluster: &Cluster) {
         assert!(titles.iter().all(|title| shown.contains(title)), "{kind}: {shown:?}");
         assert_eq!(shown.first(), titles.first());
     }
-    let second = cluster.second_start();
-    assert!(second.contains("already (process "), "{second}");
 }
 
-fn a_config_reaches_every_worker_one_at_a_time(cluster: &Cluster) {
+fn a_config_reaches_every_worker_one_at_a_time<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
-    let from = cluster.output().len();
+    let from = cluster.processes.news().len();
     let boots = Nodes::Workers.names().map(|node| (cluster.node(&node).boot_id, node));
     cluster.apply(EXAMPLE);
     let after = cluster.wait_updated("worker", &before);
@@ -69,12 +134,13 @@ fn a_config_reaches_every_worker_one_at_a_time(cluster: &Cluster) {
     for node in Nodes::Masters.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
-    let out = out_of_service(&cluster.output()[from..]);
-    assert_eq!(out.most, 1, "never more than one: {}", &cluster.output()[from..]);
+    let news = cluster.processes.news();
+    let out = out_of_service(&news[from..]);
+    assert_eq!(out.most, 1, "never more than one: {}", &news[from..]);
     assert_eq!(out.all, ["worker-0", "worker-1", "worker-2"].map(str::to_owned).into());
 }
 
-fn new_machines_get_the_config_too(cluster: &Cluster) {
+fn new_machines_get_the_config_too<R: Runs>(cluster: &Cluster<R>) {
     let served = cluster.served("worker");
     let files = served.pointer("/storage/files").and_then(Value::as_array).unwrap();
     assert!(files.iter().any(|file| file["path"] == "/etc/custom-config"), "{served}");
@@ -82,7 +148,7 @@ fn new_machines_get_the_config_too(cluster: &Cluster) {
     assert!(units.iter().any(|unit| unit["name"] == "custom.service"), "{served}");
 }
 
-fn a_changed_file_degrades_its_node_until_it_is_put_back(cluster: &Cluster) {
+fn a_changed_file_degrades_its_node_until_it_is_put_back<R: Runs>(cluster: &Cluster<R>) {
     let config = cluster.wait_updated("worker", "");
     cluster.write("worker-1", FILE, "greeting = bye\n");
     let message = format!(
@@ -108,7 +174,7 @@ fn a_changed_file_degrades_its_node_until_it_is_put_back(cluster: &Cluster) {
     });
 }
 
-fn a_paused_pool_holds(cluster: &Cluster) {
+fn a_paused_pool_holds<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.pause("worker", true);
     cluster.apply("examples/99-worker-chrony.yaml");
@@ -129,7 +195,7 @@ fn a_paused_pool_holds(cluster: &Cluster) {
     }
 }
 
-fn a_deleted_config_takes_its_files_along(cluster: &Cluster) {
+fn a_deleted_config_takes_its_files_along<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.delete("mc", "99-worker-custom");
     cluster.wait_updated("worker", &before);
@@ -138,14 +204,14 @@ fn a_deleted_config_takes_its_files_along(cluster: &Cluster) {
     }
 }
 
-fn nothing_is_lost_when_it_is_killed(cluster: &mut Cluster) {
+fn nothing_is_lost_when_it_is_killed<R: Runs>(cluster: &mut Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.apply(EXAMPLE);
     cluster.wait("a worker to be under way", || {
         let workers = Nodes::Workers.names();
         workers.iter().any(|node| cluster.node(node).state == "Working").then_some(())
     });
-    cluster.kill_and_start_again();
+    cluster.processes.kill_and_start_again();
     let after = cluster.wait_updated("worker", &before);
     assert_eq!(after, cluster.rendered_offline("worker"));
     for node in Nodes::Workers.names() {
@@ -158,11 +224,10 @@ fn nothing_is_lost_when_it_is_killed(cluster: &mut Cluster) {
     }
 }
 
-fn it_goes_without_a_trace(mut cluster: Cluster) {
-    let said = cluster.down_and_purge();
+fn it_goes_without_a_trace(mut cluster: Cluster<Up>) {
+    let said = cluster.processes.down_and_purge();
     assert!(said.contains("has stopped"), "{said}");
-    cluster.wait_end(Duration::from_secs(10));
-    assert!(!cluster.dir().exists());
+    assert!(!cluster.processes.dir().exists());
 }
 
 /// Status and message of a condition; `Unknown` where it is missing.

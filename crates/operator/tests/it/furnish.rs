@@ -56,7 +56,7 @@ async fn an_empty_cluster_is_furnished_and_told_of() {
     let client = Client::new(server, "default");
     let shutdown = Shutdown::new();
     let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
-    let config = Config::new(build, "4.20.0");
+    let config = Config { root_ca: "authority".to_owned(), ..Config::new(build, "4.20.0") };
     let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
 
     let operator = wait(&client, "the operator says that it works", |operator| {

@@ -1,6 +1,8 @@
 //! Two lists of image registries, and whether the reference lets pods stay while one replaces the
 //! other.
 
+use std::fmt::Write as _;
+
 use mco_core::{machine::Machine, plan::registries};
 use mco_ignition::config::File;
 use serde::Deserialize;
@@ -32,9 +34,12 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
 fn with(list: Option<&str>) -> Machine {
     let mut machine = Machine::blank();
     if let Some(text) = list {
-        let hex: Vec<String> = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
+        let mut source = "data:,".to_owned();
+        for byte in text.bytes() {
+            write!(source, "%{byte:02x}").expect("a text takes every text");
+        }
         let mut file = File { path: registries::PATH.to_owned(), ..File::default() };
-        file.contents.source = Some(format!("data:,{}", hex.concat()));
+        file.contents.source = Some(source);
         machine.config.storage.files.push(file);
     }
     machine

@@ -1,5 +1,9 @@
 //! The recordings in this repository, checked wherever it is cloned.
 
+mod lab;
+mod real;
+mod sim;
+
 use mco_testkit::oracle;
 
 // covers: REN-10, REN-11, REN-12, REN-13, REN-14, REN-15, REN-16, REN-17, REN-18, REN-19, REN-20

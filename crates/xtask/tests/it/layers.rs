@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("mco-api", &[]),
     ("mco-ignition", &[]),
     ("mco-core", &["mco-api", "mco-ignition"]),
+    ("mco-sim", &["mco-api", "mco-core"]),
     ("mco-host", &["mco-api", "mco-core", "mco-ignition"]),
     ("mco-cluster", &["mco-api", "mco-core"]),
     ("mco-apiserver", &["mco-api"]),
@@ -30,6 +31,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "mco-ignition",
             "mco-operator",
             "mco-server",
+            "mco-sim",
         ],
     ),
 ];
@@ -40,7 +42,7 @@ const DEVELOPERS: &[&str] = &["mco-testkit", "xtask"];
 const EFFECTS: &[&str] =
     &["tokio", "hyper", "kube", "kube-client", "rustix", "cap-std", "cap-std-ext"];
 
-const PURE: &[&str] = &["mco-api", "mco-ignition", "mco-core"];
+const PURE: &[&str] = &["mco-api", "mco-ignition", "mco-core", "mco-sim"];
 
 fn ours() -> Vec<Package> {
     let manifest = crate::workspace().join("Cargo.toml");

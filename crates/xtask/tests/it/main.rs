@@ -2,6 +2,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "reads the source tree; nothing ships this")]
 
+mod deploy;
+mod image;
 mod layers;
 mod sources;
 

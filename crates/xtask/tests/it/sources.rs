@@ -63,8 +63,10 @@ fn every_file_is_reached_by_a_mod_line() {
     let is_root = |path: &&PathBuf| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
-        matches!((parent, name), (Some("src"), "lib.rs" | "main.rs") | (Some("it"), "main.rs"))
-            || matches!(parent, Some("benches" | "bin"))
+        matches!(
+            (parent, name),
+            (Some("src"), "lib.rs" | "main.rs") | (Some("it" | "lab"), "main.rs")
+        ) || matches!(parent, Some("benches" | "bin"))
     };
     for root in files.iter().filter(is_root) {
         reach(root, &mut reached);

@@ -1,4 +1,4 @@
-//! A cluster of `mco up` for a test, and what a person at a terminal can do with it.
+//! A cluster for a test, and what a person at a terminal can do with it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -8,16 +8,38 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
-    time::{Duration, Instant},
+    path::PathBuf,
+    process::{Command, Output},
+    time::Duration,
 };
 
 use http::{Request, header::ACCEPT};
+use mco_testkit::api::{self, Programs};
 use serde_json::Value;
 
 use super::{condition, target};
 use crate::workspace;
+
+/// The processes of a cluster.
+pub(super) trait Runs {
+    /// A file that lets its holder do everything.
+    fn kubeconfig(&self) -> PathBuf;
+
+    /// The folder with the disk of each node.
+    fn nodes(&self) -> PathBuf;
+
+    /// The lines that were written for every change of a node.
+    fn news(&self) -> String;
+
+    /// Where new machines get their configs, and the certificates to trust there.
+    fn server(&self) -> (String, PathBuf);
+
+    /// What the processes have said, for somebody who looks for what is wrong.
+    fn said(&self) -> String;
+
+    /// Ends them without giving them a chance to tidy up, and starts them again.
+    fn kill_and_start_again(&mut self);
+}
 
 /// Longer than anything takes on a busy machine; every wait says what it was for.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -49,66 +71,36 @@ pub(super) struct NodeState {
     pub(super) boot_id: String,
 }
 
-/// A running `mco up`.
-pub(super) struct Cluster {
+/// A running cluster.
+pub(super) struct Cluster<R> {
+    pub(super) processes: R,
     folder: tempfile::TempDir,
-    child: Child,
-    kubectl: bool,
-    starts: usize,
+    /// Where there is none, `mco` does what is asked.
+    kubectl: Option<PathBuf>,
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
-
-impl Cluster {
-    /// Starts one with three masters and three workers.
-    pub(super) fn start() -> Self {
+impl<R: Runs> Cluster<R> {
+    /// A cluster of these processes.
+    pub(super) fn new(processes: R) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let child = spawn(folder.path(), 0);
-        let version = Command::new("kubectl").args(["version", "--client"]).output();
-        let kubectl = version.is_ok_and(|version| version.status.success());
-        let cluster = Self { folder, child, kubectl, starts: 1 };
-        cluster.wait_ready();
-        cluster
-    }
-
-    fn wait_ready(&self) {
-        let marker = "Try in another terminal";
-        self.wait("mco up to be ready", || self.output().contains(marker).then_some(()));
-    }
-
-    pub(super) fn dir(&self) -> PathBuf {
-        self.folder.path().join("mco")
-    }
-
-    /// Everything that the present process has written to standard output.
-    pub(super) fn output(&self) -> String {
-        fs::read_to_string(log(self.folder.path(), self.starts - 1)).unwrap_or_default()
+        let built = Programs::find().ok().map(|programs| programs.kubernetes("kubectl"));
+        let kubectl = built.unwrap_or_else(|| PathBuf::from("kubectl"));
+        let version = Command::new(&kubectl).args(["version", "--client"]).output();
+        let works = version.is_ok_and(|version| version.status.success());
+        Self { processes, folder, kubectl: works.then_some(kubectl) }
     }
 
     /// Looks again and again until there is something to see.
-    pub(super) fn wait<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let start = Instant::now();
-        loop {
-            if let Some(seen) = look() {
-                return seen;
-            }
-            if start.elapsed() > PATIENCE {
-                let status = self.mco(&["status"]);
-                panic!(
-                    "waited {PATIENCE:?} in vain for {what}\n{}{}\noutput of mco up:\n{}{}",
-                    String::from_utf8_lossy(&status.stdout),
-                    String::from_utf8_lossy(&status.stderr),
-                    self.output(),
-                    fs::read_to_string(self.folder.path().join("errors")).unwrap_or_default(),
-                );
-            }
-            std::thread::yield_now();
-        }
+    pub(super) fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
+        api::wait(what, PATIENCE, look).unwrap_or_else(|error| {
+            let status = self.mco(&["status"]);
+            panic!(
+                "{error}\n{}{}\n{}",
+                String::from_utf8_lossy(&status.stdout),
+                String::from_utf8_lossy(&status.stderr),
+                self.processes.said(),
+            )
+        })
     }
 
     /// Waits until all machines of a pool have its config, another one than `before`.
@@ -161,7 +153,7 @@ impl Cluster {
     }
 
     pub(super) fn pause(&self, pool: &str, paused: bool) {
-        if self.kubectl {
+        if self.kubectl.is_some() {
             let patch = format!("{{\"spec\":{{\"paused\":{paused}}}}}");
             succeed(&self.ask(&["patch", "mcp", pool, "--type", "merge", "-p", &patch]));
             return;
@@ -189,10 +181,8 @@ impl Cluster {
 
     /// What the config server hands to a new machine of the pool.
     pub(super) fn served(&self, pool: &str) -> Value {
-        let output = self.output();
-        let address = output.lines().find_map(|line| line.strip_prefix("Config server"));
-        let address = address.unwrap().trim().rsplit_once("/config/").unwrap().0.to_owned();
-        let chain = fs::read(self.dir().join("server/tls.crt")).unwrap();
+        let (address, chain) = self.processes.server();
+        let chain = fs::read(chain).unwrap();
         let request = Request::get(format!("/config/{pool}"))
             .header(ACCEPT, "application/vnd.coreos.ignition+json;version=3.4.0")
             .body(Vec::new())
@@ -205,39 +195,6 @@ impl Cluster {
             let client = kube::Client::try_from(config).unwrap();
             client.request(request).await.unwrap()
         })
-    }
-
-    /// What a second `mco up` on the same directory says.
-    pub(super) fn second_start(&self) -> String {
-        let output = self.mco(&["up"]);
-        assert!(!output.status.success());
-        String::from_utf8_lossy(&output.stderr).into_owned()
-    }
-
-    /// Ends the process the hard way and starts another one.
-    pub(super) fn kill_and_start_again(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.child = spawn(self.folder.path(), self.starts);
-        self.starts += 1;
-        self.wait_ready();
-    }
-
-    pub(super) fn down_and_purge(&self) -> String {
-        text(&self.mco(&["down", "--purge"]))
-    }
-
-    /// Waits for the process to end well.
-    pub(super) fn wait_end(&mut self, patience: Duration) {
-        let start = Instant::now();
-        while start.elapsed() < patience {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                assert!(status.success(), "{status}");
-                return;
-            }
-            std::thread::yield_now();
-        }
-        panic!("mco up did not end");
     }
 
     /// The text of a file on a node's disk.
@@ -256,47 +213,29 @@ impl Cluster {
     }
 
     fn disk(&self, node: &str, path: &str) -> PathBuf {
-        self.dir().join("nodes").join(node).join(path)
+        self.processes.nodes().join(node).join(path)
     }
 
     /// Runs `kubectl`, or `mco` where there is none.
     fn ask(&self, args: &[&str]) -> Output {
-        if !self.kubectl {
-            return self.mco(args);
-        }
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(self.dir().join("kubeconfig"));
+        let Some(kubectl) = &self.kubectl else { return self.mco(args) };
+        let mut command = Command::new(kubectl);
+        command.arg("--kubeconfig").arg(self.processes.kubeconfig());
         command.args(args).current_dir(workspace()).output().unwrap()
     }
 
     fn mco(&self, args: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_mco"));
-        command.args(args).arg("--dir").arg(self.dir()).env_remove("KUBECONFIG");
+        command.args(args).arg("--kubeconfig").arg(self.processes.kubeconfig());
         command.env("NO_COLOR", "1").current_dir(workspace()).output().unwrap()
     }
 }
 
-fn log(folder: &Path, start: usize) -> PathBuf {
-    folder.join(format!("output-{start}"))
-}
-
-fn spawn(folder: &Path, start: usize) -> Child {
-    let errors = fs::OpenOptions::new().create(true).append(true).open(folder.join("errors"));
-    Command::new(env!("CARGO_BIN_EXE_mco"))
-        .args(["up", "--verbose", "--dir"])
-        .arg(folder.join("mco"))
-        .stdin(Stdio::null())
-        .stdout(fs::File::create(log(folder, start)).unwrap())
-        .stderr(errors.unwrap())
-        .spawn()
-        .unwrap()
-}
-
-fn succeed(output: &Output) {
+pub(super) fn succeed(output: &Output) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-fn text(output: &Output) -> String {
+pub(super) fn text(output: &Output) -> String {
     succeed(output);
     String::from_utf8(output.stdout.clone()).unwrap()
 }

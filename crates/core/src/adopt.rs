@@ -1,0 +1,122 @@
+//! What a machine that nobody managed so far already has of a config.
+//!
+//! A machine may have been part of a cluster for years before the first config reaches it. It is taken
+//! over without a jolt: whatever of the config is on it already counts as applied, so that the way
+//! from there to the config is what differs and nothing else, by the normal plan and in its turn. What
+//! no config names is never touched.
+
+use std::collections::BTreeSet;
+
+use mco_api::{MachineConfig, RawConfig};
+use mco_ignition::config::Unit;
+
+use crate::{
+    drift::{self, Expected, Want},
+    machine::{self, Machine},
+};
+
+/// What the name of an adopted config begins with, in place of `rendered-`.
+pub const PREFIX: &str = "adopted-";
+
+/// What has to be looked at before a machine can be adopted for a config: all that
+/// [`drift::expected`] lists, and units that are only switched on, off or masked.
+#[must_use]
+pub fn questions(target: &Machine) -> Vec<Expected> {
+    let mut list = drift::expected(target);
+    for unit in target.config.systemd.units.iter().filter(|unit| !machine::has_contents(unit)) {
+        if unit.mask == Some(true) {
+            list.push(Expected { path: machine::unit_path(&unit.name), want: Want::Masked });
+        } else if let Some(enabled) = unit.enabled {
+            list.push(Expected { path: unit.name.clone(), want: Want::Enabled(enabled) });
+        }
+    }
+    list
+}
+
+/// The part of `target` that is on the machine already, given which answers differ.
+///
+/// It is `target` itself where nothing differs. `kernel_arguments` are those of the present boot.
+#[must_use]
+pub fn adopted(
+    target: &Machine,
+    differs: &BTreeSet<String>,
+    booted_image: Option<&str>,
+    kernel_arguments: &[String],
+) -> MachineConfig {
+    let mut part = target.clone();
+    part.config.storage.files.retain(|file| !differs.contains(&file.path));
+    part.config.systemd.units.retain(|unit| !unit_differs(unit, differs));
+    // Who may log in is not looked at: writing the keys again disturbs nobody.
+    part.config.passwd = mco_ignition::Config::empty().passwd;
+    let booted = |argument: &str| kernel_arguments.iter().any(|found| found == argument);
+    part.spec.kernel_arguments.retain(|text| text.split_whitespace().all(booted));
+    part.spec.extensions.clear();
+    if let Some(image) = booted_image {
+        image.clone_into(&mut part.spec.os_image_url);
+    }
+    let whole = part.config == target.config && part.spec == target.spec;
+    if !whole {
+        let rest = target.name.strip_prefix("rendered-").unwrap_or(&target.name);
+        part.name = format!("{PREFIX}{rest}");
+        // What the text says is what was kept, in the newest version of the format.
+        let text = String::from_utf8(part.config.to_json()).expect("JSON is text");
+        part.spec.config = Some(RawConfig::from_json(text).expect("a written config is JSON"));
+    }
+    MachineConfig::new(&part.name, part.spec)
+}
+
+fn unit_differs(unit: &Unit, differs: &BTreeSet<String>) -> bool {
+    differs.contains(&unit.name)
+        || differs.contains(&machine::unit_path(&unit.name))
+        || unit
+            .dropins
+            .iter()
+            .any(|dropin| differs.contains(&machine::dropin_path(&unit.name, &dropin.name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{diff, fixture::machine};
+
+    fn target(parts: &str) -> Machine {
+        let mut target = machine("rendered-worker-1", parts);
+        let text = String::from_utf8(target.config.to_json()).unwrap();
+        target.spec.config = Some(RawConfig::from_json(text).unwrap());
+        target
+    }
+
+    fn adopt(target: &Machine, differs: &[&str], arguments: &[&str]) -> Machine {
+        let differs = differs.iter().map(|&path| path.to_owned()).collect();
+        let arguments: Vec<String> = arguments.iter().map(|&text| text.to_owned()).collect();
+        Machine::read(&adopted(target, &differs, None, &arguments)).unwrap()
+    }
+
+    #[test]
+    fn what_is_there_already_is_not_applied_again() {
+        let target = target("/etc/a=1 /etc/b=2 x.service=y karg:quiet");
+        let cases: [(&[&str], &[&str], &str); 5] = [
+            (&[], &["quiet", "ro"], ""),
+            (&["/etc/b"], &["quiet"], "/etc/b"),
+            (&["x.service"], &["quiet"], "x.service"),
+            (&["/etc/systemd/system/x.service"], &["quiet"], "x.service"),
+            (&[], &["ro"], "quiet"),
+        ];
+        for (differs, arguments, want) in cases {
+            let from = adopt(&target, differs, arguments);
+            let diff = format!("{:?}", diff::between(&from, &target));
+            assert_eq!(from.name == target.name, want.is_empty(), "{differs:?} {arguments:?}");
+            assert!(diff.contains(want), "{differs:?}: {diff}");
+            assert!(!diff.contains("/etc/a"), "{diff}");
+        }
+    }
+
+    #[test]
+    fn units_that_are_only_switched_are_looked_at_too() {
+        let mut target = target("kubelet.service");
+        target.config.systemd.units[0].enabled = Some(true);
+        let asked = questions(&target);
+        assert_eq!(asked.len(), 1);
+        assert_eq!(asked[0].want, Want::Enabled(true));
+    }
+}

@@ -1,0 +1,42 @@
+//! A machine that was part of the cluster before any config was.
+
+use std::fs;
+
+use crate::fleet::{Drains, Fleet};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_nobody_managed_keeps_what_it_has_until_its_turn() {
+    let files = [("/etc/same", "1"), ("/etc/other", "theirs"), ("/etc/new", "3")];
+    let mut fleet = Fleet::new(&files, Drains::Answered).await;
+    for (path, text) in [("same", "1"), ("other", "ours"), ("unnamed", "stays")] {
+        let path = fleet.path(&format!("/etc/{path}"));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    fleet.adopt();
+    fleet.wait("currentConfig=adopted-worker-1, desiredConfig=adopted-worker-1, state=Done").await;
+    assert_eq!(fleet.text("/etc/other").as_deref(), Some("ours"), "nothing changes unasked");
+    assert_eq!(fleet.text("/etc/new"), None);
+    let kept = fs::metadata(fleet.path("/etc/same")).unwrap().modified().unwrap();
+
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("state=Working, post-config-action=Rebooting").await;
+    assert_eq!(fleet.text("/etc/other").as_deref(), Some("theirs"));
+    assert_eq!(fleet.text("/etc/new").as_deref(), Some("3"));
+    assert_eq!(fleet.text("/etc/unnamed").as_deref(), Some("stays"));
+    let same = fs::metadata(fleet.path("/etc/same")).unwrap().modified().unwrap();
+    assert_eq!(same, kept, "what is as it should be is not written");
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_that_has_it_all_already_is_done() {
+    let mut fleet = Fleet::new(&[("/etc/same", "1")], Drains::Ignored).await;
+    fs::create_dir_all(fleet.path("/etc")).unwrap();
+    fs::write(fleet.path("/etc/same"), "1").unwrap();
+    fleet.adopt();
+    fleet
+        .wait("currentConfig=rendered-worker-1, desiredConfig=rendered-worker-1, state=Done")
+        .await;
+    fleet.stop().await;
+}

@@ -1,0 +1,294 @@
+//! A machine with a running systemd.
+//!
+//! Files are the tree's business; what starts when, and what runs now, is systemd's, which is asked
+//! over the machine's own message bus. Commands of the machine run as transient units of its systemd,
+//! not as children of ours: with the machine's own libraries, in its own namespaces, with an entry in
+//! its own journal, and they outlive a daemon that is killed.
+
+mod bus;
+
+use std::path::Path;
+
+use tracing::info;
+
+use self::bus::{Bus, BusError, Task};
+use crate::{
+    root::{Root, RootError},
+    system::{HostFacts, System, SystemError},
+    unit,
+};
+
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+const KERNEL_ARGUMENTS: &str = "/proc/cmdline";
+const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
+const DPKG_LISTS: &str = "/var/lib/dpkg/info";
+const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
+/// Puts a new image of an image-based system in place at shutdown; the reboot must not outrun it.
+const FINALIZE: &str = "ostree-finalize-staged.service";
+
+/// A machine with a running systemd, below a directory.
+#[derive(Debug)]
+pub struct SystemdSystem {
+    root: Root,
+    bus: Bus,
+    /// Unit files may have changed since systemd last read them.
+    stale: bool,
+}
+
+impl SystemdSystem {
+    /// Whether the machine below `root` runs systemd right now.
+    pub fn runs_in(root: &Root) -> Result<bool, RootError> {
+        // What sd_booted(3) looks for.
+        Ok(root.stat("/run/systemd/system")?.is_some_and(|found| found.is_directory()))
+    }
+
+    /// Takes over the machine whose root is mounted at `path`.
+    pub fn open(path: &Path) -> Result<Self, SystemError> {
+        let root = Root::open(path)?;
+        let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
+        // Whoever was here before us may have died between a change and the reload.
+        Ok(Self { root, bus, stale: true })
+    }
+
+    fn text(&self, path: &str) -> Result<Option<String>, SystemError> {
+        let bytes = self.root.read(path)?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))
+    }
+
+    fn job(&mut self, verb: &str, method: &str, service: &str) -> Result<(), SystemError> {
+        if self.stale {
+            self.reload_systemd()?;
+        }
+        let done = self.bus.job(method, &full_name(service));
+        done.map_err(|error| failed(&format!("systemctl {verb} {service}"), &error))
+    }
+
+    fn run(&self, command: &[&str], input: &[u8]) -> Result<String, SystemError> {
+        let name =
+            command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+        let shown = command.join(" ");
+        let task = Task {
+            unit: &format!("machine-config-daemon-{name}.service"),
+            description: &format!("machine-config-daemon: {shown}"),
+            command,
+            after: &[],
+        };
+        info!("Running: {shown}");
+        let output = self.bus.run(&task, input).map_err(|error| failed(&shown, &error))?;
+        if output.status == 0 {
+            return Ok(output.text);
+        }
+        let fault = format!("{}: exit status {}", output.text.trim(), output.status);
+        Err(SystemError::Command { command: shown, fault })
+    }
+
+    /// Files that Debian's package manager put there, by its own lists.
+    fn is_in_dpkg_list(&self, path: &str) -> Result<bool, SystemError> {
+        for name in self.root.list(DPKG_LISTS)? {
+            if Path::new(&name).extension().is_none_or(|kind| kind != "list") {
+                continue;
+            }
+            let Some(bytes) = self.root.read(&format!("{DPKG_LISTS}/{name}"))? else { continue };
+            if bytes.split(|&byte| byte == b'\n').any(|line| line == path.as_bytes()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl System for SystemdSystem {
+    fn facts(&self) -> Result<HostFacts, SystemError> {
+        let boot_id = self.text(BOOT_ID)?.filter(|id| !id.is_empty());
+        let arguments = self.text(KERNEL_ARGUMENTS)?.unwrap_or_default();
+        Ok(HostFacts {
+            boot_id: boot_id.ok_or_else(|| SystemError::Command {
+                command: format!("read {BOOT_ID}"),
+                fault: "the machine's /proc is not there".to_owned(),
+            })?,
+            booted_image: None,
+            kernel_arguments: arguments.split_whitespace().map(str::to_owned).collect(),
+            kernel_fips: self.text(KERNEL_FIPS)?.map(|text| text == "1"),
+        })
+    }
+
+    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
+        if self.root.exists("/usr/bin/rpm")? {
+            return match self.run(&["/usr/bin/rpm", "-qf", path], b"") {
+                Ok(_) => Ok(true),
+                // rpm's way to say that no package owns it.
+                Err(SystemError::Command { fault, .. }) if fault.ends_with("exit status 1") => {
+                    Ok(false)
+                }
+                Err(error) => Err(error),
+            };
+        }
+        self.is_in_dpkg_list(path)
+    }
+
+    fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
+        match self.bus.ask("GetUnitFileState", &full_name(unit)) {
+            Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
+            Ok(state) => Ok(state),
+            // The tree knows the units that systemd was not told about yet, and those it has not.
+            Err(BusError::Refused { .. }) => Ok(unit::state(&self.root, unit)?.to_owned()),
+            Err(error) => Err(failed(&format!("systemctl is-enabled {unit}"), &error)),
+        }
+    }
+
+    fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
+        Ok(unit::exists(&self.root, unit)?
+            || self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok())
+    }
+
+    fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
+        let units = [full_name(unit)];
+        self.stale = true;
+        let done = self.bus.order("EnableUnitFiles", &(&units[..], false, true));
+        done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
+        // Links that the unit file no longer asks for go last: a power cut in between must not leave
+        // a machine without its kubelet.
+        match unit::enable(&self.root, unit) {
+            // Made by a generator, so there is no file whose links could be old.
+            Ok(()) | Err(unit::UnitError::Missing { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
+        let units = [full_name(unit)];
+        self.stale = true;
+        let done = self.bus.order("DisableUnitFiles", &(&units[..], false));
+        done.map_err(|error| failed(&format!("systemctl disable {unit}"), &error))
+    }
+
+    fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
+        let units = [full_name(unit)];
+        self.stale = true;
+        let done = self.bus.order("PresetUnitFiles", &(&units[..], false, true));
+        done.map_err(|error| failed(&format!("systemctl preset {unit}"), &error))
+    }
+
+    fn reload_systemd(&mut self) -> Result<(), SystemError> {
+        let done = self.bus.order("Reload", &());
+        done.map_err(|error| failed("systemctl daemon-reload", &error))?;
+        self.stale = false;
+        Ok(())
+    }
+
+    fn reload(&mut self, service: &str) -> Result<(), SystemError> {
+        self.job("reload", "ReloadUnit", service)
+    }
+
+    fn restart(&mut self, service: &str) -> Result<(), SystemError> {
+        self.job("restart", "RestartUnit", service)
+    }
+
+    fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
+        let shadow = self.text("/etc/shadow")?.unwrap_or_default();
+        let mut fields = shadow.lines().map(|line| line.split(':'));
+        let present = fields.find_map(|mut line| (line.next() == Some(user)).then(|| line.next()));
+        if present.flatten() == Some(hash) {
+            return Ok(());
+        }
+        // On standard input, where neither the journal nor the list of processes shows it.
+        self.run(&["/usr/sbin/chpasswd", "--encrypted"], format!("{user}:{hash}\n").as_bytes())?;
+        info!("Password has been configured");
+        Ok(())
+    }
+
+    fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
+        Err(unable(&format!("boot the image {image}")))
+    }
+
+    fn stage_kernel_arguments(
+        &mut self,
+        remove: &[String],
+        add: &[String],
+    ) -> Result<(), SystemError> {
+        let change = [("remove", remove), ("add", add)].map(|(verb, list)| match list {
+            [] => String::new(),
+            list => format!("{verb} {}", list.join(" ")),
+        });
+        let words = change.iter().filter(|words| !words.is_empty()).cloned().collect::<Vec<_>>();
+        Err(unable(&format!("change kernel arguments ({})", words.join(", "))))
+    }
+
+    fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
+        Err(unable(&format!("boot the {kernel} kernel")))
+    }
+
+    fn stage_extensions(&mut self, _: &[String], add: &[String]) -> Result<(), SystemError> {
+        Err(unable(&format!("change extensions (to {})", add.join(" "))))
+    }
+
+    fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
+        let staged = unit::exists(&self.root, FINALIZE)?;
+        let finalize: &[&str] = if staged { &[FINALIZE] } else { &[] };
+        let task = Task {
+            unit: "machine-config-daemon-reboot.service",
+            description: &format!("machine-config-daemon: {why}"),
+            command: &["/bin/sh", "-c", "systemctl reboot"],
+            after: finalize,
+        };
+        match self.bus.start(&task) {
+            Ok(()) => Ok(()),
+            // Asked for already, and under way.
+            Err(BusError::Refused { name, .. }) if name == UNIT_EXISTS => Ok(()),
+            Err(error) => Err(failed("systemctl reboot", &error)),
+        }
+    }
+}
+
+fn full_name(unit: &str) -> String {
+    const KINDS: [&str; 11] = [
+        "automount",
+        "device",
+        "mount",
+        "path",
+        "scope",
+        "service",
+        "slice",
+        "socket",
+        "swap",
+        "target",
+        "timer",
+    ];
+    match unit.rsplit_once('.') {
+        Some((_, kind)) if KINDS.contains(&kind) => unit.to_owned(),
+        _ => format!("{unit}.service"),
+    }
+}
+
+fn failed(command: &str, error: &dyn std::error::Error) -> SystemError {
+    let mut fault = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        fault = format!("{fault}: {inner}");
+        cause = inner.source();
+    }
+    SystemError::Command { command: command.to_owned(), fault }
+}
+
+fn unable(what: &str) -> SystemError {
+    SystemError::Unable { what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_without_a_kind_is_a_service() {
+        let cases = [
+            ("crio", "crio.service"),
+            ("crio.service", "crio.service"),
+            ("a.b", "a.b.service"),
+            ("x.timer", "x.timer"),
+            ("getty@tty1.service", "getty@tty1.service"),
+        ];
+        for (given, want) in cases {
+            assert_eq!(full_name(given), want);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The whole system as one process: `mco up`.
+
+#![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
+
+use std::{fs, path::PathBuf, process::Command, time::Duration};
+
+use mco_testkit::api::{self, Process};
+use rustix::process::Signal;
+
+use super::cluster::{Runs, text};
+use crate::workspace;
+
+/// It takes less than three seconds on a machine that has nothing else to do.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A running `mco up` with three masters and three workers.
+pub(super) struct Up {
+    folder: tempfile::TempDir,
+    process: Process,
+    starts: usize,
+}
+
+impl Up {
+    /// Starts one in a new directory.
+    pub(super) fn start() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let process = spawn(&folder, 0);
+        let mut up = Self { folder, process, starts: 1 };
+        up.wait_ready();
+        up
+    }
+
+    fn wait_ready(&mut self) {
+        let output = log(&self.folder, self.starts - 1);
+        let ready = || {
+            let said = fs::read_to_string(&output).unwrap_or_default();
+            said.contains("Try in another terminal") && said.contains("get mc,mcp,nodes")
+        };
+        self.process.wait_ready(PATIENCE, ready).unwrap();
+    }
+
+    /// Its directory.
+    pub(super) fn dir(&self) -> PathBuf {
+        self.folder.path().join("mco")
+    }
+
+    /// Runs `mco` with that directory.
+    pub(super) fn mco(&self, args: &[&str]) -> std::process::Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mco"));
+        command.args(args).arg("--dir").arg(self.dir()).env_remove("KUBECONFIG");
+        command.env("NO_COLOR", "1").current_dir(workspace()).output().unwrap()
+    }
+
+    /// Starts another process on the same directory.
+    pub(super) fn start_again(&mut self) {
+        self.process = spawn(&self.folder, self.starts);
+        self.starts += 1;
+        self.wait_ready();
+    }
+
+    /// Does what Ctrl-C does, and waits until it has ended well.
+    pub(super) fn interrupt(&mut self) {
+        self.process.signal(Signal::INT).unwrap();
+        self.wait_end();
+    }
+
+    /// Stops it for good.
+    pub(super) fn down_and_purge(&mut self) -> String {
+        let said = text(&self.mco(&["down", "--purge"]));
+        self.wait_end();
+        said
+    }
+
+    fn wait_end(&mut self) {
+        let status = self.process.wait(Duration::from_secs(30)).unwrap();
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Runs for Up {
+    fn kubeconfig(&self) -> PathBuf {
+        self.dir().join("kubeconfig")
+    }
+
+    fn nodes(&self) -> PathBuf {
+        self.dir().join("nodes")
+    }
+
+    fn news(&self) -> String {
+        fs::read_to_string(log(&self.folder, self.starts - 1)).unwrap_or_default()
+    }
+
+    fn server(&self) -> (String, PathBuf) {
+        let news = self.news();
+        let address = news.lines().find_map(|line| line.strip_prefix("Config server")).unwrap();
+        let address = address.trim().rsplit_once("/config/").unwrap().0.to_owned();
+        (address, self.dir().join("server/tls.crt"))
+    }
+
+    fn said(&self) -> String {
+        format!("mco up:\n{}", self.process.log())
+    }
+
+    fn kill_and_start_again(&mut self) {
+        self.process.kill().unwrap();
+        self.start_again();
+    }
+}
+
+fn log(folder: &tempfile::TempDir, start: usize) -> PathBuf {
+    folder.path().join(format!("output-{start}"))
+}
+
+fn spawn(folder: &tempfile::TempDir, start: usize) -> Process {
+    let mut command = api::command(env!("CARGO_BIN_EXE_mco"));
+    command.args(["up", "--verbose", "--dir"]).arg(folder.path().join("mco"));
+    Process::start("mco up", &mut command, &log(folder, start)).unwrap()
+}

@@ -1,0 +1,64 @@
+//! The view on a terminal: `mco up` with `script` for a terminal.
+
+#![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
+
+use std::{fs, io::Write as _, process::Command, time::Duration};
+
+use mco_testkit::api::{self, Process};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The pictures that were drawn, each with how far up the cursor went before it.
+fn pictures(output: &str) -> Vec<(usize, String)> {
+    let mut parts = output.split("\u{1b}[J");
+    let up = |before: &str| {
+        let (_, number) = before.rsplit_once("\u{1b}[")?;
+        number.strip_suffix('A')?.parse().ok()
+    };
+    let mut moved = parts.next().and_then(up).unwrap_or(0);
+    let mut found = Vec::new();
+    for part in parts {
+        let drawn = part.split("\u{1b}[?7h").next().unwrap_or(part);
+        found.push((moved, drawn.replace("\u{1b}[?7l", "")));
+        moved = up(part).unwrap_or(0);
+    }
+    found
+}
+
+#[test]
+fn on_a_terminal_the_view_is_drawn_again_in_its_place() {
+    if Command::new("script").arg("--version").output().is_err() {
+        let _ = writeln!(std::io::stderr(), "skipped: script of util-linux is missing");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mco = env!("CARGO_BIN_EXE_mco");
+    let line = format!("exec {mco} up --nodes 1 --masters 1 --dir {}/mco", folder.path().display());
+    let typescript = folder.path().join("typescript");
+    let mut command = api::command("script");
+    command.args(["--quiet", "--flush", "--return", "--command", &line]).arg(&typescript);
+    let mut process = Process::start("script", &mut command, &folder.path().join("log")).unwrap();
+    let seen =
+        || fs::read(&typescript).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let drawn = api::wait("a picture of a cluster that is well", PATIENCE, || {
+        let drawn = pictures(&seen()?);
+        let (_, last) = drawn.last()?;
+        let well = last.contains("Available True, Progressing False, Degraded False")
+            && last.matches(" Done ").count() == 2;
+        well.then_some(drawn)
+    })
+    .unwrap();
+    let mut down = Command::new(mco);
+    let down = down.args(["down", "--purge", "--dir"]).arg(folder.path().join("mco")).output();
+    assert!(down.unwrap().status.success());
+    assert!(process.wait(PATIENCE).unwrap().success(), "{}", process.log());
+
+    assert!(drawn.len() > 1, "it was drawn more than once");
+    let mut height = 0;
+    for (moved, picture) in &drawn {
+        assert_eq!(*moved, height, "the cursor goes to where the last picture began");
+        height = picture.lines().count();
+        assert!(picture.contains("POOL") && picture.contains("NODE"), "{picture}");
+    }
+}

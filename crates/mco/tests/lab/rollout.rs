@@ -1,0 +1,198 @@
+//! A config goes to real machines: one at a time, drained within budgets, rebooted, and back.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use k8s_openapi::api::apps::v1::DaemonSet;
+use kube::Api;
+use mco_api::{MachineConfigPool, label};
+use mco_testkit::lab::{Lab, Machine, Step};
+
+use crate::{
+    application::Application,
+    done,
+    fleet::{Fleet, View},
+    lab, workspace,
+};
+
+const FILE: &str = "/etc/custom-config";
+const CONTENTS: &str = "greeting = hello\ninterval = 30\n";
+const SECOND: &str = "/etc/second";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_reaches_real_machines_whatever_happens_to_them() {
+    let start = Instant::now();
+    let told = |what: &str| eprintln!("lab: {:5.1} s: {what}", start.elapsed().as_secs_f32());
+    let Some(lab) = lab().await else { return };
+    told("three machines are Ready");
+    let fleet = Fleet::watch(&lab);
+    done(our_processes_take_the_machines_over(&lab, &fleet).await);
+    told("our processes manage them");
+    let application = done(Application::start(&lab).await);
+    done(a_file_and_a_unit_reach_every_machine_one_at_a_time(&lab, &fleet, &application).await);
+    told("a file and a unit have reached every machine");
+    done(a_changed_file_degrades_its_machine_until_it_is_put_back(&lab, &fleet).await);
+    told("a changed file was noticed");
+    done(a_machine_that_is_killed_in_its_update_converges(&lab, &fleet, &application).await);
+    told("a machine that was killed in its update has converged");
+    let memory = lab.memory();
+    let [processes, peak] = [memory.processes, memory.peak].map(|bytes| bytes >> 20);
+    told(&format!(
+        "its processes take {processes} MiB, with files that are cached {peak} MiB at most"
+    ));
+    drop((fleet, application));
+    done(lab.down());
+    told("nothing is left");
+}
+
+async fn our_processes_take_the_machines_over(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
+    lab.ask(&["label", "nodes", "--all", "node-role.kubernetes.io/worker="])?;
+    let manifests = workspace().join("deploy").display().to_string();
+    lab.ask(&["apply", "-f", &manifests])?;
+    let daemons: Api<DaemonSet> = Api::namespaced(lab.client(), label::NAMESPACE);
+    let step = Step::of_all("the daemon to run on every machine");
+    lab.wait(step, daemons, "machine-config-daemon", |set| {
+        let ready = set.status.clone().unwrap_or_default().number_ready;
+        if ready == 3 { Ok(()) } else { Err(format!("{ready} are ready")) }
+    })
+    .await?;
+    for machine in lab.machines() {
+        fleet
+            .wait(machine, "its first config", |node| {
+                let settled = !node.current.is_empty() && node.current == node.desired;
+                settled && node.state == "Done" && node.ready && !node.cordoned
+            })
+            .await?;
+    }
+    pool_is_updated(lab).await.map(drop)
+}
+
+async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
+    lab: &Lab,
+    fleet: &Fleet<'_>,
+    application: &Application<'_>,
+) -> anyhow::Result<()> {
+    let before = pool_is_updated(lab).await?;
+    application.wait_complete().await?;
+    fleet.most_out_of_service();
+    application.fewest_available();
+    let pods = application.pods().await?;
+    let boots: Vec<String> =
+        lab.machines().iter().map(|machine| fleet.view(machine).boot_id).collect();
+    let config = workspace().join("examples/99-worker-custom.yaml").display().to_string();
+    lab.ask(&["apply", "-f", &config])?;
+    let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
+    while !waiting.is_empty() {
+        let machine = fleet.wait_next(&waiting, &before).await?;
+        changes(fleet, machine, &before).await?;
+        waiting.remove(machine.name());
+    }
+    pool_is_updated(lab).await?;
+    for (machine, boot) in lab.machines().iter().zip(boots) {
+        let name = machine.name();
+        assert_eq!(machine.read(FILE)?.as_deref(), Some(CONTENTS), "{name}");
+        let unit = ["systemctl", "is-enabled", "custom.service"];
+        assert_eq!(machine.ask(&unit)?.trim(), "enabled", "{name}: the unit");
+        let unit = ["systemctl", "is-active", "custom.service"];
+        assert_eq!(machine.ask(&unit)?.trim(), "active", "{name}: the unit");
+        let now = machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"])?;
+        assert_ne!(now.trim().replace('-', ""), boot.replace('-', ""), "{name} has rebooted");
+    }
+    assert_eq!(fleet.most_out_of_service(), 1, "one machine at a time");
+    let now = application.pods().await?;
+    assert!(pods.is_disjoint(&now), "every pod was evicted: {pods:?}, {now:?}");
+    let fewest = application.fewest_available();
+    assert!(fewest >= 2, "the budget was kept: {fewest} pods were there");
+    Ok(())
+}
+
+/// Follows one machine through its update; each step that does not come says so.
+async fn changes(fleet: &Fleet<'_>, machine: &Machine, before: &str) -> anyhow::Result<()> {
+    let boot = fleet.view(machine).boot_id;
+    let has_it = |node: &View| node.current != before && node.current == node.desired;
+    fleet.wait(machine, "it to be cordoned", |node| node.cordoned || has_it(node)).await?;
+    let what = "it to be drained, changed and rebooted";
+    fleet.wait(machine, what, |node| node.boot_id != boot && node.ready).await?;
+    fleet.wait(machine, "it to say that it has its config", has_it).await?;
+    fleet.wait(machine, "it to be uncordoned", |node| !node.cordoned).await?;
+    fleet.wait(machine, "it to be Done", |node| node.state == "Done").await?;
+    Ok(())
+}
+
+async fn a_changed_file_degrades_its_machine_until_it_is_put_back(
+    lab: &Lab,
+    fleet: &Fleet<'_>,
+) -> anyhow::Result<()> {
+    let machine = lab.machine("m2")?;
+    machine.ask(&["sh", "-c", &format!("echo greeting = bye > {FILE}")])?;
+    let wrong = format!("content mismatch for file \"{FILE}\"");
+    fleet
+        .wait(machine, "it to be Degraded by the changed file", |node| {
+            node.state == "Degraded" && node.reason.contains(&wrong)
+        })
+        .await?;
+    pool(lab, "the pool to be Degraded", |pool| condition(pool, "Degraded") == "True").await?;
+    machine.write(FILE, CONTENTS)?;
+    let what = "it to be Done again after the file was put back";
+    fleet.wait(machine, what, |node| node.state == "Done").await?;
+    pool(lab, "the pool to be well again", |pool| condition(pool, "Degraded") == "False").await?;
+    Ok(())
+}
+
+async fn a_machine_that_is_killed_in_its_update_converges(
+    lab: &Lab,
+    fleet: &Fleet<'_>,
+    application: &Application<'_>,
+) -> anyhow::Result<()> {
+    let before = pool_is_updated(lab).await?;
+    application.wait_complete().await?;
+    let config = workspace().join("crates/mco/tests/lab/second.yaml").display().to_string();
+    lab.ask(&["apply", "-f", &config])?;
+    let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
+    let victim = fleet.wait_next(&waiting, &before).await?;
+    fleet.wait(victim, "it to begin its update", |node| node.state == "Working").await?;
+    victim.power_cut()?;
+    fleet.wait(victim, "it to be missed after the power cut", |node| !node.ready).await?;
+    victim.boot()?;
+    while !waiting.is_empty() {
+        let machine = fleet.wait_next(&waiting, &before).await?;
+        let what = "it to be Done with the second config";
+        fleet
+            .wait(machine, what, |node| {
+                let has_it = node.current == node.desired && node.current != before;
+                has_it && node.state == "Done" && node.ready && !node.cordoned
+            })
+            .await?;
+        assert_eq!(machine.read(SECOND)?.as_deref(), Some("second\n"), "{}", machine.name());
+        waiting.remove(machine.name());
+    }
+    pool_is_updated(lab).await.map(drop)
+}
+
+/// Waits until every machine of the pool has its config, and returns the config's name.
+async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
+    let updated = pool(lab, "the pool to be Updated", |pool| {
+        let status = pool.status.clone().unwrap_or_default();
+        let name = &pool.spec.configuration.rendered.name;
+        let has_it = !name.is_empty() && status.configuration.rendered.name == *name;
+        has_it && status.machine_count == 3 && condition(pool, "Updated") == "True"
+    });
+    Ok(updated.await?.spec.configuration.rendered.name)
+}
+
+async fn pool(
+    lab: &Lab,
+    what: &str,
+    is: impl Fn(&MachineConfigPool) -> bool,
+) -> anyhow::Result<MachineConfigPool> {
+    let pools: Api<MachineConfigPool> = Api::all(lab.client());
+    lab.wait(Step::of_all(what), pools, "worker", |pool| {
+        if is(pool) { Ok(pool.clone()) } else { Err(format!("{:?}", pool.status)) }
+    })
+    .await
+}
+
+fn condition(pool: &MachineConfigPool, kind: &str) -> String {
+    let conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.into_iter().find(|found| found.kind.as_str() == kind);
+    found.map(|found| found.status.clone()).unwrap_or_default()
+}

@@ -1,0 +1,81 @@
+//! The drain half of the controller: cordons, evicts, answers.
+
+use k8s_openapi::api::core::v1::Node;
+use mco_api::annotation::{self, DrainVerb};
+use mco_core::drain::{self, Asked};
+
+use crate::{
+    queue::Event,
+    world::{World, annotate, annotated, close},
+};
+
+fn asked(node: &Node) -> Asked {
+    let value = |key: &str| Some(annotated(node, key)).filter(|text| !text.is_empty());
+    let (desired, applied) =
+        (annotation::DESIRED_DRAIN.name(), annotation::LAST_APPLIED_DRAIN.name());
+    drain::asked(value(desired), value(applied))
+}
+
+impl World {
+    pub(crate) fn drain_hears(&mut self, node: usize, object: &Node) {
+        match asked(object) {
+            Asked::Nothing | Asked::Unclear { .. } => {
+                self.controller.drains.remove(&node);
+            }
+            Asked::This(request) => match request.verb {
+                DrainVerb::Uncordon => self.uncordon(node, object),
+                DrainVerb::Drain => {
+                    if !self.controller.drains.contains_key(&node) {
+                        self.controller.drains.insert(node, self.now);
+                        self.queue.push(self.now, Event::Drain(node));
+                    }
+                }
+            },
+        }
+    }
+
+    fn uncordon(&mut self, node: usize, object: &Node) {
+        self.controller.drains.remove(&node);
+        let answer = annotated(object, annotation::DESIRED_DRAIN.name()).to_owned();
+        self.host(node).ours = false;
+        self.host(node).theirs = false;
+        self.count_out(node);
+        self.say(node, "is open to pods");
+        self.write(node, |object| {
+            close(object, false);
+            annotate(object, annotation::LAST_APPLIED_DRAIN.name(), &answer);
+        });
+    }
+
+    /// One attempt of a drain.
+    pub(crate) fn drain_attempt(&mut self, node: usize) {
+        let Some(since) = self.controller.drains.get(&node).copied() else { return };
+        let object = self.node(node).object.clone();
+        let wanted = match asked(&object) {
+            Asked::This(request) => request.verb == DrainVerb::Drain,
+            Asked::Nothing | Asked::Unclear { .. } => false,
+        };
+        if !self.controller.up || !wanted {
+            self.controller.drains.remove(&node);
+            return;
+        }
+        if !std::mem::replace(&mut self.host(node).ours, true) {
+            self.say(node, "is cordoned");
+            self.write(node, |object| close(object, true));
+            self.count_out(node);
+        }
+        if self.evict(node) {
+            let age = std::time::Duration::from_millis(self.now - since);
+            let pause =
+                if age.as_secs() < 90 { 5_000 } else { drain::retry_after(age).as_millis() };
+            self.queue.push(self.now + u64::try_from(pause).unwrap_or(300_000), Event::Drain(node));
+            return;
+        }
+        self.controller.drains.remove(&node);
+        self.say(node, "is drained");
+        let answer = annotated(&object, annotation::DESIRED_DRAIN.name()).to_owned();
+        self.write(node, |object| {
+            annotate(object, annotation::LAST_APPLIED_DRAIN.name(), &answer);
+        });
+    }
+}

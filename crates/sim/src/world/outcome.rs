@@ -1,0 +1,116 @@
+//! What came of it all.
+
+use mco_api::MachineConfigPool;
+use mco_core::rollout::{self, Cordon, NodeView};
+
+use super::World;
+use crate::{PoolOutcome, Report, Rule, report};
+
+pub(super) fn name(pool: &MachineConfigPool) -> String {
+    pool.metadata.name.clone().unwrap_or_default()
+}
+
+pub(super) fn target(pool: &MachineConfigPool) -> String {
+    pool.spec.configuration.rendered.name.clone()
+}
+
+impl World {
+    /// Works out how many nodes of each pool may be out of service.
+    pub(super) fn measure(&mut self) {
+        for pool in &self.setup.pools {
+            let name = name(pool);
+            let members = self.nodes.iter().filter(|node| node.pool.as_ref() == Some(&name));
+            let limit = pool.spec.max_unavailable.as_ref();
+            let allowed = rollout::max_unavailable(&name, limit, members.count()).unwrap_or(0);
+            self.out.entry(name).or_default().allowed = allowed;
+        }
+    }
+
+    pub(super) fn finish(mut self) -> Report {
+        let pools: Vec<PoolOutcome> =
+            self.setup.pools.iter().map(|pool| self.pool_outcome(pool)).collect();
+        if self.violation.is_none() && self.calm && self.setup.judges {
+            self.judge(&pools);
+        }
+        let ended =
+            if pools.iter().all(|pool| pool.left.is_empty()) { self.changed } else { self.now };
+        Report {
+            timeline: self.timeline,
+            violation: self.violation,
+            ended,
+            reboots: self.reboots,
+            steps: self.steps,
+            pools,
+        }
+    }
+
+    /// Whether all nodes got there that could.
+    fn judge(&mut self, pools: &[PoolOutcome]) {
+        let paused =
+            |name: &str| self.setup.pools.iter().any(|p| p.spec.paused && self::name(p) == name);
+        let stuck = pools.iter().filter(|pool| !paused(&pool.name)).find_map(|pool| {
+            let theirs = |node: &str| {
+                self.nodes.iter().zip(&self.hosts).any(|(r, h)| r.name == node && h.theirs)
+            };
+            let (node, why) = pool.left.iter().find(|(node, _)| !theirs(node))?;
+            let rule = if self.reverted.contains(&pool.name) {
+                Rule::RevertRepairs
+            } else {
+                Rule::Converges
+            };
+            Some((rule, format!("{node}: {why}")))
+        });
+        if let Some((rule, who)) = stuck {
+            self.broke(rule, &who);
+        }
+    }
+
+    fn pool_outcome(&self, pool: &MachineConfigPool) -> PoolOutcome {
+        let (name, target) = (name(pool), target(pool));
+        let members: Vec<NodeView> = self
+            .nodes
+            .iter()
+            .filter(|node| node.pool.as_ref() == Some(&name))
+            .map(|node| NodeView::of(&node.object))
+            .collect();
+        let is_there = |node: &NodeView| {
+            node.is_updated(&target) && node.is_ready() && node.cordon == Cordon::Open
+        };
+        let out = self.out.get(&name);
+        let plan = self.controller.last_plan(&name);
+        let why = |node: &NodeView| {
+            if node.is_at(&target) {
+                return self.state_of(node);
+            }
+            let hold = plan.iter().find(|(held, _)| *held == node.name);
+            hold.map_or_else(|| self.state_of(node), |(_, hold)| report::waits(hold))
+        };
+        PoolOutcome {
+            nodes: members.len(),
+            updated: members.iter().filter(|node| is_there(node)).count(),
+            most_out: out.map(|out| out.most).unwrap_or_default(),
+            max_unavailable: out.map(|out| out.allowed).unwrap_or_default(),
+            left: members
+                .iter()
+                .filter(|node| !is_there(node))
+                .map(|node| (node.name.clone(), why(node)))
+                .collect(),
+            name,
+            target,
+        }
+    }
+
+    fn state_of(&self, node: &NodeView) -> String {
+        if let Some(why) = self.pods.blocked(&node.name) {
+            return format!("its drain is blocked: {why}");
+        }
+        if !node.reason.is_empty() {
+            return node.reason.clone();
+        }
+        match (&node.readiness, &node.state) {
+            (rollout::Readiness::Not(why), _) => why.clone(),
+            (rollout::Readiness::Ready, Some(state)) => format!("its daemon is {state}"),
+            (rollout::Readiness::Ready, None) => "its daemon has said nothing".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Pods: where they run, and which of them may go.
+
+use std::collections::BTreeMap;
+
+use mco_core::drain::PodView;
+
+use super::{Record, World};
+use crate::{Budget, Setup, queue::Event};
+
+/// Where every pod is.
+#[derive(Default)]
+pub(crate) struct Pods {
+    all: Vec<Place>,
+    on: Vec<Vec<usize>>,
+    budgets: Vec<Group>,
+    blocked: BTreeMap<String, String>,
+}
+
+struct Place {
+    view: PodView,
+    state: State,
+    /// Somebody makes a new one in its place.
+    returns: bool,
+    budgets: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    On(usize),
+    Leaving(usize),
+    Nowhere,
+}
+
+struct Group {
+    name: String,
+    running: usize,
+    min: usize,
+}
+
+impl Pods {
+    pub(super) fn new(setup: &Setup, nodes: &[Record]) -> Self {
+        let index: BTreeMap<&str, usize> =
+            nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
+        let mut pods = Self { on: vec![Vec::new(); nodes.len()], ..Self::default() };
+        for (number, pod) in setup.pods.iter().enumerate() {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+            let state =
+                node.and_then(|node| index.get(node)).map_or(State::Nowhere, |n| State::On(*n));
+            if let State::On(node) = state {
+                pods.on.get_mut(node).into_iter().for_each(|on| on.push(number));
+            }
+            let returns = pod.metadata.owner_references.as_ref().is_some_and(|o| !o.is_empty());
+            pods.all.push(Place { view: PodView::of(pod), state, returns, budgets: Vec::new() });
+        }
+        for (number, Budget { name, pods: members, min_available }) in
+            setup.budgets.iter().enumerate()
+        {
+            let mut running = 0;
+            for pod in members {
+                if let Some(place) = pods.all.get_mut(*pod) {
+                    place.budgets.push(number);
+                    running += usize::from(matches!(place.state, State::On(_)));
+                }
+            }
+            pods.budgets.push(Group { name: name.clone(), running, min: *min_available });
+        }
+        pods
+    }
+
+    /// Why the last attempt to drain a node got nowhere.
+    pub(super) fn blocked(&self, node: &str) -> Option<&str> {
+        self.blocked.get(node).map(String::as_str)
+    }
+
+    /// The pods that a drain has to get rid of.
+    pub(crate) fn in_the_way(&self, node: usize) -> Vec<usize> {
+        let on = self.on.get(node).map(Vec::as_slice).unwrap_or_default();
+        let in_the_way = |pod: &&usize| self.all.get(**pod).is_some_and(|p| p.view.is_in_the_way());
+        on.iter().filter(in_the_way).copied().collect()
+    }
+
+    /// The budget that keeps a pod where it is.
+    fn kept_by(&self, pod: usize) -> Option<&str> {
+        let budgets = self.all.get(pod)?.budgets.iter().filter_map(|b| self.budgets.get(*b));
+        let full = |group: &&Group| group.running <= group.min;
+        budgets.into_iter().find(full).map(|group| group.name.as_str())
+    }
+
+    fn count(&mut self, pod: usize, change: fn(usize, usize) -> usize) {
+        let budgets = self.all.get(pod).map(|place| place.budgets.clone()).unwrap_or_default();
+        for budget in budgets {
+            if let Some(group) = self.budgets.get_mut(budget) {
+                group.running = change(group.running, 1);
+            }
+        }
+    }
+}
+
+impl World {
+    /// Asks for the eviction of everything on a node; says whether anything is left.
+    pub(crate) fn evict(&mut self, node: usize) -> bool {
+        let pods = self.pods.in_the_way(node);
+        let name = self.node(node).name.clone();
+        self.pods.blocked.remove(&name);
+        for pod in &pods {
+            let state = self.pods.all.get(*pod).map(|place| place.state);
+            if state != Some(State::On(node)) {
+                continue;
+            }
+            if let Some(budget) = self.pods.kept_by(*pod) {
+                let who = self.pods.all.get(*pod).map(|place| place.view.to_string());
+                let why = format!("budget {budget} keeps pod {}", who.unwrap_or_default());
+                self.pods.blocked.insert(name.clone(), why);
+                continue;
+            }
+            self.pods.count(*pod, usize::saturating_sub);
+            self.pods.all.get_mut(*pod).into_iter().for_each(|p| p.state = State::Leaving(node));
+            self.queue.push(self.now + self.setup.pace.leaving, Event::PodGone(*pod));
+        }
+        !pods.is_empty()
+    }
+
+    pub(super) fn pod_gone(&mut self, pod: usize) {
+        let Some(place) = self.pods.all.get_mut(pod) else { return };
+        let State::Leaving(node) = place.state else { return };
+        place.state = State::Nowhere;
+        let returns = place.returns;
+        self.pods.on.get_mut(node).into_iter().for_each(|on| on.retain(|other| *other != pod));
+        if returns {
+            self.queue.push(self.now + 1_000, Event::PodPlaced(pod));
+        }
+    }
+
+    /// Puts a pod on some node that is open, or tries again later.
+    pub(super) fn place(&mut self, pod: usize) {
+        let count = self.nodes.len();
+        let offset = self.chance.index(count);
+        let found =
+            (0..count).map(|step| (offset + step) % count.max(1)).find(|n| self.is_open(*n));
+        let Some(node) = found else {
+            self.queue.push(self.now + 10_000, Event::PodPlaced(pod));
+            return;
+        };
+        self.pods.on.get_mut(node).into_iter().for_each(|on| on.push(pod));
+        self.pods.all.get_mut(pod).into_iter().for_each(|place| place.state = State::On(node));
+        self.pods.count(pod, usize::saturating_add);
+    }
+}

@@ -1,0 +1,213 @@
+//! The real kube-apiserver on its own etcd.
+//!
+//! Nothing else of Kubernetes runs: no controller manager, no scheduler, no kubelet. So nobody
+//! collects what belonged to deleted objects, makes service accounts, or computes the status of
+//! disruption budgets, unless the test does.
+
+#![expect(clippy::disallowed_methods, reason = "writes the files that the programs are given")]
+
+use std::{
+    ffi::OsString,
+    fs,
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+
+use super::{ApiServer, Process, Programs, command};
+use crate::pki::{Authority, Credentials, SigningKey};
+
+/// About three seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// The address of the service `kubernetes`, which pods of the cluster call.
+const SERVICES: &str = "10.96.0.0/16";
+const SERVICE: &str = "10.96.0.1";
+
+/// Where and how it listens.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where data, keys and logs are; made where it is missing.
+    pub dir: PathBuf,
+    /// The address that clients use.
+    pub address: IpAddr,
+    /// The port that clients use; a free one when left out.
+    pub port: Option<u16>,
+    /// The address to listen on; the one that clients use when left out.
+    pub bind: Option<IpAddr>,
+    /// Further host names and addresses that it answers to.
+    pub names: Vec<String>,
+    /// Further flags; a flag that is given twice counts as given last.
+    pub flags: Vec<String>,
+    /// What each program is started with, such as `nsenter --net=/run/netns/a`.
+    pub enter: Vec<OsString>,
+}
+
+impl Settings {
+    /// On a free port of the loopback address.
+    #[must_use]
+    pub fn loopback(dir: &Path) -> Self {
+        Self {
+            dir: dir.to_owned(),
+            address: Ipv4Addr::LOCALHOST.into(),
+            port: None,
+            bind: None,
+            names: Vec::new(),
+            flags: Vec::new(),
+            enter: Vec::new(),
+        }
+    }
+}
+
+/// A running kube-apiserver with its etcd.
+#[derive(Debug)]
+pub struct KubeApiServer {
+    // Dropped in this order: the server before its database.
+    server: Process,
+    etcd: Process,
+    url: String,
+    dir: PathBuf,
+    kubeconfig: PathBuf,
+    kubectl: PathBuf,
+}
+
+impl KubeApiServer {
+    /// Starts etcd and kube-apiserver, and waits until the API is ready.
+    pub fn start(
+        programs: &Programs,
+        authority: &Authority,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let dir = &settings.dir;
+        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let port = settings.port.map_or_else(|| free(settings.address), Ok)?;
+        let url = format!("https://{}", SocketAddr::new(settings.address, port));
+        let keys = keys(authority, settings, &url)?;
+        // Where ports are chosen for us there is no other network to ask about them.
+        let storage = [free(Ipv4Addr::LOCALHOST.into())?, free(Ipv4Addr::LOCALHOST.into())?];
+        let etcd = etcd(programs, settings, storage)?;
+        let mut start = entered(settings, &programs.kubernetes("kube-apiserver"));
+        start.args(flags(settings, port, storage)).args(&settings.flags);
+        let mut server =
+            Process::start("kube-apiserver", &mut start, &dir.join("kube-apiserver.log"))?;
+        let kubectl = programs.kubernetes("kubectl");
+        server.wait_ready(PATIENCE, || {
+            let mut ask = entered(settings, &kubectl);
+            ask.arg("--kubeconfig").arg(&keys).args(["get", "--raw", "/readyz"]);
+            let answer = ask.stderr(Stdio::null()).stdin(Stdio::null()).output();
+            answer.is_ok_and(|answer| answer.stdout == b"ok")
+        })?;
+        Ok(Self { server, etcd, url, dir: dir.clone(), kubeconfig: keys, kubectl })
+    }
+
+    /// The `kubectl` of the same version.
+    #[must_use]
+    pub fn kubectl(&self) -> &Path {
+        &self.kubectl
+    }
+
+    /// A file of its folder: `ca.crt`, `sa.key`, `sa.pub`, `server.crt`, `server.key`.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The processes: the server, and its database.
+    pub fn processes(&mut self) -> [&mut Process; 2] {
+        [&mut self.server, &mut self.etcd]
+    }
+}
+
+impl ApiServer for KubeApiServer {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+}
+
+/// A program, started where the settings say, that dies with the test.
+fn entered(settings: &Settings, program: &Path) -> Command {
+    let mut words = settings.enter.iter().map(OsString::as_os_str).chain([program.as_os_str()]);
+    let first = words.next().unwrap_or(program.as_os_str());
+    let mut command = command(first);
+    command.args(words);
+    command
+}
+
+/// A port that nobody has; somebody may take it before we do, and then the start fails.
+fn free(address: IpAddr) -> anyhow::Result<u16> {
+    let listener = TcpListener::bind((address, 0));
+    let port = listener.and_then(|listener| listener.local_addr()).map(|found| found.port());
+    port.with_context(|| format!("cannot find a free port of {address}"))
+}
+
+/// Writes every key and certificate, and the kubeconfig, whose path is the result.
+fn keys(authority: &Authority, settings: &Settings, url: &str) -> anyhow::Result<PathBuf> {
+    let write = |name: &str, text: &str| {
+        let path = settings.dir.join(name);
+        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        anyhow::Ok(path)
+    };
+    let fixed =
+        ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", SERVICE];
+    let mut names = fixed.map(str::to_owned).to_vec();
+    names.push("kubernetes.default.svc.cluster.local".to_owned());
+    names.extend(
+        [Ipv4Addr::LOCALHOST.into(), settings.address].map(|found: IpAddr| found.to_string()),
+    );
+    names.extend(settings.names.iter().cloned());
+    names.sort();
+    names.dedup();
+    let server = authority.server("kube-apiserver", &names)?;
+    let accounts = SigningKey::new()?;
+    write("ca.crt", &authority.pair().certificate)?;
+    write("server.crt", &server.certificate)?;
+    write("server.key", &server.key)?;
+    write("sa.key", &accounts.private)?;
+    write("sa.pub", &accounts.public)?;
+    let admin = authority.user("admin", Some("system:masters"))?;
+    write("kubeconfig", &authority.kubeconfig(url, Credentials::Certificate(&admin)))
+}
+
+fn etcd(
+    programs: &Programs,
+    settings: &Settings,
+    [client, peer]: [u16; 2],
+) -> anyhow::Result<Process> {
+    let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+    let mut start = entered(settings, programs.etcd());
+    start.arg("--data-dir").arg(settings.dir.join("etcd"));
+    start.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
+    start.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
+    start.args(["--initial-cluster", &format!("default={peer}"), "--unsafe-no-fsync"]);
+    Process::start("etcd", &mut start, &settings.dir.join("etcd.log"))
+}
+
+fn flags(settings: &Settings, port: u16, [storage, _]: [u16; 2]) -> Vec<String> {
+    let file = |name: &str| settings.dir.join(name).display().to_string();
+    let flags = [
+        ("etcd-servers", format!("http://127.0.0.1:{storage}")),
+        ("bind-address", settings.bind.unwrap_or(settings.address).to_string()),
+        ("advertise-address", settings.address.to_string()),
+        ("secure-port", port.to_string()),
+        ("client-ca-file", file("ca.crt")),
+        ("tls-cert-file", file("server.crt")),
+        ("tls-private-key-file", file("server.key")),
+        ("service-account-issuer", "https://kubernetes.default.svc".to_owned()),
+        ("service-account-key-file", file("sa.pub")),
+        ("service-account-signing-key-file", file("sa.key")),
+        ("service-cluster-ip-range", SERVICES.to_owned()),
+        ("authorization-mode", "Node,RBAC".to_owned()),
+        ("enable-admission-plugins", "NodeRestriction".to_owned()),
+        ("allow-privileged", true.to_string()),
+        ("enable-aggregator-routing", true.to_string()),
+        ("profiling", false.to_string()),
+    ];
+    flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
+}

@@ -1,0 +1,115 @@
+//! What a machine of the lab has on its disk beyond the root that all of them share.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::Context as _;
+
+use super::run::run;
+
+macro_rules! ours {
+    ($name:literal) => {
+        include_str!(concat!("../../lab/machine/", $name))
+    };
+}
+
+/// Path, mode and text of every file; `@NAME@`, `@ADDRESS@` and `@PODS@` are filled in.
+const FILES: &[(&str, u32, &str)] = &[
+    ("etc/hostname", 0o644, "@NAME@\n"),
+    ("etc/hosts", 0o644, "127.0.0.1 localhost @NAME@\n10.77.0.1 control-plane\n"),
+    ("etc/resolv.conf", 0o644, ""),
+    // Empty: systemd makes one at the first boot.
+    ("etc/machine-id", 0o644, ""),
+    ("etc/containerd/config.toml", 0o644, ours!("containerd.toml")),
+    ("etc/cni/net.d/10-bridge.conflist", 0o644, ours!("bridge.conflist")),
+    ("etc/kubernetes/kubelet.yaml", 0o644, ours!("kubelet.yaml")),
+    ("etc/systemd/system/containerd.service.d/lab.conf", 0o644, ours!("containerd.service.conf")),
+    ("etc/systemd/system/kubelet.service", 0o644, ours!("kubelet.service")),
+    ("etc/systemd/system/lab-images.service", 0o644, ours!("lab-images.service")),
+    ("etc/systemd/system/lab-prepare.service", 0o644, ours!("lab-prepare.service")),
+    ("usr/local/lib/lab-prepare", 0o755, ours!("lab-prepare")),
+];
+
+const ENABLED: &[(&str, &str)] = &[
+    ("containerd.service", "/lib/systemd/system/containerd.service"),
+    ("kubelet.service", "/etc/systemd/system/kubelet.service"),
+    ("lab-images.service", "/etc/systemd/system/lab-images.service"),
+    ("lab-prepare.service", "/etc/systemd/system/lab-prepare.service"),
+];
+
+/// Units that have no business in a lab: clocks, terminals, upgrades, and a network made by others.
+const MASKED: &[&str] = &[
+    "apt-daily-upgrade.timer",
+    "apt-daily.timer",
+    "console-getty.service",
+    "dpkg-db-backup.timer",
+    "e2scrub_all.timer",
+    "fstrim.timer",
+    "getty.target",
+    "systemd-networkd.service",
+    "systemd-resolved.service",
+    "systemd-timesyncd.service",
+];
+
+/// What sets a machine apart from the others.
+#[derive(Clone, Debug)]
+pub(super) struct Identity {
+    /// Its host name, and that of its node.
+    pub(super) name: String,
+    /// Its address in the lab's network.
+    pub(super) address: String,
+    /// The network of its pods.
+    pub(super) pods: String,
+}
+
+/// Furnishes the disk of a machine in `folder`: `upper` over the root that all share, and `var`.
+pub(super) fn furnish(
+    folder: &Path,
+    base: &Path,
+    identity: &Identity,
+    credentials: &[(&str, String)],
+) -> anyhow::Result<()> {
+    let upper = folder.join("upper");
+    for below in ["upper", "work", "root"] {
+        let path = folder.join(below);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+    }
+    for (path, mode, text) in FILES {
+        let text = text
+            .replace("@NAME@", &identity.name)
+            .replace("@ADDRESS@", &identity.address)
+            .replace("@PODS@", &identity.pods);
+        write(&upper.join(path), *mode, &text)?;
+    }
+    let units = upper.join("etc/systemd/system");
+    let wants = units.join("multi-user.target.wants");
+    fs::create_dir_all(&wants).context("cannot enable units")?;
+    for (name, target) in ENABLED {
+        symlink(target, wants.join(name)).with_context(|| format!("cannot enable {name}"))?;
+    }
+    for name in MASKED {
+        symlink("/dev/null", units.join(name)).with_context(|| format!("cannot mask {name}"))?;
+    }
+    // A real folder, not part of the overlay: containerd makes overlays of its own in it.
+    let copy = &mut Command::new("cp");
+    run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
+    let journal = folder.join("var/log/journal");
+    fs::create_dir_all(&journal).context("cannot make the folder of the journal")?;
+    for (path, text) in credentials {
+        let disk = if path.starts_with("var/") { folder } else { &upper };
+        write(&disk.join(path), 0o600, text)?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
+    let what = || format!("cannot write {}", path.display());
+    let parent = path.parent().expect("every file of a machine is in a folder");
+    fs::create_dir_all(parent).with_context(what)?;
+    fs::write(path, text).with_context(what)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(what)
+}

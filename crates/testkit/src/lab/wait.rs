@@ -1,0 +1,150 @@
+//! Waiting for something to be so, and saying what may explain that it is not.
+
+use std::{fmt::Debug, time::Duration};
+
+use anyhow::anyhow;
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Resource, runtime::watcher::watch_object};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+
+use super::{Lab, Machine};
+
+/// Long enough for a busy host; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// What is waited for, and where it is to happen.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'s> {
+    machine: Option<&'s Machine>,
+    what: &'s str,
+    patience: Duration,
+}
+
+impl<'s> Step<'s> {
+    /// Something that is to happen to a machine: "`what`" ends "waited for".
+    #[must_use]
+    pub const fn on(machine: &'s Machine, what: &'s str) -> Self {
+        Self { machine: Some(machine), what, patience: PATIENCE }
+    }
+
+    /// Something that is to happen to the cluster as a whole.
+    #[must_use]
+    pub const fn of_all(what: &'s str) -> Self {
+        Self { machine: None, what, patience: PATIENCE }
+    }
+}
+
+impl Lab {
+    /// Watches the object `name` until `look` is content with it; what `look` says against it is
+    /// told if it never is.
+    pub async fn wait<K, T>(
+        &self,
+        step: Step<'_>,
+        api: Api<K>,
+        name: &str,
+        mut look: impl FnMut(&K) -> Result<T, String>,
+    ) -> anyhow::Result<T>
+    where
+        K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let mut seen = format!("{name} is not there");
+        let watching = async {
+            let mut changes = std::pin::pin!(watch_object(api, name));
+            while let Some(change) = changes.next().await {
+                match change {
+                    Ok(Some(object)) => match look(&object) {
+                        Ok(found) => return Some(found),
+                        Err(instead) => seen = instead,
+                    },
+                    Ok(None) => seen = format!("{name} is not there"),
+                    // The watch begins again by itself.
+                    Err(error) => seen = format!("{name} cannot be watched: {error}"),
+                }
+            }
+            None
+        };
+        match tokio::time::timeout(step.patience, watching).await {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) | Err(_) => Err(self.late(step, &seen)),
+        }
+    }
+
+    /// Waits until `look` is content with what a watch tells of several objects.
+    pub async fn wait_for<S, T>(
+        &self,
+        step: Step<'_>,
+        watch: &mut watch::Receiver<S>,
+        mut look: impl FnMut(&S) -> Result<T, String>,
+    ) -> anyhow::Result<T> {
+        let mut seen = "nothing".to_owned();
+        let watching = async {
+            loop {
+                match look(&watch.borrow_and_update()) {
+                    Ok(found) => return Some(found),
+                    Err(instead) => seen = instead,
+                }
+                watch.changed().await.ok()?;
+            }
+        };
+        match tokio::time::timeout(step.patience, watching).await {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) | Err(_) => Err(self.late(step, &seen)),
+        }
+    }
+
+    fn late(&self, step: Step<'_>, seen: &str) -> anyhow::Error {
+        let Step { machine, what, patience } = step;
+        let name = machine.map_or("cluster", Machine::name);
+        let logs = self.explain(machine);
+        anyhow!("{name}: waited {patience:?} in vain for {what}\nseen instead: {seen}\n{logs}")
+    }
+
+    /// Waits until a machine's node is Ready.
+    pub async fn wait_ready(&self, machine: &Machine) -> anyhow::Result<Node> {
+        let step = Step::on(machine, "its node to be Ready");
+        let nodes: Api<Node> = Api::all(self.client());
+        self.wait(step, nodes, machine.name(), |node| {
+            let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
+            let ready = conditions.into_iter().flatten().find(|found| found.type_ == "Ready");
+            match ready {
+                Some(ready) if ready.status == "True" => Ok(node.clone()),
+                Some(ready) => Err(format!("{} {:?}", ready.status, ready.message)),
+                None => Err("it says nothing of being Ready".to_owned()),
+            }
+        })
+        .await
+    }
+
+    /// What may explain why something did not happen.
+    #[must_use]
+    pub fn explain(&self, machine: Option<&Machine>) -> String {
+        let mut text = String::new();
+        let mut add = |title: &str, said: anyhow::Result<String>| {
+            let said = said.unwrap_or_else(|error| format!("{error:#}"));
+            text.extend(["--- ", title, "\n", said.trim_end(), "\n"]);
+        };
+        add("pools", self.ask(&["get", "machineconfigpools", "-o", "wide"]));
+        add("nodes", self.ask(&["get", "nodes", "-o", "wide"]));
+        add("pods", self.ask(&["get", "pods", "-A", "-o", "wide"]));
+        let newest = ["get", "events", "-A", "--sort-by=.lastTimestamp"];
+        add("events", self.ask(&newest).map(|said| last(&said, 30)));
+        for machine in self.machines.iter().filter(|m| machine.is_none_or(|n| n.name() == m.name()))
+        {
+            let name = machine.name();
+            add(&format!("terminal of {name}"), Ok(last(&machine.console(), 15)));
+            add(&format!("kubelet of {name}"), machine.journal(Some("kubelet"), 25));
+            add(&format!("journal of {name}"), machine.journal(None, 25));
+            for (pod, log) in machine.pod_logs(mco_api::label::NAMESPACE) {
+                add(&format!("log of {pod} on {name}"), Ok(last(&log, 20)));
+            }
+        }
+        text
+    }
+}
+
+fn last(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines.get(lines.len().saturating_sub(count)..).unwrap_or_default().join("\n")
+}

@@ -1,0 +1,155 @@
+//! Scenarios for the simulator, made from seeds, and made smaller when they fail.
+//!
+//! A scenario is a small cluster, a change, often one that breaks nodes and is taken back, people who
+//! pause and cordon in between, and faults. [`check`] runs one and says, if a rule is broken, which,
+//! with the seed and the smallest scenario that was found to break it too.
+
+mod fleet;
+mod shrink;
+
+use std::fmt;
+
+use mco_core::rollout::Fleet;
+use mco_sim::{
+    Action, Bug, Chance, Chooser, Fault, Faults, Flaw, Millis, Report, Setup, clock, run,
+};
+
+/// The decision that ships.
+pub const REAL: Chooser = Fleet::choose;
+
+const MINUTE: Millis = 60_000;
+
+/// When nothing goes wrong any more.
+const CALM: Millis = 90 * MINUTE;
+
+/// A cluster and what happens to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// What chance follows from.
+    pub seed: u64,
+    /// How many workers there are.
+    pub workers: usize,
+    /// How many nodes a second pool has.
+    pub others: usize,
+    /// How many workers may be out of service at a time.
+    pub max_unavailable: i32,
+    /// How many pods there are for each node.
+    pub pods: usize,
+    /// What is wrong with the first change.
+    pub flaw: Option<Flaw>,
+    /// Whether the changes need reboots; otherwise nodes are not even drained.
+    pub reboots: bool,
+    /// What people do.
+    pub script: Vec<(Millis, Action)>,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    #[must_use]
+    pub fn of(seed: u64) -> Self {
+        let chance = &mut Chance::new(seed);
+        let workers = 1 + chance.index(7);
+        let flaws = [
+            Flaw::NotReadyAtBoot,
+            Flaw::NotReadyLater,
+            Flaw::FailsBeforeDrain,
+            Flaw::FailsAfterDrain,
+        ];
+        let flaw = flaws.get(chance.index(8)).copied();
+        let mut faults = Faults::default();
+        for (fault, _, _) in Fault::ALL {
+            if chance.percent(35) {
+                faults.set(fault, u8::try_from(chance.between(1, 30)).unwrap_or_default());
+            }
+        }
+        Self {
+            seed,
+            workers,
+            others: if chance.percent(30) { 1 + chance.index(3) } else { 0 },
+            max_unavailable: 1 + i32::try_from(chance.below(3)).unwrap_or_default(),
+            pods: chance.index(3),
+            flaw,
+            reboots: !chance.percent(10),
+            script: script(chance, workers),
+            faults,
+        }
+    }
+
+    /// Everything that the simulator needs.
+    #[must_use]
+    pub fn setup(&self, chooser: Chooser, bug: Option<Bug>) -> Setup {
+        fleet::setup(self, chooser, bug)
+    }
+}
+
+/// A change, what people do meanwhile, and in the end a config that all nodes can have.
+fn script(chance: &mut Chance, workers: usize) -> Vec<(Millis, Action)> {
+    let target =
+        |config: &str| Action::Target { pool: "worker".to_owned(), config: config.to_owned() };
+    let mut script = vec![(1_000, target("first"))];
+    let other = Action::Target { pool: "infra".to_owned(), config: "first".to_owned() };
+    script.push((1_000, other));
+    if chance.percent(30) {
+        let at = chance.between(0, 40) * MINUTE;
+        script.push((at, Action::Pause("worker".to_owned())));
+        script.push((at + chance.between(1, 30) * MINUTE, Action::Resume("worker".to_owned())));
+    }
+    for _ in 0..chance.index(3) {
+        let (node, at) = (chance.index(workers), chance.between(0, 60_000) * 60);
+        script.push((at, Action::Cordon(node)));
+        // A cordon that stays keeps its place, and with it perhaps all others waiting.
+        script.push((at + chance.between(1, 60) * MINUTE, Action::Uncordon(node)));
+    }
+    let good = if chance.percent(70) { "old" } else { "second" };
+    script.push((chance.between(1_000, 60 * MINUTE), target(good)));
+    let other = Action::Target { pool: "infra".to_owned(), config: good.to_owned() };
+    script.push((chance.between(1_000, 60 * MINUTE), other));
+    script
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "seed {}: {} workers and {} others, maxUnavailable {}, {} pods each, flaw {:?}, \
+             reboots {}, faults {}",
+            self.seed,
+            self.workers,
+            self.others,
+            self.max_unavailable,
+            self.pods,
+            self.flaw,
+            self.reboots,
+            self.faults
+        )?;
+        self.script.iter().try_for_each(|(at, action)| writeln!(f, "  {} {action:?}", clock(*at)))
+    }
+}
+
+/// Runs the scenario of a seed with the decision that ships.
+pub fn check(seed: u64) -> Result<Report, String> {
+    check_with(&Scenario::of(seed), REAL, None)
+}
+
+/// Runs a scenario; a broken rule is answered with a small scenario that breaks it and its trace.
+pub fn check_with(
+    scenario: &Scenario,
+    chooser: Chooser,
+    bug: Option<Bug>,
+) -> Result<Report, String> {
+    let report = run(scenario.setup(chooser, bug));
+    let Some(violation) = &report.violation else { return Ok(report) };
+    let small = shrink::smallest(scenario, violation.rule, chooser, bug);
+    let trace = run(small.setup(chooser, bug));
+    let who = trace.violation.map(|violation| violation.who).unwrap_or_default();
+    let lines: Vec<String> = trace
+        .timeline
+        .iter()
+        .map(|entry| format!("  {} {} {}", clock(entry.at), entry.who, entry.what))
+        .collect();
+    let cut = lines.len().saturating_sub(60);
+    let lines = lines.into_iter().skip(cut).collect::<Vec<_>>().join("\n");
+    Err(format!("seed {}: {} ({who})\nsmallest: {small}{lines}", scenario.seed, violation.rule))
+}

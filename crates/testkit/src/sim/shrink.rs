@@ -1,0 +1,48 @@
+//! Makes a failing scenario smaller.
+
+use mco_sim::{Bug, Chooser, Fault, Rule, run};
+
+use super::Scenario;
+
+/// The smallest scenario found that breaks the same rule.
+pub(super) fn smallest(
+    scenario: &Scenario,
+    rule: Rule,
+    chooser: Chooser,
+    bug: Option<Bug>,
+) -> Scenario {
+    let breaks = |scenario: &Scenario| {
+        run(scenario.setup(chooser, bug)).violation.is_some_and(|violation| violation.rule == rule)
+    };
+    let mut best = scenario.clone();
+    while let Some(smaller) = smaller(&best).into_iter().find(breaks) {
+        best = smaller;
+    }
+    best
+}
+
+/// The scenario with one thing less, in each way there is.
+fn smaller(scenario: &Scenario) -> Vec<Scenario> {
+    let mut found = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Scenario)| {
+        let mut other = scenario.clone();
+        change(&mut other);
+        if other != *scenario {
+            found.push(other);
+        }
+    };
+    with(&|s| s.others = 0);
+    with(&|s| s.workers = s.workers.div_ceil(2));
+    with(&|s| s.workers = s.workers.saturating_sub(1).max(1));
+    with(&|s| s.pods = 0);
+    with(&|s| s.flaw = None);
+    with(&|s| s.max_unavailable = 1);
+    for (fault, _, _) in Fault::ALL {
+        with(&|s| s.faults.set(fault, 0));
+    }
+    // The last two bring every pool to a config that all nodes can have.
+    for index in 0..scenario.script.len().saturating_sub(2) {
+        with(&|s| drop(s.script.remove(index)));
+    }
+    found
+}

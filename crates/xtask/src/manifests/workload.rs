@@ -1,0 +1,119 @@
+//! The pods of the four processes.
+
+use serde_json::{Value, json};
+
+use super::{IMAGE, NAMESPACE};
+
+/// One copy; a second would only wait for the lease.
+pub(super) fn controller() -> Value {
+    let lease = format!("--resourcelock-namespace={NAMESPACE}");
+    deployment("machine-config-controller", &["start", &lease])
+}
+
+/// One copy; a second would only wait for the lease.
+pub(super) fn operator() -> Value {
+    let image = format!("--operator-image={IMAGE}");
+    deployment("machine-config-operator", &["start", &image])
+}
+
+/// One on every machine, with the machine's root at `/rootfs`.
+pub(super) fn daemon() -> Value {
+    let name = "machine-config-daemon";
+    let node = json!({"fieldRef": {"fieldPath": "spec.nodeName"}});
+    let more = json!({
+        "securityContext": {"privileged": true},
+        "env": [{"name": "NODE_NAME", "valueFrom": node}],
+        "volumeMounts": [
+            {"name": "rootfs", "mountPath": "/rootfs", "mountPropagation": "HostToContainer"},
+        ],
+    });
+    let container = with(container(name, &["start", "--root-mount=/rootfs"]), more);
+    let more = json!({
+        "hostPID": true,
+        "hostNetwork": true,
+        "volumes": [{"name": "rootfs", "hostPath": {"path": "/"}}],
+        // A machine that takes no other pods still has a config.
+        "tolerations": [{"operator": "Exists"}],
+        "priorityClassName": "system-node-critical",
+    });
+    daemon_set(name, &with(pod(name, &container), more))
+}
+
+/// One on every machine of the control plane, where new machines ask.
+pub(super) fn server() -> Value {
+    let name = "machine-config-server";
+    let url = "--apiserver-url=https://kubernetes.default.svc";
+    let more = json!({"volumeMounts": [
+        {"name": "certs", "mountPath": "/etc/ssl/mcs", "readOnly": true},
+        {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
+    ]});
+    let container = with(container(name, &["start", url]), more);
+    let more = json!({
+        "hostNetwork": true,
+        "volumes": [
+            {"name": "certs", "secret": {"secretName": "machine-config-server-tls"}},
+            {"name": "bootstrap-token", "secret": {"secretName": "node-bootstrapper-token"}},
+        ],
+        "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
+        "tolerations": control_plane(),
+    });
+    daemon_set(name, &with(pod(name, &container), more))
+}
+
+fn deployment(name: &str, words: &[&str]) -> Value {
+    let pod = with(pod(name, &container(name, words)), json!({"tolerations": control_plane()}));
+    let more = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
+    workload("Deployment", name, &pod, more)
+}
+
+fn daemon_set(name: &str, pod: &Value) -> Value {
+    let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}});
+    workload("DaemonSet", name, pod, json!({"updateStrategy": rolling}))
+}
+
+fn workload(kind: &str, name: &str, pod: &Value, more: Value) -> Value {
+    let labels = json!({"k8s-app": name});
+    let spec = json!({
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": NAMESPACE, "labels": labels},
+        "spec": with(spec, more),
+    })
+}
+
+/// An object with more members; those that it has already are replaced.
+fn with(mut object: Value, more: Value) -> Value {
+    if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
+        members.extend(more);
+    }
+    object
+}
+
+fn pod(name: &str, container: &Value) -> Value {
+    json!({
+        "serviceAccountName": name,
+        "priorityClassName": "system-cluster-critical",
+        "containers": [container],
+    })
+}
+
+fn container(name: &str, words: &[&str]) -> Value {
+    json!({
+        "name": name,
+        "image": IMAGE,
+        "imagePullPolicy": "IfNotPresent",
+        "command": [format!("/usr/bin/{name}")],
+        "args": words,
+        "resources": {"requests": {"cpu": "20m", "memory": "50Mi"}},
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    })
+}
+
+fn control_plane() -> Value {
+    let taint = |name: &str| json!({"key": format!("node-role.kubernetes.io/{name}"), "operator": "Exists", "effect": "NoSchedule"});
+    json!([taint("control-plane"), taint("master")])
+}
