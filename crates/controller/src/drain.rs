@@ -6,6 +6,7 @@
 //! from being drained.
 
 mod evict;
+mod foresee;
 
 use std::{
     collections::BTreeMap,
@@ -131,6 +132,9 @@ impl Drainer {
             Some(since) if is_cordoned(node) => since,
             // Somebody let pods back on: the clock starts anew.
             Some(_) | None => {
+                if let Some(text) = foresee::blockers(&self.context, node).await {
+                    self.reporter.publish(&Note::warning(node, "DrainBlocked", text)).await;
+                }
                 self.patch(node, json!({"spec": {"unschedulable": true}}))
                     .await
                     .map_err(|source| ActError::Cordon { node: name.clone(), source })?;

@@ -7,7 +7,9 @@
 //! on them. What a person needs beyond that, since when and what to do, is in [`explain`].
 
 mod condition;
+pub mod explain;
 mod image_mode;
+pub mod machine_config_node;
 pub mod operator;
 mod quote;
 mod report;

@@ -58,7 +58,7 @@ struct Cluster {
 pub(crate) fn setup(dump: Loaded, change: Loaded, wishes: Wishes) -> anyhow::Result<Setup> {
     let mut cluster = Cluster::of(&dump)?;
     let policies = policies(&dump, &change)?;
-    let after = Manifests::new(changed(&dump, change)).or_refuse()?;
+    let after = Manifests::new(changed(&dump, &change)).or_refuse()?;
     let before = Manifests::new(dump).or_refuse()?;
     after.tell(false);
     let mut configs = BTreeMap::new();
@@ -146,7 +146,7 @@ fn policies(dump: &Loaded, change: &Loaded) -> anyhow::Result<ClusterPolicies> {
 }
 
 /// The objects of the dump with those of the change put in.
-fn changed(dump: &Loaded, change: Loaded) -> Loaded {
+fn changed(dump: &Loaded, change: &Loaded) -> Loaded {
     let is_replaced = |label: &str| change.objects.iter().any(|object| object.label() == label);
     let kept = dump.objects.iter().filter(|object| !is_replaced(&object.label()));
     let objects = kept.cloned().chain(change.objects.iter().cloned()).collect();

@@ -2,11 +2,12 @@
 
 use k8s_openapi::api::{
     core::v1::{Node, Pod},
+    events::v1::Event,
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
     Api, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use mco_api::annotation;
 use serde_json::json;
@@ -57,6 +58,14 @@ async fn pods(fleet: &Fleet) -> Vec<String> {
     names
 }
 
+/// What was said with this reason.
+async fn events(fleet: &Fleet, reason: &str) -> Vec<String> {
+    let events = Api::<Event>::all(fleet.client.clone());
+    let events = events.list(&ListParams::default()).await.unwrap();
+    let said = events.items.into_iter().filter(|event| event.reason.as_deref() == Some(reason));
+    said.filter_map(|event| event.note).collect()
+}
+
 // covers: DRN-1, DRN-2, DRN-4
 #[tokio::test]
 async fn a_node_is_cordoned_emptied_and_opened_again() {
@@ -81,7 +90,11 @@ async fn a_node_is_cordoned_emptied_and_opened_again() {
 async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction() {
     let fleet = Fleet::start(1).await;
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
-    api.create(&PostParams::default(), &pod("web", "web", "ReplicaSet")).await.unwrap();
+    let web = pod("web", "web", "ReplicaSet");
+    api.create(&PostParams::default(), &web).await.unwrap();
+    // A pod that has not begun may always go, whatever its budget says.
+    let runs = Patch::Merge(json!({"status": web.status}));
+    api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "web"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
@@ -92,6 +105,14 @@ async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction() {
     ask(&fleet, "drain-rendered-worker-1").await;
     fleet.wait::<Node>("n0", "it is cordoned", cordoned).await;
     assert_eq!(pods(&fleet).await, ["web"]);
+    assert_eq!(
+        events(&fleet, "DrainBlocked").await,
+        [
+            "node n0: this drain cannot finish: pod default/web: PodDisruptionBudget default/web wants \
+          1 of 1 pods and so allows no eviction ever; add a replica or lower the budget"
+        ],
+        "it was said before the node was cordoned"
+    );
     let node = fleet.all::<Node>().get("n0").await.unwrap();
     assert!(!node.annotations().contains_key(annotation::LAST_APPLIED_DRAIN.name()));
 

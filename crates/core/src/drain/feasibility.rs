@@ -128,11 +128,7 @@ struct Standing<'a> {
 
 impl<'a> Standing<'a> {
     fn of(budget: &'a PodDisruptionBudget, pods: &[Pod]) -> Self {
-        let known = budget.status.as_ref().filter(|status| {
-            status.observed_generation.is_some()
-                && status.observed_generation == budget.metadata.generation
-        });
-        if let Some(status) = known {
+        if let Some(status) = budget.status.as_ref().filter(|_| is_counted(budget)) {
             let number = |count: Option<i32>| i64::from(count.unwrap_or_default());
             return Self {
                 budget,
@@ -160,6 +156,13 @@ impl<'a> Standing<'a> {
         let metadata = &self.budget.metadata;
         format!("{}/{}", text(&metadata.namespace), text(&metadata.name))
     }
+}
+
+/// Whether Kubernetes has counted the budget's pods since the budget was last changed.
+#[must_use]
+pub fn is_counted(budget: &PodDisruptionBudget) -> bool {
+    let status = budget.status.as_ref();
+    status.is_some_and(|status| status.observed_generation == budget.metadata.generation)
 }
 
 fn held_by(pod: &Pod, standings: &[Standing<'_>]) -> Option<Cause> {

@@ -1,0 +1,110 @@
+//! The conditions of an update from begin to end, and what they say once it is over.
+
+use super::*;
+
+fn at(second: u32) -> Time {
+    serde_json::from_str(&format!("\"2026-01-01T00:00:{second:02}Z\"")).unwrap()
+}
+
+fn texts() -> DrainTexts {
+    DrainTexts { desired: "drain-new".to_owned(), last: "uncordon-old".to_owned() }
+}
+
+/// `Type=Status` of what changed, after each event.
+fn told(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
+    let mut conditions = complete(&[], &at(0));
+    let mut lines = Vec::new();
+    for (number, event) in events.iter().enumerate() {
+        let now = at(u32::try_from(number).unwrap() + 1);
+        let after =
+            note(&conditions, "n", "new", event, &now).unwrap_or_else(|| conditions.clone());
+        for (old, new) in conditions.iter().zip(&after) {
+            if old.status != new.status && new.status != "False" {
+                lines.push(format!("{}={}", new.type_, new.status));
+            }
+        }
+        conditions = after;
+    }
+    (lines, conditions)
+}
+
+// covers: C109, C110
+#[test]
+fn an_update_with_a_reboot_is_told_step_by_step_and_ends_with_updated_alone() {
+    let parts = Parts { system: true, keys: false };
+    let events = [
+        Event::NeedsUpdate,
+        Event::Prepared(Drains::Yes),
+        Event::Drain(DrainEvent::Cordoned),
+        Event::Drain(DrainEvent::Draining(texts())),
+        Event::Drain(DrainEvent::Drained(texts())),
+        Event::Applying(parts),
+        Event::Applied(parts),
+        Event::Rebooting,
+        Event::Rebooted,
+        Event::Resumed("new".to_owned()),
+        Event::Drain(DrainEvent::Uncordoned),
+        Event::UpToDate,
+    ];
+    let (lines, conditions) = told(&events);
+    assert_eq!(
+        lines,
+        [
+            "UpdatePrepared=True",
+            "UpdateExecuted=Unknown",
+            "Cordoned=True",
+            "Drained=Unknown",
+            "Drained=True",
+            "AppliedFilesAndOS=Unknown",
+            "UpdateExecuted=True",
+            "AppliedFilesAndOS=True",
+            "RebootedNode=Unknown",
+            "RebootedNode=True",
+            "Resumed=True",
+            "UpdateComplete=True",
+            "Uncordoned=True",
+            "Updated=True",
+        ]
+    );
+    for condition in conditions {
+        let expected = if condition.type_ == "Updated" { "True" } else { "False" };
+        assert_eq!(condition.status, expected, "{}", condition.type_);
+        if condition.type_ == "Drained" {
+            assert_eq!(
+                condition.message,
+                "Action during update to new: Drained node. The drain is complete as the desired \
+                 drainer matches current drainer: drain-new"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_failure_names_node_and_cause_and_leaves_the_steps_as_they_are() {
+    let parts = Parts { system: false, keys: true };
+    let events =
+        [Event::NeedsUpdate, Event::Applying(parts), Event::Degraded("disk full".to_owned())];
+    let (lines, conditions) = told(&events);
+    let kinds = ["UpdateExecuted=Unknown", "AppliedFilesAndOS=Unknown", "NodeDegraded=True"];
+    assert_eq!(lines, kinds);
+    let message =
+        |kind: &str| conditions.iter().find(|found| found.type_ == kind).unwrap().message.clone();
+    assert_eq!(message("NodeDegraded"), "Node n upgrade failure. disk full");
+    assert_eq!(
+        message("AppliedFilesAndOS"),
+        "Applying files and new OS config to node. OS will not need an update. SSH Keys will need \
+         an update"
+    );
+}
+
+#[test]
+fn what_says_nothing_new_writes_nothing_and_time_moves_with_the_status() {
+    let first = note(&[], "n", "new", &Event::UpToDate, &at(1)).unwrap();
+    assert_eq!(first.len(), ALL.len());
+    assert_eq!(note(&first, "n", "new", &Event::UpToDate, &at(2)), None);
+    let drains = note(&first, "n", "new", &Event::Prepared(Drains::Yes), &at(2)).unwrap();
+    let again = note(&drains, "n", "new", &Event::Prepared(Drains::No), &at(3)).unwrap();
+    let prepared = again.iter().find(|found| found.type_ == "UpdatePrepared").unwrap();
+    assert_eq!(prepared.last_transition_time, at(2));
+    assert_eq!(prepared.message, "Update Compatible. Post Cfg Actions: [] Drain Required: false");
+}
