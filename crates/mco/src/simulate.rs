@@ -55,10 +55,10 @@ struct Cluster {
 }
 
 /// The fleet of the dump, and the change made to it.
-pub(crate) fn setup(dump: Loaded, change: Loaded, wishes: Wishes) -> anyhow::Result<Setup> {
+pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Result<Setup> {
     let mut cluster = Cluster::of(&dump)?;
-    let policies = policies(&dump, &change)?;
-    let after = Manifests::new(changed(&dump, &change)).or_refuse()?;
+    let policies = policies(&dump, change)?;
+    let after = Manifests::new(changed(&dump, change)).or_refuse()?;
     let before = Manifests::new(dump).or_refuse()?;
     after.tell(false);
     let mut configs = BTreeMap::new();

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &SimulateArgs, screen: &mut Screen<'_>) -> anyhow::Resul
         nodes: args.nodes.and_then(|nodes| usize::try_from(nodes).ok()),
         faults: faults.clone(),
     };
-    let setup = simulate::setup(args.sources.load()?, change.load()?, wishes)?;
+    let setup = simulate::setup(args.sources.load()?, &change.load()?, wishes)?;
     if setup.script.is_empty() {
         print::note("the change leaves every pool's config as it is");
     }
