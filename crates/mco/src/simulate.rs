@@ -35,6 +35,9 @@ use crate::{
 
 const HOUR: Millis = 3_600_000;
 
+/// Far more than one node takes; a roll-out that takes longer for each does not end at all.
+const A_NODE: Millis = HOUR / 6;
+
 /// When the change is made.
 const CHANGE: Millis = 1_000;
 
@@ -98,6 +101,7 @@ pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Re
         ));
     }
     settle(&mut cluster.nodes, &pools);
+    let deadline = 48 * HOUR + A_NODE * u64::try_from(cluster.nodes.len()).unwrap_or_default();
     Ok(Setup {
         seed: wishes.seed,
         budgets: pods::budgets(&cluster.pods, &cluster.budgets),
@@ -110,7 +114,7 @@ pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Re
         script,
         faults: wishes.faults,
         calm: 24 * HOUR,
-        deadline: 48 * HOUR,
+        deadline,
         pace: Pace::default(),
         chooser: Fleet::choose,
         judges: false,

@@ -65,7 +65,7 @@ fn a_budget_that_allows_nothing_is_named_and_fails() {
 pool worker: 0 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
   worker-a: its drain is blocked: budget shop/web keeps pod shop/web
   worker-b: waits: no more nodes may be out of service at a time
-0 reboots, 48:00:00 in all
+0 reboots, 48:20:00 in all
 
 "#]]);
 }
