@@ -19,6 +19,14 @@ pub(crate) enum ActError {
     Uncordon { node: String, source: CallError },
     #[error("node {node}: cannot answer the drain request")]
     AnswerDrain { node: String, source: CallError },
+    #[error("node {node}: cannot write down how its drain goes")]
+    RecordDrain { node: String, source: CallError },
+    #[error("cannot label node {node} for its pool")]
+    LabelNode { node: String, source: CallError },
+    #[error("cannot mark node {node}")]
+    MarkNode { node: String, source: CallError },
+    #[error("cannot write MachineConfigNode {node}")]
+    WriteReport { node: String, source: CallError },
     #[error("cannot list the pods of node {node}")]
     ListPods { node: String, source: CallError },
 }

@@ -8,6 +8,7 @@ mod drain;
 mod error;
 mod metrics;
 mod node;
+mod progress;
 mod render;
 mod rollout;
 
@@ -23,8 +24,8 @@ use mco_core::{drain::Pace, render::Build};
 use tokio::task::JoinSet;
 use tracing::error;
 
-use self::caches::Caches;
 pub use self::metrics::Metrics;
+use self::{caches::Caches, progress::Waits};
 
 /// Name of the Lease, and of the process.
 pub const NAME: &str = "machine-config-controller";
@@ -57,6 +58,8 @@ pub struct Settle {
     pub node: Duration,
     /// Before draining.
     pub drain: Duration,
+    /// Before saying on a node, or in its MachineConfigNode, what is going on with it.
+    pub report: Duration,
 }
 
 impl Settle {
@@ -65,12 +68,14 @@ impl Settle {
         render: Duration::from_millis(200),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
+        report: Duration::from_millis(250),
     };
     /// What the reference waits.
     pub const REFERENCE: Self = Self {
         render: Duration::from_secs(5),
         node: Duration::from_secs(5),
         drain: Duration::from_secs(5),
+        report: Duration::from_secs(5),
     };
 }
 
@@ -127,6 +132,8 @@ struct Context {
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
+    /// Which nodes wait for their config, and why.
+    waits: Arc<Waits>,
     /// Held while masters or arbiter are chosen for.
     control_plane: tokio::sync::Mutex<()>,
 }
@@ -151,6 +158,7 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
         clock,
         metrics,
         notes,
+        waits: Arc::default(),
         control_plane,
     });
     // Dropped with this future when the lease is lost, which ends them all at once.
@@ -158,6 +166,7 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
     context.caches.start(&context.client, &shutdown, &mut tasks);
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
+    tasks.spawn(progress::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

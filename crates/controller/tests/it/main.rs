@@ -6,4 +6,6 @@ mod drain;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod progress;
+#[cfg(test)]
 mod rollout;
