@@ -7,6 +7,14 @@ use mco_cluster::CallError;
 pub(crate) enum ActError {
     #[error("cannot create MachineConfig {name}")]
     CreateConfig { name: String, source: CallError },
+    #[error("cannot look at MachineConfig {name}")]
+    ReadConfig { name: String, source: CallError },
+    #[error("cannot put MachineConfig {name} back as it was made")]
+    RestoreConfig { name: String, source: CallError },
+    #[error("cannot remove MachineConfig {name}")]
+    RemoveConfig { name: String, source: CallError },
+    #[error("cannot list the MachineOSBuilds")]
+    ListBuilds { source: CallError },
     #[error("cannot point pool {pool} at {config}")]
     TargetPool { pool: String, config: String, source: CallError },
     #[error("cannot write the status of pool {pool}")]

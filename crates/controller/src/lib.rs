@@ -9,6 +9,7 @@ mod error;
 mod metrics;
 mod node;
 mod progress;
+mod prune;
 mod render;
 mod rollout;
 
@@ -60,15 +61,18 @@ pub struct Settle {
     pub drain: Duration,
     /// Before saying on a node, or in its MachineConfigNode, what is going on with it.
     pub report: Duration,
+    /// Before removing rendered configs that nobody needs.
+    pub prune: Duration,
 }
 
 impl Settle {
     /// Long enough for `kubectl apply -f DIR` to come through, short enough not to be waited for.
     pub const SHORT: Self = Self {
-        render: Duration::from_millis(200),
+        render: Duration::from_millis(150),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
         report: Duration::from_millis(250),
+        prune: Duration::from_mins(1),
     };
     /// What the reference waits.
     pub const REFERENCE: Self = Self {
@@ -76,6 +80,7 @@ impl Settle {
         node: Duration::from_secs(5),
         drain: Duration::from_secs(5),
         report: Duration::from_secs(5),
+        prune: Duration::from_mins(1),
     };
 }
 
@@ -134,6 +139,8 @@ struct Context {
     notes: NoteCount,
     /// Which nodes wait for their config, and why.
     waits: Arc<Waits>,
+    /// The rendered configs that are known to be as they were made.
+    sound: render::Sound,
     /// Held while masters or arbiter are chosen for.
     control_plane: tokio::sync::Mutex<()>,
 }
@@ -159,6 +166,7 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
         metrics,
         notes,
         waits: Arc::default(),
+        sound: render::Sound::default(),
         control_plane,
     });
     // Dropped with this future when the lease is lost, which ends them all at once.
@@ -167,6 +175,7 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
     tasks.spawn(progress::run(context.clone(), shutdown.clone()));
+    tasks.spawn(prune::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

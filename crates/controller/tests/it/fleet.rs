@@ -56,6 +56,7 @@ impl Fleet {
             node: Duration::from_millis(5),
             drain: Duration::ZERO,
             report: Duration::from_millis(5),
+            prune: Duration::from_millis(5),
         };
         config.pace = Pace {
             refused: Duration::from_millis(20),

@@ -8,4 +8,6 @@ mod fleet;
 #[cfg(test)]
 mod progress;
 #[cfg(test)]
+mod rendered;
+#[cfg(test)]
 mod rollout;
