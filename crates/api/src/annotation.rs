@@ -1,5 +1,7 @@
 //! Every annotation we read or write, each with the type of its value.
 
+mod drain_record;
+
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::marker::PhantomData;
@@ -7,6 +9,8 @@ use std::str::FromStr;
 
 use crate::name::RenderedName;
 use crate::wire_enum::wire_enum;
+
+pub use self::drain_record::{DrainBlocker, DrainRecord};
 
 /// An annotation key whose value parses as `T`.
 pub struct Key<T> {
@@ -57,6 +61,8 @@ keys! {
     DESIRED_DRAIN: DrainRequest = "desiredDrain";
     /// Node: the last such request that was carried out. Written by the drain controller.
     LAST_APPLIED_DRAIN: DrainRequest = "lastAppliedDrain";
+    /// Node: the drain that is going on. Written by the drain controller; not in the reference.
+    DRAIN_RECORD: DrainRecord = "drainRecord";
     /// Pool: what the daemons of its nodes do about drift. Written by people; the reference has none.
     DRIFT_POLICY: DriftPolicy = "drift-policy";
     /// Node: copy of the cluster's control plane topology.
@@ -94,6 +100,8 @@ keys! {
     PRE_BUILT_IMAGE: String = "pre-built-image";
     /// KubeletConfig, ContainerRuntimeConfig: number in the generated config's name.
     CONFIG_NAME_SUFFIX: String = "mc-name-suffix";
+    /// Pool: how many rendered configs that nobody uses are kept, or `all`; not in the reference.
+    RENDERED_HISTORY: String = "rendered-history";
     /// Pool: newest config that its layered image is equal to.
     NEWEST_IMAGE_EQUIVALENT_CONFIG: RenderedName = "newestImageEquivalentConfig";
     /// MachineConfiguration: when boot image updates were switched on by default.

@@ -75,6 +75,8 @@ wire_enum! {
         PinnedImageSetsDegraded = "PinnedImageSetsDegraded",
         /// The node's own registry has problems.
         InternalReleaseImageDegraded = "InternalReleaseImageDegraded",
+        /// The node needs another config and is not told it yet; not in the reference.
+        Waiting = "Waiting",
     }
 }
 

@@ -44,10 +44,19 @@ pub struct Queue<T> {
 struct State<T> {
     by_name: BTreeMap<T, Instant>,
     by_time: BTreeSet<(Instant, T)>,
-    /// Since when the names that are left to settle have been waiting.
-    since: BTreeMap<T, Instant>,
+    /// The bursts that are left to settle.
+    bursts: BTreeMap<T, Burst>,
     running: BTreeSet<T>,
     failures: BTreeMap<T, u32>,
+}
+
+/// Changes that come one after the other.
+#[derive(Clone, Copy, Debug)]
+struct Burst {
+    first: Instant,
+    last: Instant,
+    /// The longest time between two of them.
+    gap: Duration,
 }
 
 impl<T> Default for Queue<T> {
@@ -55,7 +64,7 @@ impl<T> Default for Queue<T> {
         let state = State {
             by_name: BTreeMap::new(),
             by_time: BTreeSet::new(),
-            since: BTreeMap::new(),
+            bursts: BTreeMap::new(),
             running: BTreeSet::new(),
             failures: BTreeMap::new(),
         };
@@ -86,13 +95,18 @@ impl<T: Ord + Clone> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// Looks at `name` when it has been left in peace for `quiet`, and after ten times that at the
-    /// latest, so that a burst costs one look however long it lasts.
+    /// Looks at `name` when it has been left in peace for `quiet`, or for twice the longest pause of
+    /// its burst if that is longer, and after ten times `quiet` at the latest. So a lone change is
+    /// seen soon, and a burst costs one look however slowly it comes.
     pub fn settle(&self, name: T, quiet: Duration) {
         let now = Instant::now();
         let mut state = self.lock();
-        let since = *state.since.entry(name.clone()).or_insert(now);
-        let due = (now + quiet).min(since + quiet.saturating_mul(10));
+        let new = Burst { first: now, last: now, gap: Duration::ZERO };
+        let burst = state.bursts.entry(name.clone()).or_insert(new);
+        burst.gap = burst.gap.max(now.duration_since(burst.last));
+        burst.last = now;
+        let wait = quiet.max(burst.gap.saturating_mul(2));
+        let due = (now + wait).min(burst.first + quiet.saturating_mul(10));
         if let Some(earlier) = state.by_name.insert(name.clone(), due) {
             state.by_time.remove(&(earlier, name.clone()));
         }
@@ -155,7 +169,7 @@ impl<T: Ord + Clone> Queue<T> {
             Some((due, name)) => {
                 state.by_time.remove(&(due, name.clone()));
                 state.by_name.remove(&name);
-                state.since.remove(&name);
+                state.bursts.remove(&name);
                 state.running.insert(name.clone());
                 First::Ready(name)
             }
@@ -259,6 +273,39 @@ mod tests {
                 () = burst => {}
             }
             assert_eq!(*seen.lock().unwrap(), expected);
+        }
+    }
+
+    // covers: REN-2
+    #[tokio::test(start_paused = true)]
+    async fn a_lone_change_waits_for_one_quiet_time_and_a_slow_burst_for_longer() {
+        // When the changes come, and when they are looked at, in milliseconds; 200 of quiet.
+        let cases: [(&[u64], &[u128]); 4] = [
+            (&[0], &[200]),
+            (&[0, 0, 0], &[200]),
+            (&[0, 150, 170], &[470]),
+            (&[0, 150, 400, 1000], &[900, 1200]),
+        ];
+        for (changes, expected) in cases {
+            let (queue, shutdown) = (Queue::new(), Shutdown::new());
+            let (start, seen) = (Instant::now(), Mutex::new(Vec::new()));
+            let look = |()| {
+                seen.lock().unwrap().push(start.elapsed().as_millis());
+                async { Next::Wait }
+            };
+            let burst = async {
+                for change in changes {
+                    tokio::time::sleep_until(start + Duration::from_millis(*change)).await;
+                    queue.settle((), Duration::from_millis(200));
+                }
+                tokio::time::sleep(Duration::from_mins(1)).await;
+            };
+            tokio::select! {
+                () = queue.run(1, &shutdown, look) => {}
+                () = burst => {}
+            }
+            let seen: Vec<u128> = seen.lock().unwrap().iter().map(|at| at / 10 * 10).collect();
+            assert_eq!(seen, expected, "{changes:?}");
         }
     }
 

@@ -4,21 +4,22 @@
 //! The protocol: the daemon writes `desiredDrain`, we do it and copy the value to
 //! `lastAppliedDrain`. Each node has a task of its own, so one that a budget holds up keeps no other
 //! from being drained.
+//!
+//! Nothing about a drain is kept in memory: when it began, how often it failed and what holds it up
+//! are on the node, in the annotation `drainRecord`, which goes in and out with the cordon and the
+//! answer. A controller that takes over goes on from there.
 
+mod blockers;
 mod evict;
 mod foresee;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt as _};
-use mco_api::annotation::{self, DrainVerb};
+use mco_api::annotation::{self, DrainRecord, DrainVerb};
 use mco_cluster::{
-    Note, Queue, Reporter, Shutdown,
+    CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Changes, Guard},
     cache::Change,
     queue::Next,
@@ -26,7 +27,6 @@ use mco_cluster::{
 };
 use mco_core::drain::{self, Asked, Setback};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::evict::Attempt;
@@ -35,15 +35,9 @@ use crate::{Context, error::ActError};
 /// How many nodes are drained at a time: the pools' limits decide, not this.
 const WIDTH: usize = 1024;
 
-/// Since when each drain has been going on.
-///
-/// Kept in memory: after a restart the clock starts anew, as in the reference.
-type Started = Mutex<BTreeMap<String, Instant>>;
-
 struct Drainer {
     context: Arc<Context>,
     reporter: Reporter,
-    started: Started,
     shutdown: Shutdown,
 }
 
@@ -60,8 +54,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         None => change.before.into_iter().for_each(|node| metrics.drain_over(&node.name_any())),
     });
     let reporter = context.reporter("nodecontroller");
-    let started = Started::default();
-    let drainer = Drainer { context, reporter, started, shutdown: shutdown.clone() };
+    let drainer = Drainer { context, reporter, shutdown: shutdown.clone() };
     queue.run(WIDTH, &shutdown, |node| sync(&drainer, node)).await;
 }
 
@@ -81,13 +74,14 @@ fn is_cordoned(node: &Node) -> bool {
 }
 
 async fn sync(drainer: &Drainer, name: String) -> Next {
+    let metrics = &drainer.context.metrics;
     let Some(node) = drainer.context.caches.nodes.get(&name) else {
-        drainer.forget(&name);
+        metrics.drain_over(&name);
         return Next::Wait;
     };
     let outcome = match asked(&node) {
         Asked::Nothing => {
-            drainer.forget(&name);
+            metrics.drain_over(&name);
             return Next::Wait;
         }
         Asked::Unclear { text, .. } => {
@@ -108,7 +102,7 @@ async fn sync(drainer: &Drainer, name: String) -> Next {
 
 impl Drainer {
     async fn uncordon(&self, node: &Node) -> Result<Next, ActError> {
-        self.forget(&node.name_any());
+        self.context.metrics.drain_over(&node.name_any());
         // One write, so that a node is never said to be open before it is.
         let patch = json!({
             "spec": {"unschedulable": null},
@@ -123,30 +117,49 @@ impl Drainer {
 
     async fn drain(&self, node: &Node) -> Result<Next, ActError> {
         let name = node.name_any();
-        let since = self.since(&name);
-        if let Some(text) = since.and_then(|since| drain::overdue(&name, since.elapsed())) {
+        let mut record = self.begin(node).await?;
+        if let Some(text) = drain::overdue(&name, self.age(&record)) {
             self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
             self.context.metrics.drain_overdue(&name);
         }
-        let since = match since {
-            Some(since) if is_cordoned(node) => since,
-            // Somebody let pods back on: the clock starts anew.
-            Some(_) | None => {
+        match evict::attempt(self, node, &mut record).await? {
+            Attempt::Empty => self.finish(node).await,
+            Attempt::Overtaken => Ok(Next::After(Duration::ZERO)),
+            Attempt::Blocked => {
+                record.attempts = record.attempts.saturating_add(1);
+                self.keep(node, &record).await?;
+                Ok(Next::After(self.later(node, &record).await))
+            }
+        }
+    }
+
+    /// Cordons the node, unless it is and its drain goes on.
+    ///
+    /// One that somebody opened in the meantime starts anew: pods may have come back.
+    async fn begin(&self, node: &Node) -> Result<DrainRecord, ActError> {
+        let request = request(node);
+        let known = known(node).filter(|_| is_cordoned(node));
+        let record = match known {
+            Some(record) if record.request == request => return Ok(record),
+            // The daemon has thought better of the config, but it is still the same drain.
+            Some(record) => DrainRecord { request, ..record },
+            None => {
                 if let Some(text) = foresee::blockers(&self.context, node).await {
                     self.reporter.publish(&Note::warning(node, "DrainBlocked", text)).await;
                 }
-                self.patch(node, json!({"spec": {"unschedulable": true}}))
-                    .await
-                    .map_err(|source| ActError::Cordon { node: name.clone(), source })?;
-                info!(node = name, "Node is closed to new pods");
-                self.begin(&name)
+                let since = Time(self.context.clock.now());
+                DrainRecord { request, since, attempts: 0, blockers: Vec::new(), more: 0 }
             }
         };
-        match evict::all(&self.context, node, &self.shutdown).await? {
-            Attempt::Empty => self.finish(node).await,
-            Attempt::Overtaken => Ok(Next::After(Duration::ZERO)),
-            Attempt::Blocked(why) => Ok(Next::After(self.later(node, since, &why).await)),
-        }
+        let patch = json!({
+            "spec": {"unschedulable": true},
+            "metadata": {"annotations": recorded(&record)},
+        });
+        self.patch(node, patch)
+            .await
+            .map_err(|source| ActError::Cordon { node: node.name_any(), source })?;
+        info!(node = node.name_any(), "Node is closed to new pods");
+        Ok(record)
     }
 
     async fn finish(&self, node: &Node) -> Result<Next, ActError> {
@@ -157,19 +170,18 @@ impl Drainer {
             warn!(node = name, "Node was opened to pods during its drain");
             return Ok(Next::After(Duration::ZERO));
         }
-        let api = Api::<Node>::all(self.context.client.clone());
-        let patched = apply::patch_annotations(&api, &name, &answer(node)).await;
-        let patched =
-            patched.map_err(|source| ActError::AnswerDrain { node: name.clone(), source })?;
-        self.context.caches.nodes.learn(patched);
-        self.forget(&name);
+        self.patch(node, json!({"metadata": {"annotations": answer(node)}}))
+            .await
+            .map_err(|source| ActError::AnswerDrain { node: name.clone(), source })?;
+        self.context.metrics.drain_over(&name);
         info!(node = name, "Node is drained");
         Ok(Next::Wait)
     }
 
     /// Says that the drain does not get on; gives the pause before the next attempt.
-    async fn later(&self, node: &Node, since: Instant, why: &str) -> Duration {
-        let Setback { pause, warning } = drain::setback(since.elapsed(), why);
+    async fn later(&self, node: &Node, record: &DrainRecord) -> Duration {
+        let why = blockers::text(record);
+        let Setback { pause, warning } = drain::setback(self.age(record), &why);
         warn!(node = node.name_any(), why, pause = pause.as_secs(), "Drain does not get on");
         if let Some(text) = warning {
             self.reporter.publish(&Note::warning(node, "DrainThresholdExceeded", text)).await;
@@ -177,32 +189,48 @@ impl Drainer {
         pause
     }
 
-    async fn patch(&self, node: &Node, patch: Value) -> Result<(), mco_cluster::CallError> {
+    /// Writes down how the drain goes.
+    async fn keep(&self, node: &Node, record: &DrainRecord) -> Result<(), ActError> {
+        self.patch(node, json!({"metadata": {"annotations": recorded(record)}}))
+            .await
+            .map_err(|source| ActError::RecordDrain { node: node.name_any(), source })
+    }
+
+    async fn patch(&self, node: &Node, patch: Value) -> Result<(), CallError> {
         let api = Api::<Node>::all(self.context.client.clone());
         let patched = apply::merge(&api, &node.name_any(), patch, Guard::Any).await?;
         self.context.caches.nodes.learn(patched);
         Ok(())
     }
 
-    fn since(&self, node: &str) -> Option<Instant> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).get(node).copied()
-    }
-
-    fn begin(&self, node: &str) -> Instant {
-        let now = Instant::now();
-        let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
-        started.insert(node.to_owned(), now);
-        now
-    }
-
-    fn forget(&self, node: &str) {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner).remove(node);
-        self.context.metrics.drain_over(node);
+    fn age(&self, record: &DrainRecord) -> Duration {
+        let Time(since) = &record.since;
+        let age = self.context.clock.now().duration_since(*since);
+        // A clock that was set back makes no drain older.
+        Duration::try_from(age).unwrap_or_default()
     }
 }
 
-/// The annotation that says the node's request is done.
+/// What is written on the node about its drain, whatever request it was for.
+fn known(node: &Node) -> Option<DrainRecord> {
+    annotation::DRAIN_RECORD.get(node.annotations()).unwrap_or_else(|error| {
+        warn!(node = node.name_any(), error = chain(&error), "The drain starts anew");
+        None
+    })
+}
+
+fn request(node: &Node) -> String {
+    node.annotations().get(annotation::DESIRED_DRAIN.name()).cloned().unwrap_or_default()
+}
+
+fn recorded(record: &DrainRecord) -> Changes {
+    Changes::from([(annotation::DRAIN_RECORD.name().to_owned(), Some(record.to_string()))])
+}
+
+/// The annotations that say the node's request is done.
 fn answer(node: &Node) -> Changes {
-    let asked = node.annotations().get(annotation::DESIRED_DRAIN.name()).cloned();
-    Changes::from([(annotation::LAST_APPLIED_DRAIN.name().to_owned(), asked)])
+    Changes::from([
+        (annotation::LAST_APPLIED_DRAIN.name().to_owned(), Some(request(node))),
+        (annotation::DRAIN_RECORD.name().to_owned(), None),
+    ])
 }

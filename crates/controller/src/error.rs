@@ -7,6 +7,14 @@ use mco_cluster::CallError;
 pub(crate) enum ActError {
     #[error("cannot create MachineConfig {name}")]
     CreateConfig { name: String, source: CallError },
+    #[error("cannot look at MachineConfig {name}")]
+    ReadConfig { name: String, source: CallError },
+    #[error("cannot put MachineConfig {name} back as it was made")]
+    RestoreConfig { name: String, source: CallError },
+    #[error("cannot remove MachineConfig {name}")]
+    RemoveConfig { name: String, source: CallError },
+    #[error("cannot list the MachineOSBuilds")]
+    ListBuilds { source: CallError },
     #[error("cannot point pool {pool} at {config}")]
     TargetPool { pool: String, config: String, source: CallError },
     #[error("cannot write the status of pool {pool}")]
@@ -19,6 +27,14 @@ pub(crate) enum ActError {
     Uncordon { node: String, source: CallError },
     #[error("node {node}: cannot answer the drain request")]
     AnswerDrain { node: String, source: CallError },
+    #[error("node {node}: cannot write down how its drain goes")]
+    RecordDrain { node: String, source: CallError },
+    #[error("cannot label node {node} for its pool")]
+    LabelNode { node: String, source: CallError },
+    #[error("cannot mark node {node}")]
+    MarkNode { node: String, source: CallError },
+    #[error("cannot write MachineConfigNode {node}")]
+    WriteReport { node: String, source: CallError },
     #[error("cannot list the pods of node {node}")]
     ListPods { node: String, source: CallError },
 }

@@ -8,6 +8,8 @@ mod drain;
 mod error;
 mod metrics;
 mod node;
+mod progress;
+mod prune;
 mod render;
 mod rollout;
 
@@ -23,8 +25,8 @@ use mco_core::{drain::Pace, render::Build};
 use tokio::task::JoinSet;
 use tracing::error;
 
-use self::caches::Caches;
 pub use self::metrics::Metrics;
+use self::{caches::Caches, progress::Waits};
 
 /// Name of the Lease, and of the process.
 pub const NAME: &str = "machine-config-controller";
@@ -57,20 +59,28 @@ pub struct Settle {
     pub node: Duration,
     /// Before draining.
     pub drain: Duration,
+    /// Before saying on a node, or in its MachineConfigNode, what is going on with it.
+    pub report: Duration,
+    /// Before removing rendered configs that nobody needs.
+    pub prune: Duration,
 }
 
 impl Settle {
     /// Long enough for `kubectl apply -f DIR` to come through, short enough not to be waited for.
     pub const SHORT: Self = Self {
-        render: Duration::from_millis(200),
+        render: Duration::from_millis(150),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
+        report: Duration::from_millis(250),
+        prune: Duration::from_mins(1),
     };
     /// What the reference waits.
     pub const REFERENCE: Self = Self {
         render: Duration::from_secs(5),
         node: Duration::from_secs(5),
         drain: Duration::from_secs(5),
+        report: Duration::from_secs(5),
+        prune: Duration::from_mins(1),
     };
 }
 
@@ -127,6 +137,10 @@ struct Context {
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
+    /// Which nodes wait for their config, and why.
+    waits: Arc<Waits>,
+    /// The rendered configs that are known to be as they were made.
+    sound: render::Sound,
     /// Held while masters or arbiter are chosen for.
     control_plane: tokio::sync::Mutex<()>,
 }
@@ -151,6 +165,8 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
         clock,
         metrics,
         notes,
+        waits: Arc::default(),
+        sound: render::Sound::default(),
         control_plane,
     });
     // Dropped with this future when the lease is lost, which ends them all at once.
@@ -158,6 +174,8 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
     context.caches.start(&context.client, &shutdown, &mut tasks);
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
+    tasks.spawn(progress::run(context.clone(), shutdown.clone()));
+    tasks.spawn(prune::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

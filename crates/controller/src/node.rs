@@ -8,7 +8,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt as _};
-use mco_api::{MachineConfigPool, annotation, condition::PoolCondition, selector};
+use mco_api::{
+    MachineConfigNode, MachineConfigPool, annotation, condition::PoolCondition, selector,
+};
 use mco_cluster::{
     Cache, Note, Queue, Reporter, Shutdown,
     apply::{self, Changes, Guard},
@@ -17,14 +19,15 @@ use mco_cluster::{
     report::chain,
 };
 use mco_core::{
-    rollout::{NodeView, RolloutPlan},
+    rollout::{NodeView, RolloutPlan, first_boot},
     status::{self, Around, Inputs, NodeReport},
 };
+use serde_json::json;
 use tracing::{debug, info, warn};
 
 use crate::{
     Context,
-    caches::membership,
+    caches::{membership, owner},
     error::ActError,
     rollout::{self, CONTROL_PLANE},
 };
@@ -52,10 +55,14 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
 fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let delay = context.settle.node;
     let (pools, metrics) = (queue.clone(), context.metrics.clone());
+    let waits = context.waits.clone();
     context.caches.pools.on_change(move |change| match change.after {
         Some(after) if pool_matters(&change) => pools.add_after(after.name_any(), delay),
         Some(_) => {}
-        None => change.before.into_iter().for_each(|pool| metrics.pool_gone(&pool.name_any())),
+        None => change.before.into_iter().for_each(|pool| {
+            metrics.pool_gone(&pool.name_any());
+            waits.forget(&pool.name_any());
+        }),
     });
     let (nodes, pools) = (queue.clone(), context.caches.pools.clone());
     context.caches.nodes.on_change(move |change| {
@@ -72,7 +79,7 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let (reports, pools) = (queue.clone(), context.caches.pools.clone());
     let nodes = context.caches.nodes.clone();
     context.caches.reports.on_change(move |change| {
-        let Some(report) = change.object() else { return };
+        let Some(report) = change.object().filter(|_| report_matters(&change)) else { return };
         if let Some(node) = nodes.get(&report.name_any()) {
             for pool in pools_of(&pools, &Change { before: None, after: Some(&node) }) {
                 reports.add_after(pool, delay);
@@ -91,6 +98,12 @@ fn pool_matters(change: &Change<'_, MachineConfigPool>) -> bool {
     before.spec != after.spec
         || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
         || degraded(before) != degraded(after)
+}
+
+/// Whether a MachineConfigNode changed in what its pool's status depends on.
+fn report_matters(change: &Change<'_, MachineConfigNode>) -> bool {
+    let said = |report: Option<&Arc<MachineConfigNode>>| report.map(|one| NodeReport::of(one));
+    said(change.before) != said(change.after)
 }
 
 /// The pools that manage the node, or did, if something about it changed that we look at.
@@ -149,7 +162,18 @@ pub(crate) fn members(context: &Context, pool: &str) -> Vec<NodeView> {
         let found = membership.of(&node.name_any(), node.labels());
         found.is_ok_and(|found| found.primary() == Some(pool))
     };
-    nodes.iter().filter(managed).map(|node| NodeView::of(node)).collect()
+    nodes.iter().filter(managed).map(|node| claimed(context, NodeView::of(node))).collect()
+}
+
+/// The node, with the labels of the custom pool that it was booted for, if it still lacks them.
+fn claimed(context: &Context, mut node: NodeView) -> NodeView {
+    if let Some(config) = &node.first_config {
+        let config = context.caches.configs.get(config);
+        let owner = config.as_deref().and_then(owner);
+        let pool = owner.and_then(|owner| context.caches.pools.get(owner));
+        node.claim = first_boot::claim(&node, |_| config.as_deref(), |_| pool.as_deref());
+    }
+    node
 }
 
 async fn start(
@@ -171,13 +195,13 @@ async fn start(
             return Ok(());
         }
     };
-    for (node, hold) in &plan.holds {
-        debug!(pool = name, node, %hold, "Node waits");
-    }
     if let Some(text) = plan.passed_over() {
         reporter.publish(&Note::normal(pool, "DeferringOperatorNodeUpdate", text)).await;
     }
-    act(context, &plan).await?;
+    let told = act(context, &plan).await;
+    context.waits.look(context.waits.replace(&name, &plan), context.settle.report);
+    told?;
+    label(context, &plan).await?;
     if let Some(text) = plan.started() {
         reporter.publish(&Note::normal(pool, "SetDesiredConfig", text)).await;
     }
@@ -210,6 +234,20 @@ async fn act(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
         .collect();
     let outcomes: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
     outcomes.into_iter().collect()
+}
+
+/// Puts the labels of their pool on nodes that were booted for it, once.
+async fn label(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
+    let api = Api::<Node>::all(context.client.clone());
+    for (node, labels) in &plan.labels {
+        let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
+        let patch = json!({"metadata": {"labels": labels, "annotations": {marker: ""}}});
+        let patched = apply::merge(&api, node, patch, Guard::Any).await;
+        let named = |source| ActError::LabelNode { node: node.clone(), source };
+        context.caches.nodes.learn(patched.map_err(named)?);
+        info!(node, "Node has the labels of the pool that it was booted for");
+    }
+    Ok(())
 }
 
 /// Writes the pool's status, if it is another than before.

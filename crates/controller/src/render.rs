@@ -4,6 +4,8 @@
 //! A failure to render is a condition of the pool and waits for its inputs to change; a failure to
 //! write is tried again.
 
+mod restore;
+
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -30,6 +32,8 @@ use serde_json::json;
 use tracing::{debug, info, warn};
 
 use crate::{Context, caches::owner, error::ActError};
+
+pub(crate) use self::restore::Sound;
 
 /// How many pools are rendered at a time.
 const WIDTH: usize = 2;
@@ -86,15 +90,21 @@ fn pool_to_render(change: &Change<'_, MachineConfigPool>) -> Option<String> {
 /// The pools that a changed config is, or was, part of.
 fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]) -> Vec<String> {
     let Some(config) = change.object() else { return Vec::new() };
+    if let Some(pool) = owner(config) {
+        // A rendered config matters when it goes or is edited: the pool may still need it.
+        let edited = change.before.is_some_and(|before| {
+            change.after.is_none_or(|after| {
+                before.metadata.generation != after.metadata.generation
+                    || before.uid() != after.uid()
+            })
+        });
+        return if edited { vec![pool.to_owned()] } else { Vec::new() };
+    }
     if let (Some(before), Some(after)) = (change.before, change.after)
         && before.spec == after.spec
         && before.metadata.labels == after.metadata.labels
     {
         return Vec::new();
-    }
-    if let Some(pool) = owner(config) {
-        // A rendered config matters when it goes: the pool may still need it.
-        return if change.after.is_none() { vec![pool.to_owned()] } else { Vec::new() };
     }
     let selects = |pool: &MachineConfigPool, config: &MachineConfig| {
         let selector = pool.spec.machine_config_selector.as_ref();
@@ -219,7 +229,9 @@ async fn act(
 ) -> Result<(), ActError> {
     let (rendered, object) = decided;
     let name = rendered.name.as_str();
-    if context.caches.configs.get(name).is_none() {
+    if let Some(known) = context.caches.configs.get(name) {
+        restore::restore(context, reporter, &known, object).await?;
+    } else {
         let configs = Api::<MachineConfig>::all(context.client.clone());
         let created = apply::create(&configs, object)
             .await

@@ -15,6 +15,7 @@ pub mod goyaml;
 pub mod machine;
 pub mod membership;
 pub mod plan;
+pub mod progress;
 pub mod prune;
 pub mod render;
 pub mod rollout;

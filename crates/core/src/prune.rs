@@ -10,7 +10,7 @@ use std::{
 };
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mco_api::{MachineConfig, MachineConfigPool, MachineOSBuild};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild};
 
 use crate::rollout::NodeView;
 
@@ -90,7 +90,8 @@ impl References {
     ) -> Self {
         let mut references = Self::default();
         for node in nodes {
-            for config in [&node.current, &node.desired] {
+            let first = node.first_config.iter();
+            for config in [&node.current, &node.desired].into_iter().chain(first) {
                 references.add(config, || Reason::Node(node.name.clone()));
             }
         }
@@ -106,6 +107,23 @@ impl References {
             references.add(&build.spec.machine_config.name, reason);
         }
         references
+    }
+
+    /// The same, and what the nodes' own reports name.
+    #[must_use]
+    pub fn with_reports<'a>(
+        mut self,
+        reports: impl IntoIterator<Item = &'a MachineConfigNode>,
+    ) -> Self {
+        for report in reports {
+            let reason = || Reason::Node(report.metadata.name.clone().unwrap_or_default());
+            self.add(&report.spec.config_version.desired, reason);
+            let version = report.status.as_ref().and_then(|status| status.config_version.as_ref());
+            for config in version.iter().flat_map(|one| [&one.current, &one.desired]) {
+                self.add(config, reason);
+            }
+        }
+        self
     }
 
     fn add(&mut self, config: &str, reason: impl FnOnce() -> Reason) {
@@ -146,6 +164,8 @@ pub fn rendered(
 
 #[cfg(test)]
 mod tests {
+    use mco_api::machine_config_node::{ConfigVersion, MachineConfigNodeSpec};
+
     use super::*;
     use crate::fixture::nodes;
 
@@ -179,6 +199,20 @@ mod tests {
             assert_eq!(gone(all, &used, history), expected, "history of {history}");
         }
         assert_eq!(gone("unknown/x old/1", &References::default(), 0), "old");
+    }
+
+    #[test]
+    fn what_a_node_reports_or_was_booted_with_stays() {
+        let mut report = MachineConfigNode::new("a", MachineConfigNodeSpec::default());
+        report.spec.config_version.desired = "next".to_owned();
+        let mut booted = nodes("b=new");
+        for node in &mut booted {
+            node.first_config = Some("first".to_owned());
+        }
+        let version = ConfigVersion { current: "now".to_owned(), desired: "next".to_owned() };
+        report.status.get_or_insert_default().config_version = Some(version);
+        let used = References::of(&booted, &[], &[]).with_reports([&report]);
+        assert_eq!(gone("first/1 now/2 next/3 other/4 new/5", &used, 0), "other");
     }
 
     #[test]

@@ -4,7 +4,10 @@ use std::{fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt as _;
 use k8s_openapi::{
-    api::core::v1::{Namespace, Node},
+    api::{
+        core::v1::{Namespace, Node},
+        events::v1::Event,
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
@@ -30,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A cluster with controllers.
 pub(crate) struct Fleet {
     pub(crate) client: Client,
+    pub(crate) config: Config,
     shutdown: Shutdown,
     running: JoinHandle<Ended>,
 }
@@ -47,14 +51,21 @@ impl Fleet {
         install(&client).await;
         let shutdown = Shutdown::new();
         let mut config = Config::new(build());
-        config.settle = Settle { render, node: Duration::from_millis(5), drain: Duration::ZERO };
+        config.settle = Settle {
+            render,
+            node: Duration::from_millis(5),
+            drain: Duration::ZERO,
+            report: Duration::from_millis(5),
+            prune: Duration::from_millis(5),
+        };
         config.pace = Pace {
             refused: Duration::from_millis(20),
             leaving: Duration::from_millis(5),
             ..Pace::REFERENCE
         };
-        let running = tokio::spawn(mco_controller::run(config, client.clone(), shutdown.clone()));
-        let fleet = Self { client, shutdown, running };
+        let run = mco_controller::run(config.clone(), client.clone(), shutdown.clone());
+        let running = tokio::spawn(run);
+        let fleet = Self { client, config, shutdown, running };
         fleet.apply_config("00-worker", "/etc/base").await;
         fleet.create(&pool()).await;
         let base = fleet.rendered().await;
@@ -180,6 +191,48 @@ impl Fleet {
             annotation::REASON.name(): reason,
         });
         self.patch::<Node>(node, json!({"metadata": {"annotations": annotations}})).await;
+    }
+
+    /// Ends the controllers; the cluster stays as it is.
+    pub(crate) async fn pause(&mut self) {
+        self.shutdown.request();
+        let ended = tokio::time::timeout(PATIENCE, &mut self.running).await;
+        assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
+    }
+
+    /// Starts controllers that know nothing of what was before.
+    pub(crate) fn resume(&mut self) {
+        self.shutdown = Shutdown::new();
+        let (config, client) = (self.config.clone(), self.client.clone());
+        self.running = tokio::spawn(mco_controller::run(config, client, self.shutdown.clone()));
+    }
+
+    /// What the events of this reason say, once there is one.
+    pub(crate) async fn event(&self, reason: &str) -> String {
+        let api = Api::<Event>::all(self.client.clone());
+        let mut changes = pin!(watcher(api.clone(), watcher::Config::default()));
+        let looking = async {
+            while changes.next().await.is_some() {
+                let events = api.list(&ListParams::default()).await.unwrap();
+                let found = events.into_iter().find(|e| e.reason.as_deref() == Some(reason));
+                if let Some(found) = found {
+                    return found.note.unwrap_or_default();
+                }
+            }
+            unreachable!("a watch does not end by itself")
+        };
+        tokio::time::timeout(PATIENCE, looking).await.expect("the event comes")
+    }
+
+    /// Waits until there is no object of this name.
+    pub(crate) async fn gone<K>(&self, name: &str)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+    {
+        let gone = kube::runtime::wait::await_condition(self.all::<K>(), name, |o: Option<&K>| {
+            o.is_none()
+        });
+        tokio::time::timeout(PATIENCE, gone).await.expect("it goes").unwrap();
     }
 
     /// Ends the controllers; fails if they do not.

@@ -6,4 +6,8 @@ mod drain;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod progress;
+#[cfg(test)]
+mod rendered;
+#[cfg(test)]
 mod rollout;

@@ -21,13 +21,26 @@ pub struct NodeReport {
     pub images: Images,
 }
 
-/// Whether a MachineConfigNode has conditions yet.
+/// Whether a MachineConfigNode has conditions of the daemon yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
     /// It has.
     Heard,
-    /// It was made and never written.
+    /// It was made, and the daemon has never written to it.
     Silent,
+}
+
+/// Whether a condition comes from the daemon; the others are the controller's own words.
+fn is_the_daemons(kind: &str) -> bool {
+    let ours = [
+        NodeCondition::Waiting,
+        NodeCondition::Cordoned,
+        NodeCondition::Drained,
+        NodeCondition::Uncordoned,
+        NodeCondition::UpdateExecuted,
+        NodeCondition::UpdateComplete,
+    ];
+    ours.iter().all(|ours| ours.as_str() != kind)
 }
 
 /// Whether a node says that it is updated, and where.
@@ -87,7 +100,11 @@ impl NodeReport {
         let version = status.config_version.as_ref();
         Self {
             node: name.to_owned(),
-            voice: if status.conditions.is_empty() { Voice::Silent } else { Voice::Heard },
+            voice: if status.conditions.iter().any(|found| is_the_daemons(&found.type_)) {
+                Voice::Heard
+            } else {
+                Voice::Silent
+            },
             degraded: degraded
                 .and_then(|place| status.conditions.get(place))
                 .map(|condition| condition.message.clone()),

@@ -15,10 +15,17 @@ const KEEP: &[&str] = &["get", "list", "watch", "create", "patch"];
 pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigpools"], SEE_AND_PATCH),
     Rule(OURS, &["machineconfigpools/status"], &["patch"]),
+    // What nobody uses any longer is removed, what somebody edited is put back as a whole.
     Rule(OURS, &["machineconfigs"], KEEP),
-    Rule(OURS, &["machineconfignodes", "controllerconfigs"], SEE),
+    Rule(OURS, &["machineconfigs"], &["update", "delete"]),
+    Rule(OURS, &["machineosbuilds"], &["list"]),
+    Rule(OURS, &["machineconfignodes"], KEEP),
+    Rule(OURS, &["machineconfignodes"], &["delete"]),
+    Rule(OURS, &["machineconfignodes/status"], &["patch"]),
+    Rule(OURS, &["controllerconfigs"], SEE),
     Rule("", &["nodes"], SEE_AND_PATCH),
     Rule("", &["pods"], &["list"]),
+    Rule("policy", &["poddisruptionbudgets"], &["list"]),
     Rule("", &["pods/eviction"], &["create"]),
 ];
 

@@ -1,0 +1,178 @@
+//! What is said of nodes: in their `MachineConfigNode`, by taints, labels and the topology.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{ResourceExt as _, api::DeleteParams};
+use mco_api::{ControllerConfig, MachineConfigNode, MachineConfigPool, annotation, label};
+use serde_json::json;
+
+use crate::fleet::Fleet;
+
+/// Waits until the node's condition is as `holds` says; gives its message.
+async fn said(fleet: &Fleet, node: &str, kind: &str, status: &str, reason: &str) -> String {
+    let find = |report: &MachineConfigNode| {
+        let conditions = report.status.clone().unwrap_or_default().conditions;
+        conditions.into_iter().find(|c| c.type_ == kind && c.status == status && c.reason == reason)
+    };
+    let what = format!("{kind}={status} because of {reason}");
+    let report = fleet.wait::<MachineConfigNode>(node, &what, |r| find(r).is_some()).await;
+    find(&report).unwrap().message
+}
+
+fn is_tainted(node: &Node) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints
+        .into_iter()
+        .any(|taint| taint.key == "UpdateInProgress" && taint.effect == "PreferNoSchedule")
+}
+
+// covers: O19, NOD-11
+#[tokio::test]
+async fn every_node_has_a_machine_config_node_as_long_as_it_is_there() {
+    let fleet = Fleet::start(2).await;
+    let old = fleet.rendered().await;
+    let is_set = |report: &MachineConfigNode| report.spec.config_version.desired == old;
+    let report = fleet.wait::<MachineConfigNode>("n0", "it is there", is_set).await;
+    assert_eq!((report.spec.node.name.as_str(), report.spec.pool.name.as_str()), ("n0", "worker"));
+    let node = fleet.all::<Node>().get("n0").await.unwrap();
+    assert_eq!(Some(report.owner_references()[0].uid.clone()), node.uid());
+
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let node = fleet.wait_for_start(&new).await;
+    fleet
+        .wait::<MachineConfigNode>(&node, "it says what the node is to run", |report| {
+            report.spec.config_version.desired == new
+        })
+        .await;
+
+    fleet.all::<Node>().delete("n1", &DeleteParams::default()).await.unwrap();
+    fleet.gone::<MachineConfigNode>("n1").await;
+    // One that nobody owns goes as well, and one that somebody deletes comes back.
+    let orphan = json!({"metadata": {"name": "x"}, "spec": {"node": {"name": "x"},
+        "pool": {"name": "worker"}, "configVersion": {"desired": old}}});
+    fleet.create::<MachineConfigNode>(&serde_json::from_value(orphan).unwrap()).await;
+    fleet.gone::<MachineConfigNode>("x").await;
+    let before = fleet.all::<MachineConfigNode>().get("n0").await.unwrap();
+    fleet.all::<MachineConfigNode>().delete("n0", &DeleteParams::default()).await.unwrap();
+    fleet
+        .wait::<MachineConfigNode>("n0", "it is back", |report| report.uid() != before.uid())
+        .await;
+    fleet.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_that_waits_says_why_in_its_machine_config_node() {
+    let fleet = Fleet::start(2).await;
+    let old = fleet.rendered().await;
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    for node in ["n0", "n1"] {
+        let text = said(&fleet, node, "Waiting", "True", "PoolPaused").await;
+        assert_eq!(text, format!("Node waits for {new}: the pool is paused"));
+    }
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": false}})).await;
+    let first = fleet.wait_for_start(&new).await;
+    let other = if first == "n0" { "n1" } else { "n0" };
+    said(&fleet, other, "Waiting", "True", "NoCapacity").await;
+    said(&fleet, &first, "Waiting", "False", "AsExpected").await;
+    fleet.daemon_says(&first, "Done", &new, "").await;
+    said(&fleet, other, "Waiting", "False", "AsExpected").await;
+    // What the controller says does not pass for the daemon's own report.
+    fleet.daemon_says(other, "Degraded", &old, "disk full").await;
+    let status = fleet.wait_for_pool("it is degraded", |s| crate::fleet::is(s, "Degraded", "True"));
+    let status = status.await;
+    let condition = status.conditions.iter().find(|c| c.kind == "NodeDegraded").unwrap();
+    assert_eq!(condition.message, format!("Node {other} is reporting: \"disk full\""));
+    fleet.stop().await;
+}
+
+// covers: NOD-15
+#[tokio::test]
+async fn nodes_that_wait_are_tainted_until_they_are_told() {
+    let fleet = Fleet::start(2).await;
+    let old = fleet.rendered().await;
+    let theirs = json!({"spec": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}});
+    fleet.patch::<Node>("n1", theirs).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let first = fleet.wait_for_start(&new).await;
+    let other = if first == "n0" { "n1" } else { "n0" };
+    fleet.wait::<Node>(other, "it is tainted", is_tainted).await;
+    fleet.wait::<Node>(&first, "it is not tainted", |node| !is_tainted(node)).await;
+    fleet.daemon_says(&first, "Done", &new, "").await;
+    fleet.wait::<Node>(other, "it is no longer tainted", |node| !is_tainted(node)).await;
+    let node = fleet.all::<Node>().get("n1").await.unwrap();
+    let taints = node.spec.unwrap().taints.unwrap_or_default();
+    assert!(taints.iter().any(|taint| taint.key == "theirs"), "{taints:?}");
+    fleet.stop().await;
+}
+
+// covers: NOD-16
+#[tokio::test]
+async fn nodes_say_how_the_control_plane_is_laid_out() {
+    let fleet = Fleet::start(1).await;
+    let topology = json!({"spec": {"infra": {"spec": {}, "status": {"controlPlaneTopology": "SingleReplica"}}}});
+    fleet.patch::<ControllerConfig>(label::CONTROLLER_CONFIG, topology).await;
+    let key = annotation::CONTROL_PLANE_TOPOLOGY.name();
+    let is_said = |node: &Node| node.annotations().get(key).is_some_and(|s| s == "SingleReplica");
+    fleet.wait::<Node>("n0", "it says so", is_said).await;
+    fleet.stop().await;
+}
+
+// covers: NOD-17
+#[tokio::test]
+async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once() {
+    let fleet = Fleet::start(1).await;
+    let infra = json!({
+        "metadata": {"name": "infra"},
+        "spec": {
+            "machineConfigSelector": {"matchExpressions": [
+                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
+        },
+    });
+    fleet.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
+    let pool = fleet.wait::<MachineConfigPool>("infra", "it has a config", |pool| {
+        !pool.spec.configuration.rendered.name.is_empty()
+    });
+    let config = pool.await.spec.configuration.rendered.name;
+    let node = json!({
+        "metadata": {
+            "name": "new",
+            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
+            "annotations": {
+                annotation::CURRENT_CONFIG.name(): config,
+                annotation::DESIRED_CONFIG.name(): config,
+                annotation::FIRST_PIVOT_CONFIG.name(): config,
+                annotation::STATE.name(): "Done",
+            },
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    fleet.create::<Node>(&serde_json::from_value(node).unwrap()).await;
+    let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
+    let labelled = fleet
+        .wait::<Node>("new", "it has the label", |node| {
+            node.labels().contains_key("node-role.kubernetes.io/infra")
+        })
+        .await;
+    assert!(labelled.annotations().contains_key(marker));
+    assert_eq!(labelled.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&config));
+    fleet
+        .wait::<MachineConfigNode>("new", "it is of its pool", |r| r.spec.pool.name == "infra")
+        .await;
+    // Whoever takes the label off later means it.
+    let off = json!({"metadata": {"labels": {"node-role.kubernetes.io/infra": null}}});
+    fleet.patch::<Node>("new", off).await;
+    fleet
+        .wait::<MachineConfigNode>("new", "it is a worker's", |r| r.spec.pool.name == "worker")
+        .await;
+    let worker = fleet.rendered().await;
+    fleet
+        .wait::<Node>("new", "it is to run what workers run", |node| {
+            node.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&worker)
+        })
+        .await;
+    fleet.stop().await;
+}
