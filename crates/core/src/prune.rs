@@ -205,7 +205,7 @@ mod tests {
     fn what_a_node_reports_or_was_booted_with_stays() {
         let mut report = MachineConfigNode::new("a", MachineConfigNodeSpec::default());
         report.spec.config_version.desired = "next".to_owned();
-        let mut booted = nodes("b=new");
+        let mut booted = nodes("b=done");
         for node in &mut booted {
             node.first_config = Some("first".to_owned());
         }

@@ -164,7 +164,9 @@ fn complete(before: &[Condition], now: &Time) -> Vec<Condition> {
 
 /// Ends the update that was: what held holds no longer, and says of which update it was.
 fn reset(conditions: &mut [Condition], desired: &str, now: &Time) {
-    let of_update = |kind: &str| kind != NodeCondition::Updated.as_str();
+    // Whether the node waits is the controller's to say, and no step of an update.
+    let other = [NodeCondition::Updated, NodeCondition::Waiting];
+    let of_update = |kind: &str| other.iter().all(|other| other.as_str() != kind);
     for condition in conditions.iter_mut().filter(|condition| of_update(&condition.type_)) {
         if condition.status != "False" {
             condition.message = format!("Action during update to {desired}: {}", condition.message);
