@@ -10,6 +10,21 @@ use mco_ignition::{
 /// Where units live on a machine.
 pub const UNITS: &str = "/etc/systemd/system";
 
+/// What the names of units end in.
+pub const UNIT_TYPES: [&str; 11] = [
+    "automount",
+    "device",
+    "mount",
+    "path",
+    "scope",
+    "service",
+    "slice",
+    "socket",
+    "swap",
+    "target",
+    "timer",
+];
+
 /// What a file has when its config names no mode.
 pub const DEFAULT_MODE: u32 = 0o644;
 

@@ -9,6 +9,7 @@ mod bus;
 
 use std::{path::Path, sync::OnceLock};
 
+use mco_core::machine::UNIT_TYPES;
 use tracing::info;
 
 use self::bus::{Bus, BusError, Task};
@@ -254,21 +255,8 @@ impl System for SystemdSystem {
 }
 
 fn full_name(unit: &str) -> String {
-    const KINDS: [&str; 11] = [
-        "automount",
-        "device",
-        "mount",
-        "path",
-        "scope",
-        "service",
-        "slice",
-        "socket",
-        "swap",
-        "target",
-        "timer",
-    ];
     match unit.rsplit_once('.') {
-        Some((_, kind)) if KINDS.contains(&kind) => unit.to_owned(),
+        Some((_, kind)) if UNIT_TYPES.contains(&kind) => unit.to_owned(),
         _ => format!("{unit}.service"),
     }
 }

@@ -5,6 +5,8 @@
 
 use std::iter::Peekable;
 
+use mco_core::machine::UNIT_TYPES;
+
 use crate::fault::Severity;
 
 /// Whether a text is a whole unit or a piece laid over one.
@@ -36,20 +38,6 @@ const OWN_SECTIONS: [(&str, &str); 9] = [
     ("socket", "Socket"),
     ("swap", "Swap"),
     ("timer", "Timer"),
-];
-
-const TYPES: [&str; 11] = [
-    "automount",
-    "device",
-    "mount",
-    "path",
-    "scope",
-    "service",
-    "slice",
-    "socket",
-    "swap",
-    "target",
-    "timer",
 ];
 
 const COMMANDS: [&str; 9] = [
@@ -130,7 +118,7 @@ impl Checker<'_> {
             || section.starts_with("X-")
             || OWN_SECTIONS.contains(&(kind, section))
             // A unit without a type is wrong by its name, which the format's own rules see.
-            || !TYPES.contains(&kind)
+            || !UNIT_TYPES.contains(&kind)
     }
 
     fn assignment(&mut self, line: usize, key: &str, value: &str) {
