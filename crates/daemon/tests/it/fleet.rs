@@ -15,7 +15,10 @@ use kube::{
 use mco_api::{MachineConfig, MachineConfigPool};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{NoteCount, Reporter, Shutdown};
-use mco_daemon::simulate::{Machine, Power, simulate};
+use mco_daemon::{
+    simulate::{Machine, Power, simulate},
+    watch::Watch,
+};
 use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -83,9 +86,15 @@ impl Fleet {
 
     /// Waits until a file has this text.
     pub(crate) async fn wait_for_text(&self, path: &str, want: &str) {
+        let root = Root::open(self.folder.path()).unwrap();
         let has_it = async {
-            while self.text(path).as_deref() != Some(want) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
+            loop {
+                // Watched before it is looked at, so that nothing slips between.
+                let mut watch = Watch::new(&root, [path].into_iter()).unwrap();
+                if self.text(path).as_deref() == Some(want) {
+                    return;
+                }
+                watch.changed().await.unwrap();
             }
         };
         let done = tokio::time::timeout(Duration::from_secs(30), has_it).await;
