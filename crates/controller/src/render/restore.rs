@@ -9,7 +9,7 @@ use std::{
 };
 
 use kube::{Api, ResourceExt as _, api::PostParams};
-use mco_api::MachineConfig;
+use mco_api::{MachineConfig, MachineConfigSpec};
 use mco_cluster::{CallError, Note, Reporter};
 
 use crate::{Context, error::ActError};
@@ -37,6 +37,16 @@ fn version(config: &MachineConfig) -> Version {
     (config.uid(), config.metadata.generation)
 }
 
+/// Whether two configs say the same. An API server keeps what a text says and not how it is written:
+/// members come back in another order.
+fn is_same(left: &MachineConfigSpec, right: &MachineConfigSpec) -> bool {
+    left == right || {
+        let said = |spec: &MachineConfigSpec| serde_json::to_value(spec).ok();
+        let (left, right) = (said(left), said(right));
+        left.is_some() && left == right
+    }
+}
+
 /// Looks at the config unless it is known to be sound, and makes it what it was made as.
 pub(super) async fn restore(
     context: &Context,
@@ -51,7 +61,7 @@ pub(super) async fn restore(
     let api = Api::<MachineConfig>::all(context.client.clone());
     let live = api.get(&name).await.map_err(CallError::from);
     let mut live = live.map_err(|source| ActError::ReadConfig { name: name.clone(), source })?;
-    if live.spec != made.spec {
+    if !is_same(&live.spec, &made.spec) {
         live.spec = made.spec.clone();
         let written = api.replace(&name, &PostParams::default(), &live).await;
         let written = written.map_err(CallError::from);
@@ -61,4 +71,30 @@ pub(super) async fn restore(
     }
     context.sound.note(&live);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_api::RawConfig;
+
+    use super::*;
+
+    #[test]
+    fn a_config_is_the_same_in_whatever_order_it_comes_back() {
+        let spec = |text: &str| MachineConfigSpec {
+            config: Some(RawConfig::from_json(text.to_owned()).unwrap()),
+            ..MachineConfigSpec::default()
+        };
+        let made = spec(
+            r#"{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":420}]}}"#,
+        );
+        let back = spec(
+            r#"{"storage":{"files":[{"mode":420,"path":"/a"}]},"ignition":{"version":"3.5.0"}}"#,
+        );
+        let other = spec(
+            r#"{"ignition":{"version":"3.5.0"},"storage":{"files":[{"path":"/a","mode":384}]}}"#,
+        );
+        assert!(is_same(&made, &back));
+        assert!(!is_same(&made, &other));
+    }
 }

@@ -72,7 +72,8 @@ pub(super) struct Output {
 
 /// One machine's systemd.
 pub(super) struct Bus {
-    runtime: Runtime,
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
     address: String,
     /// Kept from call to call.
     manager: Mutex<Option<Proxy<'static>>>,
@@ -84,7 +85,7 @@ impl Bus {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let socket = root.join("run/dbus/system_bus_socket");
         let address = format!("unix:path={}", socket.display());
-        Ok(Self { runtime, address, manager: Mutex::default() })
+        Ok(Self { runtime: Some(runtime), address, manager: Mutex::default() })
     }
 
     /// Calls a method of the manager and drops what it answers.
@@ -183,7 +184,8 @@ impl Bus {
         work: impl AsyncFnOnce(&Proxy<'static>) -> Result<T, zbus::Error>,
     ) -> Result<T, BusError> {
         let mut kept = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
-        self.runtime.block_on(async {
+        let runtime = self.runtime.as_ref().expect("it is there until it is dropped");
+        runtime.block_on(async {
             let manager = match kept.take() {
                 Some(manager) if answers(&manager).await => manager,
                 _ => self.connect().await?,
@@ -210,6 +212,15 @@ impl Bus {
         };
         let address = || self.address.clone();
         manager.await.map_err(|source| BusError::Connect { address: address(), source })
+    }
+}
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        // The daemon ends where nothing may block, and dropping a runtime would.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
@@ -287,5 +298,16 @@ fn ending(result: &str) -> &str {
         "canceled" => "was canceled.",
         "dependency" => "could not start because something that it depends on failed.",
         _ => "failed.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_machine_can_be_let_go_where_nothing_may_block() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Bus::new(folder.path()).unwrap());
     }
 }

@@ -180,7 +180,18 @@ async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
         let has_it = !name.is_empty() && status.configuration.rendered.name == *name;
         has_it && status.machine_count == 3 && condition(pool, "Updated") == "True"
     });
-    Ok(updated.await?.spec.configuration.rendered.name)
+    let updated = updated.await.map_err(|error| error.context(cordoned(lab)));
+    Ok(updated?.spec.configuration.rendered.name)
+}
+
+/// The machines that are closed to pods: whoever waits for all of them waits for these.
+fn cordoned(lab: &Lab) -> String {
+    let named = "jsonpath={range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}";
+    match lab.ask(&["get", "nodes", "-o", named]) {
+        Ok(names) if names.trim().is_empty() => "no machine is cordoned".to_owned(),
+        Ok(names) => format!("{}: waited in vain for it to be uncordoned", names.trim()),
+        Err(error) => format!("nobody knows which machine is cordoned ({error:#})"),
+    }
 }
 
 async fn pool(
