@@ -186,8 +186,8 @@ async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
 
 /// The machines that are closed to pods: whoever waits for all of them waits for these.
 fn cordoned(lab: &Lab) -> String {
-    let named = "jsonpath={range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}";
-    match lab.ask(&["get", "nodes", "-o", named]) {
+    let format = "jsonpath={range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}";
+    match lab.ask(&["get", "nodes", "-o", format]) {
         Ok(names) if names.trim().is_empty() => "no machine is cordoned".to_owned(),
         Ok(names) => format!("{}: waited in vain for it to be uncordoned", names.trim()),
         Err(error) => format!("nobody knows which machine is cordoned ({error:#})"),
