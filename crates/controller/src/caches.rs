@@ -1,12 +1,12 @@
 //! The objects that the controllers read, each kind watched once.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
-    label, name::RENDERED_PREFIX,
+    MachineConfiguration, OSImageStream, PinnedImageSet, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use mco_core::membership::Pools;
@@ -21,7 +21,13 @@ pub(crate) struct Caches {
     pub(crate) nodes: Arc<Cache<Node>>,
     pub(crate) reports: Arc<Cache<MachineConfigNode>>,
     pub(crate) cluster: Arc<Cache<ControllerConfig>>,
+    pub(crate) settings: Arc<Cache<MachineConfiguration>>,
+    pub(crate) streams: Arc<Cache<OSImageStream>>,
+    pub(crate) pinned: Arc<Cache<PinnedImageSet>>,
 }
+
+/// How long to wait for kinds that a cluster need not have.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Caches {
     pub(crate) fn new() -> Self {
@@ -31,6 +37,9 @@ impl Caches {
             nodes: Arc::new(Cache::new(trim::node)),
             reports: Arc::new(Cache::new(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
+            settings: Arc::new(Cache::new(trim::metadata)),
+            streams: Arc::new(Cache::new(trim::metadata)),
+            pinned: Arc::new(Cache::new(trim_pinned)),
         }
     }
 
@@ -41,6 +50,9 @@ impl Caches {
         watch(&self.nodes, client, shutdown, tasks);
         watch(&self.reports, client, shutdown, tasks);
         watch(&self.cluster, client, shutdown, tasks);
+        watch(&self.settings, client, shutdown, tasks);
+        watch(&self.streams, client, shutdown, tasks);
+        watch(&self.pinned, client, shutdown, tasks);
     }
 
     /// Waits until all that a decision needs is there, so that none is made on half a picture.
@@ -60,6 +72,29 @@ impl Caches {
             () = shutdown.requested() => false,
             _ = all => true,
         }
+    }
+
+    /// Waits for the kinds that a cluster need not have, but not for ever: one that appears later is
+    /// told of like any change.
+    pub(crate) async fn optional(&self, shutdown: &Shutdown) -> bool {
+        let all = async {
+            tokio::join!(self.settings.ready(), self.streams.ready(), self.pinned.ready())
+        };
+        tokio::select! {
+            () = shutdown.requested() => false,
+            _ = all => true,
+            () = tokio::time::sleep(PATIENCE) => true,
+        }
+    }
+
+    /// What people say about the operator itself.
+    pub(crate) fn settings(&self) -> Option<Arc<MachineConfiguration>> {
+        self.settings.get(label::CLUSTER)
+    }
+
+    /// The streams of OS images, where the cluster has several.
+    pub(crate) fn streams(&self) -> Option<Arc<OSImageStream>> {
+        self.streams.get(label::CLUSTER).filter(|streams| streams.status.is_some())
     }
 
     /// What the operator says of the cluster.
@@ -90,6 +125,12 @@ fn trim_config(config: &mut MachineConfig) {
     if name.starts_with(RENDERED_PREFIX) && owner(config).is_some() {
         config.spec = MachineConfigSpec::default();
     }
+}
+
+/// Which images a set names does not matter here.
+fn trim_pinned(set: &mut PinnedImageSet) {
+    trim::metadata(set);
+    set.spec.pinned_images = Vec::new();
 }
 
 /// The pool that a rendered config was made for.

@@ -25,6 +25,7 @@ pub struct Metrics {
     degraded: Family<PoolLabel, Gauge>,
     unavailable: Family<PoolLabel, Gauge>,
     drain_failed: Family<NodeLabel, Gauge>,
+    os_image: Family<PoolLabel, Gauge>,
 }
 
 impl Metrics {
@@ -57,6 +58,11 @@ impl Metrics {
         for (name, help, gauge) in pools {
             registry.register(name, help, gauge.clone());
         }
+        registry.register(
+            "os_image_url_override",
+            "state of OS image override",
+            metrics.os_image.clone(),
+        );
         registry.register("mcc_drain_err", "logs failed drain", metrics.drain_failed.clone());
         metrics
     }
@@ -75,10 +81,18 @@ impl Metrics {
         }
     }
 
+    /// Whether a config chose the pool's OS image.
+    pub(crate) fn os_image(&self, pool: &str, is_overridden: bool) {
+        let label = PoolLabel { pool: pool.to_owned() };
+        self.os_image.get_or_create(&label).set(is_overridden.into());
+    }
+
     /// Forgets a pool that is gone.
     pub(crate) fn pool_gone(&self, pool: &str) {
         let label = PoolLabel { pool: pool.to_owned() };
-        for gauge in [&self.machines, &self.updated, &self.degraded, &self.unavailable] {
+        let gauges =
+            [&self.machines, &self.updated, &self.degraded, &self.unavailable, &self.os_image];
+        for gauge in gauges {
             gauge.remove(&label);
         }
     }

@@ -144,15 +144,7 @@ impl Fleet {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let found =
-            kube::runtime::wait::await_condition(self.all::<K>(), name, |object: Option<&K>| {
-                object.is_some_and(&holds)
-            });
-        if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
-            return found.unwrap().unwrap();
-        }
-        let last = self.all::<K>().get_opt(name).await.unwrap();
-        panic!("{name}: {what} did not come about; it is {last:#?}")
+        awaited(self.all::<K>(), name, what, holds).await
     }
 
     /// Waits for the one node that is told to run `config` and does not run it yet.
@@ -241,6 +233,21 @@ impl Fleet {
         let ended = tokio::time::timeout(PATIENCE, self.running).await;
         assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
     }
+}
+
+/// Waits until the object is as `holds` says.
+pub(crate) async fn awaited<K>(api: Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let found = kube::runtime::wait::await_condition(api.clone(), name, |object: Option<&K>| {
+        object.is_some_and(&holds)
+    });
+    if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
+        return found.unwrap().unwrap();
+    }
+    let last = api.get_opt(name).await.unwrap();
+    panic!("{name}: {what} did not come about; it is {last:#?}")
 }
 
 pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> bool {

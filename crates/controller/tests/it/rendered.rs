@@ -39,6 +39,24 @@ async fn an_edit_of_the_rendered_config_is_taken_back() {
     fleet.stop().await;
 }
 
+// covers: REN-28
+#[tokio::test]
+async fn so_is_an_edit_of_the_one_that_nodes_still_have() {
+    let fleet = Fleet::start(1).await;
+    let old = fleet.rendered().await;
+    let made = fleet.all::<MachineConfig>().get(&old).await.unwrap();
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    fleet.rendered_anew(&old).await;
+    let edit = json!({"spec": {"kernelArguments": ["quiet"]}});
+    fleet.patch::<MachineConfig>(&old, edit).await;
+    let is_back = |config: &MachineConfig| {
+        config.metadata.generation > made.metadata.generation && config.spec == made.spec
+    };
+    fleet.wait::<MachineConfig>(&old, "it is as it was", is_back).await;
+    fleet.stop().await;
+}
+
 // covers: REN-27
 #[tokio::test]
 async fn a_controller_that_starts_leaves_rendered_configs_alone() {
