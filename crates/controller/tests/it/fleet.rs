@@ -56,6 +56,8 @@ impl Fleet {
             node: Duration::from_millis(5),
             drain: Duration::ZERO,
             report: Duration::from_millis(5),
+            mark: Duration::ZERO,
+            status: Duration::from_millis(5),
             prune: Duration::from_millis(5),
         };
         config.pace = Pace {

@@ -6,6 +6,8 @@ mod drain;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod pools;
+#[cfg(test)]
 mod progress;
 #[cfg(test)]
 mod rendered;
