@@ -142,6 +142,11 @@ pub(crate) fn listen(context: &Arc<Context>) {
     context.caches.configs.on_change(move |change| {
         two.upgrade().iter().for_each(|context| config(context, &change));
     });
+    let orders = Arc::downgrade(context);
+    context.caches.orders.on_change(move |change| {
+        let pool = change.object().map(|order| order.spec.machine_config_pool.name.clone());
+        orders.upgrade().iter().for_each(|context| look_at_pools(context, pool.clone()));
+    });
     let (one, two) = (Arc::downgrade(context), Arc::downgrade(context));
     context.caches.cluster.on_change(move |change| {
         one.upgrade().iter().for_each(|context| cluster(context, &change));

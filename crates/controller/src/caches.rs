@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
     ControllerConfig, GROUP, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigSpec, label, name::RENDERED_PREFIX,
+    MachineConfigSpec, MachineOSConfig, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use mco_core::rollout::scheduling::MastersSchedulable;
@@ -36,6 +36,7 @@ pub(crate) struct Caches {
     pub(crate) reports: Arc<Cache<MachineConfigNode>>,
     pub(crate) cluster: Arc<Cache<ControllerConfig>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
+    pub(crate) orders: Arc<Cache<MachineOSConfig>>,
     /// Whether there was ever a Scheduler to go by.
     scheduler_seen: AtomicBool,
 }
@@ -49,6 +50,7 @@ impl Caches {
             reports: Arc::new(Cache::new(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
+            orders: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
         }
     }
@@ -60,6 +62,7 @@ impl Caches {
         watch(&self.nodes, PAGE, client, shutdown, tasks);
         watch(&self.reports, PAGE, client, shutdown, tasks);
         watch(&self.cluster, PAGE, client, shutdown, tasks);
+        watch(&self.orders, PAGE, client, shutdown, tasks);
         let (schedulers, client, shutdown) =
             (self.schedulers.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
@@ -80,12 +83,19 @@ impl Caches {
                 self.nodes.ready(),
                 self.reports.ready(),
                 self.cluster.ready(),
+                self.orders.ready(),
             )
         };
         tokio::select! {
             () = shutdown.requested() => false,
             _ = all => true,
         }
+    }
+
+    /// What is to be built for a pool whose nodes run images of their own.
+    pub(crate) fn order_of(&self, pool: &str) -> Option<Arc<MachineOSConfig>> {
+        let orders = self.orders.list();
+        orders.into_iter().find(|order| order.spec.machine_config_pool.name == pool)
     }
 
     /// Whether ordinary pods may run on the control plane; `None` where nobody says.

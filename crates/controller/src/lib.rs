@@ -7,6 +7,7 @@ mod board;
 mod caches;
 mod drain;
 mod error;
+mod image;
 mod mark;
 mod metrics;
 mod node;

@@ -18,13 +18,17 @@ use mco_cluster::{
     queue::Next,
     report::chain,
 };
-use mco_core::{rollout::RolloutPlan, status::Around};
+use mco_core::{
+    rollout::RolloutPlan,
+    status::{Around, ImageBuild},
+};
 use serde_json::json;
 use tracing::{debug, info, warn};
 
 use crate::{
     Context,
     error::ActError,
+    image,
     mark::Marks,
     rollout::{self, CONTROL_PLANE, MASTER},
 };
@@ -76,7 +80,8 @@ async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
         reporter.publish(&Note::warning(&*pool, "SelectingAll", text)).await;
         return Next::Wait;
     }
-    let started = start(context, reporter, &pool).await;
+    let forgotten = image::forget_stale(context, &pool).await;
+    let started = start(context, reporter, &pool).await.and(forgotten);
     // Whatever became of the starts, the status is told as it is.
     let told = tell(context, reporter, name).await;
     match started.and(told) {
@@ -163,7 +168,9 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next
     let Some(pool) = context.caches.pools.get(name) else { return Ok(Next::Wait) };
     let now = Time(context.clock.now());
     let cluster = context.caches.controller_config();
-    let around = Around { controller_config: cluster.as_deref(), ..Around::default() };
+    let order = context.caches.order_of(name);
+    let image_build = ImageBuild { config: order.as_deref(), build: None };
+    let around = Around { controller_config: cluster.as_deref(), image_build, ..Around::default() };
     let status = context.board.roster().status(&pool, &around, &now);
     let Some(status) = status else { return Ok(Next::Wait) };
     context.metrics.pool(name, &status);

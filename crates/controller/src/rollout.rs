@@ -8,7 +8,7 @@ use mco_api::{MachineConfigPool, annotation::Topology, label};
 use mco_cluster::report::chain;
 use mco_core::{
     check,
-    rollout::{BadLimit, Phase, PoolView, RolloutPlan, Verdict},
+    rollout::{BadLimit, Hold, Phase, PoolView, RolloutPlan, Verdict},
     roster::Roster,
 };
 use tracing::{error, warn};
@@ -27,17 +27,20 @@ pub(crate) const CONTROL_PLANE: [&str; 2] = [MASTER, "arbiter"];
 pub(crate) async fn plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
     let name = pool.name_any();
     let other = neighbour(context, &name);
+    let refused = |hold: Hold| {
+        warn!(pool = name, why = %hold, "No node is updated");
+        let target = &pool.spec.configuration.rendered.name;
+        (Verdict::refused(target, Phase::of(pool), hold), None)
+    };
     let choose = |operator: Option<String>| {
+        if context.caches.order_of(&name).is_some() {
+            return refused(Hold::ImageMode);
+        }
         let mut roster = context.board.roster();
-        let (verdict, plan) = match choose(&mut roster, pool, other.as_deref(), operator) {
+        match choose(&mut roster, pool, other.as_deref(), operator) {
             Ok((view, plan)) => (Verdict::of(&view, &plan), sound(&roster, &view, plan)),
-            Err(error) => {
-                warn!(pool = name, error = chain(&error), "No node is updated");
-                let target = &pool.spec.configuration.rendered.name;
-                (Verdict::refused(target, Phase::of(pool), error), None)
-            }
-        };
-        (verdict, plan)
+            Err(fault) => refused(Hold::BadLimit(fault)),
+        }
     };
     let (mut verdict, mut plan) = choose(None);
     let starts = |plan: &RolloutPlan| plan.starts.len() > plan.repairs.len();

@@ -131,6 +131,7 @@ fn word(hold: &Hold) -> &'static str {
         Hold::Deleting => "PoolDeleting",
         Hold::NoCapacity => "NoCapacity",
         Hold::BadLimit(_) => "BadLimit",
+        Hold::ImageMode => "ImageMode",
         Hold::NotReady(_) => "NotReady",
         Hold::Cordoned => "Cordoned",
         Hold::OperatorNode => "OperatorNode",

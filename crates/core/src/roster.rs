@@ -221,7 +221,10 @@ impl Roster {
                 let plan = self.choose(&view, None);
                 (Verdict::of(&view, &plan), plan.starts)
             }
-            Err(fault) => (Verdict::refused(target, Phase::of(pool), fault), Vec::new()),
+            Err(fault) => {
+                let refusal = Hold::BadLimit(fault);
+                (Verdict::refused(target, Phase::of(pool), refusal), Vec::new())
+            }
         };
         if let Some(squad) = self.squads.get_mut(name) {
             squad.fleet.retarget(target);

@@ -9,7 +9,7 @@ use kube::{
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
 };
-use mco_api::{MachineConfigNode, MachineConfigPool, annotation, label};
+use mco_api::{MachineConfigNode, MachineConfigPool, MachineOSConfig, annotation, label};
 use serde_json::{Value, json};
 
 use crate::{
@@ -166,5 +166,43 @@ async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
     assert_eq!(taints(&node), ["theirs"]);
     schedulers.delete("cluster", &DeleteParams::default()).await.unwrap();
     fleet.wait::<Node>("m0", "it takes none by default", |node| !is_worker(node)).await;
+    fleet.stop().await;
+}
+
+// covers: NOD-12, NOD-28
+#[tokio::test]
+async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it() {
+    let fleet = Fleet::start(1).await;
+    let old = fleet.rendered().await;
+    let build = "machineconfiguration.openshift.io/current-machine-os-build";
+    let order = json!({
+        "metadata": {"name": "worker", "annotations": {build: "worker-gone"}},
+        "spec": {
+            "machineConfigPool": {"name": "worker"},
+            "imageBuilder": {"imageBuilderType": "Job"},
+            "renderedImagePushSecret": {"name": "push"},
+            "renderedImagePushSpec": "registry.test/os:latest",
+        },
+    });
+    fleet.create::<MachineOSConfig>(&serde_json::from_value(order).unwrap()).await;
+    let is_cleared = |order: &MachineOSConfig| !order.annotations().contains_key(build);
+    fleet.wait::<MachineOSConfig>("worker", "its stale build is forgotten", is_cleared).await;
+    let image = "registry.test/os@sha256:0";
+    let annotations = json!({
+        annotation::CURRENT_IMAGE.name(): image, annotation::DESIRED_IMAGE.name(): image,
+    });
+    fleet.patch::<Node>("n0", json!({"metadata": {"annotations": annotations}})).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    waits_because(&fleet, "n0", "ImageMode").await;
+    let node = fleet.all::<Node>().get("n0").await.unwrap();
+    assert_eq!(node.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&old));
+
+    fleet.all::<MachineOSConfig>().delete("worker", &DeleteParams::default()).await.unwrap();
+    let is_plain = |node: &Node| {
+        !node.annotations().contains_key(annotation::DESIRED_IMAGE.name())
+            && node.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&new)
+    };
+    fleet.wait::<Node>("n0", "it is told to run the plain config", is_plain).await;
     fleet.stop().await;
 }

@@ -277,9 +277,9 @@ impl Member {
             Phase::Deleting => return Some(Hold::Deleting),
             Phase::Active => {}
         }
-        Some(match (&self.stand.need, &verdict.fault) {
+        Some(match (&self.stand.need, &verdict.refusal) {
             (Need::Wait(hold), _) => hold.clone(),
-            (_, Some(fault)) => Hold::BadLimit(fault.clone()),
+            (_, Some(refusal)) => refusal.clone(),
             (_, None) if verdict.deferred.as_ref() == Some(&self.node.name) => Hold::OperatorNode,
             (_, None) if verdict.neighbour => Hold::Neighbour,
             (_, None) => Hold::NoCapacity,

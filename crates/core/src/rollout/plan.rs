@@ -15,6 +15,8 @@ pub enum Hold {
     NoCapacity,
     /// Nobody can say how many nodes may be out of service at a time.
     BadLimit(BadLimit),
+    /// Its pool's nodes run images that somebody builds in the cluster.
+    ImageMode,
     /// The node is not ready and nothing is known of it; says in which way.
     NotReady(String),
     /// Somebody cordoned the node.
@@ -32,6 +34,9 @@ impl fmt::Display for Hold {
             Self::Deleting => f.write_str("the pool is being deleted"),
             Self::NoCapacity => f.write_str("no more nodes may be out of service at a time"),
             Self::BadLimit(fault) => write!(f, "the pool's {fault}"),
+            Self::ImageMode => f.write_str(
+                "its pool has a MachineOSConfig, whose images this controller does not build",
+            ),
             Self::NotReady(why) => f.write_str(why),
             Self::Cordoned => f.write_str("somebody cordoned it; kubectl uncordon lets it go on"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
@@ -102,8 +107,8 @@ pub struct Verdict {
     pub target: String,
     /// Whether the pool may do anything.
     pub phase: Phase,
-    /// What is wrong with the pool's limit.
-    pub fault: Option<BadLimit>,
+    /// Why no node of the pool can be told anything.
+    pub refusal: Option<Hold>,
     /// Whether the other half of the control plane goes first.
     pub neighbour: bool,
     /// The node that was passed over because the operator runs on it.
@@ -117,17 +122,17 @@ impl Verdict {
         Self {
             target: plan.target.clone(),
             phase: pool.phase,
-            fault: None,
+            refusal: None,
             neighbour: pool.neighbour.unavailable > 0,
             deferred: plan.deferred.clone(),
         }
     }
 
-    /// No choice can be made, because the pool's limit makes no sense.
+    /// No choice can be made, for this reason.
     #[must_use]
-    pub fn refused(target: &str, phase: Phase, fault: BadLimit) -> Self {
+    pub fn refused(target: &str, phase: Phase, refusal: Hold) -> Self {
         let target = target.to_owned();
-        Self { target, phase, fault: Some(fault), neighbour: false, deferred: None }
+        Self { target, phase, refusal: Some(refusal), neighbour: false, deferred: None }
     }
 }
 

@@ -263,7 +263,8 @@ fn nodes_say_why_they_wait_while_the_limit_makes_no_sense() {
     roster.set_node(node("a", "old"), &labels("worker"));
     roster.set_node(node("b", "done"), &labels("worker"));
     assert_eq!(roster.wait("a"), None, "nothing has been decided yet");
-    let verdict = |phase| Verdict::refused("new", phase, rollout::BadLimit::NotAPercentage);
+    let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
+    let verdict = |phase| Verdict::refused("new", phase, fault());
     assert!(roster.judge("worker", verdict(Phase::Active)));
     assert!(!roster.judge("worker", verdict(Phase::Active)), "nothing new");
     let wait = roster.wait("a").unwrap();

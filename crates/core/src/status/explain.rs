@@ -210,6 +210,7 @@ fn patience(pool: &str, node: &str, hold: &Hold) -> String {
             format!("make node {node} ready, or uncordon it if it was cordoned on purpose")
         }
         Hold::Cordoned => "ask whoever did".to_owned(),
+        Hold::ImageMode => format!("delete MachineOSConfig {pool} to leave image mode"),
         Hold::Deleting => format!("give node {node} to another pool, which then moves it"),
         Hold::NoCapacity | Hold::OperatorNode | Hold::Neighbour => {
             format!("nothing is to be done: {ITS}")
