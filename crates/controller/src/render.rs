@@ -195,7 +195,6 @@ async fn act(
     let Outcome { rendered, object, cluster_image } = outcome;
     let name = rendered.name.as_str();
     let is_overridden = rendered.os_image == OsImage::Overridden;
-    context.metrics.os_image(&pool.name_any(), is_overridden);
     if let Some(known) = context.caches.configs.get(name) {
         restore::restore(context, reporter, &known, object).await?;
     } else {

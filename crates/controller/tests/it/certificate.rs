@@ -19,7 +19,17 @@ use rustls::{
 };
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, awaited};
+use crate::{
+    fleet::{Fleet, awaited},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for,
+    the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown,
+    without_infrastructure_people_may_name_the_server,
+    a_certificate_that_somebody_else_made_is_left_alone,
+}
 
 const CA: &str = "machine-config-server-ca";
 const TLS: &str = "machine-config-server-tls";
@@ -106,9 +116,8 @@ async fn set_infrastructure(fleet: &Fleet, addresses: &[&str]) {
 }
 
 // covers: CERT-1, CERT-2, CERT-4
-#[tokio::test]
-async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for() {
-    let mut fleet = Fleet::start(0).await;
+async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
     begin("2026-01-02", &mut fleet).await;
     set_infrastructure(&fleet, &["192.0.2.5"]).await;
     let names = "192.0.2.5,api-int.c.test";
@@ -154,9 +163,8 @@ async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for() {
 }
 
 // covers: CERT-1
-#[tokio::test]
-async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown() {
-    let mut fleet = Fleet::start(0).await;
+async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
     begin("2026-01-02", &mut fleet).await;
     set_infrastructure(&fleet, &["192.0.2.5"]).await;
     let by = |secret: &Secret| mark(secret, "issuer");
@@ -186,9 +194,8 @@ async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown() {
 }
 
 // covers: CERT-2
-#[tokio::test]
-async fn without_infrastructure_people_may_name_the_server() {
-    let fleet = Fleet::start(0).await;
+async fn without_infrastructure_people_may_name_the_server(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
     secret(&fleet, TLS, "is for this machine", |s| mark(s, "hostnames") == "127.0.0.1,localhost")
         .await;
     let named = json!({annotation::SERVER_NAMES.name(): "boot.c.test"});
@@ -199,9 +206,8 @@ async fn without_infrastructure_people_may_name_the_server() {
 }
 
 // covers: CERT-4
-#[tokio::test]
-async fn a_certificate_that_somebody_else_made_is_left_alone() {
-    let mut fleet = Fleet::start(0).await;
+async fn a_certificate_that_somebody_else_made_is_left_alone(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
     secret(&fleet, TLS, "is there", |_| true).await;
     fleet.pause().await;
     let pair = Authority::new("somebody").unwrap().server("boot", &["boot.c.test".to_owned()]);

@@ -1,8 +1,10 @@
-//! The controllers against the embedded API server. There are no kubelets and no daemons: the tests
-//! play the daemons by writing their annotations.
+//! The controllers, each claim on the embedded API server and on the real one. There are no kubelets
+//! and no daemons: the tests play the daemons by writing their annotations.
 
 #[cfg(test)]
 mod certificate;
+#[cfg(test)]
+mod daemons;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
@@ -10,7 +12,11 @@ mod fetch;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod leader;
+#[cfg(test)]
 mod pinned;
+#[cfg(test)]
+mod pools;
 #[cfg(test)]
 mod progress;
 #[cfg(test)]
@@ -22,4 +28,8 @@ mod rendering;
 #[cfg(test)]
 mod rollout;
 #[cfg(test)]
+mod server;
+#[cfg(test)]
 mod web;
+#[cfg(test)]
+mod writes;

@@ -4,7 +4,15 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::{MachineConfigPool, PinnedImageSet, label};
 use serde_json::json;
 
-use crate::fleet::{Fleet, is};
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_pool_has_the_sets_that_its_selector_matches_by_name,
+    a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole,
+}
 
 fn set(name: &str, role: &str) -> PinnedImageSet {
     let digest = "0".repeat(64);
@@ -24,9 +32,8 @@ async fn wait_for(fleet: &Fleet, expected: &str) -> MachineConfigPool {
 }
 
 // covers: PIS-1
-#[tokio::test]
-async fn a_pool_has_the_sets_that_its_selector_matches_by_name() {
-    let fleet = Fleet::start(0).await;
+async fn a_pool_has_the_sets_that_its_selector_matches_by_name(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
     for (name, role) in [("b", "worker"), ("a", "worker"), ("m", "master")] {
         fleet.create(&set(name, role)).await;
     }
@@ -46,9 +53,8 @@ async fn a_pool_has_the_sets_that_its_selector_matches_by_name() {
 }
 
 // covers: PIS-2
-#[tokio::test]
-async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole() {
-    let fleet = Fleet::start(1).await;
+async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     fleet.create(&set("a", "worker")).await;
     wait_for(&fleet, "a").await;
     let broken = json!({"spec": {"machineConfigSelector": {"matchExpressions": [

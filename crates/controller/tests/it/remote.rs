@@ -15,8 +15,16 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, is},
+    server::{Server, on_both},
     web::{Web, ok, status},
 };
+
+on_both! {
+    contents_are_fetched_once_even_if_the_controller_starts_anew,
+    a_server_that_does_not_answer_degrades_the_pool_until_it_does,
+    contents_with_another_hash_are_neither_used_nor_kept,
+    contents_stay_where_they_are_if_people_say_so,
+}
 
 /// The sum of "hello".
 const HELLO: &str = "sha256-2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
@@ -55,9 +63,8 @@ async fn kept(fleet: &Fleet) -> Vec<Secret> {
     api.list(&ListParams::default().labels(label::REMOTE_CONTENT)).await.unwrap().items
 }
 
-#[tokio::test]
-async fn contents_are_fetched_once_even_if_the_controller_starts_anew() {
-    let mut fleet = Fleet::start(1).await;
+async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let changed = Arc::new(AtomicBool::new(false));
     let now = changed.clone();
@@ -104,9 +111,8 @@ async fn contents_are_fetched_once_even_if_the_controller_starts_anew() {
     fleet.stop().await;
 }
 
-#[tokio::test]
-async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does() {
-    let fleet = Fleet::start(1).await;
+async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let repaired = Arc::new(AtomicBool::new(false));
     let now = repaired.clone();
@@ -137,9 +143,8 @@ async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does() {
     fleet.stop().await;
 }
 
-#[tokio::test]
-async fn contents_with_another_hash_are_neither_used_nor_kept() {
-    let fleet = Fleet::start(1).await;
+async fn contents_with_another_hash_are_neither_used_nor_kept(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let web = Web::start(|_| ok(b"hullo")).await;
     let contents = json!({
@@ -157,9 +162,8 @@ async fn contents_with_another_hash_are_neither_used_nor_kept() {
 }
 
 // covers: REN-22
-#[tokio::test]
-async fn contents_stay_where_they_are_if_people_say_so() {
-    let fleet = Fleet::start(1).await;
+async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     // The word of the MachineConfiguration counts before that of the ControllerConfig.
     set_remote_content(&fleet, "local").await;
     let settings: MachineConfiguration = serde_json::from_value(json!({

@@ -12,7 +12,16 @@ use mco_controller::Metrics;
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, is};
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    what_no_running_node_can_take_is_not_rendered_unless_people_insist,
+    an_image_that_a_config_chooses_is_told,
+    a_custom_pool_follows_the_stream_of_the_workers,
+}
 
 fn config(name: &str, spec: &Value) -> MachineConfig {
     serde_json::from_value(json!({
@@ -22,9 +31,8 @@ fn config(name: &str, spec: &Value) -> MachineConfig {
 }
 
 // covers: REN-30, REN-31, REN-37
-#[tokio::test]
-async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist() {
-    let fleet = Fleet::start(1).await;
+async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let before = fleet.rendered().await;
     let disks = json!({"config": {"ignition": {"version": "3.4.0"},
         "storage": {"disks": [{"device": "/dev/sdb", "wipeTable": true}]}}});
@@ -56,9 +64,8 @@ async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist() {
 }
 
 // covers: REN-10, REN-38
-#[tokio::test]
-async fn an_image_that_a_config_chooses_is_told() {
-    let mut fleet = Fleet::start(1).await;
+async fn an_image_that_a_config_chooses_is_told(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     fleet.pause().await;
     let mut registry = Registry::default();
     fleet.config.metrics = Metrics::register(&mut registry);
@@ -90,9 +97,8 @@ async fn an_image_that_a_config_chooses_is_told() {
 }
 
 // covers: REN-34, REN-35
-#[tokio::test]
-async fn a_custom_pool_follows_the_stream_of_the_workers() {
-    let fleet = Fleet::start(0).await;
+async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
     let custom: MachineConfigPool = serde_json::from_value(json!({
         "metadata": {"name": "infra"},
         "spec": {

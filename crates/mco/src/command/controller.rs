@@ -8,7 +8,7 @@ use mco_cluster::{NoteCount, lease};
 use mco_controller::{Config, Leader, Metrics, Settle};
 use tracing::info;
 
-use crate::process::{self, ProcessArgs};
+use crate::process::{self, LeaderArgs, ProcessArgs};
 
 /// Run the controller: render configs, roll them out, drain nodes
 #[derive(Debug, clap::Args)]
@@ -46,6 +46,8 @@ struct StartArgs {
     /// Taken for the reference's command lines, without effect: no image is inspected
     #[arg(long, default_value = "/var/cache/mcc", hide = true)]
     streams_cache: PathBuf,
+    #[command(flatten)]
+    leader: LeaderArgs,
 }
 
 pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -57,6 +59,7 @@ pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCo
 }
 
 fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
     process::run(&args.process, verbose, register, |(metrics, notes), client, shutdown| {
         let build = process::build();
@@ -64,7 +67,7 @@ fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         let leader = Leader {
             namespace: args.resourcelock_namespace.clone(),
             identity: lease::identity(),
-            timings: lease::Timings::HIGHLY_AVAILABLE,
+            timings,
         };
         let config = Config {
             settle: Settle::SHORT,
