@@ -282,6 +282,8 @@ pub(crate) fn config() -> Config {
         node: Duration::from_millis(5),
         drain: Duration::ZERO,
         report: Duration::from_millis(5),
+        mark: Duration::ZERO,
+        status: Duration::from_millis(5),
         prune: Duration::from_millis(5),
     };
     config.pace.refused = Duration::from_millis(20);

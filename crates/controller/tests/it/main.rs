@@ -10,6 +10,8 @@ mod fleet;
 #[cfg(test)]
 mod leader;
 #[cfg(test)]
+mod pools;
+#[cfg(test)]
 mod progress;
 #[cfg(test)]
 mod rendered;
