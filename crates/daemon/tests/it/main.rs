@@ -13,4 +13,6 @@ mod drift;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod protocol;
+#[cfg(test)]
 mod update;
