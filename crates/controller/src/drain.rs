@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use self::{evict::Attempt, wake::Wakes};
-use crate::{Context, caches::membership, error::ActError};
+use crate::{Context, error::ActError};
 
 /// How many nodes are drained at a time: the pools' limits decide, not this.
 const WIDTH: usize = 1024;
@@ -227,9 +227,11 @@ impl Drainer {
     /// How long the drain of this node may take; what its pool asks for wrongly is said once.
     async fn limits(&self, node: &Node) -> Limits {
         let default = Limits { attempt: self.context.pace.attempt, ..Limits::REFERENCE };
-        let found = membership(&self.context.caches.pools).of(&node.name_any(), node.labels());
-        let name = found.ok().and_then(|found| found.primary().map(str::to_owned));
-        let pool = name.and_then(|name| self.context.caches.pools.get(&name));
+        let found = {
+            let roster = self.context.board.roster();
+            roster.pool_of(&node.name_any()).ok().flatten().map(str::to_owned)
+        };
+        let pool = found.and_then(|name| self.context.caches.pools.get(&name));
         let Some(pool) = pool else { return default };
         let (limits, faults) = Limits::of(pool.annotations(), default);
         let known = {

@@ -22,6 +22,7 @@ on_both! {
     nodes_follow_pools_that_come_go_and_select_others,
     what_changes_about_a_master_is_told,
     masters_take_pods_where_the_cluster_says_so,
+    a_pool_in_image_mode_is_left_alone_until_it_leaves_it,
 }
 
 async fn waits_because(fleet: &Fleet, node: &str, reason: &str) -> String {
@@ -170,9 +171,8 @@ async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
 }
 
 // covers: NOD-12, NOD-28
-#[tokio::test]
-async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it() {
-    let fleet = Fleet::start(1).await;
+async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let build = "machineconfiguration.openshift.io/current-machine-os-build";
     let order = json!({
