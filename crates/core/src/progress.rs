@@ -174,6 +174,8 @@ fn word(hold: &Hold) -> &'static str {
         Hold::Paused => "PoolPaused",
         Hold::Deleting => "PoolDeleting",
         Hold::NoCapacity => "NoCapacity",
+        Hold::BadLimit(_) => "BadLimit",
+        Hold::ImageMode => "ImageMode",
         Hold::NotReady(_) => "NotReady",
         Hold::Cordoned => "Cordoned",
         Hold::OperatorNode => "OperatorNode",
