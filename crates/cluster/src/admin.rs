@@ -1,6 +1,13 @@
-//! The address at which a process answers those who run it: `/metrics` and `/healthz`.
+//! The address at which a process answers those who run it: `/metrics`, `/healthz` and `/readyz`.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
@@ -24,11 +31,27 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
+/// Whether a process can do its work. Clones are one and the same.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// From now on it can.
+    pub fn reached(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_reached(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// An open address that answers nobody yet.
 #[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
+    readiness: Readiness,
 }
 
 impl Admin {
@@ -36,7 +59,13 @@ impl Admin {
     pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
-        Ok(Self { listener, registry })
+        Ok(Self { listener, registry, readiness: Readiness::default() })
+    }
+
+    /// What `/readyz` answers by; not ready at first.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
     }
 
     /// Where it listens.
@@ -61,9 +90,9 @@ impl Admin {
                     }
                 },
             };
-            let registry = self.registry.clone();
+            let (registry, readiness) = (self.registry.clone(), self.readiness.clone());
             let answer = service_fn(move |request: Request<Incoming>| {
-                let response = answer(request.uri().path(), &registry);
+                let response = answer(request.uri().path(), &registry, &readiness);
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -78,7 +107,7 @@ impl Admin {
     }
 }
 
-fn answer(path: &str, registry: &Registry) -> Response<Full<Bytes>> {
+fn answer(path: &str, registry: &Registry, readiness: &Readiness) -> Response<Full<Bytes>> {
     let (status, kind, body) = match path {
         "/metrics" => {
             let mut text = String::new();
@@ -88,6 +117,11 @@ fn answer(path: &str, registry: &Registry) -> Response<Full<Bytes>> {
             }
         }
         "/healthz" => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        "/readyz" if readiness.is_reached() => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        "/readyz" => {
+            let text = "the API server has not answered yet\n".to_owned();
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text)
+        }
         _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
     };
     let mut response = Response::new(Full::from(body));
@@ -118,8 +152,12 @@ mod tests {
         registry.register("up", "whether it runs", Gauge::<i64>::default());
         let admin = Admin::listen(([127, 0, 0, 1], 0).into(), Arc::new(registry)).await.unwrap();
         let (address, shutdown) = (admin.address().unwrap(), Shutdown::new());
+        let readiness = admin.readiness();
         let asks = async {
             assert!(get(address, "/healthz").await.ends_with("ok"));
+            assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
+            readiness.reached();
+            assert!(get(address, "/readyz").await.ends_with("ok"));
             let metrics = get(address, "/metrics").await;
             assert!(metrics.contains("# TYPE up gauge"), "{metrics}");
             assert!(metrics.contains("application/openmetrics-text"), "{metrics}");

@@ -27,6 +27,8 @@ pub(crate) enum ActError {
     TargetNode { node: String, config: String, source: CallError },
     #[error("node {node}: failed to cordon")]
     Cordon { node: String, source: CallError },
+    #[error("node {node}: it was cordoned and is still open to pods")]
+    NotCordoned { node: String },
     #[error("node {node}: failed to uncordon")]
     Uncordon { node: String, source: CallError },
     #[error("node {node}: cannot answer the drain request")]

@@ -23,7 +23,7 @@ use kube::{Api, Client};
 use mco_api::label;
 use mco_cluster::{
     Clock, NoteCount, Reporter, Shutdown,
-    lease::{Candidate, Ended, Timings},
+    lease::{Candidate, Ended, Fence, Timings},
 };
 use mco_core::{drain::Pace, render::Build};
 use tokio::task::JoinSet;
@@ -137,7 +137,9 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         identity: leader.identity,
         timings: leader.timings,
         clock: config.clock,
+        fence: Fence::default(),
     };
+    let client = candidate.fence.guard(client);
     candidate.lead(&shutdown, |stop| controllers(config, client, stop)).await
 }
 

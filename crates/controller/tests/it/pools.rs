@@ -12,7 +12,18 @@ use kube::{
 use mco_api::{MachineConfigNode, MachineConfigPool, MachineOSConfig, annotation, label};
 use serde_json::{Value, json};
 
-use crate::fleet::{Fleet, is};
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so,
+    nodes_follow_pools_that_come_go_and_select_others,
+    what_changes_about_a_master_is_told,
+    masters_take_pods_where_the_cluster_says_so,
+    a_pool_in_image_mode_is_left_alone_until_it_leaves_it,
+}
 
 async fn waits_because(fleet: &Fleet, node: &str, reason: &str) -> String {
     let find = |report: &MachineConfigNode| {
@@ -24,9 +35,8 @@ async fn waits_because(fleet: &Fleet, node: &str, reason: &str) -> String {
     find(&report).unwrap().message
 }
 
-#[tokio::test]
-async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so() {
-    let fleet = Fleet::start(2).await;
+async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let limit = |limit: Value| json!({"spec": {"maxUnavailable": limit}});
     fleet.patch::<MachineConfigPool>("worker", limit(json!("many"))).await;
@@ -45,9 +55,8 @@ async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so() {
     fleet.stop().await;
 }
 
-#[tokio::test]
-async fn nodes_follow_pools_that_come_go_and_select_others() {
-    let fleet = Fleet::start(2).await;
+async fn nodes_follow_pools_that_come_go_and_select_others(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let count = |count: i32| {
         move |pool: &MachineConfigPool| {
             pool.status.as_ref().is_some_and(|status| status.machine_count == count)
@@ -106,9 +115,8 @@ fn masters() -> MachineConfigPool {
 }
 
 // covers: NOD-32, NOD-34
-#[tokio::test]
-async fn what_changes_about_a_master_is_told() {
-    let fleet = Fleet::start(0).await;
+async fn what_changes_about_a_master_is_told(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
     fleet.create(&masters()).await;
     fleet.create(&master("m0")).await;
     let labelled = "node-role.kubernetes.io/control-plane";
@@ -120,9 +128,8 @@ async fn what_changes_about_a_master_is_told() {
 }
 
 // covers: NOD-31
-#[tokio::test]
-async fn masters_take_pods_where_the_cluster_says_so() {
-    let mut fleet = Fleet::start(0).await;
+async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
     // The kind is there before the controller is, or it is not an OpenShift cluster.
     fleet.pause().await;
     let kind: CustomResourceDefinition = serde_json::from_value(json!({
@@ -164,9 +171,8 @@ async fn masters_take_pods_where_the_cluster_says_so() {
 }
 
 // covers: NOD-12, NOD-28
-#[tokio::test]
-async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it() {
-    let fleet = Fleet::start(1).await;
+async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let build = "machineconfiguration.openshift.io/current-machine-os-build";
     let order = json!({

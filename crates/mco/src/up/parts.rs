@@ -17,11 +17,7 @@ use crate::remote;
 const BOOT: Duration = Duration::from_millis(300);
 
 /// Here pods come and go in no time, so nobody need wait as long as on real machines.
-const PACE: Pace = Pace {
-    attempt: Duration::from_secs(90),
-    refused: Duration::from_millis(200),
-    leaving: Duration::from_millis(100),
-};
+const PACE: Pace = Pace { attempt: Duration::from_secs(90), refused: Duration::from_millis(200) };
 
 /// What every part gets.
 pub(crate) struct Parts<'s> {

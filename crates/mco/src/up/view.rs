@@ -50,6 +50,11 @@ impl NodeLine {
         }
     }
 
+    /// Whether there is nothing to see here: it is in service and does nothing.
+    fn is_at_rest(&self) -> bool {
+        self.ready && !self.cordoned && self.state == DaemonState::Done.to_string()
+    }
+
     fn standing(&self) -> &'static str {
         match (self.ready, self.cordoned) {
             (true, false) => "Ready",
@@ -217,6 +222,14 @@ impl View {
         !self.pools.is_empty() && self.pools.iter().all(PoolLine::is_updated)
     }
 
+    /// The same with at most so many nodes; those at rest go first.
+    pub(crate) fn busiest(&self, count: usize) -> Self {
+        let busy = self.nodes.iter().filter(|node| !node.is_at_rest());
+        let resting = self.nodes.iter().filter(|node| node.is_at_rest());
+        let nodes = busy.chain(resting).take(count).cloned().collect();
+        Self { nodes, ..self.clone() }
+    }
+
     /// The tables, one line each, ready to be laid out.
     pub(crate) fn tables(&self) -> [Vec<Vec<String>>; 2] {
         let pools =
@@ -230,7 +243,8 @@ impl View {
     pub(crate) fn news(&self, before: &Self) -> Vec<String> {
         let operator = self.operator.iter().filter(|_| self.operator != before.operator).cloned();
         let pools = self.pools.iter().filter(|pool| !before.pools.contains(pool));
-        let nodes = self.nodes.iter().filter(|node| !before.nodes.contains(node));
+        let known: BTreeMap<_, _> = before.nodes.iter().map(|node| (&node.name, node)).collect();
+        let nodes = self.nodes.iter().filter(|node| known.get(&node.name) != Some(node));
         let nodes = nodes.map(ToString::to_string);
         operator.chain(nodes).chain(pools.map(ToString::to_string)).collect()
     }

@@ -27,7 +27,7 @@ fn stop(mut process: Process) -> ExitStatus {
     process.wait(PATIENCE).expect("it ends")
 }
 
-async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
     let found = tokio::time::timeout(PATIENCE, waited_for).await;
     found.unwrap_or_else(|_| panic!("{what}: did not happen"))
 }

@@ -27,7 +27,7 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
     Rule(OURS, &["controllerconfigs"], SEE),
     Rule("", &["nodes"], SEE_AND_PATCH),
-    Rule("", &["pods"], &["list"]),
+    Rule("", &["pods"], &["list", "watch"]),
     Rule("policy", &["poddisruptionbudgets"], &["list"]),
     Rule("", &["pods/eviction"], &["create"]),
 ];
