@@ -82,6 +82,8 @@ keys! {
     FINALIZE_FAILURE: String = "ostree-finalize-staged-failure";
     /// Node: resourceVersion of the ControllerConfig whose certificates are on disk.
     SYNCED_CONTROLLER_CONFIG: String = "lastSyncedControllerConfigResourceVersion";
+    /// Node: `accessed` once somebody logged in over SSH. Written by the daemon.
+    SSH: String = "ssh";
     /// Node: last seen value of the ControllerConfig's CA rotation mark.
     OBSERVED_SERVER_CA: bool = "lastObservedServerCAAnnotation";
 

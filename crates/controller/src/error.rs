@@ -43,6 +43,8 @@ pub(crate) enum ActError {
     MarkNode { node: String, source: CallError },
     #[error("cannot write MachineConfigNode {node}")]
     WriteReport { node: String, source: CallError },
+    #[error("cannot watch the pods of node {node}")]
+    WatchPods { node: String },
     #[error("cannot list the pods of node {node}")]
     ListPods { node: String, source: CallError },
 }
