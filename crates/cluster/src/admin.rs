@@ -1,4 +1,5 @@
-//! The address at which a process answers those who run it: `/metrics`, `/healthz` and `/readyz`.
+//! The address at which a process answers those who run it: `/metrics`, `/healthz`, `/readyz` and,
+//! where the process has something to show, `/state`.
 
 use std::{
     convert::Infallible,
@@ -31,6 +32,9 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
+/// Makes what `/state` shows, as JSON.
+pub type StatePage = Arc<dyn Fn() -> String + Send + Sync>;
+
 /// Whether a process can do its work. Clones are one and the same.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
@@ -47,11 +51,17 @@ impl Readiness {
 }
 
 /// An open address that answers nobody yet.
-#[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
     readiness: Readiness,
+    state: Option<StatePage>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("listener", &self.listener).finish_non_exhaustive()
+    }
 }
 
 impl Admin {
@@ -59,7 +69,13 @@ impl Admin {
     pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
-        Ok(Self { listener, registry, readiness: Readiness::default() })
+        Ok(Self { listener, registry, readiness: Readiness::default(), state: None })
+    }
+
+    /// Shows the page at `/state` as well.
+    #[must_use]
+    pub fn with_state(self, page: Option<StatePage>) -> Self {
+        Self { state: page, ..self }
     }
 
     /// What `/readyz` answers by; not ready at first.
@@ -91,8 +107,9 @@ impl Admin {
                 },
             };
             let (registry, readiness) = (self.registry.clone(), self.readiness.clone());
+            let state = self.state.clone();
             let answer = service_fn(move |request: Request<Incoming>| {
-                let response = answer(request.uri().path(), &registry, &readiness);
+                let response = answer(request.uri().path(), &registry, &readiness, state.as_ref());
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -107,18 +124,24 @@ impl Admin {
     }
 }
 
-fn answer(path: &str, registry: &Registry, readiness: &Readiness) -> Response<Full<Bytes>> {
-    let (status, kind, body) = match path {
-        "/metrics" => {
+fn answer(
+    path: &str,
+    registry: &Registry,
+    readiness: &Readiness,
+    state: Option<&StatePage>,
+) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match (path, state) {
+        ("/state", Some(page)) => (StatusCode::OK, "application/json", page()),
+        ("/metrics", _) => {
             let mut text = String::new();
             match encode(&mut text, registry) {
                 Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
                 Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
             }
         }
-        "/healthz" => (StatusCode::OK, "text/plain", "ok".to_owned()),
-        "/readyz" if readiness.is_reached() => (StatusCode::OK, "text/plain", "ok".to_owned()),
-        "/readyz" => {
+        ("/healthz", _) => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        ("/readyz", _) if readiness.is_reached() => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        ("/readyz", _) => {
             let text = "the API server has not answered yet\n".to_owned();
             (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text)
         }
@@ -151,6 +174,7 @@ mod tests {
         let mut registry = Registry::default();
         registry.register("up", "whether it runs", Gauge::<i64>::default());
         let admin = Admin::listen(([127, 0, 0, 1], 0).into(), Arc::new(registry)).await.unwrap();
+        let admin = admin.with_state(Some(Arc::new(|| "{}".to_owned())));
         let (address, shutdown) = (admin.address().unwrap(), Shutdown::new());
         let readiness = admin.readiness();
         let asks = async {
@@ -162,6 +186,7 @@ mod tests {
             assert!(metrics.contains("# TYPE up gauge"), "{metrics}");
             assert!(metrics.contains("application/openmetrics-text"), "{metrics}");
             assert!(get(address, "/else").await.starts_with("HTTP/1.1 404"));
+            assert!(get(address, "/state").await.ends_with("{}"));
             shutdown.request();
         };
         tokio::join!(admin.serve(&shutdown), asks);

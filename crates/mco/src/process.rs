@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use mco_api::duration;
 use mco_cluster::{
     Shutdown,
-    admin::{Admin, Readiness, Registry},
+    admin::{Admin, Readiness, Registry, StatePage},
     client::{self, Client},
     lease::{Ended, Timings},
     telemetry::{self, Format},
@@ -27,7 +27,7 @@ pub(crate) struct ProcessArgs {
     /// Release that the cluster is to run
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
-    /// Where to serve /metrics, /healthz and /readyz
+    /// Where to serve /metrics, /healthz and /readyz, and for the daemon /state
     #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
     metrics_listen_address: SocketAddr,
     /// How lines of the log look
@@ -89,6 +89,20 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
+    run_with_state(args, verbose, None, register, work)
+}
+
+/// The same for a process that shows what it is doing at `/state`.
+pub(crate) fn run_with_state<S, F>(
+    args: &ProcessArgs,
+    verbose: bool,
+    state: Option<StatePage>,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
     let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let format = match args.log_format {
         LogFormat::Json => Format::Json,
@@ -102,6 +116,7 @@ where
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
+        let admin = admin.with_state(state);
         tokio::spawn(reach(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();

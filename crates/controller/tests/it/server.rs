@@ -11,7 +11,7 @@ use std::{
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
-        core::v1::{Namespace, Node, Pod, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount},
         events::v1::Event,
         policy::v1::PodDisruptionBudget,
     },
@@ -27,8 +27,8 @@ use kube::{
     },
 };
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
-    MachineOSConfig, PinnedImageSet, label,
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration,
+    MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
 };
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
@@ -207,7 +207,11 @@ async fn clear(client: &Client) {
     remove(Api::<ControllerConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineOSConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineOSBuild>::all(everywhere.clone())).await;
+    remove(Api::<MachineConfiguration>::all(everywhere.clone())).await;
+    remove(Api::<OSImageStream>::all(everywhere.clone())).await;
     remove(Api::<PinnedImageSet>::all(everywhere.clone())).await;
+    remove(Api::<Secret>::namespaced(client.clone(), label::NAMESPACE)).await;
+    remove(Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE)).await;
     remove(Api::<Node>::all(everywhere)).await;
     for namespace in ["default", label::NAMESPACE] {
         remove(Api::<Pod>::namespaced(client.clone(), namespace)).await;

@@ -94,7 +94,8 @@ async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server)
     }
     let all = Api::<Event>::all(fleet.client.clone()).list(&ListParams::default()).await.unwrap();
     let ours = |event: &&Event| {
-        event.reporting_controller.as_deref().unwrap_or_default().contains("machineconfig")
+        let by = event.reporting_controller.as_deref().unwrap_or_default();
+        by.contains("machineconfig") && !by.ends_with("certrotationcontroller")
     };
     for event in all.iter().filter(ours) {
         let reason = event.reason.as_deref().unwrap_or_default();
