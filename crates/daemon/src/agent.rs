@@ -6,6 +6,7 @@
 
 mod act;
 mod adopt;
+pub(crate) mod confirm;
 mod fail;
 
 use std::{

@@ -5,14 +5,20 @@
 
 use mco_api::MachineConfig;
 use mco_core::{
-    machine::{Machine, UnreadableConfig},
+    machine::{self, Machine, UnreadableConfig},
     plan::{NodePlan, Step},
 };
-use mco_host::{Host, HostError, Staged, System, SystemError, snapshot::SnapshotError};
+use mco_host::{
+    Host, HostError, Staged, System, SystemError,
+    log::{self, Priority},
+    original,
+    snapshot::SnapshotError,
+};
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
 use crate::{
+    confirm::{self, TakenBack},
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
 };
@@ -119,24 +125,55 @@ pub fn proceed<S: System>(
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
             ledger.before.drop_empty_folders(&host.root)?;
-            let stage = Stage::Rebooting;
-            ledger::advance(&host.root, &Progress { stage, done: number, fault: None })?;
+            let progress =
+                Progress { stage: Stage::Rebooting, done: number, ..Progress::default() };
+            ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }
         info!(step = %step, number = number + 1, "Taking step");
+        log::write(&host.root, Priority::Info, &format!("{}: {step}", to.name));
         witness(step);
-        if let Err(error) = take(host, step, &from, &to, &ledger.to) {
+        let ends = ends_row(&ledger.plan.steps, number);
+        if is_write(step) {
+            host.root.put_off();
+        }
+        let mut taken = take(host, step, &from, &to, &ledger.to);
+        if ends || taken.is_err() {
+            let settled = host.root.settle_all().map_err(HostError::from);
+            taken = taken.and_then(|()| Ok(settled?));
+        }
+        if let Err(error) = taken {
             let fault = mco_cluster::report::chain(&error);
             warn!(step = %step, error = fault, "Step failed, undoing the update");
-            let progress = Progress { stage: Stage::Undoing, done: number, fault: Some(fault) };
+            let text = format!("{}: {step} failed, going back: {fault}", to.name);
+            log::write(&host.root, Priority::Error, &text);
+            let (stage, fault) = (Stage::Undoing, Some(fault));
+            let progress = Progress { stage, done: number, fault, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
             return undo(host, ledger, &progress);
         }
-        ledger::advance(&host.root, &Progress { done: number + 1, ..Progress::default() })?;
+        if ends {
+            let progress = Progress { done: number + 1, ..Progress::default() };
+            ledger::advance(&host.root, &progress)?;
+        }
     }
     ledger.before.drop_empty_folders(&host.root)?;
     ledger::close(&host.root)?;
     Ok(Outcome::Applied)
+}
+
+/// As many files in a row share one sync of their directories, and one line of progress.
+const ROW: usize = 64;
+
+/// Whether a step writes one file and may be taken again.
+fn is_write(step: &Step) -> bool {
+    matches!(step, Step::WriteFile(_) | Step::WriteDropin { .. } | Step::WriteUnit(_))
+}
+
+/// Whether this step is to be on the disk, and on record, before the next is taken.
+fn ends_row(steps: &[Step], number: usize) -> bool {
+    let writes = |number: usize| steps.get(number).is_some_and(is_write);
+    !(writes(number) && writes(number + 1)) || (number + 1).is_multiple_of(ROW)
 }
 
 /// Undoes an update on record that failed.
@@ -148,14 +185,67 @@ pub fn undo<S: System>(
     progress: &Progress,
 ) -> Result<Outcome, ExecuteError> {
     let first = progress.fault.clone().unwrap_or_else(|| "taken back on request".to_owned());
+    if let Some(back_in) = &progress.back_in {
+        if progress.stage == Stage::Undoing {
+            return go_back(host, ledger, progress);
+        }
+        if *back_in != host.system.facts()?.boot_id {
+            ledger::forget(&host.root)?;
+            return Err(ExecuteError::Undone(first));
+        }
+        return Ok(Outcome::RebootDue);
+    }
     match put_back(host, ledger, progress) {
         Ok(_) => Err(ExecuteError::Undone(first)),
         Err(source) => Err(ExecuteError::Undo { first, source: Box::new(source) }),
     }
 }
 
+/// Takes back an update that the machine has rebooted into: everything is as before it after another
+/// reboot, and the update is not tried again by itself.
+pub fn take_back<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    why: &str,
+) -> Result<Outcome, ExecuteError> {
+    let progress = Progress {
+        stage: Stage::Undoing,
+        done: ledger.plan.steps.len(),
+        fault: Some(why.to_owned()),
+        back_in: Some(host.system.facts()?.boot_id),
+        ..Progress::default()
+    };
+    let config = ledger.to.metadata.name.as_deref().unwrap_or_default();
+    log::write(&host.root, Priority::Error, &format!("{config}: taken back: {why}"));
+    ledger::advance(&host.root, &progress)?;
+    go_back(host, ledger, &progress)
+}
+
+fn go_back<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> Result<Outcome, ExecuteError> {
+    restore(host, ledger, progress)?;
+    let config = ledger.to.metadata.name.clone().unwrap_or_default();
+    let why = progress.fault.clone().unwrap_or_default();
+    confirm::refuse_from_now_on(&host.root, &TakenBack { config, why })?;
+    ledger::advance(&host.root, &Progress { stage: Stage::Returning, ..progress.clone() })?;
+    Ok(Outcome::RebootDue)
+}
+
 /// Puts back everything that an update on record touched, and takes it off the record.
 pub fn put_back<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> Result<Staged, ExecuteError> {
+    let staged = restore(host, ledger, progress)?;
+    ledger::forget(&host.root)?;
+    Ok(staged)
+}
+
+fn restore<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
@@ -180,7 +270,6 @@ pub fn put_back<S: System>(
             tell(host.system.restart(service));
         }
     }
-    ledger::forget(&host.root)?;
     Ok(staged)
 }
 
@@ -201,6 +290,8 @@ pub fn repair<S: System>(
     let machine = read(config)?;
     let mut units = false;
     for step in steps {
+        let text = format!("{}: putting right: {step}", machine.name);
+        log::write(&host.root, Priority::Info, &text);
         take(host, step, &machine, &machine, config)?;
         units |= !matches!(step, Step::WriteFile(_));
     }
@@ -212,9 +303,14 @@ pub fn repair<S: System>(
 
 /// Asks for the reboot that an update on record ends with.
 pub fn reboot<S: System>(host: &mut Host<S>, config: &str) -> Result<(), ExecuteError> {
-    let why = format!("Node will reboot into config {config}");
+    reboot_because(host, &format!("Node will reboot into config {config}"))
+}
+
+/// Asks for a reboot.
+pub fn reboot_because<S: System>(host: &mut Host<S>, why: &str) -> Result<(), ExecuteError> {
     info!("initiating reboot: {why}");
-    host.system.reboot(&why).map_err(ExecuteError::Reboot)?;
+    log::write(&host.root, Priority::Info, &format!("initiating reboot: {why}"));
+    host.system.reboot(why).map_err(ExecuteError::Reboot)?;
     info!("reboot successful");
     Ok(())
 }
@@ -244,11 +340,23 @@ fn take<S: System>(
         }
         Step::WriteDropin { unit, dropin } => {
             host.write_dropin(unit, find_dropin(to, unit, dropin)?)?;
+            let path = machine::dropin_path(unit, dropin);
+            // Compat: what becomes of the path is the unit's business from now on
+            // (pkg/daemon/update.go, deleteStaleData).
+            if from.file(&path).is_some() && to.file(&path).is_none() {
+                host.root.remove(&original::stamp_path(&path)).map_err(HostError::from)?;
+            }
         }
         Step::RemoveDropin { unit, dropin } => {
             host.remove_dropin(unit, find_dropin(from, unit, dropin)?)?;
         }
-        Step::WriteUnit(unit) => host.write_unit(to.unit(unit).ok_or_else(|| absent(unit))?)?,
+        Step::WriteUnit(unit) => {
+            let new = to.unit(unit).ok_or_else(|| absent(unit))?;
+            host.write_unit(new)?;
+            if let Some(old) = from.unit(unit).filter(|old| old.enabled == Some(true)) {
+                host.part_companions(old, new, to)?;
+            }
+        }
         Step::MaskUnit(unit) => host.mask_unit(unit)?,
         Step::UnmaskUnit(unit) => host.unmask_unit(unit)?,
         Step::RemoveUnit(unit) => {

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod cluster;
+pub mod confirm;
 pub mod decide;
 pub mod disk;
 pub mod execute;
@@ -52,6 +53,12 @@ pub async fn run<S: System + 'static>(
     reporter: Reporter,
     shutdown: Shutdown,
 ) -> Ended {
+    let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
+    let probe = agent::confirm::OwnNode { client: clients.own.clone(), node: node.clone() };
+    let host = match confirm::settle(host, &probe, &shutdown).await {
+        confirm::Settled::Go(host) => host,
+        confirm::Settled::Ended(ended) => return ended,
+    };
     let (sender, seen) = latest::channel(NodeState::default());
     let mut first = seen.clone();
     let daemon = async {
@@ -80,5 +87,20 @@ pub async fn run<S: System + 'static>(
     tokio::select! {
         ended = &mut daemon => ended,
         () = following => daemon.await,
+    }
+}
+
+/// Keeps others from the machine; none if told to stop before they let go of it.
+async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host::Lock> {
+    loop {
+        match host.root.lock(disk::RECORDS) {
+            Ok(Some(lock)) => return Some(lock),
+            Ok(None) => warn!("Somebody else is at work on this machine, such as mco host apply"),
+            Err(error) => warn!(error = chain(&error), "Cannot lock the machine"),
+        }
+        tokio::select! {
+            () = shutdown.requested() => return None,
+            () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+        }
     }
 }

@@ -41,6 +41,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     ) -> Result<Next, SyncError> {
         if self.verified.as_ref() != Some(config) {
             let current = self.current(config).await?;
+            if self.pivots_to(&current).await? {
+                return self.conclude(Outcome::RebootDue, config.as_str()).await;
+            }
             self.verify(config, &current).await?;
             info!("Validated on-disk state");
             // Only now, so that a disk that was never right is never on record as right.
@@ -91,6 +94,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     ) -> Result<Next, SyncError> {
         let target = self.cluster.machine_config(to.as_str()).await?;
         let source = self.current(from).await?;
+        self.expect_confirmation(to, force).await?;
         if force {
             info!("Skipping preflight config drift check; {} present", execute::FORCE_FILE);
         } else {

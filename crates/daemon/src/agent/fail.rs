@@ -14,6 +14,7 @@ use tracing::{error, warn};
 use super::Agent;
 use crate::{
     cluster::{Changes, Cluster, ClusterError, Weight},
+    confirm::TakenBack,
     decide::Missing,
     disk::DiskError,
     execute::ExecuteError,
@@ -46,6 +47,12 @@ pub enum SyncError {
         /// The node.
         node: NodeName,
     },
+    /// The config was taken back, and nobody asked to try it again.
+    #[error(
+        "config {} was taken back after its reboot: {}. Correct it, or create \
+         /run/machine-config-daemon-force on the node to try it again", .0.config, .0.why
+    )]
+    TakenBack(TakenBack),
     /// The change is one that a running node cannot take.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -116,6 +123,7 @@ impl SyncError {
             Self::Cluster(ClusterError::Call { .. }) => Class::Retry,
             Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
             Self::Drift { .. }
+            | Self::TakenBack(_)
             | Self::NoAnswer { .. }
             | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
             | Self::Execute(_)
@@ -139,6 +147,7 @@ impl SyncError {
             Self::Drift { .. } => Some("ConfigDriftDetected"),
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
+            Self::TakenBack(_) => Some("ConfigTakenBack"),
             Self::Refused(_) => Some("FailedToReconcile"),
             Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
             Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),

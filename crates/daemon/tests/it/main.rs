@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod adopt;
 #[cfg(test)]
+mod confirm;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

@@ -1,5 +1,7 @@
 //! `mco daemon start`: the daemon of one node, alone.
 
+mod first_boot;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -41,6 +43,7 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, clap::Subcommand)]
 enum DaemonCommand {
     Start(StartArgs),
+    FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
 }
 
 /// Make this machine what its config says, until stopped
@@ -75,7 +78,12 @@ systemctl --root does, and a reboot is a new boot id. It gets the config of its 
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let DaemonCommand::Start(args) = &args.command;
+    let args = match &args.command {
+        DaemonCommand::Start(args) => args,
+        DaemonCommand::FirstbootCompleteMachineconfig(args) => {
+            return first_boot::run(args, verbose);
+        }
+    };
     let StartArgs { process, node_name, root_mount, boot_seconds } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
