@@ -3,13 +3,15 @@
 //! Plain blocking code: there is one writer to a machine, and nothing can interrupt it in the middle
 //! of a step. A failed step is undone together with all before it, by putting back what was there.
 
+mod back;
+
 use mco_api::MachineConfig;
 use mco_core::{
     machine::{self, Machine, UnreadableConfig},
     plan::{NodePlan, Step},
 };
 use mco_host::{
-    Host, HostError, Staged, System, SystemError,
+    Host, HostError, System, SystemError,
     log::{self, Priority},
     original,
     snapshot::SnapshotError,
@@ -17,8 +19,8 @@ use mco_host::{
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
+pub use self::back::{put_back, take_back, undo};
 use crate::{
-    confirm::{self, TakenBack},
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
 };
@@ -174,109 +176,6 @@ fn is_write(step: &Step) -> bool {
 fn ends_row(steps: &[Step], number: usize) -> bool {
     let writes = |number: usize| steps.get(number).is_some_and(is_write);
     !(writes(number) && writes(number + 1)) || (number + 1).is_multiple_of(ROW)
-}
-
-/// Undoes an update on record that failed.
-///
-/// Always ends in an error: that of the step that failed, or why it could not be undone.
-pub fn undo<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Outcome, ExecuteError> {
-    let first = progress.fault.clone().unwrap_or_else(|| "taken back on request".to_owned());
-    if let Some(back_in) = &progress.back_in {
-        if progress.stage == Stage::Undoing {
-            return go_back(host, ledger, progress);
-        }
-        if *back_in != host.system.facts()?.boot_id {
-            ledger::forget(&host.root)?;
-            return Err(ExecuteError::Undone(first));
-        }
-        return Ok(Outcome::RebootDue);
-    }
-    match put_back(host, ledger, progress) {
-        Ok(_) => Err(ExecuteError::Undone(first)),
-        Err(source) => Err(ExecuteError::Undo { first, source: Box::new(source) }),
-    }
-}
-
-/// Takes back an update that the machine has rebooted into: everything is as before it after another
-/// reboot, and the update is not tried again by itself.
-pub fn take_back<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    why: &str,
-) -> Result<Outcome, ExecuteError> {
-    let progress = Progress {
-        stage: Stage::Undoing,
-        done: ledger.plan.steps.len(),
-        fault: Some(why.to_owned()),
-        back_in: Some(host.system.facts()?.boot_id),
-        ..Progress::default()
-    };
-    let config = ledger.to.metadata.name.as_deref().unwrap_or_default();
-    log::write(&host.root, Priority::Error, &format!("{config}: taken back: {why}"));
-    ledger::advance(&host.root, &progress)?;
-    go_back(host, ledger, &progress)
-}
-
-fn go_back<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Outcome, ExecuteError> {
-    restore(host, ledger, progress)?;
-    let config = ledger.to.metadata.name.clone().unwrap_or_default();
-    let why = progress.fault.clone().unwrap_or_default();
-    confirm::refuse_from_now_on(&host.root, &TakenBack { config, why })?;
-    ledger::advance(&host.root, &Progress { stage: Stage::Returning, ..progress.clone() })?;
-    Ok(Outcome::RebootDue)
-}
-
-/// Puts back everything that an update on record touched, and takes it off the record.
-pub fn put_back<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Staged, ExecuteError> {
-    let staged = restore(host, ledger, progress)?;
-    ledger::forget(&host.root)?;
-    Ok(staged)
-}
-
-fn restore<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Staged, ExecuteError> {
-    let pack = ledger::pack(&host.root, ledger)?;
-    ledger.before.restore(&host.root, &pack)?;
-    if let Some(password) = &ledger.password {
-        host.system.set_password(ledger::CORE, password)?;
-    }
-    let staged = match &ledger.staged {
-        Some(staged) => host.system.restage(staged)?,
-        None => Staged::Back,
-    };
-    // The files are right again; services that do not hear of it are no reason to stay in between.
-    if !ledger.before.units.is_empty() {
-        tell(host.system.reload_systemd());
-    }
-    for step in ledger.plan.steps.iter().take(progress.done + 1) {
-        if let Step::ReloadService(service) = step {
-            tell(host.system.reload(service));
-        } else if let Step::RestartService(service) = step {
-            tell(host.system.restart(service));
-        }
-    }
-    Ok(staged)
-}
-
-fn tell(done: Result<(), SystemError>) {
-    if let Err(error) = done {
-        warn!(%error, "A service has not heard that the config went back");
-    }
 }
 
 /// Puts single parts of the config right that the machine has on record.

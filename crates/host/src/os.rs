@@ -5,7 +5,7 @@
 
 mod arguments;
 mod bootc;
-mod extension;
+pub(crate) mod extension;
 pub(crate) mod loader;
 pub(crate) mod nics;
 mod ostree;

@@ -135,6 +135,10 @@ pub trait System: Send {
     fn staged(&self) -> Result<Option<String>, SystemError>;
     /// Has booted next what was to be when [`System::staged`] gave these words.
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
+    /// Refuses a machine that has not booted with all packages of these extensions.
+    fn check_extensions(&self, _: &[String]) -> Result<(), SystemError> {
+        Ok(())
+    }
     /// Whether the machine's kubelet is well, where the machine is to run one.
     fn kubelet(&self) -> Answer {
         Answer::NotAsked

@@ -15,7 +15,7 @@ use tracing::info;
 use self::bus::{Bus, BusError, Task};
 use crate::{
     account, kubelet,
-    os::{Backend, CommandRunner, loader, nics},
+    os::{Backend, CommandRunner, OsRelease, extension, loader, nics},
     package,
     root::{Root, RootError},
     system::{Answer, HostFacts, Packaged, Staged, System, SystemError},
@@ -256,6 +256,14 @@ impl System for SystemdSystem {
         match self.os {
             Backend::None => loader::restage(&self.root, self, staged),
             Backend::RpmOstree | Backend::Bootc => self.os.restage(self, staged),
+        }
+    }
+
+    fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {
+        let release = OsRelease::read(&self.root)?.unwrap_or_default();
+        match self.os {
+            Backend::RpmOstree if release.is_el_coreos() => extension::verify(self, extensions),
+            Backend::RpmOstree | Backend::Bootc | Backend::None => Ok(()),
         }
     }
 

@@ -140,7 +140,7 @@ async fn a_daemon_that_cannot_stay_up_runs_out_of_time_too() {
             break settled;
         }
         host = open(Root::open(folder.path()).unwrap());
-    }};
+    };
     assert!(matches!(ended, Settled::Ended(Ended::Rebooting)), "{ended:?}");
     assert!(starts > 3, "not at once either: {starts}");
 }

@@ -79,6 +79,10 @@ impl System for Box<dyn System> {
         (**self).restage(staged)
     }
 
+    fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {
+        (**self).check_extensions(extensions)
+    }
+
     fn kubelet(&self) -> Answer {
         (**self).kubelet()
     }

@@ -16,7 +16,7 @@ use mco_cluster::{
     report::chain,
 };
 use mco_daemon::{
-    Clients,
+    Clients, confirm,
     simulate::{Machine, Power, simulate},
 };
 use mco_host::{Host, Root, SystemdSystem};
@@ -58,6 +58,10 @@ struct StartArgs {
     /// Directory that is the machine's root; made where it is missing
     #[arg(long, default_value = "/rootfs")]
     root_mount: PathBuf,
+    /// Minutes that a machine has to prove healthy after a reboot before it takes the new config back,
+    /// where its pool does not say; 0 keeps it whatever happens
+    #[arg(long, default_value_t = 15, value_name = "MINUTES")]
+    confirm_minutes: u64,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
@@ -84,7 +88,7 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             return first_boot::run(args, verbose);
         }
     };
-    let StartArgs { process, node_name, root_mount, boot_seconds } = args;
+    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
         _ => {
@@ -92,6 +96,8 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         }
     };
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
+    let root = Root::create(root_mount)?;
+    confirm::set_default(&root, Duration::from_secs(confirm_minutes.saturating_mul(60)))?;
     let mut ended = Ok(());
     let register = |registry: &mut _| NoteCount::register(registry);
     let code = process::run(process, verbose, register, |notes, client, shutdown| async {
