@@ -7,6 +7,7 @@ use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
 
+use crate::duration::Span;
 use crate::name::RenderedName;
 use crate::wire_enum::wire_enum;
 
@@ -63,6 +64,10 @@ keys! {
     LAST_APPLIED_DRAIN: DrainRequest = "lastAppliedDrain";
     /// Node: the drain that is going on. Written by the drain controller; not in the reference.
     DRAIN_RECORD: DrainRecord = "drainRecord";
+    /// Pool: after how long a drain of its nodes is overdue. Written by people; not in the reference.
+    DRAIN_TIMEOUT: Span = "drain-timeout";
+    /// Pool: how long one attempt at a drain goes on. Written by people; not in the reference.
+    DRAIN_ATTEMPT_TIMEOUT: Span = "drain-attempt-timeout";
     /// Pool: what the daemons of its nodes do about drift. Written by people; the reference has none.
     DRIFT_POLICY: DriftPolicy = "drift-policy";
     /// Pool: how many minutes its nodes have to prove healthy after a reboot before they take the new config
@@ -80,6 +85,8 @@ keys! {
     FINALIZE_FAILURE: String = "ostree-finalize-staged-failure";
     /// Node: resourceVersion of the ControllerConfig whose certificates are on disk.
     SYNCED_CONTROLLER_CONFIG: String = "lastSyncedControllerConfigResourceVersion";
+    /// Node: `accessed` once somebody logged in over SSH. Written by the daemon.
+    SSH: String = "ssh";
     /// Node: last seen value of the ControllerConfig's CA rotation mark.
     OBSERVED_SERVER_CA: bool = "lastObservedServerCAAnnotation";
 

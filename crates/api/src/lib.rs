@@ -9,6 +9,7 @@ pub mod cluster_operator;
 pub mod condition;
 pub mod container_runtime_config;
 pub mod controller_config;
+pub mod duration;
 pub mod internal_release_image;
 mod kind;
 pub mod kubelet_config;

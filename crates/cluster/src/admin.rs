@@ -1,6 +1,14 @@
-//! The address at which a process answers those who run it: `/metrics` and `/healthz`.
+//! The address at which a process answers those who run it: `/metrics`, `/healthz`, `/readyz` and,
+//! where the process has something to show, `/state`.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, header};
@@ -24,11 +32,36 @@ pub struct ListenError {
     source: std::io::Error,
 }
 
+/// Makes what `/state` shows, as JSON.
+pub type StatePage = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Whether a process can do its work. Clones are one and the same.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// From now on it can.
+    pub fn reached(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_reached(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
 /// An open address that answers nobody yet.
-#[derive(Debug)]
 pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
+    readiness: Readiness,
+    state: Option<StatePage>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").field("listener", &self.listener).finish_non_exhaustive()
+    }
 }
 
 impl Admin {
@@ -36,7 +69,19 @@ impl Admin {
     pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
-        Ok(Self { listener, registry })
+        Ok(Self { listener, registry, readiness: Readiness::default(), state: None })
+    }
+
+    /// Shows the page at `/state` as well.
+    #[must_use]
+    pub fn with_state(self, page: Option<StatePage>) -> Self {
+        Self { state: page, ..self }
+    }
+
+    /// What `/readyz` answers by; not ready at first.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        self.readiness.clone()
     }
 
     /// Where it listens.
@@ -61,9 +106,10 @@ impl Admin {
                     }
                 },
             };
-            let registry = self.registry.clone();
+            let (registry, readiness) = (self.registry.clone(), self.readiness.clone());
+            let state = self.state.clone();
             let answer = service_fn(move |request: Request<Incoming>| {
-                let response = answer(request.uri().path(), &registry);
+                let response = answer(request.uri().path(), &registry, &readiness, state.as_ref());
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -78,16 +124,27 @@ impl Admin {
     }
 }
 
-fn answer(path: &str, registry: &Registry) -> Response<Full<Bytes>> {
-    let (status, kind, body) = match path {
-        "/metrics" => {
+fn answer(
+    path: &str,
+    registry: &Registry,
+    readiness: &Readiness,
+    state: Option<&StatePage>,
+) -> Response<Full<Bytes>> {
+    let (status, kind, body) = match (path, state) {
+        ("/state", Some(page)) => (StatusCode::OK, "application/json", page()),
+        ("/metrics", _) => {
             let mut text = String::new();
             match encode(&mut text, registry) {
                 Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
                 Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
             }
         }
-        "/healthz" => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        ("/healthz", _) => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        ("/readyz", _) if readiness.is_reached() => (StatusCode::OK, "text/plain", "ok".to_owned()),
+        ("/readyz", _) => {
+            let text = "the API server has not answered yet\n".to_owned();
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text)
+        }
         _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
     };
     let mut response = Response::new(Full::from(body));
@@ -117,13 +174,19 @@ mod tests {
         let mut registry = Registry::default();
         registry.register("up", "whether it runs", Gauge::<i64>::default());
         let admin = Admin::listen(([127, 0, 0, 1], 0).into(), Arc::new(registry)).await.unwrap();
+        let admin = admin.with_state(Some(Arc::new(|| "{}".to_owned())));
         let (address, shutdown) = (admin.address().unwrap(), Shutdown::new());
+        let readiness = admin.readiness();
         let asks = async {
             assert!(get(address, "/healthz").await.ends_with("ok"));
+            assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
+            readiness.reached();
+            assert!(get(address, "/readyz").await.ends_with("ok"));
             let metrics = get(address, "/metrics").await;
             assert!(metrics.contains("# TYPE up gauge"), "{metrics}");
             assert!(metrics.contains("application/openmetrics-text"), "{metrics}");
             assert!(get(address, "/else").await.starts_with("HTTP/1.1 404"));
+            assert!(get(address, "/state").await.ends_with("{}"));
             shutdown.request();
         };
         tokio::join!(admin.serve(&shutdown), asks);

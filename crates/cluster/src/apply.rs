@@ -1,8 +1,9 @@
 //! Writes of what we own, and of nothing else.
 //!
-//! Everything is a merge patch that names only our own members, so a member that somebody else
+//! Nearly everything is a merge patch that names only our own members, so a member that somebody else
 //! writes is never touched, and two writers of different members never meet. A resource version
-//! goes along only where the write would be wrong on any other state of the object.
+//! goes along only where the write would be wrong on any other state of the object. Where the API is
+//! to know whose a member is, the write is a server-side apply.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -65,6 +66,21 @@ where
 {
     let patch = Patch::Merge(guarded(json!({"status": status}), guard));
     Ok(api.patch_status(name, &PatchParams::default(), &patch).await?)
+}
+
+/// Makes `manager` the owner of what `object` says in its status.
+pub async fn own_status<K>(
+    api: &Api<K>,
+    name: &str,
+    manager: &str,
+    object: Value,
+    guard: Guard<'_>,
+) -> Result<K, CallError>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+{
+    let patch = Patch::Apply(guarded(object, guard));
+    Ok(api.patch_status(name, &PatchParams::apply(manager).force(), &patch).await?)
 }
 
 /// Whether a create was needed.

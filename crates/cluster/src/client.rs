@@ -1,13 +1,18 @@
 //! How a process finds the API server.
 
+mod retry;
+
 use std::path::{Path, PathBuf};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Request, Response};
 pub use kube::Client;
 use kube::{
     Config,
+    client::Body,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use tower::{Service, retry::Retry};
 
 use crate::CallError;
 
@@ -35,8 +40,30 @@ pub enum ConnectError {
 /// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
     use_ring();
-    let config = config(kubeconfig).await?;
-    Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
+    client(config(kubeconfig).await?)
+}
+
+/// A client that knows when to ask again, and has no limit of its own: the API server's priority and
+/// fairness knows better what it can bear.
+fn client(mut config: Config) -> Result<Client, ConnectError> {
+    config.default_retry = false;
+    let namespace = config.default_namespace.clone();
+    let client = Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
+    Ok(Client::new(Retry::new(retry::Again::default(), service(client)), namespace))
+}
+
+/// The client as something that layers can be put around.
+#[must_use]
+pub fn service(
+    client: Client,
+) -> impl Service<Request<Body>, Response = Response<Body>, Error = kube::Error, Future: Send + 'static>
++ Clone
++ Send
++ 'static {
+    tower::service_fn(move |request| {
+        let client = client.clone();
+        async move { client.send(request).await }
+    })
 }
 
 /// The certificates, as PEM, that the API server's own certificate is checked with; empty where the
@@ -66,8 +93,7 @@ async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
 pub async fn connect_below(root: &Path, kubeconfig: &str) -> Result<Client, ConnectError> {
     use_ring();
     let path = root.join(kubeconfig.trim_start_matches('/'));
-    let config = from_file(&path, root).await?;
-    Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
+    client(from_file(&path, root).await?)
 }
 
 async fn from_file(path: &Path, root: &Path) -> Result<Config, ConnectError> {

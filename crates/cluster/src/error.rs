@@ -1,6 +1,6 @@
 //! What a failed call to the API server comes to.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 /// A call to the API server that failed, worded by the server where it answered.
 #[derive(Debug)]
@@ -33,6 +33,14 @@ impl CallError {
             (429, _) => Refused::TooManyRequests,
             (code, _) => Refused::Other(code),
         })
+    }
+
+    /// How long the server wants to be left in peace, if it said so.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        let kube::Error::Api(status) = &self.0 else { return None };
+        let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+        (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
     /// Whether the object does not exist.

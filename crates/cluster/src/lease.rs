@@ -4,6 +4,13 @@
 //! two that try at once one is refused. Whether another holder's lease has run out is judged by how
 //! long *we* have seen it unchanged, never by its timestamps: clocks of two machines differ. So a
 //! process of ours and one of the reference's can stand in line for the same Lease.
+//!
+//! Two never write at once. A leader's time counts from when it *sent* the renewal that succeeded last
+//! and ends before anybody else may take the lease; [`Fence`] refuses writes from then on, even if the
+//! process was stopped meanwhile and does not know yet.
+
+mod fence;
+mod timings;
 
 use std::{future::Future, time::Duration};
 
@@ -12,33 +19,14 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
 use kube::{Api, api::PostParams};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
-use crate::{CallError, Clock, Shutdown, report};
-
-/// How long a lease holds, and how often it is renewed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timings {
-    /// How long an unchanged lease keeps others out.
-    pub lease: Duration,
-    /// How long the leader tries to renew before it gives up; shorter than the lease.
-    pub renew: Duration,
-    /// Pause between two tries.
-    pub retry: Duration,
-}
-
-impl Timings {
-    /// Survive a minute without an API server, as OpenShift asks of its operators.
-    pub const HIGHLY_AVAILABLE: Self = Self::seconds(137, 107, 26);
-    /// The only API server is restarted now and then, and takes longer.
-    pub const SINGLE_NODE: Self = Self::seconds(270, 240, 60);
-
-    const fn seconds(lease: u64, renew: u64, retry: u64) -> Self {
-        let of = Duration::from_secs;
-        Self { lease: of(lease), renew: of(renew), retry: of(retry) }
-    }
-}
+pub use self::{
+    fence::{Fence, Shut},
+    timings::{BadTimings, Timings},
+};
+use crate::{CallError, Clock, Shutdown, error::Refused, report};
 
 /// Who stands for which lease.
 #[derive(Clone, Debug)]
@@ -53,6 +41,8 @@ pub struct Candidate {
     pub timings: Timings,
     /// Tells the times that are written into the lease, for people to read.
     pub clock: Clock,
+    /// Open while we lead; what the work writes goes through it.
+    pub fence: Fence,
 }
 
 /// A name for this process that no other has: its host and a random part.
@@ -79,7 +69,8 @@ pub enum Ended {
     Lost,
 }
 
-/// The lease as last seen, and since when it has looked like that.
+/// The lease as last seen, and since when it has looked like that; for one of ours, since when at the
+/// latest others may have seen it.
 #[derive(Debug)]
 struct Observed {
     lease: Lease,
@@ -102,9 +93,12 @@ impl Candidate {
         }
         info!(lease = self.name, identity = self.identity, "Leading");
         let ended = tokio::select! {
+            // What is lost is seen before anything else is done.
+            biased;
             () = self.renew(&mut observed) => Ended::Lost,
             () = work(shutdown.child()) => Ended::Released,
         };
+        self.fence.shut();
         match ended {
             Ended::Lost => warn!(lease = self.name, "Lost the lease"),
             Ended::Released => self.release(observed).await,
@@ -114,43 +108,61 @@ impl Candidate {
 
     async fn acquire(&self, observed: &mut Option<Observed>) {
         loop {
-            match self.take(observed).await {
-                Ok(true) => return,
-                Ok(false) => debug!(lease = self.name, "Another process leads"),
-                Err(error) => {
-                    warn!(
-                        lease = self.name,
-                        error = report::chain(&error),
-                        "Cannot take the lease"
-                    );
+            // A call that hangs is not waited for: its connection may be dead.
+            let taken = timeout(self.timings.renew, self.take(observed)).await;
+            match taken {
+                Err(_) => warn!(lease = self.name, "The API server does not answer"),
+                Ok(Ok(true)) => return,
+                Ok(Ok(false)) => debug!(lease = self.name, "Another process leads"),
+                Ok(Err(error)) => {
+                    let error = report::chain(&error);
+                    warn!(lease = self.name, error, "Cannot take the lease");
                 }
             }
-            // Jitter, as the protocol has it, so that those who wait do not all try at once.
-            sleep(self.timings.retry.mul_f64(1.0 + fastrand::f64() * 1.2)).await;
+            sleep(self.pause(observed.as_ref())).await;
+        }
+    }
+
+    /// How long to wait before the next try to take the lease: not longer than its holder has it.
+    fn pause(&self, observed: Option<&Observed>) -> Duration {
+        // Jitter, as the protocol has it, so that those who wait do not all try at once.
+        let jitter = |by: f64| self.timings.retry.mul_f64(fastrand::f64() * by);
+        let pause = self.timings.retry + jitter(1.2);
+        let left = |seen: &Observed| lease_time(&seen.lease).saturating_sub(seen.since.elapsed());
+        match observed.filter(|seen| !is_free(&seen.lease)).map(left) {
+            Some(left) if !left.is_zero() => pause.min(left + jitter(0.1)),
+            Some(_) | None => pause,
         }
     }
 
     /// Returns when the lease could not be renewed in time.
     async fn renew(&self, observed: &mut Option<Observed>) {
         loop {
-            sleep(self.timings.retry).await;
-            let renewed = timeout(self.timings.renew, async {
-                loop {
-                    match self.take(observed).await {
-                        Ok(true) => return,
-                        Ok(false) => warn!(lease = self.name, "Another process took the lease"),
-                        Err(error) => {
-                            let error = report::chain(&error);
-                            warn!(lease = self.name, error, "Cannot renew the lease");
-                        }
-                    }
-                    sleep(self.timings.retry).await;
-                }
+            let Some(until) = self.ends(observed.as_ref()) else { return };
+            let next = Instant::now() + self.timings.retry;
+            let renewed = timeout_at(until, async {
+                tokio::time::sleep_until(next).await;
+                self.take(observed).await
             });
-            if renewed.await.is_err() {
-                return;
+            match renewed.await {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) => {
+                    warn!(lease = self.name, "Another process took the lease");
+                    return;
+                }
+                Ok(Err(error)) => {
+                    let error = report::chain(&error);
+                    warn!(lease = self.name, error, "Cannot renew the lease");
+                }
+                Err(_) => return,
             }
         }
+    }
+
+    /// When our time is over, if the lease is ours.
+    fn ends(&self, observed: Option<&Observed>) -> Option<Instant> {
+        let ours = observed.filter(|seen| self.is_ours(&seen.lease));
+        ours.map(|seen| seen.since + self.timings.renew)
     }
 
     /// One try to take or renew the lease; whether it is ours now.
@@ -158,14 +170,17 @@ impl Candidate {
         // While we hold it, nobody else may write it: no need to read it first.
         if let Some(ours) = observed.as_ref().filter(|seen| self.is_ours(&seen.lease)) {
             let renewed = self.claim(&ours.lease);
-            if self.replace(&renewed, observed).await.is_ok() {
-                return Ok(true);
+            match self.replace(&renewed, observed).await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.refused() == Some(Refused::Conflict) => {}
+                Err(error) if error.is_not_found() => {}
+                Err(error) => return Err(error),
             }
         }
         let Some(lease) = self.api.get_opt(&self.name).await? else {
-            let claimed = self.claim(&Lease::default());
+            let (claimed, sent) = (self.claim(&Lease::default()), Instant::now());
             let lease = self.api.create(&PostParams::default(), &claimed).await?;
-            *observed = Some(Observed { lease, since: Instant::now() });
+            self.hold(lease, sent, observed);
             return Ok(true);
         };
         let since = match observed {
@@ -174,7 +189,9 @@ impl Candidate {
         };
         let free = self.is_ours(&lease) || is_free(&lease) || since.elapsed() >= lease_time(&lease);
         let claimed = free.then(|| self.claim(&lease));
-        *observed = Some(Observed { lease, since });
+        if !(self.is_ours(&lease) && self.ends(observed.as_ref()).is_some()) {
+            *observed = Some(Observed { lease, since });
+        }
         let Some(claimed) = claimed else { return Ok(false) };
         self.replace(&claimed, observed).await?;
         Ok(true)
@@ -185,9 +202,16 @@ impl Candidate {
         lease: &Lease,
         observed: &mut Option<Observed>,
     ) -> Result<(), CallError> {
+        let sent = Instant::now();
         let lease = self.api.replace(&self.name, &PostParams::default(), lease).await?;
-        *observed = Some(Observed { lease, since: Instant::now() });
+        self.hold(lease, sent, observed);
         Ok(())
+    }
+
+    /// The lease is ours; others may have seen it since `sent`.
+    fn hold(&self, lease: Lease, sent: Instant, observed: &mut Option<Observed>) {
+        *observed = Some(Observed { lease, since: sent });
+        self.fence.open_until(sent + self.timings.renew);
     }
 
     async fn release(&self, observed: Option<Observed>) {

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    error::Error,
     future::Future,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,12 +15,13 @@ use std::{
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::Shutdown;
+use crate::{CallError, Shutdown, error::Refused};
 
 /// First pause after a failure; doubled each time.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 
-/// Longest pause after failures: an admin who repaired something should not wait longer.
+/// Longest pause after failures, apart from jitter: an admin who repaired something should not wait
+/// much longer.
 const LAST_RETRY: Duration = Duration::from_mins(1);
 
 /// What a look at an object came to.
@@ -31,6 +33,30 @@ pub enum Next {
     After(Duration),
     /// It failed: look again, later each time.
     Retry,
+}
+
+impl Next {
+    /// What comes after this error, by the answer of the API server that it goes back to.
+    ///
+    /// One that met another write is tried again at once, one that the server is too busy for when
+    /// the server says, and all else later each time: what is wrong may be mended by somebody.
+    #[must_use]
+    pub fn after(error: &(dyn Error + 'static)) -> Self {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(call) = error.downcast_ref::<CallError>() {
+                return match (call.refused(), call.retry_after()) {
+                    (Some(Refused::Conflict), _) => Self::After(FIRST_RETRY),
+                    (Some(Refused::TooManyRequests), Some(pause)) => {
+                        Self::After(pause.min(LAST_RETRY))
+                    }
+                    _ => Self::Retry,
+                };
+            }
+            cause = error.source();
+        }
+        Self::Retry
+    }
 }
 
 /// Names to look at, and when.
@@ -213,7 +239,7 @@ enum First<T> {
 /// The pause after so many failures in a row, with jitter so that many names do not march in step.
 fn pause(failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY).mul_f64(0.5 + fastrand::f64() / 2.0)
+    FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY).mul_f64(1.0 + fastrand::f64() / 4.0)
 }
 
 #[cfg(test)]
@@ -315,10 +341,41 @@ mod tests {
         assert_eq!(seen, [("a", 0), ("a", 25), ("a", 50)]);
     }
 
+    // covers: WQ-1
     #[tokio::test(start_paused = true)]
-    async fn failures_are_retried_less_and_less_often() {
+    async fn failures_are_retried_less_and_less_often_and_for_ever() {
         let seen = looks(&[("a", 0)], Next::Retry).await;
         assert!((9..15).contains(&seen.len()), "{seen:?}");
+        for failures in [12, 40, u32::MAX] {
+            let (least, most) = (Duration::from_mins(1), Duration::from_secs(75));
+            assert!((least..=most).contains(&pause(failures)), "at most once a minute");
+        }
+    }
+
+    // covers: WQ-1
+    #[test]
+    fn what_the_server_said_decides_when_a_call_is_made_again() {
+        let refused = |code: u16, reason: &str, seconds: u32| {
+            let status = serde_json::json!({"status": "Failure", "code": code, "reason": reason,
+                "message": "no", "details": {"retryAfterSeconds": seconds}});
+            CallError::from(kube::Error::Api(serde_json::from_value(status).unwrap()))
+        };
+        let rows = [
+            (refused(409, "Conflict", 0), Next::After(FIRST_RETRY)),
+            (refused(409, "AlreadyExists", 0), Next::Retry),
+            (refused(429, "TooManyRequests", 0), Next::Retry),
+            (refused(429, "TooManyRequests", 7), Next::After(Duration::from_secs(7))),
+            (refused(429, "TooManyRequests", 7000), Next::After(Duration::from_mins(1))),
+            (refused(403, "Forbidden", 0), Next::Retry),
+            (refused(500, "InternalError", 0), Next::Retry),
+        ];
+        for (error, expected) in rows {
+            #[derive(Debug, thiserror::Error)]
+            #[error("cannot write it")]
+            struct Above(#[source] CallError);
+            let code = error.refused();
+            assert_eq!(Next::after(&Above(error)), expected, "{code:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,17 +1,31 @@
 //! The objects that the controllers read, each kind watched once.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
-    label, name::RENDERED_PREFIX,
+    ControllerConfig, GROUP, MachineConfig, MachineConfigNode, MachineConfigPool,
+    MachineConfigSpec, MachineOSConfig, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
-use mco_core::membership::Pools;
+use mco_core::rollout::scheduling::MastersSchedulable;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
+use tracing::debug;
+
+use crate::scheduler::{self, Scheduler};
+
+/// How many objects are listed at a time. A page is in memory as text and as objects at once, and
+/// what a process once had of the system it hardly gives back; so the larger the objects, the fewer.
+const PAGE: u32 = 100;
+const PAGE_OF_CONFIGS: u32 = 16;
 
 /// One cache per kind.
 #[derive(Debug)]
@@ -21,6 +35,10 @@ pub(crate) struct Caches {
     pub(crate) nodes: Arc<Cache<Node>>,
     pub(crate) reports: Arc<Cache<MachineConfigNode>>,
     pub(crate) cluster: Arc<Cache<ControllerConfig>>,
+    pub(crate) schedulers: Arc<Cache<Scheduler>>,
+    pub(crate) orders: Arc<Cache<MachineOSConfig>>,
+    /// Whether there was ever a Scheduler to go by.
+    scheduler_seen: AtomicBool,
 }
 
 impl Caches {
@@ -28,19 +46,30 @@ impl Caches {
         Self {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
-            nodes: Arc::new(Cache::new(trim::node)),
+            nodes: Arc::new(Cache::new(trim_node)),
             reports: Arc::new(Cache::new(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
+            schedulers: Arc::new(Cache::new(trim::metadata)),
+            orders: Arc::new(Cache::new(trim::metadata)),
+            scheduler_seen: AtomicBool::new(false),
         }
     }
 
     /// Starts the watches.
     pub(crate) fn start(&self, client: &Client, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
-        watch(&self.pools, client, shutdown, tasks);
-        watch(&self.configs, client, shutdown, tasks);
-        watch(&self.nodes, client, shutdown, tasks);
-        watch(&self.reports, client, shutdown, tasks);
-        watch(&self.cluster, client, shutdown, tasks);
+        watch(&self.pools, PAGE, client, shutdown, tasks);
+        watch(&self.configs, PAGE_OF_CONFIGS, client, shutdown, tasks);
+        watch(&self.nodes, PAGE, client, shutdown, tasks);
+        watch(&self.reports, PAGE, client, shutdown, tasks);
+        watch(&self.cluster, PAGE, client, shutdown, tasks);
+        watch(&self.orders, PAGE, client, shutdown, tasks);
+        let (schedulers, client, shutdown) =
+            (self.schedulers.clone(), client.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            if has_schedulers(&client).await {
+                follow(&schedulers, PAGE, client, &shutdown).await;
+            }
+        });
     }
 
     /// Waits until all that a decision needs is there, so that none is made on half a picture.
@@ -54,11 +83,33 @@ impl Caches {
                 self.nodes.ready(),
                 self.reports.ready(),
                 self.cluster.ready(),
+                self.orders.ready(),
             )
         };
         tokio::select! {
             () = shutdown.requested() => false,
             _ = all => true,
+        }
+    }
+
+    /// What is to be built for a pool whose nodes run images of their own.
+    pub(crate) fn order_of(&self, pool: &str) -> Option<Arc<MachineOSConfig>> {
+        let orders = self.orders.list();
+        orders.into_iter().find(|order| order.spec.machine_config_pool.name == pool)
+    }
+
+    /// Whether ordinary pods may run on the control plane; `None` where nobody says.
+    pub(crate) fn masters_schedulable(&self) -> Option<MastersSchedulable> {
+        match self.schedulers.get(scheduler::NAME) {
+            Some(scheduler) => {
+                self.scheduler_seen.store(true, Ordering::Relaxed);
+                let takes_pods = scheduler.spec.masters_schedulable;
+                let (yes, no) = (MastersSchedulable::Yes, MastersSchedulable::No);
+                Some(if takes_pods { yes } else { no })
+            }
+            // Without the setting, what holds by default is restored.
+            None if self.scheduler_seen.load(Ordering::Relaxed) => Some(MastersSchedulable::No),
+            None => None,
         }
     }
 
@@ -68,19 +119,64 @@ impl Caches {
     }
 }
 
-/// The pools' claims on nodes.
-pub(crate) fn membership(pools: &Cache<MachineConfigPool>) -> Pools {
-    let pools = pools.list();
-    Pools::new(pools.iter().map(|pool| &**pool))
+fn watch<K>(
+    cache: &Arc<Cache<K>>,
+    page: u32,
+    client: &Client,
+    shutdown: &Shutdown,
+    tasks: &mut JoinSet<()>,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let (cache, client, shutdown) = (cache.clone(), client.clone(), shutdown.clone());
+    tasks.spawn(async move { follow(&cache, page, client, &shutdown).await });
 }
 
-fn watch<K>(cache: &Arc<Cache<K>>, client: &Client, shutdown: &Shutdown, tasks: &mut JoinSet<()>)
+async fn follow<K>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let (cache, api) = (cache.clone(), Api::all(client.clone()));
-    let shutdown = shutdown.clone();
-    tasks.spawn(async move { cache.run(api, watcher::Config::default(), &shutdown).await });
+    let config = watcher::Config::default().page_size(page);
+    cache.run(Api::all(client), config, shutdown).await;
+}
+
+/// Whether this cluster has OpenShift's kind `Scheduler`. Asked once: clusters do not become
+/// OpenShift's while they run.
+async fn has_schedulers(client: &Client) -> bool {
+    match client.list_api_group_resources("config.openshift.io/v1").await {
+        Ok(found) => found.resources.iter().any(|resource| resource.kind == "Scheduler"),
+        Err(error) => {
+            debug!(%error, "This cluster does not say whether masters take pods");
+            false
+        }
+    }
+}
+
+/// Most of a node is its kubelet's report to the scheduler, and most annotations are others'.
+fn trim_node(node: &mut Node) {
+    trim::metadata(node);
+    node.metadata.finalizers = None;
+    node.metadata.owner_references = None;
+    if let Some(annotations) = &mut node.metadata.annotations {
+        annotations.retain(|key, _| key.split('/').next() == Some(GROUP));
+    }
+    if let Some(spec) = node.spec.take() {
+        let NodeSpec { taints, unschedulable, .. } = spec;
+        node.spec = Some(NodeSpec { taints, unschedulable, ..NodeSpec::default() });
+    }
+    if let Some(status) = node.status.take() {
+        let looked_at = |condition: &NodeCondition| {
+            matches!(condition.type_.as_str(), "Ready" | "DiskPressure" | "NetworkUnavailable")
+        };
+        let conditions = status.conditions.unwrap_or_default().into_iter().filter(looked_at);
+        let conditions = conditions.map(|condition| NodeCondition {
+            type_: condition.type_,
+            status: condition.status,
+            ..NodeCondition::default()
+        });
+        let (phase, conditions) = (status.phase, Some(conditions.collect()));
+        node.status = Some(NodeStatus { phase, conditions, ..NodeStatus::default() });
+    }
 }
 
 /// Rendered configs are large, many, and only asked for by name.

@@ -3,7 +3,7 @@
 //! observe (cache, pods of one node) -> `mco_core::drain` (pure) -> cordon, evict, answer.
 //! The protocol: the daemon writes `desiredDrain`, we do it and copy the value to
 //! `lastAppliedDrain`. Each node has a task of its own, so one that a budget holds up keeps no other
-//! from being drained.
+//! from being drained; what all of them ask for at a time is limited.
 //!
 //! Nothing about a drain is kept in memory: when it began, how often it failed and what holds it up
 //! are on the node, in the annotation `drainRecord`, which goes in and out with the cordon and the
@@ -12,8 +12,13 @@
 mod blockers;
 mod evict;
 mod foresee;
+mod wake;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{Api, ResourceExt as _};
@@ -25,20 +30,30 @@ use mco_cluster::{
     queue::Next,
     report::chain,
 };
-use mco_core::drain::{self, Asked, Setback};
+use mco_core::drain::{self, Asked, BadTimeout, Limits, Setback};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use self::evict::Attempt;
+use self::{evict::Attempt, wake::Wakes};
 use crate::{Context, error::ActError};
 
 /// How many nodes are drained at a time: the pools' limits decide, not this.
 const WIDTH: usize = 1024;
 
+/// How many evictions are asked for at a time, of all nodes together.
+const EVICTIONS: usize = 64;
+
 struct Drainer {
     context: Arc<Context>,
     reporter: Reporter,
     shutdown: Shutdown,
+    /// Wakes those that wait when their node changes.
+    wakes: Wakes,
+    /// One for each eviction that may be asked for.
+    evictions: Semaphore,
+    /// What was last said about a pool's limits.
+    complaints: Mutex<BTreeMap<String, Vec<BadTimeout>>>,
 }
 
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
@@ -47,14 +62,25 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     }
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
     let (nodes, metrics) = (queue.clone(), context.metrics.clone());
-    let delay = context.settle.drain;
+    let (wakes, delay) = (Wakes::default(), context.settle.drain);
+    let woken = wakes.clone();
     context.caches.nodes.on_change(move |change| match change.after {
-        Some(node) if node_matters(&change) => nodes.add_after(node.name_any(), delay),
+        Some(node) if node_matters(&change) => {
+            woken.wake(&node.name_any());
+            nodes.add_after(node.name_any(), delay);
+        }
         Some(_) => {}
         None => change.before.into_iter().for_each(|node| metrics.drain_over(&node.name_any())),
     });
     let reporter = context.reporter("nodecontroller");
-    let drainer = Drainer { context, reporter, shutdown: shutdown.clone() };
+    let drainer = Drainer {
+        context,
+        reporter,
+        shutdown: shutdown.clone(),
+        wakes,
+        evictions: Semaphore::new(EVICTIONS),
+        complaints: Mutex::default(),
+    };
     queue.run(WIDTH, &shutdown, |node| sync(&drainer, node)).await;
 }
 
@@ -85,8 +111,7 @@ async fn sync(drainer: &Drainer, name: String) -> Next {
             return Next::Wait;
         }
         Asked::Unclear { text, .. } => {
-            let verb = text.split('-').next().unwrap_or_default();
-            warn!(node = name, "node {name}: non-recognized drain verb detected {verb}");
+            drainer.refuse(&node, &text).await;
             return Next::Retry;
         }
         Asked::This(request) => match request.verb {
@@ -96,7 +121,7 @@ async fn sync(drainer: &Drainer, name: String) -> Next {
     };
     outcome.unwrap_or_else(|error| {
         warn!(node = name, error = chain(&error), "Drain request is not answered yet");
-        Next::Retry
+        Next::after(&error)
     })
 }
 
@@ -108,7 +133,7 @@ impl Drainer {
             "spec": {"unschedulable": null},
             "metadata": {"annotations": answer(node)},
         });
-        self.patch(node, patch)
+        self.patch(node, patch, Guard::Any)
             .await
             .map_err(|source| ActError::Uncordon { node: node.name_any(), source })?;
         info!(node = node.name_any(), "Node is open to pods again");
@@ -117,18 +142,19 @@ impl Drainer {
 
     async fn drain(&self, node: &Node) -> Result<Next, ActError> {
         let name = node.name_any();
+        let limits = self.limits(node).await;
         let mut record = self.begin(node).await?;
-        if let Some(text) = drain::overdue(&name, self.age(&record)) {
+        if let Some(text) = drain::overdue(&name, &limits, self.age(&record)) {
             self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
             self.context.metrics.drain_overdue(&name);
         }
-        match evict::attempt(self, node, &mut record).await? {
+        match evict::attempt(self, node, &mut record, &limits).await? {
             Attempt::Empty => self.finish(node).await,
             Attempt::Overtaken => Ok(Next::After(Duration::ZERO)),
             Attempt::Blocked => {
                 record.attempts = record.attempts.saturating_add(1);
                 self.keep(node, &record).await?;
-                Ok(Next::After(self.later(node, &record).await))
+                Ok(Next::After(self.later(node, &record, &limits).await))
             }
         }
     }
@@ -155,22 +181,31 @@ impl Drainer {
             "spec": {"unschedulable": true},
             "metadata": {"annotations": recorded(&record)},
         });
-        self.patch(node, patch)
+        self.patch(node, patch, Guard::Any)
             .await
             .map_err(|source| ActError::Cordon { node: node.name_any(), source })?;
+        // By now the cache has what was written, or something newer.
+        let now = self.context.caches.nodes.get(&node.name_any());
+        if now.is_some_and(|now| !is_cordoned(&now)) {
+            return Err(ActError::NotCordoned { node: node.name_any() });
+        }
         info!(node = node.name_any(), "Node is closed to new pods");
         Ok(record)
     }
 
+    /// Answers the request, unless somebody has opened the node meanwhile.
     async fn finish(&self, node: &Node) -> Result<Next, ActError> {
         let name = node.name_any();
-        let now = self.context.caches.nodes.get(&name);
-        if now.is_some_and(|now| !is_cordoned(&now)) {
-            // Pods may have come back, so the drain is not over; that change wakes us again.
+        let Some(now) = self.context.caches.nodes.get(&name) else { return Ok(Next::Wait) };
+        if !is_cordoned(&now) || request(&now) != request(node) {
+            // Pods may have come back, so the drain is not over.
             warn!(node = name, "Node was opened to pods during its drain");
             return Ok(Next::After(Duration::ZERO));
         }
-        self.patch(node, json!({"metadata": {"annotations": answer(node)}}))
+        let patch = json!({"metadata": {"annotations": answer(node)}});
+        let version = now.resource_version().unwrap_or_default();
+        // Whatever changed meanwhile may have been the cordon: then it is looked at again.
+        self.patch(node, patch, Guard::Unchanged(&version))
             .await
             .map_err(|source| ActError::AnswerDrain { node: name.clone(), source })?;
         self.context.metrics.drain_over(&name);
@@ -178,10 +213,42 @@ impl Drainer {
         Ok(Next::Wait)
     }
 
+    /// Says that nobody knows what the daemon wants.
+    async fn refuse(&self, node: &Node, text: &str) {
+        let (name, key) = (node.name_any(), annotation::DESIRED_DRAIN.name());
+        let verb = text.split('-').next().unwrap_or_default();
+        let text = format!(
+            "node {name}: non-recognized drain verb detected {verb}; the annotation {key} must \
+             begin with drain- or uncordon-"
+        );
+        self.reporter.publish(&Note::warning(node, "DrainRequestUnknown", text)).await;
+    }
+
+    /// How long the drain of this node may take; what its pool asks for wrongly is said once.
+    async fn limits(&self, node: &Node) -> Limits {
+        let default = Limits { attempt: self.context.pace.attempt, ..Limits::REFERENCE };
+        let found = {
+            let roster = self.context.board.roster();
+            roster.pool_of(&node.name_any()).ok().flatten().map(str::to_owned)
+        };
+        let pool = found.and_then(|name| self.context.caches.pools.get(&name));
+        let Some(pool) = pool else { return default };
+        let (limits, faults) = Limits::of(pool.annotations(), default);
+        let known = {
+            let mut said = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            said.insert(pool.name_any(), faults.clone()).unwrap_or_default()
+        };
+        for fault in faults.iter().filter(|fault| !known.contains(fault)) {
+            let text = fault.text(&pool.name_any());
+            self.reporter.publish(&Note::warning(&*pool, "DrainTimeoutInvalid", text)).await;
+        }
+        limits
+    }
+
     /// Says that the drain does not get on; gives the pause before the next attempt.
-    async fn later(&self, node: &Node, record: &DrainRecord) -> Duration {
+    async fn later(&self, node: &Node, record: &DrainRecord, limits: &Limits) -> Duration {
         let why = blockers::text(record);
-        let Setback { pause, warning } = drain::setback(self.age(record), &why);
+        let Setback { pause, warning } = drain::setback(limits, self.age(record), &why);
         warn!(node = node.name_any(), why, pause = pause.as_secs(), "Drain does not get on");
         if let Some(text) = warning {
             self.reporter.publish(&Note::warning(node, "DrainThresholdExceeded", text)).await;
@@ -191,14 +258,14 @@ impl Drainer {
 
     /// Writes down how the drain goes.
     async fn keep(&self, node: &Node, record: &DrainRecord) -> Result<(), ActError> {
-        self.patch(node, json!({"metadata": {"annotations": recorded(record)}}))
+        self.patch(node, json!({"metadata": {"annotations": recorded(record)}}), Guard::Any)
             .await
             .map_err(|source| ActError::RecordDrain { node: node.name_any(), source })
     }
 
-    async fn patch(&self, node: &Node, patch: Value) -> Result<(), CallError> {
+    async fn patch(&self, node: &Node, patch: Value, guard: Guard<'_>) -> Result<(), CallError> {
         let api = Api::<Node>::all(self.context.client.clone());
-        let patched = apply::merge(&api, &node.name_any(), patch, Guard::Any).await?;
+        let patched = apply::merge(&api, &node.name_any(), patch, guard).await?;
         self.context.caches.nodes.learn(patched);
         Ok(())
     }

@@ -15,6 +15,10 @@ pub(crate) enum ActError {
     RemoveConfig { name: String, source: CallError },
     #[error("cannot list the MachineOSBuilds")]
     ListBuilds { source: CallError },
+    #[error("cannot look at the build that MachineOSConfig {name} names")]
+    ReadBuild { name: String, source: CallError },
+    #[error("cannot take the stale build off MachineOSConfig {name}")]
+    ForgetBuild { name: String, source: CallError },
     #[error("cannot point pool {pool} at {config}")]
     TargetPool { pool: String, config: String, source: CallError },
     #[error("cannot write the status of pool {pool}")]
@@ -23,6 +27,8 @@ pub(crate) enum ActError {
     TargetNode { node: String, config: String, source: CallError },
     #[error("node {node}: failed to cordon")]
     Cordon { node: String, source: CallError },
+    #[error("node {node}: it was cordoned and is still open to pods")]
+    NotCordoned { node: String },
     #[error("node {node}: failed to uncordon")]
     Uncordon { node: String, source: CallError },
     #[error("node {node}: cannot answer the drain request")]
@@ -35,6 +41,8 @@ pub(crate) enum ActError {
     MarkNode { node: String, source: CallError },
     #[error("cannot write MachineConfigNode {node}")]
     WriteReport { node: String, source: CallError },
+    #[error("cannot watch the pods of node {node}")]
+    WatchPods { node: String },
     #[error("cannot list the pods of node {node}")]
     ListPods { node: String, source: CallError },
 }

@@ -3,15 +3,19 @@
 //! One module per controller, all alike: observe (from shared caches), decide (a pure function of
 //! `mco_core`), act (the smallest write that does it), report. They meet only in the API server.
 
+mod board;
 mod caches;
 mod drain;
 mod error;
+mod image;
+mod mark;
 mod metrics;
 mod node;
 mod progress;
 mod prune;
 mod render;
 mod rollout;
+mod scheduler;
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,14 +23,14 @@ use kube::{Api, Client};
 use mco_api::label;
 use mco_cluster::{
     Clock, NoteCount, Reporter, Shutdown,
-    lease::{Candidate, Ended, Timings},
+    lease::{Candidate, Ended, Fence, Timings},
 };
 use mco_core::{drain::Pace, render::Build};
 use tokio::task::JoinSet;
 use tracing::error;
 
 pub use self::metrics::Metrics;
-use self::{caches::Caches, progress::Waits};
+use self::{board::Board, caches::Caches};
 
 /// Name of the Lease, and of the process.
 pub const NAME: &str = "machine-config-controller";
@@ -61,6 +65,12 @@ pub struct Settle {
     pub drain: Duration,
     /// Before saying on a node, or in its MachineConfigNode, what is going on with it.
     pub report: Duration,
+    /// Without any node of the pool being told its config, before those that wait are marked as such
+    /// by a taint and by a condition; twelve times as long at most. While nodes are done in seconds,
+    /// marks would only be taken back at once.
+    pub mark: Duration,
+    /// Between two writes of a pool's status that differ in numbers only.
+    pub status: Duration,
     /// Before removing rendered configs that nobody needs.
     pub prune: Duration,
 }
@@ -71,7 +81,9 @@ impl Settle {
         render: Duration::from_millis(150),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
-        report: Duration::from_millis(250),
+        report: Duration::from_millis(500),
+        mark: Duration::from_secs(5),
+        status: Duration::from_secs(1),
         prune: Duration::from_mins(1),
     };
     /// What the reference waits.
@@ -80,6 +92,8 @@ impl Settle {
         node: Duration::from_secs(5),
         drain: Duration::from_secs(5),
         report: Duration::from_secs(5),
+        mark: Duration::ZERO,
+        status: Duration::from_secs(5),
         prune: Duration::from_mins(1),
     };
 }
@@ -123,7 +137,9 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         identity: leader.identity,
         timings: leader.timings,
         clock: config.clock,
+        fence: Fence::default(),
     };
+    let client = candidate.fence.guard(client);
     candidate.lead(&shutdown, |stop| controllers(config, client, stop)).await
 }
 
@@ -137,8 +153,8 @@ struct Context {
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
-    /// Which nodes wait for their config, and why.
-    waits: Arc<Waits>,
+    /// The nodes by pool, and who is to be looked at.
+    board: Board,
     /// The rendered configs that are known to be as they were made.
     sound: render::Sound,
     /// Held while masters or arbiter are chosen for.
@@ -165,12 +181,13 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
         clock,
         metrics,
         notes,
-        waits: Arc::default(),
+        board: Board::default(),
         sound: render::Sound::default(),
         control_plane,
     });
     // Dropped with this future when the lease is lost, which ends them all at once.
     let mut tasks = JoinSet::new();
+    board::listen(&context);
     context.caches.start(&context.client, &shutdown, &mut tasks);
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));

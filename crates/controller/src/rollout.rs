@@ -1,83 +1,95 @@
 //! Gathers what a choice of nodes depends on and asks the core for it.
 
+use std::sync::Arc;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _, api::ListParams};
 use mco_api::{MachineConfigPool, annotation::Topology, label};
 use mco_cluster::report::chain;
-use mco_core::rollout::{self, BadLimit, Fleet, Neighbour, Phase, PoolView, RolloutPlan};
-use tracing::warn;
+use mco_core::{
+    check,
+    rollout::{BadLimit, Hold, Phase, PoolView, RolloutPlan, Verdict},
+    roster::Roster,
+};
+use tracing::{error, warn};
 
-use crate::{Context, node::members};
+use crate::{Context, board};
+
+/// The pool of the control plane.
+pub(crate) const MASTER: &str = "master";
 
 /// The pools that vote together where the control plane has an arbiter.
-pub(crate) const CONTROL_PLANE: [&str; 2] = ["master", "arbiter"];
+pub(crate) const CONTROL_PLANE: [&str; 2] = [MASTER, "arbiter"];
 
-/// Who of the pool is told its config now, and why the others wait.
-pub(crate) async fn plan(
-    context: &Context,
-    pool: &MachineConfigPool,
-) -> Result<RolloutPlan, BadLimit> {
-    let (view, mut fleet) = observe(context, pool)?;
-    let operator_node = match view.name.as_str() {
-        "master" => operator_node(context).await,
-        _ => None,
+/// Who of the pool is told its config now; `None` if nobody can be.
+///
+/// What it means for the others is noted on the board.
+pub(crate) async fn plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
+    let name = pool.name_any();
+    let other = neighbour(context, &name);
+    let refused = |hold: Hold| {
+        warn!(pool = name, why = %hold, "No node is updated");
+        let target = &pool.spec.configuration.rendered.name;
+        (Verdict::refused(target, Phase::of(pool), hold), None)
     };
-    let view = PoolView { operator_node, ..view };
-    let mut plan = match neighbour(context, &view.name) {
-        None => fleet.choose(&view),
-        Some(other) => {
-            let (other, mut others) = observe(context, &other)?;
-            if view.name == "master" {
-                rollout::choose_control_plane((&view, &mut fleet), (&other, &mut others)).0
-            } else {
-                rollout::choose_control_plane((&other, &mut others), (&view, &mut fleet)).1
-            }
+    let choose = |operator: Option<String>| {
+        if context.caches.order_of(&name).is_some() {
+            return refused(Hold::ImageMode);
+        }
+        let mut roster = context.board.roster();
+        match choose(&mut roster, pool, other.as_deref(), operator) {
+            Ok((view, plan)) => (Verdict::of(&view, &plan), sound(&roster, &view, plan)),
+            Err(fault) => refused(Hold::BadLimit(fault)),
         }
     };
-    plan.holds = fleet.holds(&view, &plan);
-    Ok(plan)
+    let (mut verdict, mut plan) = choose(None);
+    let starts = |plan: &RolloutPlan| plan.starts.len() > plan.repairs.len();
+    // Where its node is matters only when somebody in service is about to go.
+    if name == MASTER && plan.as_ref().is_some_and(starts) {
+        (verdict, plan) = choose(operator_node(context).await);
+    }
+    let is_new = context.board.roster().judge(&name, verdict);
+    if is_new {
+        context.board.judged(&name, context.settle.report);
+    }
+    plan
 }
 
-fn observe(context: &Context, pool: &MachineConfigPool) -> Result<(PoolView, Fleet), BadLimit> {
-    let name = pool.name_any();
-    let nodes = members(context, &name);
-    let limit = pool.spec.max_unavailable.as_ref();
-    let view = PoolView {
-        max_unavailable: rollout::max_unavailable(&name, limit, nodes.len())?,
-        name,
-        target: pool.spec.configuration.rendered.name.clone(),
-        phase: phase(pool),
-        operator_node: None,
-        neighbour: Neighbour::default(),
-    };
-    let mut fleet = Fleet::toward(&view.target);
-    for node in nodes {
-        fleet.set(node);
-    }
-    Ok((view, fleet))
+fn choose(
+    roster: &mut Roster,
+    pool: &MachineConfigPool,
+    other: Option<&MachineConfigPool>,
+    operator_node: Option<String>,
+) -> Result<(PoolView, RolloutPlan), BadLimit> {
+    let view = PoolView { operator_node, ..view(roster, pool)? };
+    let other = other.map(|other| self::view(roster, other)).transpose()?;
+    let plan = roster.choose(&view, other.as_ref());
+    Ok((view, plan))
 }
 
-fn phase(pool: &MachineConfigPool) -> Phase {
-    if pool.metadata.deletion_timestamp.is_some() {
-        Phase::Deleting
-    } else if pool.spec.paused {
-        Phase::Paused
-    } else {
-        Phase::Active
+/// The plan, unless it breaks one of the rules that hold whatever was decided.
+fn sound(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<RolloutPlan> {
+    let checked = check::rollout(&plan, view, roster.fleet(&view.name)?);
+    match checked {
+        Ok(()) => Some(plan),
+        Err(violation) => {
+            error!(pool = view.name, error = chain(&violation), %plan, "The plan is not carried out");
+            None
+        }
     }
+}
+
+fn view(roster: &Roster, pool: &MachineConfigPool) -> Result<PoolView, BadLimit> {
+    let fleet = roster.fleet(&pool.name_any());
+    PoolView::of(pool, fleet.map(|fleet| fleet.tally().machines).unwrap_or_default())
 }
 
 /// The other half of a control plane with an arbiter.
-fn neighbour(context: &Context, pool: &str) -> Option<std::sync::Arc<MachineConfigPool>> {
-    let [master, arbiter] = CONTROL_PLANE;
-    let other = match pool {
-        name if name == master => arbiter,
-        name if name == arbiter => master,
-        _ => return None,
-    };
+fn neighbour(context: &Context, pool: &str) -> Option<Arc<MachineConfigPool>> {
+    let other = CONTROL_PLANE.into_iter().find(|other| *other != pool)?;
     let config = context.caches.controller_config()?;
-    let topology = config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.as_ref();
-    if topology != Some(&Topology::HighlyAvailableArbiter) {
+    let is_half = CONTROL_PLANE.contains(&pool);
+    if !is_half || board::topology(&config) != Some(Topology::HighlyAvailableArbiter) {
         return None;
     }
     context.caches.pools.get(other)

@@ -1,7 +1,8 @@
 //! How long it takes to choose nodes, and what one node event costs in pools of different sizes.
 //!
 //! `select` starts from nothing, as after a restart. `event` is what a running controller does: take
-//! in one changed node, find its pool, choose again. It must not grow with the number of nodes.
+//! in one changed node, find its pool, choose again, count again. It must not grow with the number of
+//! nodes. A choice costs as much as it tells nodes, so that there is room for one in every pool.
 
 use std::{collections::BTreeMap, hint::black_box};
 
@@ -9,11 +10,14 @@ use criterion::{BenchmarkId, Criterion};
 use k8s_openapi::{
     api::core::v1::Node,
     apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
+    jiff::Timestamp,
 };
 use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation, annotation::DaemonState};
 use mco_core::{
-    membership::{Index, Pools},
-    rollout::{self, Fleet, Neighbour, NodeView, Phase, PoolView},
+    membership::Pools,
+    rollout::{self, Neighbour, NodeView, Phase, PoolView},
+    roster::Roster,
+    status::Around,
 };
 
 const SIZES: [usize; 4] = [100, 1_000, 5_000, 20_000];
@@ -31,7 +35,7 @@ fn select(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rollout/select");
     for size in SIZES {
         let nodes: Vec<NodeView> =
-            (0..size).map(|index| NodeView::of(&node(index, "p0"))).collect();
+            (0..size).map(|index| NodeView::of(&node(index, index, "p0"))).collect();
         let pool = pool_view(size);
         group.bench_function(BenchmarkId::new("nodes", size), |bencher| {
             bencher.iter(|| rollout::select(black_box(&pool), black_box(&nodes)));
@@ -53,45 +57,43 @@ fn membership(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One node goes down and comes back; each time its pool is found and chosen for.
+/// One node goes down and comes back; each time its pool is found, chosen for and counted.
 fn event(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rollout/event");
     for (size, count) in SIZES.into_iter().flat_map(|size| POOLS.map(|count| (size, count))) {
-        let mut index = Index::new(Pools::new(&pools(count)));
-        let mut fleets: BTreeMap<String, Fleet> = BTreeMap::new();
+        let pools = pools(count);
+        let mut roster = Roster::new(&pools);
         for number in 0..size {
-            let node = node(number, &role(number, count));
-            take_in(&mut index, &mut fleets, &node);
+            take_in(&mut roster, &node(number / count, number, &role(number, count)));
         }
-        let well = node(size / 2, &role(size / 2, count));
-        let mut working = well.clone();
-        let annotations = working.metadata.annotations.get_or_insert_default();
-        annotation::STATE.set(annotations, &DaemonState::Working);
-        let pool = pool_view(size);
+        let pool = pools.first().expect("there are pools");
+        let well = node(4, 4 * count, &role(0, count));
+        let mut down = well.clone();
+        let annotations = down.metadata.annotations.get_or_insert_default();
+        annotation::REASON.set(annotations, &"a disk is slow".to_owned());
+        let places = roster.fleet("p0").expect("a pool").tally().places;
+        let view = PoolView {
+            max_unavailable: i64::try_from(places + 1).expect("small"),
+            ..pool_view(size)
+        };
         let id = BenchmarkId::new(format!("{count}-pools"), size);
         group.bench_function(id, |bencher| {
             let mut turn = false;
             bencher.iter(|| {
                 turn = !turn;
-                let node = if turn { &working } else { &well };
-                let fleet = take_in(&mut index, &mut fleets, node).expect("its pool");
-                black_box(fleet.choose(&pool))
+                take_in(&mut roster, if turn { &down } else { &well });
+                let plan = roster.choose(&view, None);
+                assert_eq!(plan.starts.len(), 1, "as much to tell in every pool");
+                let now = Time(Timestamp::UNIX_EPOCH);
+                black_box((plan, roster.status(pool, &Around::default(), &now)))
             });
         });
     }
     group.finish();
 }
 
-fn take_in<'f>(
-    index: &mut Index,
-    fleets: &'f mut BTreeMap<String, Fleet>,
-    node: &Node,
-) -> Option<&'f mut Fleet> {
-    let name = node.metadata.name.as_deref().unwrap_or_default();
-    let moved = index.set(name, node.metadata.labels.as_ref().expect("labels"));
-    let fleet = fleets.entry(moved.to?).or_insert_with(|| Fleet::toward("rendered-new"));
-    fleet.set(NodeView::of(node));
-    Some(fleet)
+fn take_in(roster: &mut Roster, node: &Node) {
+    black_box(roster.set_node(NodeView::of(node), node.metadata.labels.as_ref().expect("labels")));
 }
 
 fn pool_view(size: usize) -> PoolView {
@@ -99,7 +101,6 @@ fn pool_view(size: usize) -> PoolView {
         name: "p0".to_owned(),
         target: "rendered-new".to_owned(),
         phase: Phase::Active,
-        // One more than are out of service, so that every choice has something to choose.
         max_unavailable: i64::try_from(size / 10 + 2).expect("small"),
         operator_node: None,
         neighbour: Neighbour::default(),
@@ -110,6 +111,7 @@ fn pools(count: usize) -> Vec<MachineConfigPool> {
     let pool = |index: usize| {
         let mut pool =
             MachineConfigPool::new(&format!("p{index}"), MachineConfigPoolSpec::default());
+        "rendered-new".clone_into(&mut pool.spec.configuration.rendered.name);
         let role = (format!("node-role.kubernetes.io/p{index}"), String::new());
         pool.spec.node_selector =
             Some(LabelSelector { match_labels: Some([role].into()), match_expressions: None });
@@ -130,9 +132,10 @@ fn labels(index: usize, role: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// A node in one of the states of a roll-out under way: three of ten done, one at it.
-fn node(index: usize, role: &str) -> Node {
-    let (current, desired, state) = match index % 10 {
+/// The `place`th node of its pool, in one of the states of a roll-out under way: three of ten are
+/// done, one is at it.
+fn node(place: usize, index: usize, role: &str) -> Node {
+    let (current, desired, state) = match place % 10 {
         0..3 => ("rendered-new", "rendered-new", DaemonState::Done),
         3 => ("rendered-old", "rendered-new", DaemonState::Working),
         _ => ("rendered-old", "rendered-old", DaemonState::Done),

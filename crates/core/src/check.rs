@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::{
     diff::Change,
     plan::{Action, Drain, NodePlan, Phase, Step},
-    rollout::{self, NodeView, PoolView, RolloutPlan},
+    rollout::{self, Cordon, Fleet, PoolView, RolloutPlan},
 };
 
 /// What a plan breaks.
@@ -47,6 +47,17 @@ pub enum Violation {
     /// A node would start that is not in the pool, or starts already.
     #[error("node {0} would start twice, or is not in the pool")]
     Stranger(String),
+    /// A node would start that somebody keeps out of service on purpose.
+    #[error("node {0} would start though somebody cordoned it")]
+    TheirCordon(String),
+    /// More nodes would be under way or out of service than may be.
+    #[error("more than {limit} nodes of pool {pool} would be out of service")]
+    TooMany {
+        /// The pool.
+        pool: String,
+        /// How many may be.
+        limit: usize,
+    },
     /// A node would both start and wait.
     #[error("node {0} would both start and wait")]
     StartsAndWaits(String),
@@ -163,20 +174,34 @@ fn ruled(plan: &NodePlan) -> Result<(), Violation> {
 }
 
 /// Checks which nodes are to start.
-pub fn rollout(plan: &RolloutPlan, pool: &PoolView, nodes: &[NodeView]) -> Result<(), Violation> {
+///
+/// The limits are counted anew here, from the nodes and not from what the choice says of itself.
+pub fn rollout(plan: &RolloutPlan, pool: &PoolView, fleet: &Fleet) -> Result<(), Violation> {
     if pool.phase != rollout::Phase::Active && !plan.starts.is_empty() {
         return Err(Violation::OnHold(pool.name.clone()));
     }
-    let mut members: BTreeSet<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    let repairs: BTreeSet<&str> = plan.repairs.iter().map(String::as_str).collect();
+    let held: BTreeSet<&str> = plan.holds.iter().map(|(node, _)| node.as_str()).collect();
+    let mut seen = BTreeSet::new();
+    let (mut set_off, mut in_service) = (0, 0);
     for node in &plan.starts {
-        if !members.remove(node.as_str()) {
-            return Err(Violation::Stranger(node.clone()));
-        }
-        if plan.holds.iter().any(|(held, _)| held == node) {
+        let name = node.as_str();
+        let view = fleet.node(name).filter(|_| seen.insert(name));
+        let view = view.ok_or_else(|| Violation::Stranger(node.clone()))?;
+        if held.contains(name) {
             return Err(Violation::StartsAndWaits(node.clone()));
         }
+        if view.cordon == Cordon::Theirs {
+            return Err(Violation::TheirCordon(node.clone()));
+        }
+        set_off += usize::from(!fleet.is_moving(name));
+        in_service += usize::from(!repairs.contains(name));
     }
-    Ok(())
+    let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
+    let tally = fleet.tally();
+    let too_many = (set_off > 0 && tally.moving.saturating_add(set_off) > limit)
+        || (in_service > 0 && tally.places.saturating_add(in_service) > limit);
+    if too_many { Err(Violation::TooMany { pool: pool.name.clone(), limit }) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -3,11 +3,17 @@
 //! The daemon asks by annotation and waits for the answer; see `mco_api::annotation::DrainRequest`.
 
 pub mod feasibility;
+mod limits;
 
 use std::{fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
-use mco_api::annotation::{BadDrainRequest, DrainRequest, DrainVerb};
+use mco_api::{
+    annotation::{BadDrainRequest, DrainRequest, DrainVerb},
+    duration,
+};
+
+pub use self::limits::{BadTimeout, Limits};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -16,26 +22,15 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 pub struct Pace {
     /// How long one attempt goes on before it counts as failed.
     pub attempt: Duration,
-    /// Pause between two tries to evict a pod that a budget protects.
+    /// Pause between two tries to evict a pod that a budget protects, unless the server names one.
     pub refused: Duration,
-    /// Pause between two looks at pods that are on their way out.
-    pub leaving: Duration,
 }
 
 impl Pace {
     /// What the reference does.
-    pub const REFERENCE: Self = Self {
-        attempt: Duration::from_secs(90),
-        refused: Duration::from_secs(5),
-        leaving: Duration::from_secs(1),
-    };
+    pub const REFERENCE: Self =
+        Self { attempt: Duration::from_secs(90), refused: Duration::from_secs(5) };
 }
-
-/// From this age on a drain is tried less often, and an event says so.
-pub const SLOW: Duration = Duration::from_mins(10);
-
-/// From this age on a person must look.
-pub const OVERDUE: Duration = Duration::from_hours(1);
 
 /// What a node's daemon has asked for and not got yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,27 +86,39 @@ pub struct Setback {
 
 /// Weighs an attempt that failed because of `why`, in a drain that has gone on for `age`.
 #[must_use]
-pub fn setback(age: Duration, why: &str) -> Setback {
-    let warning = (age > SLOW).then(|| {
+pub fn setback(limits: &Limits, age: Duration, why: &str) -> Setback {
+    let warning = (age > limits.slow).then(|| {
         format!(
-            "Drain failed. Drain has been failing for more than 10 minutes. \
-             Waiting 5 minutes then retrying. Error message from drain: {why}"
+            "Drain failed. Drain has been failing for more than {}. \
+             Waiting 5 minutes then retrying. Error message from drain: {why}",
+            minutes(limits.slow)
         )
     });
-    Setback { pause: retry_after(age), warning }
+    Setback { pause: retry_after(limits, age), warning }
 }
 
 /// What to say of a drain that is not over after this long, if a person must look.
 #[must_use]
-pub fn overdue(node: &str, age: Duration) -> Option<String> {
-    (age > OVERDUE)
-        .then(|| format!("node {node}: drain exceeded timeout: 1h0m0s. Will continue to retry."))
+pub fn overdue(node: &str, limits: &Limits, age: Duration) -> Option<String> {
+    (age > limits.overdue).then(|| {
+        let timeout = duration::go(limits.overdue);
+        format!("node {node}: drain exceeded timeout: {timeout}. Will continue to retry.")
+    })
 }
 
 /// Pause before the next attempt of a drain that has gone on for `age`.
 #[must_use]
-pub fn retry_after(age: Duration) -> Duration {
-    if age > SLOW { Duration::from_mins(5) } else { Duration::from_mins(1) }
+pub fn retry_after(limits: &Limits, age: Duration) -> Duration {
+    if age > limits.slow { Duration::from_mins(5) } else { Duration::from_mins(1) }
+}
+
+/// In words, where it is a number of minutes.
+fn minutes(duration: Duration) -> String {
+    match (duration.as_secs() / 60, duration.as_secs() % 60) {
+        (1, 0) => "1 minute".to_owned(),
+        (minutes @ 1.., 0) => format!("{minutes} minutes"),
+        (_, _) => duration::go(duration),
+    }
 }
 
 /// A pod, as a drain sees it.

@@ -19,4 +19,5 @@ pub mod progress;
 pub mod prune;
 pub mod render;
 pub mod rollout;
+pub mod roster;
 pub mod status;

@@ -15,7 +15,12 @@ use mco_api::{
     machine_config_node::{DesiredConfigVersion, MachineConfigNodeSpec, NameReference},
 };
 
-use crate::rollout::Hold;
+use crate::{
+    rollout::Hold,
+    status::machine_config_node::{
+        self as report, DrainEvent, DrainTexts, Event, FALSE, Mark, TRUE, not_yet, set, status,
+    },
+};
 
 /// Stands for a name that nobody knows yet.
 pub const NOT_YET_SET: &str = "not-yet-set";
@@ -74,25 +79,64 @@ pub fn conditions(
     wait: Option<&Wait>,
     now: &Time,
 ) -> Vec<Condition> {
-    let mut board = Board { conditions: before.to_vec(), now };
-    match wait {
+    let mut after = before.to_vec();
+    waits(&mut after, wait, now);
+    let name = node.metadata.name.as_deref().unwrap_or_default();
+    for event in drain(&after, node) {
+        report::put(&mut after, name, &Event::Drain(event), now);
+    }
+    if matches!(stage(node), Stage::Draining) {
+        // What the last update left behind must not be taken for the end of this one.
+        for kind in [NodeCondition::Uncordoned, NodeCondition::UpdateComplete] {
+            if status(&after, &kind) == TRUE {
+                set(&mut after, not_yet(kind), now);
+            }
+        }
+    }
+    after
+}
+
+fn waits(conditions: &mut Vec<Condition>, wait: Option<&Wait>, now: &Time) {
+    let kind = NodeCondition::Waiting;
+    let (status, reason, message) = match wait {
         Some(wait) => {
-            let text = format!("Node waits for {}: {}", wait.target, wait.hold);
-            board.set(&NodeCondition::Waiting, "True", word(&wait.hold), &text);
+            (TRUE, word(&wait.hold), format!("Node waits for {}: {}", wait.target, wait.hold))
         }
-        None if board.status(&NodeCondition::Waiting) != "False" => {
-            let text = "Nothing keeps the node from its config.";
-            board.set(&NodeCondition::Waiting, "False", "AsExpected", text);
+        None if status(conditions, &kind) != FALSE => {
+            (FALSE, "AsExpected", "Nothing keeps the node from its config.".to_owned())
         }
-        None => {}
-    }
+        None => return,
+    };
+    set(conditions, Mark { kind, status, reason: reason.to_owned(), message }, now);
+}
+
+/// What there is to say about the drain of a node.
+fn drain(conditions: &[Condition], node: &Node) -> Vec<DrainEvent> {
+    let is = |kind: &NodeCondition| status(conditions, kind);
     match stage(node) {
-        Stage::Other => {}
-        Stage::Draining => board.draining(node),
-        Stage::Drained => board.drained(node),
-        Stage::Uncordoned => board.uncordoned(),
+        Stage::Other => Vec::new(),
+        Stage::Draining => vec![DrainEvent::Cordoned, draining(node)],
+        Stage::Drained => {
+            let drained = DrainEvent::Drained(texts(node));
+            let missing = [
+                (NodeCondition::Cordoned, DrainEvent::Cordoned),
+                (NodeCondition::Drained, drained),
+            ];
+            missing
+                .into_iter()
+                .filter(|(kind, _)| is(kind) != TRUE)
+                .map(|(_, event)| event)
+                .collect()
+        }
+        // Said once: when the daemon is through, it takes all of it back.
+        Stage::Uncordoned => {
+            let was_drained = [NodeCondition::Cordoned, NodeCondition::Drained]
+                .iter()
+                .any(|kind| is(kind) != FALSE);
+            let is_news = was_drained && is(&NodeCondition::Uncordoned) != TRUE;
+            is_news.then_some(DrainEvent::Uncordoned).into_iter().collect()
+        }
     }
-    board.conditions
 }
 
 /// How far a node is with what its daemon asked for.
@@ -130,6 +174,8 @@ fn word(hold: &Hold) -> &'static str {
         Hold::Paused => "PoolPaused",
         Hold::Deleting => "PoolDeleting",
         Hold::NoCapacity => "NoCapacity",
+        Hold::BadLimit(_) => "BadLimit",
+        Hold::ImageMode => "ImageMode",
         Hold::NotReady(_) => "NotReady",
         Hold::Cordoned => "Cordoned",
         Hold::OperatorNode => "OperatorNode",
@@ -137,109 +183,31 @@ fn word(hold: &Hold) -> &'static str {
     }
 }
 
-struct Board<'a> {
-    conditions: Vec<Condition>,
-    now: &'a Time,
-}
-
-impl Board<'_> {
-    fn draining(&mut self, node: &Node) {
-        let text = progress(node);
-        self.set(&NodeCondition::UpdateExecuted, "Unknown", "Drained", &text);
-        let cordoned = "Cordoned node. The node is reporting Unschedulable = true";
-        self.set(&NodeCondition::Cordoned, "True", "UpdateExecutedCordoned", cordoned);
-        self.set(&NodeCondition::Drained, "Unknown", "UpdateExecutedDrained", &text);
-        // What the last update left behind must not be taken for the end of this one.
-        for kind in [NodeCondition::Uncordoned, NodeCondition::UpdateComplete] {
-            if self.status(&kind) == "True" {
-                let text = format!("This node has not yet entered the {} phase", kind.as_str());
-                self.set(&kind, "False", "NotYetOccurred", &text);
-            }
-        }
-    }
-
-    fn drained(&mut self, node: &Node) {
-        if self.status(&NodeCondition::Cordoned) != "True" {
-            let text = "Cordoned node. The node is reporting Unschedulable = true";
-            self.set(&NodeCondition::Cordoned, "True", "UpdateExecutedCordoned", text);
-        }
-        let asked = value(node, annotation::DESIRED_DRAIN.name());
-        let text = format!(
-            "Drained node. The drain is complete as the desired drainer matches current drainer: \
-             {asked}"
-        );
-        self.set(&NodeCondition::Drained, "True", "UpdateExecutedDrained", &text);
-    }
-
-    /// Says so once: when the daemon is through, it takes all of it back.
-    fn uncordoned(&mut self) {
-        let drained =
-            [NodeCondition::Cordoned, NodeCondition::Drained].map(|kind| self.status(&kind));
-        if drained == ["False", "False"] || self.status(&NodeCondition::Uncordoned) == "True" {
-            return;
-        }
-        let text = "UnCordoned node. The node is reporting Unschedulable = false";
-        self.set(&NodeCondition::UpdateComplete, "True", "Uncordoned", text);
-        self.set(&NodeCondition::Uncordoned, "True", "UpdateCompleteUncordoned", text);
-    }
-
-    /// What is known of the condition; what was never said does not hold.
-    fn status(&self, kind: &NodeCondition) -> &'static str {
-        let found = self.conditions.iter().find(|condition| condition.type_ == kind.as_str());
-        match found.map(|condition| condition.status.as_str()) {
-            Some("True") => "True",
-            Some("Unknown") => "Unknown",
-            Some(_) | None => "False",
-        }
-    }
-
-    /// The time moves only with the status.
-    fn set(&mut self, kind: &NodeCondition, status: &str, reason: &str, message: &str) {
-        let place = self.conditions.iter().position(|found| found.type_ == kind.as_str());
-        let known = place.and_then(|place| self.conditions.get_mut(place));
-        let Some(condition) = known else {
-            self.conditions.push(Condition {
-                type_: kind.as_str().to_owned(),
-                status: status.to_owned(),
-                reason: reason.to_owned(),
-                message: message.to_owned(),
-                last_transition_time: self.now.clone(),
-                observed_generation: None,
-            });
-            return;
-        };
-        if condition.status != status {
-            condition.last_transition_time = self.now.clone();
-            status.clone_into(&mut condition.status);
-        }
-        reason.clone_into(&mut condition.reason);
-        message.clone_into(&mut condition.message);
+fn texts(node: &Node) -> DrainTexts {
+    DrainTexts {
+        desired: value(node, annotation::DESIRED_DRAIN.name()).to_owned(),
+        last: value(node, annotation::LAST_APPLIED_DRAIN.name()).to_owned(),
     }
 }
 
 /// How the drain goes, and what holds it up.
-fn progress(node: &Node) -> String {
-    let asked = value(node, annotation::DESIRED_DRAIN.name());
-    let applied = value(node, annotation::LAST_APPLIED_DRAIN.name());
-    let until = format!(
-        "The drain will not be complete until desired drainer {asked} matches current drainer \
-         {applied}"
-    );
+fn draining(node: &Node) -> DrainEvent {
+    let texts = texts(node);
     let record = value(node, annotation::DRAIN_RECORD.name()).parse::<DrainRecord>();
-    let record =
-        record.ok().filter(|record| record.request == asked && !record.blockers.is_empty());
-    let Some(record) = record else { return format!("Draining node. {until}") };
+    let of_this =
+        |record: &DrainRecord| record.request == texts.desired && !record.blockers.is_empty();
+    let Some(record) = record.ok().filter(of_this) else { return DrainEvent::Draining(texts) };
     let mut blockers: Vec<String> = record.blockers.iter().map(ToString::to_string).collect();
     if record.more > 0 {
         blockers.push(format!("and {} more pods", record.more));
     }
     let Time(since) = &record.since;
-    format!(
-        "Error: Node Drain has not succeeded. Error is: {}. Draining since {since:.0}, failed \
-         attempts: {}. {until}",
+    let why = format!(
+        "{}. Draining since {since:.0}, failed attempts: {}.",
         blockers.join("; "),
         record.attempts
-    )
+    );
+    DrainEvent::Failed(texts, why)
 }
 
 #[cfg(test)]

@@ -7,20 +7,23 @@
 //! Every config is checked before any two are merged, and read only once. Rendering is a pure
 //! function: the same configs give the same bytes in whatever order they arrive.
 
+mod draft;
 mod merge;
 mod name;
 mod object;
 mod provenance;
+pub mod remote;
 mod runtime;
 mod select;
 mod skew;
 mod stream;
 mod validate;
 
-use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig, RenderedName, name::BadName};
+use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RenderedName, name::BadName};
 use mco_ignition::{CheckError, Document, ReadError, UpgradeError};
 
 pub use self::{
+    draft::{Draft, draft},
     merge::merge_order,
     object::{MAX_SIZE, Origin, SizeWarning},
     provenance::{Contribution, Item, Kind, Provenance},
@@ -171,43 +174,13 @@ impl RenderError {
     }
 }
 
-/// Renders `configs`, all of them selected for `pool`.
+/// Renders `configs`, all of them selected for `pool`. Contents that are somewhere else stay there.
 pub fn pool(
     pool: &PoolName,
     configs: &[&MachineConfig],
     images: &BaseImages,
 ) -> Result<Rendered, RenderError> {
-    if configs.is_empty() {
-        return Err(RenderError::Nothing(pool.clone()));
-    }
-    let mut checked = Vec::with_capacity(configs.len());
-    for &config in configs {
-        checked.push(Input { config, document: validate::read(config)? });
-    }
-    let ordered = merge::in_order(checked)?;
-    let merged = merge::all(ordered, images)?;
-    let name = name::of(pool, &merged)?;
-    let os_image =
-        if merged.os_image_url == images.os { OsImage::Base } else { OsImage::Overridden };
-    let json = String::from_utf8(merged.config.to_json()).expect("JSON is written as UTF-8");
-    // The text is as large as what it was written from; both are not needed any longer.
-    drop(merged.config);
-    let config = RawConfig::from_json(json).expect("what was written as JSON is JSON");
-    Ok(Rendered {
-        name,
-        os_image,
-        sources: merged.provenance.configs().to_vec(),
-        provenance: merged.provenance,
-        spec: MachineConfigSpec {
-            base_os_extensions_container_image: merged.extensions_image,
-            config: Some(config),
-            extensions: merged.extensions,
-            fips: merged.fips,
-            kernel_arguments: merged.kernel_arguments,
-            kernel_type: merged.kernel_type,
-            os_image_url: merged.os_image_url,
-        },
-    })
+    draft(pool, configs, images)?.finish()
 }
 
 /// A MachineConfig and what its Ignition config says.

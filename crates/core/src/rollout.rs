@@ -40,16 +40,21 @@ mod control_plane;
 pub mod first_boot;
 mod fleet;
 mod limit;
+mod notice;
 mod plan;
+pub mod scheduling;
 mod stand;
 pub mod taint;
 mod view;
+
+use mco_api::MachineConfigPool;
 
 pub use self::{
     control_plane::{Neighbour, choose_control_plane},
     fleet::{Fleet, Tally},
     limit::{BadLimit, max_unavailable},
-    plan::{Hold, RolloutPlan},
+    notice::notices,
+    plan::{Hold, RolloutPlan, Verdict},
     view::{Cordon, NodeView, Readiness},
 };
 
@@ -79,6 +84,36 @@ pub enum Phase {
     Paused,
     /// The pool is going away.
     Deleting,
+}
+
+impl PoolView {
+    /// What a pool with this many nodes says of itself; neither its neighbour nor the operator's node
+    /// are known from that.
+    pub fn of(pool: &MachineConfigPool, members: usize) -> Result<Self, BadLimit> {
+        let name = pool.metadata.name.clone().unwrap_or_default();
+        Ok(Self {
+            max_unavailable: max_unavailable(&name, pool.spec.max_unavailable.as_ref(), members)?,
+            name,
+            target: pool.spec.configuration.rendered.name.clone(),
+            phase: Phase::of(pool),
+            operator_node: None,
+            neighbour: Neighbour::default(),
+        })
+    }
+}
+
+impl Phase {
+    /// Whether the pool's nodes may be given a new config.
+    #[must_use]
+    pub fn of(pool: &MachineConfigPool) -> Self {
+        if pool.metadata.deletion_timestamp.is_some() {
+            Self::Deleting
+        } else if pool.spec.paused {
+            Self::Paused
+        } else {
+            Self::Active
+        }
+    }
 }
 
 /// Picks nodes to tell the pool's target, within its `maxUnavailable`, and says why others wait.

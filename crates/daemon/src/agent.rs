@@ -4,29 +4,35 @@
 //! passes or a failed try is due again. What touches the machine runs on a thread of its own and is
 //! never cancelled in the middle: a request to stop waits for it.
 
-mod act;
 mod adopt;
 pub(crate) mod confirm;
+mod drain;
 mod fail;
+mod protect;
+mod say;
+mod settle;
+mod update;
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{NodeName, RenderedName, annotation::DrainRequest};
-use mco_cluster::{Shutdown, report::chain};
+use mco_cluster::{Clock, Shutdown, report::chain};
 use mco_core::{drift, machine::Machine};
 use mco_host::{Host, System};
 use tokio::{sync::watch, task::JoinError, time::Instant};
-use tracing::{Span, info, warn};
+use tracing::{info, warn};
 
-pub use self::fail::SyncError;
+pub use self::fail::{Found, SyncError};
 use crate::{
-    cluster::{Changes, Cluster, NodeState},
+    Limits, Surroundings,
+    cluster::{Changes, Cluster, NodeState, Weight},
     decide::{self, NodeView, Task},
     disk,
     heal::History,
+    metrics::Metrics,
+    shared::SharedHost,
+    state::Glass,
     watch::Watch,
 };
 
@@ -56,12 +62,14 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub struct Agent<S, C> {
     node: NodeName,
-    host: Arc<Mutex<Host<S>>>,
+    host: SharedHost<S>,
     cluster: C,
     /// The node as the watch last saw it.
     seen: watch::Receiver<NodeState>,
     /// The node as we last knew it, our own writes included.
     known: NodeState,
+    /// What is wrong with the certificates.
+    troubles: watch::Receiver<Option<String>>,
     /// Watches the disk while it should be at rest.
     guard: Option<Watch>,
     /// The config that the disk was found to equal, until something happens to the disk.
@@ -73,35 +81,58 @@ pub struct Agent<S, C> {
     since: Instant,
     /// What was put right of late.
     healed: History,
+    /// Whether everything was well since this daemon started.
+    has_settled: bool,
+    /// Whether the machine is being changed, so that a request to stop must wait.
+    protected: bool,
+    shutdown: Shutdown,
+    metrics: Metrics,
+    glass: Glass,
+    limits: Limits,
+    clock: Clock,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// A daemon for `node`, whose annotations arrive through `seen`.
+    /// A daemon for `node`, whose annotations arrive through `seen`, and what is wrong with its
+    /// certificates through `troubles`.
     pub fn new(
         node: NodeName,
-        host: Host<S>,
+        host: SharedHost<S>,
         cluster: C,
         seen: watch::Receiver<NodeState>,
+        troubles: watch::Receiver<Option<String>>,
+        around: &Surroundings,
     ) -> Self {
         let known = seen.borrow().clone();
+        around.glass.note(|state| state.node = node.to_string());
         Self {
             node,
-            host: Arc::new(Mutex::new(host)),
+            host,
             cluster,
             known,
             seen,
+            troubles,
             guard: None,
             verified: None,
             waiting: None,
             failures: 0,
             since: Instant::now(),
             healed: History::default(),
+            has_settled: false,
+            protected: false,
+            shutdown: Shutdown::new(),
+            metrics: around.metrics.clone(),
+            glass: around.glass.clone(),
+            limits: around.limits,
+            clock: around.clock,
         }
     }
 
     /// Runs until told to stop or until the machine reboots.
     pub async fn run(mut self, shutdown: Shutdown) -> Ended {
-        while !shutdown.is_requested() {
+        self.shutdown = shutdown;
+        info!("Starting to manage node: {}", self.node);
+        while self.protected || !self.shutdown.is_requested() {
             let pause = match self.sync().await {
                 Ok(Next::Again) => continue,
                 Ok(Next::Rebooting) => return Ended::Rebooting,
@@ -110,24 +141,42 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                     until
                 }
                 Err(error) => {
+                    self.unprotect().await;
                     self.fail(&error).await;
                     let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
                     self.failures = self.failures.saturating_add(1);
                     Some(Instant::now() + pause)
                 }
             };
-            tokio::select! {
-                () = shutdown.requested() => break,
-                () = self.something_happens() => {}
-                () = until(pause) => self.verified = None,
+            if !self.rest(pause).await {
+                break;
             }
         }
         Ended::Stopped
     }
 
+    /// Waits for something to do; says whether there may be something.
+    async fn rest(&mut self, pause: Option<Instant>) -> bool {
+        let shutdown = self.shutdown.clone();
+        // Who was asked to stop in the middle of a change waits a little for its last answer.
+        let must_wait = self.protected && shutdown.is_requested();
+        let farewell = if must_wait { self.limits.farewell } else { Duration::ZERO };
+        let stop = async {
+            shutdown.requested().await;
+            tokio::time::sleep(farewell).await;
+        };
+        tokio::select! {
+            () = stop => return false,
+            () = self.something_happens() => {}
+            () = until(pause) => self.verified = None,
+        }
+        true
+    }
+
     async fn sync(&mut self) -> Result<Next, SyncError> {
         let node = NodeView::read(&self.known.annotations)?;
         let disk = self.on_host(look).await??;
+        self.show(&node, &disk);
         match decide::next(&node, &disk) {
             Task::Resume(resume) => self.resume(resume).await,
             Task::NoteReboot => self.note_reboot().await,
@@ -147,6 +196,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     async fn something_happens(&mut self) {
         tokio::select! {
             known = newer(&mut self.seen, &self.known) => self.known = known,
+            () = changed(&mut self.troubles) => {}
             drift = disturbed(&mut self.guard) => {
                 if let Err(error) = drift {
                     warn!(error = chain(&error), "fsnotify error");
@@ -162,11 +212,11 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         &self,
         work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        let (host, span) = (Arc::clone(&self.host), Span::current());
-        let work = move || {
-            span.in_scope(|| work(&mut host.lock().unwrap_or_else(PoisonError::into_inner)))
-        };
-        tokio::task::spawn_blocking(work).await
+        self.host.work(work).await
+    }
+
+    fn now(&self) -> Time {
+        Time(self.clock.now())
     }
 
     async fn annotate(&mut self, changes: Changes) -> Result<(), SyncError> {
@@ -189,17 +239,22 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 Watch::new(&host.root, paths.filter(|path| path.starts_with('/')))
             })
             .await?;
-        if self.guard.is_none() {
-            info!("Config Drift Monitor started");
-        }
+        let is_new = self.guard.is_none();
         self.guard = Some(made?);
+        if is_new {
+            info!("Config Drift Monitor started");
+            let text = format!("Config Drift Monitor started, watching against {}", machine.name);
+            self.cluster.tell(Weight::Normal, "ConfigDriftMonitorStarted", &text).await;
+        }
         Ok(())
     }
 
     /// Lets the disk change without being noticed: it is ourselves who change it.
-    fn unguard(&mut self) {
+    async fn unguard(&mut self) {
         if self.guard.take().is_some() {
             info!("Config Drift Monitor has shut down");
+            let text = "Config Drift Monitor stopped";
+            self.cluster.tell(Weight::Normal, "ConfigDriftMonitorStopped", text).await;
         }
         self.verified = None;
     }
@@ -232,6 +287,12 @@ async fn newer(seen: &mut watch::Receiver<NodeState>, known: &NodeState) -> Node
             // Nobody watches any longer; whoever runs us will say so.
             std::future::pending::<()>().await;
         }
+    }
+}
+
+async fn changed<T>(seen: &mut watch::Receiver<T>) {
+    if seen.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

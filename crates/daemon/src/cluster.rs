@@ -1,14 +1,17 @@
 //! The cluster, as far as one daemon sees it: its own node, and the configs it needs by name.
 
+pub(crate) mod follow;
 mod real;
 
-use std::{collections::BTreeMap, future::Future};
+use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use mco_api::{
     MachineConfig, annotation::DriftPolicy, machine_configuration::disruption::ClusterPolicies,
 };
+use mco_core::membership::MembershipError;
 
 pub use self::real::{ApiCluster, follow, pool_config};
+use crate::report::Said;
 
 /// Annotations to set, or with `None` to take away.
 pub type Changes = BTreeMap<String, Option<String>>;
@@ -28,6 +31,14 @@ pub enum ClusterError {
     /// There is no such config.
     #[error("machineconfig.machineconfiguration.openshift.io {0:?} not found")]
     NoConfig(String),
+    /// It cannot be said which pool the node belongs to.
+    #[error(transparent)]
+    Membership(#[from] MembershipError),
+    /// The operator has not said what the latest change of the policies comes to.
+    #[error(
+        "NodeDisruptionPolicyStatus was not ready: NodeDisruptionPolicyStatus is not up to date"
+    )]
+    StalePolicies,
     /// The API server did not answer, or refused.
     #[error("cannot {what}")]
     Call {
@@ -60,10 +71,15 @@ pub trait Cluster: Send + Sync + 'static {
         &self,
     ) -> impl Future<Output = Result<Option<MachineConfig>, ClusterError>> + Send;
 
-    /// The node disruption policies in force; none if the cluster has no say.
+    /// The node disruption policies in force. Waits at most `limit` for the operator to say what
+    /// their latest change comes to.
     fn policies(
         &self,
-    ) -> impl Future<Output = Result<Option<ClusterPolicies>, ClusterError>> + Send;
+        limit: Duration,
+    ) -> impl Future<Output = Result<ClusterPolicies, ClusterError>> + Send;
+
+    /// Refuses a node of which nobody can say which pool it belongs to.
+    fn check_pool(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
 
     /// What the node's pool wants done about drift.
     fn drift_policy(&self) -> impl Future<Output = Result<DriftPolicy, ClusterError>> + Send;
@@ -78,6 +94,12 @@ pub trait Cluster: Send + Sync + 'static {
         &self,
         changes: &Changes,
     ) -> impl Future<Output = Result<NodeState, ClusterError>> + Send;
+
+    /// Says how the update goes, in the node's MachineConfigNode. Never waits and never fails.
+    fn note(&self, said: Said);
+
+    /// Waits a little for all that to be written.
+    fn flush(&self) -> impl Future<Output = ()> + Send;
 
     /// Tells people what happened.
     fn tell(

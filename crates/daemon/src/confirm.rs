@@ -22,8 +22,6 @@ pub const DEADLINE: Duration = Duration::from_mins(15);
 /// How often a machine that is not healthy is asked again.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// What counts where the pool does not say.
-const DEFAULT: &str = "/etc/machine-config-daemon/mco-confirm-default.json";
 const POLICY: &str = "/etc/machine-config-daemon/mco-confirm.json";
 const TAKEN_BACK: &str = "/etc/machine-config-daemon/mco-taken-back.json";
 
@@ -96,35 +94,17 @@ fn faults(health: &Health) -> Vec<String> {
 pub fn prepare(root: &Root, deadline: Option<Duration>) -> Result<(), DiskError> {
     match deadline.filter(|deadline| !deadline.is_zero()) {
         None => drop(root.remove(POLICY)?),
-        Some(deadline) => note(root, POLICY, deadline)?,
+        Some(deadline) if self::deadline(root)? == Some(deadline) => {}
+        Some(deadline) => {
+            disk::write(root, POLICY, &Policy { deadline_seconds: deadline.as_secs() })?;
+        }
     }
     Ok(())
 }
 
 /// How long a machine has to prove healthy; none where that is not asked of it.
 pub fn deadline(root: &Root) -> Result<Option<Duration>, DiskError> {
-    noted(root, POLICY)
-}
-
-/// Sets the time that counts where the pool does not say; none of it switches the check off.
-pub fn set_default(root: &Root, deadline: Duration) -> Result<(), DiskError> {
-    note(root, DEFAULT, deadline)
-}
-
-/// The time that counts where the pool does not say.
-pub fn default_deadline(root: &Root) -> Result<Duration, DiskError> {
-    Ok(noted(root, DEFAULT)?.unwrap_or(DEADLINE))
-}
-
-fn note(root: &Root, path: &'static str, deadline: Duration) -> Result<(), DiskError> {
-    if noted(root, path)? == Some(deadline) {
-        return Ok(());
-    }
-    disk::write(root, path, &Policy { deadline_seconds: deadline.as_secs() })
-}
-
-fn noted(root: &Root, path: &'static str) -> Result<Option<Duration>, DiskError> {
-    let policy: Option<Policy> = disk::parsed(root, path)?;
+    let policy: Option<Policy> = disk::parsed(root, POLICY)?;
     Ok(policy.map(|policy| Duration::from_secs(policy.deadline_seconds)))
 }
 
@@ -215,8 +195,5 @@ mod tests {
         assert_eq!(deadline(&root).unwrap(), Some(DEADLINE));
         prepare(&root, Some(Duration::ZERO)).unwrap();
         assert_eq!(deadline(&root).unwrap(), None, "no time is no check");
-        assert_eq!(default_deadline(&root).unwrap(), DEADLINE);
-        set_default(&root, Duration::ZERO).unwrap();
-        assert_eq!(default_deadline(&root).unwrap(), Duration::ZERO);
     }
 }

@@ -1,9 +1,12 @@
 //! The node daemon: makes one machine what its config says, and says how that goes.
 //!
 //! Observe (annotations, disk, ledger) -> decide (pure) -> act (blocking, on record) -> report
-//! (annotations, events). There are no globals, so that one process can run many daemons.
+//! (annotations, conditions, events, metrics). There are no globals, so that one process can run many
+//! daemons.
 
+mod access;
 pub mod agent;
+mod certificates;
 pub mod cluster;
 pub mod confirm;
 pub mod decide;
@@ -11,26 +14,44 @@ pub mod disk;
 pub mod execute;
 pub mod first_boot;
 pub mod heal;
+pub mod kubelet;
 pub mod ledger;
+pub mod metrics;
+pub mod pinned;
+pub mod previous_logs;
+pub mod report;
+pub mod shared;
 pub mod simulate;
+pub mod state;
 pub mod verify;
 pub mod watch;
 
 pub use agent::{Agent, Ended};
 
+use std::time::Duration;
+
 use kube::Client;
 use mco_api::NodeName;
-use mco_cluster::{Reporter, Shutdown, report::chain};
+use mco_cluster::{Clock, Reporter, Shutdown, report::chain};
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, warn};
 
-use crate::cluster::{ApiCluster, NodeState, follow};
+use crate::{
+    certificates::Keeper,
+    cluster::{ApiCluster, NodeState, follow},
+    kubelet::HealthAddress,
+    metrics::Metrics,
+    pinned::{Pinner, RunCommand},
+    report::Mouth,
+    shared::SharedHost,
+    state::Glass,
+};
 
 /// As whom the daemon speaks to the cluster.
 #[derive(Clone)]
 pub struct Clients {
-    /// For everything that is read.
+    /// For everything that is read, and for the node's MachineConfigNode.
     pub own: Client,
     /// For what it says of its node. The kubelet's own where there is one: the cluster lets a kubelet
     /// change its own node and no other.
@@ -43,50 +64,203 @@ impl From<Client> for Clients {
     }
 }
 
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Clients").finish_non_exhaustive()
+    }
+}
+
+/// How long the daemon waits for others before it says that something is wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// For the pods to leave: long enough for those that take their time, short enough for somebody
+    /// to hear of it.
+    pub drain: Duration,
+    /// For the node to be open to pods again.
+    pub uncordon: Duration,
+    /// For the operator to say what a change of the disruption policies comes to.
+    pub policies: Duration,
+    /// For others to answer once the daemon was told to stop.
+    pub farewell: Duration,
+    /// For the machine to prove healthy after a reboot, where its pool does not say; none of it keeps
+    /// every config.
+    pub confirm: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            drain: Duration::from_hours(1),
+            uncordon: Duration::from_mins(10),
+            policies: Duration::from_mins(2),
+            farewell: Duration::from_secs(5),
+            confirm: confirm::DEADLINE,
+        }
+    }
+}
+
+/// What a daemon has around it.
+#[derive(Clone)]
+pub struct Surroundings {
+    /// As whom it speaks to the cluster.
+    pub clients: Clients,
+    /// How it tells people.
+    pub reporter: Reporter,
+    /// What it counts.
+    pub metrics: Metrics,
+    /// Where it shows what it is doing.
+    pub glass: Glass,
+    /// How long it waits for others.
+    pub limits: Limits,
+    /// The time of day.
+    pub clock: Clock,
+    /// Where the machine's kubelet says whether it is well; it is not asked without.
+    pub kubelet: Option<HealthAddress>,
+    /// How commands are run on the machine; without, images are not pulled ahead of time.
+    pub commands: Option<RunCommand>,
+}
+
+impl Surroundings {
+    /// Those of a daemon whose numbers nobody reads.
+    #[must_use]
+    pub fn new(clients: impl Into<Clients>, reporter: Reporter) -> Self {
+        Self {
+            clients: clients.into(),
+            reporter,
+            metrics: Metrics::default(),
+            glass: Glass::default(),
+            limits: Limits::default(),
+            clock: Clock::System,
+            kubelet: None,
+            commands: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Surroundings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+/// What was said last must get out before the machine goes down, but not at any price.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 /// Runs the daemon of one node until told to stop or until the machine reboots.
 ///
 /// Waits for the node to be there: a machine may be up before its kubelet has registered it.
 pub async fn run<S: System + 'static>(
     node: NodeName,
     host: Host<S>,
-    clients: Clients,
-    reporter: Reporter,
+    around: Surroundings,
+    shutdown: Shutdown,
+) -> Ended {
+    // One process may run many daemons; the log must tell whose line is whose.
+    let span = tracing::info_span!("daemon", %node);
+    Box::pin(run_in_span(node, host, around, shutdown)).instrument(span).await
+}
+
+async fn run_in_span<S: System + 'static>(
+    node: NodeName,
+    host: Host<S>,
+    around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
     let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
-    let probe = agent::confirm::OwnNode { client: clients.own.clone(), node: node.clone() };
+    let client = around.clients.own.clone();
+    let probe = agent::confirm::OwnNode { client, node: node.clone() };
     let host = match confirm::settle(host, &probe, &shutdown).await {
-        confirm::Settled::Go(host) => host,
+        confirm::Settled::Go(host) => SharedHost::new(host),
         confirm::Settled::Ended(ended) => return ended,
     };
     let (sender, seen) = latest::channel(NodeState::default());
-    let mut first = seen.clone();
+    let (said, heard) = latest::channel(None);
+    let (mouth, ear) = report::channel();
+    let (trouble, troubles) = latest::channel(None);
+    let keeper = Keeper {
+        node: node.clone(),
+        host: host.clone(),
+        clients: around.clients.clone(),
+        seen: seen.clone(),
+        trouble,
+    };
+    let pinner = around.commands.clone().map(|run| Pinner {
+        node: node.clone(),
+        host: host.clone(),
+        clients: around.clients.clone(),
+        run,
+        mouth: mouth.clone(),
+        seen: seen.clone(),
+        report: heard.clone(),
+    });
+    let own = || around.clients.own.clone();
+    let background = async {
+        tokio::join!(
+            follow(own(), node.clone(), sender),
+            report::follow(own(), node.clone(), said),
+            report::run(own(), node.clone(), around.clock, ear, heard),
+            keeper.run(),
+            async {
+                if let Some(pinner) = pinner {
+                    pinner.work().await;
+                }
+            },
+            async {
+                if let Some(address) = around.kubelet.clone() {
+                    kubelet::watch(address, around.metrics.clone()).await;
+                }
+            },
+            see_logins(&host, &node, &around),
+        );
+    };
     let daemon = async {
-        let cluster = loop {
-            // Nobody watches the node any longer: we were told to stop.
-            if first.changed().await.is_err() {
-                return Ended::Stopped;
-            }
-            match ApiCluster::new(&clients, node.clone(), reporter.clone()).await {
-                Ok(cluster) => break cluster,
-                Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
-            }
+        let Some(cluster) = join(&node, &around, mouth.clone(), seen.clone(), &shutdown).await
+        else {
+            return Ended::Stopped;
         };
-        // One process may run many daemons; the log must tell whose line is whose.
-        let span = tracing::info_span!("daemon", %node);
-        let agent = Agent::new(node.clone(), host, cluster, seen);
-        Box::pin(agent.run(shutdown.clone()).instrument(span)).await
+        let agent =
+            Agent::new(node.clone(), host.clone(), cluster, seen.clone(), troubles, &around);
+        let ended = Box::pin(agent.run(shutdown.clone())).await;
+        mouth.flush(LAST_WORDS).await;
+        ended
     };
-    let following = async {
-        tokio::select! {
-            () = follow(clients.own.clone(), node.clone(), sender) => {}
-            () = shutdown.requested() => {}
-        }
-    };
-    tokio::pin!(daemon);
     tokio::select! {
-        ended = &mut daemon => ended,
-        () = following => daemon.await,
+        ended = daemon => ended,
+        // Nobody is left to listen, so the daemon is at its end, too.
+        () = background => Ended::Stopped,
+    }
+}
+
+/// Says on the node that somebody logged in.
+async fn see_logins<S: System + 'static>(
+    host: &SharedHost<S>,
+    node: &NodeName,
+    around: &Surroundings,
+) {
+    match host.work(|host| host.root.try_clone()).await {
+        Ok(Ok(root)) => access::watch(root, node.clone(), around.clients.node.clone()).await,
+        Ok(Err(error)) => warn!(error = chain(&error), "Cannot tell whether somebody logs in"),
+        Err(error) => warn!(error = chain(&error), "Cannot tell whether somebody logs in"),
+    }
+}
+
+/// The cluster once the node is part of it; none if told to stop before.
+async fn join(
+    node: &NodeName,
+    around: &Surroundings,
+    mouth: Mouth,
+    mut seen: latest::Receiver<NodeState>,
+    shutdown: &Shutdown,
+) -> Option<ApiCluster> {
+    loop {
+        tokio::select! {
+            () = shutdown.requested() => return None,
+            changed = seen.changed() => changed.ok()?,
+        }
+        match ApiCluster::new(node.clone(), around, mouth.clone()).await {
+            Ok(cluster) => return Some(cluster),
+            Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
+        }
     }
 }
 
@@ -100,7 +274,7 @@ async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host
         }
         tokio::select! {
             () = shutdown.requested() => return None,
-            () = tokio::time::sleep(std::time::Duration::from_secs(1)) => {}
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
 }

@@ -5,12 +5,14 @@ use std::{path::PathBuf, time::Duration};
 
 use kube::Client;
 use mco_api::{MachineConfig, NodeName};
-use mco_cluster::{Reporter, Shutdown, report::chain};
+use mco_cluster::{Shutdown, report::chain};
 use mco_host::{Host, Root, RootError, SimulatedSystem, SystemError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{Ended, cluster::pool_config, disk, execute::ExecuteError, first_boot, run};
+use crate::{
+    Ended, Surroundings, cluster::pool_config, disk, execute::ExecuteError, first_boot, run,
+};
 
 /// How often a machine that is not installed yet asks for its config.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
@@ -58,8 +60,7 @@ pub enum SimulateError {
 /// Runs the machine until told to stop.
 pub async fn simulate(
     machine: Machine,
-    client: Client,
-    reporter: Reporter,
+    around: Surroundings,
     shutdown: Shutdown,
 ) -> Result<(), SimulateError> {
     let Machine { node, root: path, boot_time, power } = machine;
@@ -70,7 +71,9 @@ pub async fn simulate(
     }
     SimulatedSystem::furnish(&root)?;
     if disk::current_config(&root).map_err(ExecuteError::from)?.is_none() {
-        let Some(config) = first_config(&client, &node, &shutdown).await else { return Ok(()) };
+        let Some(config) = first_config(&around.clients.own, &node, &shutdown).await else {
+            return Ok(());
+        };
         let mut host = Host { root: root.try_clone()?, system: SimulatedSystem::open(&root)? };
         first_boot::provision(&mut host, &config)?;
         host.system.boot()?;
@@ -78,9 +81,7 @@ pub async fn simulate(
     loop {
         power.send_replace(Power::On);
         let host = Host { root: root.try_clone()?, system: SimulatedSystem::open(&root)? };
-        let ended =
-            run(node.clone(), host, client.clone().into(), reporter.clone(), shutdown.clone())
-                .await;
+        let ended = run(node.clone(), host, around.clone(), shutdown.clone()).await;
         power.send_replace(Power::Off);
         match ended {
             Ended::Stopped => return Ok(()),

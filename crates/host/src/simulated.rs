@@ -6,7 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use serde::{Deserialize, Serialize};
@@ -79,11 +79,12 @@ struct State {
 struct Record {
     calls: Vec<String>,
     failing: BTreeSet<String>,
+    held: BTreeSet<String>,
 }
 
 /// What was asked of a simulated machine, in order; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Journal(Arc<Mutex<Record>>);
+pub struct Journal(Arc<(Mutex<Record>, Condvar)>);
 
 /// The services of a machine that is only a directory.
 #[derive(Debug)]
@@ -108,34 +109,48 @@ impl Journal {
     /// Everything that was asked for since the start, such as `reload crio`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).calls.clone()
+        self.record().calls.clone()
     }
 
     /// From now on this very call fails.
     pub fn fail(&self, call: &str) {
-        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        record.failing.insert(call.to_owned());
+        self.record().failing.insert(call.to_owned());
     }
 
     /// From now on this very call works again.
     pub fn mend(&self, call: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failing.remove(call);
+        self.record().failing.remove(call);
+    }
+
+    /// From now on this very call does not come back.
+    pub fn hold(&self, call: &str) {
+        self.record().held.insert(call.to_owned());
+    }
+
+    /// Lets this very call come back.
+    pub fn release(&self, call: &str) {
+        self.record().held.remove(call);
+        self.0.1.notify_all();
     }
 
     fn fails(&self, call: &str) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).failing.contains(call)
+        self.record().failing.contains(call)
     }
 
-    fn note(&self, call: String) -> Result<(), SystemError> {
-        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let command = record.failing.contains(&call).then(|| format!("systemctl {call}"));
-        record.calls.push(call);
-        match command {
-            Some(command) => {
-                Err(SystemError::Command { command, fault: "exit status 1".to_owned() })
-            }
-            None => Ok(()),
+    fn record(&self) -> MutexGuard<'_, Record> {
+        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, call: &str) -> Result<(), SystemError> {
+        let mut record = self.record();
+        record.calls.push(call.to_owned());
+        let is_held = |record: &mut Record| record.held.contains(call);
+        let record = self.0.1.wait_while(record, is_held).unwrap_or_else(PoisonError::into_inner);
+        if record.failing.contains(call) {
+            let command = format!("systemctl {call}");
+            return Err(SystemError::Command { command, fault: "exit status 1".to_owned() });
         }
+        Ok(())
     }
 }
 
@@ -263,30 +278,30 @@ impl System for SimulatedSystem {
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("enable {unit}"))?;
+        self.journal.note(&format!("enable {unit}"))?;
         Ok(unit::enable(&self.root, unit)?)
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("disable {unit}"))?;
+        self.journal.note(&format!("disable {unit}"))?;
         Ok(unit::disable(&self.root, unit)?)
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("preset {unit}"))?;
+        self.journal.note(&format!("preset {unit}"))?;
         Ok(unit::preset(&self.root, unit)?)
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
-        self.journal.note("daemon-reload".to_owned())
+        self.journal.note("daemon-reload")
     }
 
     fn reload(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("reload {service}"))
+        self.journal.note(&format!("reload {service}"))
     }
 
     fn restart(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("restart {service}"))
+        self.journal.note(&format!("restart {service}"))
     }
 
     fn password(&self, _: &str) -> Result<Option<String>, SystemError> {
@@ -297,13 +312,13 @@ impl System for SimulatedSystem {
         if self.state.password.as_deref() == Some(hash) {
             return Ok(());
         }
-        self.journal.note(format!("password {user}"))?;
+        self.journal.note(&format!("password {user}"))?;
         self.state.password = Some(hash.to_owned());
         self.save()
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("stage-os {image}"))?;
+        self.journal.note(&format!("stage-os {image}"))?;
         self.stage(|staged| image.clone_into(&mut staged.image))
     }
 
@@ -312,7 +327,7 @@ impl System for SimulatedSystem {
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError> {
-        self.journal.note(format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
+        self.journal.note(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
         let booted = self.state.booted.kernel_arguments.clone();
         self.stage(|staged| {
             // From what is booted, so that doing it twice adds nothing twice.
@@ -327,12 +342,12 @@ impl System for SimulatedSystem {
     }
 
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
-        self.journal.note(format!("stage-kernel {kernel}"))?;
+        self.journal.note(&format!("stage-kernel {kernel}"))?;
         self.stage(|staged| kernel.clone_into(&mut staged.kernel))
     }
 
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError> {
-        self.journal.note(format!(
+        self.journal.note(&format!(
             "stage-extensions -[{}] +[{}]",
             remove.join(" "),
             add.join(" ")
@@ -357,7 +372,7 @@ impl System for SimulatedSystem {
             (Some(next.unwrap_or(booted)), Staged::AtNextBoot)
         };
         if self.state.staged != staged {
-            self.journal.note("restage".to_owned())?;
+            self.journal.note("restage")?;
             self.state.staged = staged;
             self.save()?;
         }
@@ -373,7 +388,7 @@ impl System for SimulatedSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        self.journal.note("reboot".to_owned())?;
+        self.journal.note("reboot")?;
         self.state.reboot = Some(why.to_owned());
         self.save()
     }

@@ -1,16 +1,22 @@
 //! What all long-running commands have in common: log, client, metrics, and an orderly end.
 
-use std::{future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{
+    future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+};
 
 use anyhow::Context as _;
+use mco_api::duration;
 use mco_cluster::{
     Shutdown,
-    admin::{Admin, Registry},
+    admin::{Admin, Readiness, Registry, StatePage},
     client::{self, Client},
-    lease::Ended,
+    lease::{Ended, Timings},
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
+
+/// Pause between two tries to reach the API server.
+const REACH_AGAIN: Duration = Duration::from_secs(1);
 
 /// Settings of every process.
 #[derive(Debug, clap::Args)]
@@ -21,12 +27,38 @@ pub(crate) struct ProcessArgs {
     /// Release that the cluster is to run
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
-    /// Where to serve /metrics and /healthz
+    /// Where to serve /metrics, /healthz and /readyz, and for the daemon /state
     #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
     metrics_listen_address: SocketAddr,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
+}
+
+/// How long the lease of the leader holds, by the names that Kubernetes gives these flags.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct LeaderArgs {
+    /// How long others wait for a leader that is not heard of any more; the reference waits 137s
+    #[arg(long, default_value = "15s", value_parser = duration::parse, value_name = "TIME")]
+    leader_elect_lease_duration: Duration,
+    /// How long a leader goes on without renewing its lease; the reference goes on for 107s
+    #[arg(long, default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
+    leader_elect_renew_deadline: Duration,
+    /// Pause between two tries to take or to renew the lease; 26s in the reference
+    #[arg(long, default_value = "2s", value_parser = duration::parse, value_name = "TIME")]
+    leader_elect_retry_period: Duration,
+}
+
+impl LeaderArgs {
+    /// The times, if two processes cannot lead at once with them.
+    pub(crate) fn timings(self) -> anyhow::Result<Timings> {
+        let Self {
+            leader_elect_lease_duration: lease,
+            leader_elect_renew_deadline: renew,
+            leader_elect_retry_period: retry,
+        } = self;
+        Timings::new(lease, renew, retry).context("the flags --leader-elect-* do not fit together")
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -57,6 +89,20 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
+    run_with_state(args, verbose, None, register, work)
+}
+
+/// The same for a process that shows what it is doing at `/state`.
+pub(crate) fn run_with_state<S, F>(
+    args: &ProcessArgs,
+    verbose: bool,
+    state: Option<StatePage>,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
     let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let format = match args.log_format {
         LogFormat::Json => Format::Json,
@@ -70,6 +116,8 @@ where
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
+        let admin = admin.with_state(state);
+        tokio::spawn(reach(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();
             tokio::spawn(async move { admin.serve(&shutdown).await })
@@ -82,4 +130,15 @@ where
             Ended::Released | Ended::Lost => Ok(ExitCode::SUCCESS),
         }
     })
+}
+
+/// Says that the process is ready once the API server has answered it.
+async fn reach(client: Client, readiness: Readiness, shutdown: Shutdown) {
+    while client.apiserver_version().await.is_err() {
+        tokio::select! {
+            () = shutdown.requested() => return,
+            () = tokio::time::sleep(REACH_AGAIN) => {}
+        }
+    }
+    readiness.reached();
 }

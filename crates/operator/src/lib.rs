@@ -16,7 +16,7 @@ use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPoo
 use mco_cluster::{
     Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
-    lease::{Candidate, Ended, Timings},
+    lease::{Candidate, Ended, Fence, Timings},
     queue::Next,
     report::chain,
 };
@@ -93,11 +93,13 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         identity: leader.identity,
         timings: leader.timings,
         clock: config.clock,
+        fence: Fence::default(),
     };
     // The lease lies in our own namespace, which a plain cluster does not bring along.
     if !until_done(&shutdown, || install::namespace(&client)).await {
         return Ended::Released;
     }
+    let client = candidate.fence.guard(client);
     candidate.lead(&shutdown, |stop| work(config, client, stop)).await
 }
 

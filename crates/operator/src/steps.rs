@@ -1,6 +1,9 @@
 //! The steps of a round, in their order.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::{
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
+};
 use kube::{Api, ResourceExt as _};
 use mco_api::{
     ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
@@ -99,7 +102,7 @@ async fn controller_config(context: &Context) -> Result<(), CallError> {
     let found = if let Some(found) = context.cluster.get(name) {
         found
     } else {
-        apply::create(&api, &wanted(context)).await?;
+        apply::create(&api, &wanted(context, &root_ca(context).await?)).await?;
         info!("Made the ControllerConfig");
         let made = api.get(name).await?;
         context.cluster.learn(made.clone());
@@ -127,15 +130,27 @@ fn marks(context: &Context) -> [(&'static str, String); 3] {
     ]
 }
 
-fn wanted(context: &Context) -> ControllerConfig {
+/// The certificates that the API server's own is checked with. Where our own connection names none,
+/// because the machine knows them already, they are those that Kubernetes puts into every namespace.
+async fn root_ca(context: &Context) -> Result<String, CallError> {
+    if !context.config.root_ca.is_empty() {
+        return Ok(context.config.root_ca.clone());
+    }
+    let api = Api::<ConfigMap>::namespaced(context.client.clone(), label::NAMESPACE);
+    let found = api.get_opt("kube-root-ca.crt").await?;
+    let mut data = found.and_then(|found| found.data).unwrap_or_default();
+    Ok(data.remove("ca.crt").unwrap_or_default())
+}
+
+fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
     let mut wanted = ControllerConfig::new(
         label::CONTROLLER_CONFIG,
         ControllerConfigSpec {
             base_os_container_image: context.config.os_image.clone(),
             base_os_extensions_container_image: context.config.os_extensions_image.clone(),
             ip_families: "IPv4".to_owned(),
-            kube_api_server_serving_ca_data: context.config.root_ca.clone().into_bytes().into(),
-            root_ca_data: context.config.root_ca.clone().into_bytes().into(),
+            kube_api_server_serving_ca_data: root_ca.as_bytes().to_vec().into(),
+            root_ca_data: root_ca.as_bytes().to_vec().into(),
             ..ControllerConfigSpec::default()
         },
     );

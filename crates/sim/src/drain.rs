@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{self, DrainVerb};
-use mco_core::drain::{self, Asked};
+use mco_core::drain::{self, Asked, Limits};
 
 use crate::{
     queue::Event,
@@ -66,8 +66,11 @@ impl World {
         }
         if self.evict(node) {
             let age = std::time::Duration::from_millis(self.now - since);
-            let pause =
-                if age.as_secs() < 90 { 5_000 } else { drain::retry_after(age).as_millis() };
+            let pause = if age.as_secs() < 90 {
+                5_000
+            } else {
+                drain::retry_after(&Limits::REFERENCE, age).as_millis()
+            };
             self.queue.push(self.now + u64::try_from(pause).unwrap_or(300_000), Event::Drain(node));
             return;
         }

@@ -7,6 +7,7 @@ mod child;
 mod embedded;
 mod programs;
 mod real;
+mod shared;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ pub use self::{
     embedded::Embedded,
     programs::{Absent, Programs},
     real::{KubeApiServer, Settings},
+    shared::shared,
 };
 
 /// A running API server.

@@ -2,7 +2,12 @@ use std::sync::{Arc, Mutex};
 
 use http::{Method, Request, Response};
 use http_body_util::BodyExt as _;
-use kube::{Client, client::Body};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+    client::Body,
+};
 use serde_json::{Value, json};
 
 use super::*;
@@ -12,11 +17,20 @@ use super::*;
 struct OneLease {
     lease: Arc<Mutex<Option<Value>>>,
     broken: Arc<Mutex<bool>>,
+    /// Those who are cut off from it.
+    cut_off: Arc<Mutex<Vec<String>>>,
+    /// How long the answer to a write takes.
+    delay: Arc<Mutex<Duration>>,
+    /// Who wrote something other than the lease, and when.
+    writes: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
 impl OneLease {
     async fn answer(self, request: Request<Body>) -> Response<Body> {
         let method = request.method().clone();
+        if !request.uri().path().contains("/leases") {
+            return reply(200, &json!({"metadata": {}}));
+        }
         let body = request.into_body().collect().await.unwrap().to_bytes();
         let refusal = |code: u16, reason: &str| {
             let status = json!({"kind": "Status", "status": "Failure", "message": reason,
@@ -48,18 +62,49 @@ impl OneLease {
         reply(200, &new)
     }
 
-    fn candidate(&self, identity: &str) -> Candidate {
-        let server = self.clone();
-        let service = tower::service_fn(move |request| {
-            let server = server.clone();
-            async move { Ok::<_, std::convert::Infallible>(server.answer(request).await) }
+    /// A client of the process with this name.
+    fn client(&self, identity: &str) -> Client {
+        let (server, identity) = (self.clone(), identity.to_owned());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (server, identity) = (server.clone(), identity.clone());
+            async move {
+                if server.cut_off.lock().unwrap().contains(&identity) {
+                    // Nobody says that nobody listens.
+                    std::future::pending::<()>().await;
+                }
+                let is_write = request.method() != Method::GET;
+                let delay = server.delay.lock().unwrap().mul_f64(f64::from(u8::from(is_write)));
+                let answer = server.answer(request).await;
+                // What was written is written; the answer takes its time.
+                sleep(delay).await;
+                Ok::<_, std::convert::Infallible>(answer)
+            }
         });
+        Client::new(service, "default")
+    }
+
+    /// Writes through the fence again and again, and notes each time at which it got through.
+    async fn write_on(&self, candidate: &Candidate, start: Instant) {
+        let client = candidate.fence.guard(self.client("anybody"));
+        let api = Api::<ConfigMap>::namespaced(client, "default");
+        loop {
+            let patch = Patch::Merge(json!({}));
+            if api.patch("x", &PatchParams::default(), &patch).await.is_ok() {
+                let line = (candidate.identity.clone(), start.elapsed());
+                self.writes.lock().unwrap().push(line);
+            }
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    fn candidate(&self, identity: &str) -> Candidate {
         Candidate {
-            api: Api::namespaced(Client::new(service, "default"), "default"),
+            api: Api::namespaced(self.client(identity), "default"),
             name: "machine-config-controller".to_owned(),
             identity: identity.to_owned(),
             timings: Timings::HIGHLY_AVAILABLE,
             clock: Clock::anchored("2026-01-01T00:00:00Z".parse().unwrap()),
+            fence: Fence::default(),
         }
     }
 
@@ -76,6 +121,74 @@ fn reply(code: u16, body: &Value) -> Response<Body> {
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
+}
+
+/// The span in which each process wrote.
+fn spans(writes: &[(String, Duration)], who: &str) -> (Duration, Duration) {
+    let at = || writes.iter().filter(|(by, _)| by == who).map(|(_, at)| *at);
+    (at().min().unwrap(), at().max().unwrap())
+}
+
+// covers: LE-1
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_is_cut_off_stops_writing_before_another_begins() {
+    for timings in [Timings::FAST, Timings::HIGHLY_AVAILABLE] {
+        // Shares of the longest time that an answer may take while the lease is kept.
+        for slow in [0.0, 0.5, 0.95] {
+            let server = OneLease::default();
+            let longest = timings.renew.saturating_sub(timings.retry) / 2;
+            *server.delay.lock().unwrap() = longest.mul_f64(slow);
+            let [mut one, mut two] = ["one", "two"].map(|name| server.candidate(name));
+            (one.timings, two.timings) = (timings, timings);
+            let (start, shutdown) = (Instant::now(), Shutdown::new());
+            let first = one.lead(&shutdown, |_| server.write_on(&one, start));
+            let second = async {
+                sleep(Duration::from_millis(100)).await;
+                two.lead(&shutdown, |_| server.write_on(&two, start)).await
+            };
+            let fault = async {
+                sleep(timings.lease * 3).await;
+                server.cut_off.lock().unwrap().push("one".to_owned());
+                sleep(timings.lease * 3).await;
+            };
+            let both = async { tokio::join!(first, second) };
+            tokio::select! {
+                _ = both => panic!("the second leads on"),
+                () = fault => {}
+            }
+            let writes = server.writes.lock().unwrap().clone();
+            let ((_, last), (first, _)) = (spans(&writes, "one"), spans(&writes, "two"));
+            assert!(last >= timings.lease * 3, "{timings:?} {slow}: it led until then: {last:?}");
+            assert!(last < first, "{timings:?} {slow}: {last:?}, {first:?}");
+            let gap = first.saturating_sub(timings.lease * 3);
+            assert!(gap <= timings.lease + timings.retry * 10, "{timings:?} {slow}: {gap:?}");
+        }
+    }
+}
+
+// covers: LE-1
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_was_stopped_for_a_while_writes_nothing_when_it_goes_on() {
+    let server = OneLease::default();
+    let mut one = server.candidate("one");
+    one.timings = Timings::FAST;
+    let api = Api::<ConfigMap>::namespaced(one.fence.guard(server.client("one")), "default");
+    let write = || async {
+        let patch = Patch::Merge(json!({}));
+        api.patch("x", &PatchParams::default(), &patch).await.map(drop)
+    };
+    assert!(write().await.is_err(), "it does not lead yet");
+    let shutdown = Shutdown::new();
+    let mut leading = Box::pin(one.lead(&shutdown, |_| std::future::pending()));
+    tokio::select! {
+        _ = &mut leading => panic!("it leads"),
+        () = sleep(seconds(30)) => {}
+    }
+    assert!(write().await.is_ok());
+    // Nothing of it runs, neither the renewal nor the work.
+    tokio::time::advance(Timings::FAST.renew).await;
+    let refused = write().await.unwrap_err();
+    assert!(report::chain(&refused).contains("does not lead"), "{refused}");
 }
 
 // covers: PROC-3, PROC-4, LE-1

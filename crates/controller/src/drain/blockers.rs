@@ -1,6 +1,9 @@
 //! Which pods hold a drain up: since when, what made them, and which budget is to blame.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
@@ -22,9 +25,9 @@ const MOST: usize = 16;
 const LONGEST: usize = 512;
 
 /// What holds an attempt up whose time is over: refusals, and pods that do not go.
-pub(super) fn all(pods: &[Pod], refusals: Refusals) -> Refusals {
+pub(super) fn all(pods: &[Arc<Pod>], refusals: Refusals) -> Refusals {
     let mut found = refusals;
-    for pod in pods.iter().map(PodView::of) {
+    for pod in pods.iter().map(|pod| PodView::of(pod)) {
         let why = match pod.fate {
             Fate::Leaving => "is still terminating",
             Fate::Evict => "was evicted and is still there",
@@ -38,7 +41,7 @@ pub(super) fn all(pods: &[Pod], refusals: Refusals) -> Refusals {
 /// Whether the record names other pods than those that hold the drain up now.
 ///
 /// One that it names stays in it until it is gone.
-pub(super) fn are_news(record: &DrainRecord, pods: &[Pod], found: &Refusals) -> bool {
+pub(super) fn are_news(record: &DrainRecord, pods: &[Arc<Pod>], found: &Refusals) -> bool {
     let there: BTreeSet<String> = pods.iter().map(|pod| PodView::of(pod).to_string()).collect();
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for blocker in &record.blockers {
@@ -57,12 +60,13 @@ pub(super) async fn record(
     context: &Context,
     record: &mut DrainRecord,
     node: &str,
-    pods: &[Pod],
+    pods: &[Arc<Pod>],
     found: Refusals,
 ) {
     let now = Time(context.clock.now());
     let budgets = budgets(context, pods, &found).await;
-    let causes = feasibility(node, pods, &budgets);
+    let here: Vec<Pod> = pods.iter().map(|pod| Pod::clone(pod)).collect();
+    let causes = feasibility(node, &here, &budgets);
     let causes: BTreeMap<String, String> = causes
         .blockers
         .into_iter()
@@ -95,8 +99,13 @@ pub(super) async fn record(
 }
 
 /// The budgets of the namespaces that refused pods are in; none where they cannot be listed.
-async fn budgets(context: &Context, pods: &[Pod], found: &Refusals) -> Vec<PodDisruptionBudget> {
-    let refused = pods.iter().map(PodView::of).filter(|pod| found.contains_key(&pod.to_string()));
+async fn budgets(
+    context: &Context,
+    pods: &[Arc<Pod>],
+    found: &Refusals,
+) -> Vec<PodDisruptionBudget> {
+    let views = pods.iter().map(|pod| PodView::of(pod));
+    let refused = views.filter(|pod| found.contains_key(&pod.to_string()));
     let namespaces: BTreeSet<String> = refused.map(|pod| pod.namespace).collect();
     let mut budgets = Vec::new();
     for namespace in namespaces {

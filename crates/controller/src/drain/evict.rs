@@ -1,24 +1,38 @@
 //! One attempt to get all pods off a node.
+//!
+//! A node without pods costs one list. For any other its pods are watched, so that a drain is over
+//! when its last pod is, and nothing is asked for while it waits.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, ResourceExt as _,
     api::{EvictParams, ListParams},
+    runtime::watcher,
 };
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{CallError, error::Refused, report::chain};
-use mco_core::drain::{Fate, PodView};
-use tokio::time::{Instant, sleep};
+use mco_cluster::{Cache, CallError, cache::trim, error::Refused, report::chain};
+use mco_core::drain::{Fate, Limits, PodView};
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 use tracing::debug;
 
-use super::{Drainer, asked, blockers};
+use super::{Drainer, asked, blockers, is_cordoned};
 use crate::{Context, error::ActError};
 
 /// How many evictions of one node are asked for at a time.
 const WRITES: usize = 16;
+
+/// The longest time that the server can ask us to leave a pod in peace for.
+const LONGEST: Duration = Duration::from_mins(5);
 
 /// What came of an attempt.
 pub(super) enum Attempt {
@@ -26,12 +40,19 @@ pub(super) enum Attempt {
     Empty,
     /// Something is; the record says what, and why.
     Blocked,
-    /// The daemon asks for something else by now, or we are to stop.
+    /// The daemon asks for something else by now, or somebody opened the node, or we are to stop.
     Overtaken,
 }
 
-/// Pods, each with the server's reason for not evicting it.
+/// Pods, each with the reason why it is not evicted.
 pub(super) type Refusals = BTreeMap<String, String>;
+
+/// A pod that is left in peace for a while.
+struct Held {
+    /// The server's reason for not evicting it; none if it agreed.
+    why: Option<String>,
+    until: Instant,
+}
 
 /// Evicts, and waits for pods to go, for as long as an attempt may take.
 ///
@@ -40,79 +61,157 @@ pub(super) async fn attempt(
     drainer: &Drainer,
     node: &Node,
     record: &mut DrainRecord,
+    limits: &Limits,
 ) -> Result<Attempt, ActError> {
-    let context = &drainer.context;
-    let name = node.name_any();
-    let pace = context.pace;
-    let until = Instant::now() + pace.attempt;
-    loop {
-        let pods = pods(context, &name).await?;
-        if pods.is_empty() {
-            return Ok(Attempt::Empty);
-        }
-        let refusals = round(context, &pods).await;
-        let pause = if refusals.is_empty() { pace.leaving } else { pace.refused };
-        let is_over = Instant::now() + pause > until;
-        let found = if is_over { blockers::all(&pods, refusals) } else { refusals };
-        if blockers::are_news(record, &pods, &found) {
-            blockers::record(context, record, &name, &pods, found).await;
-            if !is_over {
-                drainer.keep(node, record).await?;
-            }
-        }
-        if is_over {
-            return Ok(Attempt::Blocked);
-        }
-        tokio::select! {
-            () = drainer.shutdown.requested() => return Ok(Attempt::Overtaken),
-            () = sleep(pause) => {}
-        }
-        let now = context.caches.nodes.get(&name);
-        if now.is_none_or(|now| asked(&now) != asked(node)) {
-            return Ok(Attempt::Overtaken);
-        }
+    let (context, name) = (&drainer.context, node.name_any());
+    let api = Api::<Pod>::all(context.client.clone());
+    let here = format!("spec.nodeName={name}");
+    if is_empty(&api, &name).await? {
+        return Ok(Attempt::Empty);
+    }
+    let cache = Cache::new(trim::pod);
+    let changed = Arc::new(Notify::new());
+    let told = changed.clone();
+    cache.on_change(move |_| told.notify_one());
+    let config = watcher::Config::default().fields(&here);
+    let until = Instant::now() + limits.attempt;
+    let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, until };
+    let outcome = tokio::select! {
+        outcome = eviction.run(record) => outcome?,
+        () = cache.run(api.clone(), config, &drainer.shutdown) => Attempt::Overtaken,
+    };
+    match outcome {
+        // A watch can be late, so the server has the last word.
+        Attempt::Empty if !is_empty(&api, &name).await? => Ok(Attempt::Overtaken),
+        outcome => Ok(outcome),
     }
 }
 
-/// The pods that have to go.
-async fn pods(context: &Context, node: &str) -> Result<Vec<Pod>, ActError> {
-    let api = Api::<Pod>::all(context.client.clone());
-    let params = ListParams::default().fields(&format!("spec.nodeName={node}"));
+/// Whether the server knows of no pod that has to go.
+async fn is_empty(api: &Api<Pod>, node: &str) -> Result<bool, ActError> {
+    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let pods = api
-        .list(&params)
+        .list(&here)
         .await
         .map_err(|source| ActError::ListPods { node: node.to_owned(), source: source.into() })?;
-    Ok(pods.items.into_iter().filter(|pod| PodView::of(pod).is_in_the_way()).collect())
+    Ok(!pods.iter().any(|pod| PodView::of(pod).is_in_the_way()))
 }
 
-/// Asks for every eviction once; gives the refusals.
-async fn round(context: &Context, pods: &[Pod]) -> Refusals {
-    let evictions: Vec<_> = pods
-        .iter()
-        .map(PodView::of)
-        .filter(|pod| pod.fate == Fate::Evict)
-        .map(|pod| async move {
-            let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
-            match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
-                Ok(_) => None,
-                Err(error) => match error.refused() {
-                    // Gone already, which is what we wanted.
-                    Some(Refused::NotFound) => None,
-                    Some(
-                        Refused::TooManyRequests
-                        | Refused::AlreadyExists
-                        | Refused::Conflict
-                        | Refused::Other(_),
-                    )
-                    | None => {
-                        let why = chain(&error);
-                        debug!(pod = %pod, why, "Pod is not evicted");
-                        Some((pod.to_string(), why))
-                    }
-                },
+struct Eviction<'a> {
+    drainer: &'a Drainer,
+    node: &'a Node,
+    pods: &'a Cache<Pod>,
+    /// Told of every change of a pod.
+    changed: &'a Notify,
+    until: Instant,
+}
+
+impl Eviction<'_> {
+    async fn run(&self, record: &mut DrainRecord) -> Result<Attempt, ActError> {
+        let name = self.node.name_any();
+        let wake = self.drainer.wakes.of(&name);
+        tokio::select! {
+            () = self.pods.ready() => {}
+            () = sleep_until(self.until) => return Err(ActError::WatchPods { node: name }),
+        }
+        let mut held: BTreeMap<String, Held> = BTreeMap::new();
+        loop {
+            let pods = self.in_the_way();
+            if pods.is_empty() {
+                return Ok(Attempt::Empty);
             }
-        })
-        .collect();
-    let refused: Vec<_> = stream::iter(evictions).buffer_unordered(WRITES).collect().await;
-    refused.into_iter().flatten().collect()
+            self.round(&pods, &mut held).await;
+            let is_over = Instant::now() >= self.until;
+            self.tell(record, &pods, &held, is_over).await?;
+            if is_over {
+                return Ok(Attempt::Blocked);
+            }
+            let next = held.values().map(|held| held.until).min();
+            tokio::select! {
+                () = sleep_until(next.unwrap_or(self.until).min(self.until)) => {}
+                () = self.changed.notified() => {}
+                () = wake.notified() => {}
+            }
+            if self.is_overtaken() {
+                return Ok(Attempt::Overtaken);
+            }
+        }
+    }
+
+    /// The pods that have to go.
+    fn in_the_way(&self) -> Vec<Arc<Pod>> {
+        let mut pods = self.pods.list();
+        pods.retain(|pod| PodView::of(pod).is_in_the_way());
+        pods
+    }
+
+    /// Whether this is not what the daemon wants any more, or somebody has opened the node: pods may
+    /// come back to it.
+    fn is_overtaken(&self) -> bool {
+        let now = self.drainer.context.caches.nodes.get(&self.node.name_any());
+        now.is_none_or(|now| asked(&now) != asked(self.node) || !is_cordoned(&now))
+    }
+
+    /// Asks for every eviction that is due.
+    async fn round(&self, pods: &[Arc<Pod>], held: &mut BTreeMap<String, Held>) {
+        let (now, context) = (Instant::now(), &self.drainer.context);
+        let views: Vec<PodView> = pods.iter().map(|pod| PodView::of(pod)).collect();
+        let leaving: BTreeSet<String> =
+            views.iter().filter(|pod| pod.fate == Fate::Evict).map(ToString::to_string).collect();
+        held.retain(|pod, _| leaving.contains(pod));
+        let is_due =
+            |pod: &PodView| held.get(&pod.to_string()).is_none_or(|held| held.until <= now);
+        let due: Vec<_> = views
+            .iter()
+            .filter(|pod| pod.fate == Fate::Evict && is_due(pod))
+            .map(|pod| async move {
+                // Held until the server has answered; the semaphore is never closed.
+                let _turn = self.drainer.evictions.acquire().await;
+                (pod.to_string(), evict(context, pod).await)
+            })
+            .collect();
+        let answers: Vec<_> = stream::iter(due).buffer_unordered(WRITES).collect().await;
+        for (pod, answer) in answers {
+            let (why, pause) = match answer {
+                Ok(()) => (None, None),
+                Err(error) => (Some(chain(&error)), error.retry_after()),
+            };
+            let pause = pause.map_or(context.pace.refused, |asked| asked.min(LONGEST));
+            held.insert(pod, Held { why, until: Instant::now() + pause });
+        }
+    }
+
+    /// Writes down what holds the drain up, if that is news.
+    async fn tell(
+        &self,
+        record: &mut DrainRecord,
+        pods: &[Arc<Pod>],
+        held: &BTreeMap<String, Held>,
+        is_over: bool,
+    ) -> Result<(), ActError> {
+        let refused = held.iter().filter_map(|(pod, held)| Some((pod.clone(), held.why.clone()?)));
+        let refused: Refusals = refused.collect();
+        let found = if is_over { blockers::all(pods, refused) } else { refused };
+        if blockers::are_news(record, pods, &found) {
+            let name = self.node.name_any();
+            blockers::record(&self.drainer.context, record, &name, pods, found).await;
+            if !is_over {
+                self.drainer.keep(self.node, record).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
+    match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
+        Ok(_) => Ok(()),
+        // Gone already, which is what we wanted.
+        Err(error) if error.refused() == Some(Refused::NotFound) => Ok(()),
+        Err(error) => {
+            debug!(pod = %pod, why = chain(&error), "Pod is not evicted");
+            Err(error)
+        }
+    }
 }

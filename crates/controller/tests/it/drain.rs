@@ -1,25 +1,55 @@
 //! Drains: pods, budgets, and the daemon's requests.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
-use k8s_openapi::api::{
-    core::v1::{Node, Pod},
-    events::v1::Event,
-    policy::v1::PodDisruptionBudget,
+use k8s_openapi::{
+    api::{
+        core::v1::{Node, Pod},
+        events::v1::Event,
+        policy::v1::PodDisruptionBudget,
+    },
+    apimachinery::pkg::apis::meta::v1::Time,
 };
 use kube::{
-    Api, ResourceExt,
+    Api, Client, ResourceExt,
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    client::Body,
 };
 use mco_api::{
-    MachineConfigNode,
+    MachineConfigNode, MachineConfigPool,
     annotation::{self, DrainRecord},
 };
+use mco_apiserver::ApiServer;
+use mco_cluster::Shutdown;
 use mco_controller::Metrics;
 use prometheus_client::registry::Registry;
 use serde_json::json;
+use tokio::time::Instant;
+use tower::ServiceExt as _;
 
-use crate::fleet::Fleet;
+use crate::{
+    fleet::Fleet,
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_node_is_cordoned_emptied_and_opened_again,
+    a_budget_holds_a_drain_up_until_it_allows_the_eviction,
+    a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when,
+    a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on,
+    a_request_that_nobody_understands_is_refused_and_the_next_one_answered,
+    a_node_that_somebody_opens_is_closed_again_and_its_drain_starts_anew,
+    a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes,
+    a_pool_can_say_how_long_its_drains_may_take,
+    a_node_that_is_deleted_takes_its_alert_along,
+    a_pod_is_left_in_peace_for_as_long_as_the_server_asks,
+}
 
 fn pod(name: &str, app: &str, owner: &str) -> Pod {
     serde_json::from_value(json!({
@@ -33,6 +63,30 @@ fn pod(name: &str, app: &str, owner: &str) -> Pod {
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     }))
     .unwrap()
+}
+
+/// A pod of a `ReplicaSet` on `n0`, and a budget that never lets it go.
+async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
+    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
+    let web = pod("web", "web", "ReplicaSet");
+    api.create(&PostParams::default(), &web).await.unwrap();
+    // A pod that has not begun may always go, whatever its budget says.
+    let runs = Patch::Merge(json!({"status": web.status}));
+    api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
+    let budget: PodDisruptionBudget = serde_json::from_value(json!({
+        "metadata": {"name": "keep"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }))
+    .unwrap();
+    let budgets = Api::<PodDisruptionBudget>::namespaced(fleet.client.clone(), "default");
+    let made = budgets.create(&PostParams::default(), &budget).await.unwrap();
+    // The real API server leaves the counting to a controller, and there is none.
+    let counted = Patch::Merge(json!({"status": {
+        "observedGeneration": made.metadata.generation, "disruptionsAllowed": 0,
+        "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
+    }}));
+    budgets.patch_status("keep", &PatchParams::default(), &counted).await.unwrap();
+    budgets
 }
 
 async fn ask(fleet: &Fleet, request: &str) {
@@ -52,7 +106,7 @@ fn cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
-async fn pods(fleet: &Fleet) -> Vec<String> {
+async fn names(fleet: &Fleet) -> Vec<String> {
     let pods = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     let mut names: Vec<_> = pods
         .list(&ListParams::default())
@@ -65,6 +119,13 @@ async fn pods(fleet: &Fleet) -> Vec<String> {
     names
 }
 
+/// Whether there is an alert about `n0`.
+fn is_counted(registry: &Registry) -> bool {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text.contains("mcc_drain_err{node=\"n0\"} 1")
+}
+
 /// What was said with this reason.
 async fn events(fleet: &Fleet, reason: &str) -> Vec<String> {
     let events = Api::<Event>::all(fleet.client.clone());
@@ -74,9 +135,8 @@ async fn events(fleet: &Fleet, reason: &str) -> Vec<String> {
 }
 
 // covers: DRN-1, DRN-2, DRN-4
-#[tokio::test]
-async fn a_node_is_cordoned_emptied_and_opened_again() {
-    let fleet = Fleet::start(1).await;
+async fn a_node_is_cordoned_emptied_and_opened_again(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     for pod in [pod("web", "web", "ReplicaSet"), pod("agent", "agent", "DaemonSet")] {
         api.create(&PostParams::default(), &pod).await.unwrap();
@@ -84,7 +144,7 @@ async fn a_node_is_cordoned_emptied_and_opened_again() {
     ask(&fleet, "drain-rendered-worker-1").await;
     let node = answered(&fleet, "drain-rendered-worker-1").await;
     assert!(cordoned(&node));
-    assert_eq!(pods(&fleet).await, ["agent"], "what a DaemonSet runs stays");
+    assert_eq!(names(&fleet).await, ["agent"], "what a DaemonSet runs stays");
 
     ask(&fleet, "uncordon-rendered-worker-1").await;
     let node = answered(&fleet, "uncordon-rendered-worker-1").await;
@@ -93,39 +153,24 @@ async fn a_node_is_cordoned_emptied_and_opened_again() {
 }
 
 // covers: DRN-5
-#[tokio::test]
-async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction() {
-    let fleet = Fleet::start(1).await;
-    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
-    let web = pod("web", "web", "ReplicaSet");
-    api.create(&PostParams::default(), &web).await.unwrap();
-    // A pod that has not begun may always go, whatever its budget says.
-    let runs = Patch::Merge(json!({"status": web.status}));
-    api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
-    let budget: PodDisruptionBudget = serde_json::from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    }))
-    .unwrap();
-    let budgets = Api::<PodDisruptionBudget>::namespaced(fleet.client.clone(), "default");
-    budgets.create(&PostParams::default(), &budget).await.unwrap();
+async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
     fleet.wait::<Node>("n0", "it is cordoned", cordoned).await;
-    assert_eq!(pods(&fleet).await, ["web"]);
+    assert_eq!(names(&fleet).await, ["web"]);
     assert_eq!(
         events(&fleet, "DrainBlocked").await,
-        [
-            "node n0: this drain cannot finish: pod default/web: PodDisruptionBudget default/web wants \
-          1 of 1 pods and so allows no eviction ever; add a replica or lower the budget"
-        ],
+        ["node n0: this drain cannot finish: pod default/web: PodDisruptionBudget default/keep \
+             wants 1 of 1 pods and so allows no eviction ever; add a replica or lower the budget"],
         "it was said before the node was cordoned"
     );
     let node = fleet.all::<Node>().get("n0").await.unwrap();
     assert!(!node.annotations().contains_key(annotation::LAST_APPLIED_DRAIN.name()));
 
-    budgets.delete("web", &DeleteParams::default()).await.unwrap();
+    budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     answered(&fleet, "drain-rendered-worker-1").await;
-    assert_eq!(pods(&fleet).await, [""; 0]);
+    assert_eq!(names(&fleet).await, [""; 0]);
     fleet.stop().await;
 }
 
@@ -137,27 +182,9 @@ async fn record(fleet: &Fleet, what: &str, holds: impl Fn(&DrainRecord) -> bool)
     read(&node).unwrap()
 }
 
-/// A pod of a `ReplicaSet` whose budget never lets it go.
-async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
-    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
-    let web = pod("web", "web", "ReplicaSet");
-    api.create(&PostParams::default(), &web).await.unwrap();
-    let runs = Patch::Merge(json!({"status": web.status}));
-    api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
-    let budget: PodDisruptionBudget = serde_json::from_value(json!({
-        "metadata": {"name": "keep"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
-    }))
-    .unwrap();
-    let budgets = Api::<PodDisruptionBudget>::namespaced(fleet.client.clone(), "default");
-    budgets.create(&PostParams::default(), &budget).await.unwrap();
-    budgets
-}
-
 // covers: DRN-10
-#[tokio::test]
-async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when() {
-    let fleet = Fleet::start(1).await;
+async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
     let record = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
@@ -195,21 +222,15 @@ async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when() {
 }
 
 // covers: DRN-6, DRN-7
-#[tokio::test]
-async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on() {
-    let mut fleet = Fleet::start(1).await;
+async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
     let mut known = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
     let mut registry = Registry::default();
     fleet.config.metrics = Metrics::register(&mut registry);
     fleet.config.pace.attempt = Duration::from_millis(50);
-    let counted = |registry: &Registry| {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
-        text.contains("mcc_drain_err{node=\"n0\"} 1")
-    };
-    assert!(!counted(&registry));
+    assert!(!is_counted(&registry));
 
     fleet.pause().await;
     known.since = serde_json::from_value(json!("2020-01-01T00:00:00Z")).unwrap();
@@ -226,12 +247,265 @@ async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on()
     );
     let after = record(&fleet, "the attempt has failed", |record| record.attempts > 0).await;
     assert_eq!((&after.since, &after.blockers), (&known.since, &known.blockers));
-    assert!(counted(&registry));
+    assert!(is_counted(&registry));
 
     // Changed budgets do not wake a drain that pauses; opening the node does, and starts it anew.
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     fleet.patch::<Node>("n0", json!({"spec": {"unschedulable": false}})).await;
     answered(&fleet, "drain-rendered-worker-1").await;
-    assert!(!counted(&registry));
+    assert!(!is_counted(&registry));
     fleet.stop().await;
+}
+
+// covers: DRN-3
+async fn a_request_that_nobody_understands_is_refused_and_the_next_one_answered(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    ask(&fleet, "reboot-rendered-worker-1").await;
+    let text = fleet.event("DrainRequestUnknown").await;
+    assert!(text.starts_with("node n0: non-recognized drain verb detected reboot;"), "{text}");
+    assert!(text.contains("machineconfiguration.openshift.io/desiredDrain"), "{text}");
+    let node = fleet.all::<Node>().get("n0").await.unwrap();
+    assert!(!cordoned(&node));
+    assert!(!node.annotations().contains_key(annotation::LAST_APPLIED_DRAIN.name()));
+    ask(&fleet, "drain-rendered-worker-1").await;
+    answered(&fleet, "drain-rendered-worker-1").await;
+    fleet.stop().await;
+}
+
+// covers: DRN-8
+async fn a_node_that_somebody_opens_is_closed_again_and_its_drain_starts_anew(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let budgets = stuck(&fleet).await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    let before = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
+    // Whatever the record says, it is thrown away with the cordon.
+    let mut old = before.clone();
+    old.since = serde_json::from_value(json!("2020-01-01T00:00:00Z")).unwrap();
+    let old = json!({annotation::DRAIN_RECORD.name(): old.to_string()});
+    let open = json!({"metadata": {"annotations": old}, "spec": {"unschedulable": null}});
+    fleet.patch::<Node>("n0", open).await;
+    let after = record(&fleet, "the drain starts anew", |record| {
+        record.since >= before.since && !record.blockers.is_empty()
+    });
+    let after = after.await;
+    assert_eq!(after.attempts, 0, "{after:?}");
+    let node = fleet.all::<Node>().get("n0").await.unwrap();
+    assert!(cordoned(&node));
+    assert!(!node.annotations().contains_key(annotation::LAST_APPLIED_DRAIN.name()));
+    budgets.delete("keep", &DeleteParams::default()).await.unwrap();
+    assert!(cordoned(&answered(&fleet, "drain-rendered-worker-1").await));
+    fleet.stop().await;
+}
+
+// covers: DRN-9
+async fn a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
+    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
+    let web = pod("web", "web", "ReplicaSet");
+    api.create(&PostParams::default(), &web).await.unwrap();
+    fleet.pause().await;
+    // The first writes to the node are only tried out: the server says yes and keeps nothing.
+    let (lost, evictions) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (swallow, seen) = (lost.clone(), evictions.clone());
+    let client = fleet.server.altered(move |mut request| {
+        let path = request.uri().path().to_owned();
+        if request.method() == http::Method::PATCH
+            && path.ends_with("/nodes/n0")
+            && swallow.fetch_add(1, Ordering::SeqCst) < 3
+        {
+            assert_eq!(seen.load(Ordering::SeqCst), 0, "nothing is evicted from an open node");
+            *request.uri_mut() = format!("{path}?dryRun=All").parse().unwrap();
+        }
+        if path.ends_with("/eviction") {
+            seen.fetch_add(1, Ordering::SeqCst);
+        }
+        request
+    });
+    let client = client.await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    let shutdown = Shutdown::new();
+    let running = tokio::spawn(mco_controller::run(fleet.config.clone(), client, shutdown.clone()));
+    assert!(cordoned(&answered(&fleet, "drain-rendered-worker-1").await));
+    assert_eq!(names(&fleet).await, [""; 0]);
+    assert!(lost.load(Ordering::SeqCst) > 3);
+    shutdown.request();
+    running.await.unwrap();
+}
+
+// covers: DRN-7
+async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
+    let budgets = stuck(&fleet).await;
+    fleet.config.pace.attempt = Duration::from_millis(50);
+    let annotations = json!({
+        annotation::DRAIN_TIMEOUT.name(): "2h",
+        annotation::DRAIN_ATTEMPT_TIMEOUT.name(): "for a while",
+    });
+    fleet
+        .patch::<MachineConfigPool>("worker", json!({"metadata": {"annotations": annotations}}))
+        .await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    let text = fleet.event("DrainTimeoutInvalid").await;
+    assert!(
+        text.starts_with(
+            "pool worker: the annotation machineconfiguration.openshift.io/drain-attempt-timeout is \
+             \"for a while\": "
+        ),
+        "{text}"
+    );
+    let mut known = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
+
+    // An hour and a half is slow, but not overdue.
+    fleet.pause().await;
+    let begun = known.since.clone();
+    let ago = |minutes: u64| {
+        let Time(then) = begun.clone();
+        Time(then - Duration::from_secs(minutes * 60))
+    };
+    known.since = ago(90);
+    let old = json!({annotation::DRAIN_RECORD.name(): known.to_string()});
+    fleet.patch::<Node>("n0", json!({"metadata": {"annotations": old}})).await;
+    fleet.resume();
+    let text = fleet.event("DrainThresholdExceeded").await;
+    assert!(text.contains("failing for more than 20 minutes"), "{text}");
+    assert_eq!(events(&fleet, "DrainFailed").await, [""; 0]);
+
+    fleet.pause().await;
+    known.since = ago(121);
+    let old = json!({annotation::DRAIN_RECORD.name(): known.to_string()});
+    fleet.patch::<Node>("n0", json!({"metadata": {"annotations": old}})).await;
+    fleet.resume();
+    let text = fleet.event("DrainFailed").await;
+    assert_eq!(text, "node n0: drain exceeded timeout: 2h0m0s. Will continue to retry.");
+    drop(budgets);
+    fleet.stop().await;
+}
+
+// covers: MET-3
+async fn a_node_that_is_deleted_takes_its_alert_along(server: Server) {
+    let mut fleet = Fleet::on(server, 2).await;
+    stuck(&fleet).await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    let mut known = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
+    fleet.pause().await;
+    let mut registry = Registry::default();
+    fleet.config.metrics = Metrics::register(&mut registry);
+    known.since = serde_json::from_value(json!("2020-01-01T00:00:00Z")).unwrap();
+    let old = json!({annotation::DRAIN_RECORD.name(): known.to_string()});
+    fleet.patch::<Node>("n0", json!({"metadata": {"annotations": old}})).await;
+    fleet.resume();
+    fleet.event("DrainFailed").await;
+    assert!(is_counted(&registry));
+    fleet.all::<Node>().delete("n0", &DeleteParams::default()).await.unwrap();
+    fleet.gone::<MachineConfigNode>("n0").await;
+    assert!(!is_counted(&registry));
+    fleet.stop().await;
+}
+
+// covers: DRN-5
+async fn a_pod_is_left_in_peace_for_as_long_as_the_server_asks(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
+    // On the real server it is the server itself that asks for ten seconds, because nobody has counted
+    // this budget; ours counts at once, and so the budget refuses without a word about time.
+    let budgets = stuck(&fleet).await;
+    let news = Patch::Merge(json!({"spec": {"maxUnavailable": 0, "minAvailable": null}}));
+    budgets.patch("keep", &PatchParams::default(), &news).await.unwrap();
+    fleet.pause().await;
+    let asked: Arc<Mutex<Vec<Instant>>> = Arc::default();
+    let noted = asked.clone();
+    let client = fleet.server.watched(move |request| {
+        if request.uri().path().ends_with("/pods/web/eviction") {
+            noted.lock().unwrap().push(Instant::now());
+        }
+    });
+    let client = client.await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    let (shutdown, mut config) = (Shutdown::new(), fleet.config.clone());
+    config.pace.refused = Duration::from_millis(200);
+    let running = tokio::spawn(mco_controller::run(config, client, shutdown.clone()));
+    let pause = match fleet.server {
+        Server::Embedded(_) => Duration::from_millis(200),
+        Server::Real { .. } => Duration::from_secs(10),
+    };
+    let enough = || asked.lock().unwrap().len() >= 3;
+    tokio::time::timeout(Duration::from_mins(1), async {
+        while !enough() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await
+    .expect("it is asked again");
+    shutdown.request();
+    running.await.unwrap();
+    let asked = asked.lock().unwrap();
+    for two in asked.windows(2) {
+        let waited = two[1].duration_since(two[0]);
+        assert!(waited >= pause && waited < pause * 5, "{waited:?}");
+    }
+}
+
+/// How many evictions are under way, and the most that ever were.
+#[derive(Clone, Default)]
+struct Busy(Arc<(AtomicUsize, AtomicUsize)>);
+
+impl Busy {
+    /// A client of `server` whose evictions are counted.
+    fn client(&self, server: &ApiServer) -> Client {
+        let (busy, server) = (self.clone(), server.clone());
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (busy, server) = (busy.clone(), server.clone());
+            async move {
+                let (now, most) = &*busy.0;
+                let counts = request.uri().path().ends_with("/eviction");
+                if counts {
+                    most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                    // So that all who may ask at once do.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                let answer = server.oneshot(request).await;
+                if counts {
+                    now.fetch_sub(1, Ordering::SeqCst);
+                }
+                answer
+            }
+        });
+        Client::new(service, "default")
+    }
+}
+
+// covers: DRN-11
+#[tokio::test]
+async fn two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_good() {
+    const NODES: usize = 200;
+    let mut fleet = Fleet::start(NODES).await;
+    fleet.pause().await;
+    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
+    for number in 0..NODES {
+        for name in ["a", "b", "c"] {
+            let mut pod = pod(&format!("{name}{number}"), name, "ReplicaSet");
+            pod.spec.as_mut().unwrap().node_name = Some(format!("n{number}"));
+            api.create(&PostParams::default(), &pod).await.unwrap();
+        }
+        let request = json!({annotation::DESIRED_DRAIN.name(): "drain-rendered-worker-1"});
+        let patch = json!({"metadata": {"annotations": request}});
+        fleet.patch::<Node>(&format!("n{number}"), patch).await;
+    }
+    let Server::Embedded(server) = &fleet.server else { unreachable!("it was asked for") };
+    let (busy, shutdown) = (Busy::default(), Shutdown::new());
+    let client = busy.client(server);
+    let running = tokio::spawn(mco_controller::run(fleet.config.clone(), client, shutdown.clone()));
+    let answer = annotation::LAST_APPLIED_DRAIN.name();
+    for number in 0..NODES {
+        fleet
+            .wait::<Node>(&format!("n{number}"), "it is drained", |node| {
+                node.annotations().contains_key(answer)
+            })
+            .await;
+    }
+    assert_eq!(names(&fleet).await, [""; 0]);
+    let (now, most) = &*busy.0;
+    let (now, most) = (now.load(Ordering::SeqCst), most.load(Ordering::SeqCst));
+    assert!(now == 0 && (32..=64).contains(&most), "{now} {most}");
+    shutdown.request();
+    running.await.unwrap();
 }

@@ -1,15 +1,9 @@
-//! A cluster in memory, with controllers running and nodes that the test speaks for.
+//! A cluster with controllers running and nodes that the test speaks for.
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::{
-    api::{
-        core::v1::{Namespace, Node},
-        events::v1::Event,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
+use k8s_openapi::api::{core::v1::Node, events::v1::Event};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -19,53 +13,67 @@ use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
     machine_config_pool::MachineConfigPoolStatus,
 };
-use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{Shutdown, lease::Ended};
 use mco_controller::{Config, Settle};
-use mco_core::{drain::Pace, render::Build};
+use mco_core::render::Build;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::server::Server;
+
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The label that a node of the pool `infra` has.
+pub(crate) const INFRA: &str = "node-role.kubernetes.io/infra";
 
 /// A cluster with controllers.
 pub(crate) struct Fleet {
     pub(crate) client: Client,
     pub(crate) config: Config,
+    pub(crate) server: Server,
     shutdown: Shutdown,
     running: JoinHandle<Ended>,
 }
 
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // A test that failed leaves nobody behind who writes into the next one's cluster.
+        self.running.abort();
+    }
+}
+
 impl Fleet {
     /// A cluster with the worker pool, `workers` nodes named `n0`, `n1` … and one config, rolled out.
+    pub(crate) async fn on(server: Server, workers: usize) -> Self {
+        Self::with(server, workers, |_| {}).await
+    }
+
+    /// The same on the embedded API server.
     pub(crate) async fn start(workers: usize) -> Self {
-        Self::settling(workers, Duration::from_millis(20)).await
+        Self::on(Server::embedded().await, workers).await
     }
 
     /// The same, with another time for configs to settle in.
-    pub(crate) async fn settling(workers: usize, render: Duration) -> Self {
-        let server = ApiServer::in_memory(Settings::default()).await.unwrap();
-        let client = Client::new(server, "default");
-        install(&client).await;
+    pub(crate) async fn settling(server: Server, workers: usize, render: Duration) -> Self {
+        Self::with(server, workers, |config| config.settle.render = render).await
+    }
+
+    /// The same, with controllers that are set otherwise.
+    pub(crate) async fn with(
+        server: Server,
+        workers: usize,
+        set: impl FnOnce(&mut Config),
+    ) -> Self {
+        let client = server.client().await;
+        describe(&client).await;
         let shutdown = Shutdown::new();
-        let mut config = Config::new(build());
-        config.settle = Settle {
-            render,
-            node: Duration::from_millis(5),
-            drain: Duration::ZERO,
-            report: Duration::from_millis(5),
-            prune: Duration::from_millis(5),
-        };
-        config.pace = Pace {
-            refused: Duration::from_millis(20),
-            leaving: Duration::from_millis(5),
-            ..Pace::REFERENCE
-        };
+        let mut config = config();
+        set(&mut config);
         let run = mco_controller::run(config.clone(), client.clone(), shutdown.clone());
         let running = tokio::spawn(run);
-        let fleet = Self { client, config, shutdown, running };
+        let fleet = Self { client, config, server, shutdown, running };
         fleet.apply_config("00-worker", "/etc/base").await;
         fleet.create(&pool()).await;
         let base = fleet.rendered().await;
@@ -236,10 +244,25 @@ impl Fleet {
     }
 
     /// Ends the controllers; fails if they do not.
-    pub(crate) async fn stop(self) {
-        self.shutdown.request();
-        let ended = tokio::time::timeout(PATIENCE, self.running).await;
-        assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
+    pub(crate) async fn stop(mut self) {
+        self.pause().await;
+    }
+
+    /// A custom pool of workers, `infra`; gives its first config.
+    pub(crate) async fn infra_pool(&self) -> String {
+        let infra = json!({
+            "metadata": {"name": "infra"},
+            "spec": {
+                "machineConfigSelector": {"matchExpressions": [
+                    {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
+                "nodeSelector": {"matchLabels": {INFRA: ""}},
+            },
+        });
+        self.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
+        let pool = self.wait::<MachineConfigPool>("infra", "has a config", |pool| {
+            !pool.spec.configuration.rendered.name.is_empty()
+        });
+        pool.await.spec.configuration.rendered.name
     }
 }
 
@@ -251,14 +274,24 @@ fn build() -> Build {
     Build { version: "v1".to_owned(), hash: "abc".to_owned() }
 }
 
-async fn install(client: &Client) {
-    let crds = Api::<CustomResourceDefinition>::all(client.clone());
-    for crd in mco_api::crds() {
-        crds.create(&PostParams::default(), &crd).await.unwrap();
-    }
-    let namespace: Namespace =
-        serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
-    Api::all(client.clone()).create(&PostParams::default(), &namespace).await.unwrap();
+/// Settings of controllers that do not keep a test waiting.
+pub(crate) fn config() -> Config {
+    let mut config = Config::new(build());
+    config.settle = Settle {
+        render: Duration::from_millis(20),
+        node: Duration::from_millis(5),
+        drain: Duration::ZERO,
+        report: Duration::from_millis(5),
+        mark: Duration::ZERO,
+        status: Duration::from_millis(5),
+        prune: Duration::from_millis(5),
+    };
+    config.pace.refused = Duration::from_millis(20);
+    config
+}
+
+/// Says what the cluster is like, as the operator would.
+async fn describe(client: &Client) {
     let cluster = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
         "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {
@@ -291,7 +324,8 @@ fn pool() -> MachineConfigPool {
     .unwrap()
 }
 
-fn node(name: &str, config: &str) -> Node {
+/// A node of the role worker that has `config` and is well.
+pub(crate) fn node(name: &str, config: &str) -> Node {
     serde_json::from_value(json!({
         "metadata": {
             "name": name,

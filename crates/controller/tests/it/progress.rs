@@ -5,7 +5,18 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::{ControllerConfig, MachineConfigNode, MachineConfigPool, annotation, label};
 use serde_json::json;
 
-use crate::fleet::Fleet;
+use crate::{
+    fleet::{Fleet, INFRA, node},
+    server::{Server, on_both},
+};
+
+on_both! {
+    every_node_has_a_machine_config_node_as_long_as_it_is_there,
+    a_node_that_waits_says_why_in_its_machine_config_node,
+    nodes_that_wait_are_tainted_until_they_are_told,
+    nodes_say_how_the_control_plane_is_laid_out,
+    a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once,
+}
 
 /// Waits until the node's condition is as `holds` says; gives its message.
 async fn said(fleet: &Fleet, node: &str, kind: &str, status: &str, reason: &str) -> String {
@@ -26,9 +37,8 @@ fn is_tainted(node: &Node) -> bool {
 }
 
 // covers: O19, NOD-11
-#[tokio::test]
-async fn every_node_has_a_machine_config_node_as_long_as_it_is_there() {
-    let fleet = Fleet::start(2).await;
+async fn every_node_has_a_machine_config_node_as_long_as_it_is_there(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let is_set = |report: &MachineConfigNode| report.spec.config_version.desired == old;
     let report = fleet.wait::<MachineConfigNode>("n0", "it is there", is_set).await;
@@ -60,9 +70,8 @@ async fn every_node_has_a_machine_config_node_as_long_as_it_is_there() {
     fleet.stop().await;
 }
 
-#[tokio::test]
-async fn a_node_that_waits_says_why_in_its_machine_config_node() {
-    let fleet = Fleet::start(2).await;
+async fn a_node_that_waits_says_why_in_its_machine_config_node(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
     fleet.apply_config("50-motd", "/etc/motd").await;
@@ -88,9 +97,8 @@ async fn a_node_that_waits_says_why_in_its_machine_config_node() {
 }
 
 // covers: NOD-15
-#[tokio::test]
-async fn nodes_that_wait_are_tainted_until_they_are_told() {
-    let fleet = Fleet::start(2).await;
+async fn nodes_that_wait_are_tainted_until_they_are_told(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let theirs = json!({"spec": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}});
     fleet.patch::<Node>("n1", theirs).await;
@@ -109,10 +117,12 @@ async fn nodes_that_wait_are_tainted_until_they_are_told() {
 }
 
 // covers: NOD-16
-#[tokio::test]
-async fn nodes_say_how_the_control_plane_is_laid_out() {
-    let fleet = Fleet::start(1).await;
-    let topology = json!({"spec": {"infra": {"spec": {}, "status": {"controlPlaneTopology": "SingleReplica"}}}});
+async fn nodes_say_how_the_control_plane_is_laid_out(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let topology = json!({"spec": {"infra": {
+        "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
+        "spec": {}, "status": {"controlPlaneTopology": "SingleReplica"},
+    }}});
     fleet.patch::<ControllerConfig>(label::CONTROLLER_CONFIG, topology).await;
     let key = annotation::CONTROL_PLANE_TOPOLOGY.name();
     let is_said = |node: &Node| node.annotations().get(key).is_some_and(|s| s == "SingleReplica");
@@ -121,41 +131,16 @@ async fn nodes_say_how_the_control_plane_is_laid_out() {
 }
 
 // covers: NOD-17
-#[tokio::test]
-async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once() {
-    let fleet = Fleet::start(1).await;
-    let infra = json!({
-        "metadata": {"name": "infra"},
-        "spec": {
-            "machineConfigSelector": {"matchExpressions": [
-                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
-            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
-        },
-    });
-    fleet.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
-    let pool = fleet.wait::<MachineConfigPool>("infra", "it has a config", |pool| {
-        !pool.spec.configuration.rendered.name.is_empty()
-    });
-    let config = pool.await.spec.configuration.rendered.name;
-    let node = json!({
-        "metadata": {
-            "name": "new",
-            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
-            "annotations": {
-                annotation::CURRENT_CONFIG.name(): config,
-                annotation::DESIRED_CONFIG.name(): config,
-                annotation::FIRST_PIVOT_CONFIG.name(): config,
-                annotation::STATE.name(): "Done",
-            },
-        },
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    });
-    fleet.create::<Node>(&serde_json::from_value(node).unwrap()).await;
+async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let config = fleet.infra_pool().await;
+    let mut new = node("new", &config);
+    let booted = annotation::FIRST_PIVOT_CONFIG.name().to_owned();
+    new.annotations_mut().insert(booted, config.clone());
+    fleet.create(&new).await;
     let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
     let labelled = fleet
-        .wait::<Node>("new", "it has the label", |node| {
-            node.labels().contains_key("node-role.kubernetes.io/infra")
-        })
+        .wait::<Node>("new", "it has the label", |node| node.labels().contains_key(INFRA))
         .await;
     assert!(labelled.annotations().contains_key(marker));
     assert_eq!(labelled.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&config));
@@ -163,7 +148,7 @@ async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once() {
         .wait::<MachineConfigNode>("new", "it is of its pool", |r| r.spec.pool.name == "infra")
         .await;
     // Whoever takes the label off later means it.
-    let off = json!({"metadata": {"labels": {"node-role.kubernetes.io/infra": null}}});
+    let off = json!({"metadata": {"labels": {INFRA: null}}});
     fleet.patch::<Node>("new", off).await;
     fleet
         .wait::<MachineConfigNode>("new", "it is a worker's", |r| r.spec.pool.name == "worker")

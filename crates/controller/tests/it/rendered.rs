@@ -9,7 +9,17 @@ use kube::{
 use mco_api::{MachineConfig, MachineConfigPool, annotation};
 use serde_json::json;
 
-use crate::fleet::{Fleet, is};
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    an_edit_of_the_rendered_config_is_taken_back,
+    a_controller_that_starts_leaves_rendered_configs_alone,
+    old_configs_go_when_nobody_names_them_and_none_that_somebody_does,
+    a_deleted_config_comes_back_even_if_nothing_else_changes,
+}
 
 async fn rendered(fleet: &Fleet) -> BTreeSet<String> {
     let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
@@ -18,9 +28,8 @@ async fn rendered(fleet: &Fleet) -> BTreeSet<String> {
 }
 
 // covers: REN-28
-#[tokio::test]
-async fn an_edit_of_the_rendered_config_is_taken_back() {
-    let mut fleet = Fleet::start(1).await;
+async fn an_edit_of_the_rendered_config_is_taken_back(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let made = fleet.all::<MachineConfig>().get(&name).await.unwrap();
     let edit = json!({"spec": {"fips": true, "kernelArguments": ["quiet"]}});
@@ -40,9 +49,8 @@ async fn an_edit_of_the_rendered_config_is_taken_back() {
 }
 
 // covers: REN-27
-#[tokio::test]
-async fn a_controller_that_starts_leaves_rendered_configs_alone() {
-    let mut fleet = Fleet::start(1).await;
+async fn a_controller_that_starts_leaves_rendered_configs_alone(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let before = fleet.all::<MachineConfig>().get(&name).await.unwrap();
     fleet.pause().await;
@@ -56,9 +64,8 @@ async fn a_controller_that_starts_leaves_rendered_configs_alone() {
 }
 
 // covers: REN-39
-#[tokio::test]
-async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does() {
-    let fleet = Fleet::start(1).await;
+async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let first = fleet.rendered().await;
     let marks = |value: &str| {
         json!({"metadata": {"annotations": {annotation::RENDERED_HISTORY.name(): value}},
@@ -101,9 +108,8 @@ async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does() {
 }
 
 // covers: REN-29
-#[tokio::test]
-async fn a_deleted_config_comes_back_even_if_nothing_else_changes() {
-    let mut fleet = Fleet::start(1).await;
+async fn a_deleted_config_comes_back_even_if_nothing_else_changes(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     fleet.pause().await;
     fleet.all::<MachineConfig>().delete(&name, &DeleteParams::default()).await.unwrap();

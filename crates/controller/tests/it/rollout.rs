@@ -7,12 +7,25 @@ use kube::{Api, ResourceExt, api::ListParams};
 use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
 use serde_json::json;
 
-use crate::fleet::{Fleet, is};
+use crate::{
+    fleet::{Fleet, INFRA, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    one_node_at_a_time,
+    a_paused_pool_renders_and_waits,
+    a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone,
+    a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it,
+    max_unavailable_is_never_exceeded,
+    many_configs_at_once_make_one_rendered_config,
+    a_rendered_config_that_is_deleted_comes_back,
+    a_node_that_changes_its_pool_is_counted_in_the_new_one,
+}
 
 // covers: REN-1, REN-5, REN-24, REN-26, REN-37, NOD-11, NOD-13, NOD-19, NOD-20, NOD-23
-#[tokio::test]
-async fn one_node_at_a_time() {
-    let fleet = Fleet::start(3).await;
+async fn one_node_at_a_time(server: Server) {
+    let fleet = Fleet::on(server, 3).await;
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
@@ -58,9 +71,8 @@ async fn one_node_at_a_time() {
 }
 
 // covers: NOD-18, REN-36
-#[tokio::test]
-async fn a_paused_pool_renders_and_waits() {
-    let fleet = Fleet::start(2).await;
+async fn a_paused_pool_renders_and_waits(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let pause = |paused| json!({"spec": {"paused": paused}});
     fleet.patch::<MachineConfigPool>("worker", pause(true)).await;
@@ -80,9 +92,8 @@ async fn a_paused_pool_renders_and_waits() {
 }
 
 // covers: REN-7, REN-37, NOD-22
-#[tokio::test]
-async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone() {
-    let fleet = Fleet::start(1).await;
+async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let bad = json!({
         "metadata": {"name": "99-bad", "labels": {label::ROLE: "worker"}},
@@ -113,9 +124,8 @@ async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone() {
 }
 
 // covers: NOD-8, NOD-14, NOD-21
-#[tokio::test]
-async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it() {
-    let fleet = Fleet::start(3).await;
+async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it(server: Server) {
+    let fleet = Fleet::on(server, 3).await;
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let bad = fleet.rendered_anew(&old).await;
@@ -137,9 +147,8 @@ async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it() {
 }
 
 // covers: NOD-5
-#[tokio::test]
-async fn max_unavailable_is_never_exceeded() {
-    let fleet = Fleet::start(10).await;
+async fn max_unavailable_is_never_exceeded(server: Server) {
+    let fleet = Fleet::on(server, 10).await;
     let limit = json!({"spec": {"maxUnavailable": "30%"}});
     fleet.patch::<MachineConfigPool>("worker", limit).await;
     let old = fleet.rendered().await;
@@ -160,10 +169,9 @@ async fn max_unavailable_is_never_exceeded() {
 }
 
 // covers: REN-2, REN-3, REN-27
-#[tokio::test]
-async fn many_configs_at_once_make_one_rendered_config() {
+async fn many_configs_at_once_make_one_rendered_config(server: Server) {
     // Longer than a create takes on a busy machine.
-    let fleet = Fleet::settling(1, Duration::from_secs(1)).await;
+    let fleet = Fleet::settling(server, 1, Duration::from_secs(1)).await;
     let old = fleet.rendered().await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
     for number in 10..30 {
@@ -185,9 +193,8 @@ async fn many_configs_at_once_make_one_rendered_config() {
 }
 
 // covers: REN-29
-#[tokio::test]
-async fn a_rendered_config_that_is_deleted_comes_back() {
-    let fleet = Fleet::start(1).await;
+async fn a_rendered_config_that_is_deleted_comes_back(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let configs = fleet.all::<MachineConfig>();
     let first = configs.get(&name).await.unwrap();
@@ -200,19 +207,10 @@ async fn a_rendered_config_that_is_deleted_comes_back() {
 }
 
 // covers: NOD-33
-#[tokio::test]
-async fn a_node_that_changes_its_pool_is_counted_in_the_new_one() {
-    let fleet = Fleet::start(2).await;
-    let infra = json!({
-        "metadata": {"name": "infra"},
-        "spec": {
-            "machineConfigSelector": {"matchExpressions": [
-                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]}]},
-            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
-        },
-    });
-    fleet.create::<MachineConfigPool>(&serde_json::from_value(infra).unwrap()).await;
-    let role = json!({"metadata": {"labels": {"node-role.kubernetes.io/infra": ""}}});
+async fn a_node_that_changes_its_pool_is_counted_in_the_new_one(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
+    fleet.infra_pool().await;
+    let role = json!({"metadata": {"labels": {INFRA: ""}}});
     fleet.patch::<Node>("n1", role).await;
     fleet.wait_for_pool("it has one node less", |status| status.machine_count == 1).await;
     fleet

@@ -68,14 +68,37 @@ fn nobody_starts_on_hold_or_twice() {
         operator_node: None,
         neighbour: crate::rollout::Neighbour::default(),
     };
-    let fleet = nodes("a=old b=old");
-    let mut plan = rollout::select(&pool(rollout::Phase::Active), &fleet);
-    assert_eq!(super::rollout(&plan, &pool(rollout::Phase::Active), &fleet), Ok(()));
-    let held = super::rollout(&plan, &pool(rollout::Phase::Paused), &fleet);
+    let fleet = |text: &str| {
+        let mut fleet = rollout::Fleet::toward("new");
+        nodes(text).into_iter().for_each(|node| fleet.set(node));
+        fleet
+    };
+    let active = pool(rollout::Phase::Active);
+    let plan = rollout::select(&active, &nodes("a=old b=old"));
+    let idle = fleet("a=old b=old");
+    assert_eq!(super::rollout(&plan, &active, &idle), Ok(()));
+    let held = super::rollout(&plan, &pool(rollout::Phase::Paused), &idle);
     assert_eq!(held, Err(Violation::OnHold("worker".to_owned())));
-    plan.starts.push("a".to_owned());
-    let twice = super::rollout(&plan, &pool(rollout::Phase::Active), &fleet);
-    assert_eq!(twice, Err(Violation::Stranger("a".to_owned())));
+    let with = |starts: &[&str]| rollout::RolloutPlan {
+        starts: starts.iter().map(|node| (*node).to_owned()).collect(),
+        ..plan.clone()
+    };
+    let too_many = || Err(Violation::TooMany { pool: "worker".to_owned(), limit: 1 });
+    let cases = [
+        ("a=old b=old", &["a", "a"][..], Err(Violation::Stranger("a".to_owned()))),
+        ("a=old b=old", &["c"], Err(Violation::Stranger("c".to_owned()))),
+        ("a=old b=old", &["b"], Err(Violation::StartsAndWaits("b".to_owned()))),
+        ("a=old+cordoned", &["a"], Err(Violation::TheirCordon("a".to_owned()))),
+        ("a=old c=old", &["a", "c"], too_many()),
+        ("a=old c=working", &["a"], too_many()),
+        ("a=old c=done+down", &["a"], too_many()),
+        ("a=working-other", &["a"], too_many()),
+    ];
+    for (before, starts, expected) in cases {
+        assert_eq!(super::rollout(&with(starts), &active, &fleet(before)), expected, "{before}");
+    }
+    let repair = rollout::RolloutPlan { repairs: vec!["a".to_owned()], ..with(&["a"]) };
+    assert_eq!(super::rollout(&repair, &active, &fleet("a=working-other")), Ok(()));
 }
 
 /// Parts of a config, of which a few make one.

@@ -72,20 +72,71 @@ fn a_request_counts_until_it_was_answered() {
 // covers: DRN-6
 #[test]
 fn a_drain_that_does_not_get_on_is_tried_less_often() {
-    assert_eq!(retry_after(Duration::from_secs(30)), Duration::from_mins(1));
-    assert_eq!(retry_after(SLOW), Duration::from_mins(1));
-    assert_eq!(retry_after(SLOW + Duration::from_secs(1)), Duration::from_mins(5));
+    let limits = Limits::REFERENCE;
+    let pause = |age| retry_after(&limits, age);
+    assert_eq!(pause(Duration::from_secs(30)), Duration::from_mins(1));
+    assert_eq!(pause(limits.slow), Duration::from_mins(1));
+    assert_eq!(pause(limits.slow + Duration::from_secs(1)), Duration::from_mins(5));
+}
+
+// covers: DRN-6, DRN-7
+#[test]
+fn people_hear_of_a_drain_after_ten_minutes_and_again_after_an_hour() {
+    let (age, limits) = (Duration::from_mins, Limits::REFERENCE);
+    assert_eq!(setback(&limits, age(5), "x"), Setback { pause: age(1), warning: None });
+    let late = setback(&limits, age(11), "pod shop/db: no");
+    assert_eq!(late.pause, age(5));
+    let text = "Drain failed. Drain has been failing for more than 10 minutes. Waiting 5 minutes \
+                then retrying. Error message from drain: pod shop/db: no";
+    assert_eq!(late.warning.as_deref(), Some(text));
+    assert_eq!(overdue("n", &limits, age(60)), None);
+    let text = "node n: drain exceeded timeout: 1h0m0s. Will continue to retry.";
+    assert_eq!(overdue("n", &limits, age(61)).as_deref(), Some(text));
 }
 
 // covers: DRN-7
 #[test]
-fn people_hear_of_a_drain_after_ten_minutes_and_again_after_an_hour() {
-    let age = Duration::from_mins;
-    assert_eq!(setback(age(5), "x"), Setback { pause: age(1), warning: None });
-    let late = setback(age(11), "pod shop/db: no");
-    assert_eq!(late.pause, age(5));
-    assert!(late.warning.unwrap().ends_with("Error message from drain: pod shop/db: no"));
-    assert_eq!(overdue("n", age(60)), None);
-    let text = "node n: drain exceeded timeout: 1h0m0s. Will continue to retry.";
-    assert_eq!(overdue("n", age(61)).as_deref(), Some(text));
+fn a_pool_can_have_other_limits() {
+    let said = |pairs: &[(&str, &str)]| {
+        let pairs = pairs.iter().map(|(key, value)| {
+            (format!("machineconfiguration.openshift.io/{key}"), (*value).to_owned())
+        });
+        Limits::of(&pairs.collect(), Limits::REFERENCE)
+    };
+    let (limits, faults) = said(&[]);
+    assert_eq!((limits, faults.len()), (Limits::REFERENCE, 0));
+    let (limits, faults) = said(&[("drain-timeout", "30m"), ("drain-attempt-timeout", "5m")]);
+    let wanted = Limits {
+        attempt: Duration::from_mins(5),
+        slow: Duration::from_mins(5),
+        overdue: Duration::from_mins(30),
+    };
+    assert_eq!((limits, faults.len()), (wanted, 0));
+    let text = setback(&limits, Duration::from_mins(6), "x").warning.unwrap();
+    assert!(text.contains("for more than 5 minutes"), "{text}");
+    let text = overdue("n", &limits, Duration::from_mins(31)).unwrap();
+    assert!(text.contains("timeout: 30m0s"), "{text}");
+}
+
+#[test]
+fn a_limit_that_cannot_be_is_named_and_the_default_holds() {
+    let rows = [
+        ("drain-timeout", "soon", "not a length of time"),
+        ("drain-timeout", "", "not a length of time"),
+        ("drain-timeout", "0s", "it must be between 1m0s and 168h0m0s"),
+        ("drain-timeout", "169h", "it must be between"),
+        ("drain-attempt-timeout", "1s", "it must be between 10s and 1h0m0s"),
+        ("drain-attempt-timeout", "2h", "it must be between"),
+    ];
+    for (key, value, why) in rows {
+        let key = format!("machineconfiguration.openshift.io/{key}");
+        let annotations = [(key.clone(), value.to_owned())].into();
+        let (limits, faults) = Limits::of(&annotations, Limits::REFERENCE);
+        assert_eq!(limits, Limits::REFERENCE, "{key} {value}");
+        let [fault] = faults.as_slice() else { panic!("{key} {value}: {faults:?}") };
+        let text = fault.text("worker");
+        for part in ["pool worker", key.as_str(), value, why, "remove the annotation"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 }

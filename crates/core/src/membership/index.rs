@@ -1,22 +1,15 @@
 //! Which node is in which pool, kept up to date node by node.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::{MembershipError, Pools};
+use super::{CustomIgnored, Membership, MembershipError, Pools};
 
-/// Every node's pool and every pool's nodes. Taking in a node costs as much as there are pools,
-/// however many nodes there are.
+/// Every node's pool. Taking in a node costs as much as there are pools, however many nodes there
+/// are. Other pools mean another index.
 #[derive(Clone, Debug)]
 pub struct Index {
     pools: Pools,
-    nodes: BTreeMap<String, Entry>,
-    members: BTreeMap<String, BTreeSet<String>>,
-}
-
-#[derive(Clone, Debug)]
-struct Entry {
-    labels: BTreeMap<String, String>,
-    pool: Result<Option<String>, MembershipError>,
+    nodes: BTreeMap<String, Result<Membership, MembershipError>>,
 }
 
 /// Where a node was and where it is now.
@@ -40,55 +33,48 @@ impl Index {
     /// No nodes yet.
     #[must_use]
     pub fn new(pools: Pools) -> Self {
-        Self { pools, nodes: BTreeMap::new(), members: BTreeMap::new() }
+        Self { pools, nodes: BTreeMap::new() }
+    }
+
+    /// The pools that it goes by.
+    #[must_use]
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// Takes in a node, new or changed.
     pub fn set(&mut self, node: &str, labels: &BTreeMap<String, String>) -> Moved {
-        if let Some(entry) = self.nodes.get(node).filter(|entry| entry.labels == *labels) {
-            let pool = entry.pool.clone().ok().flatten();
-            return Moved { from: pool.clone(), to: pool };
-        }
-        let from = self.forget(node).from;
         let found = self.pools.of(node, labels);
-        let pool = found.map(|found| found.primary().map(str::to_owned));
-        let to = pool.clone().ok().flatten();
-        if let Some(pool) = &to {
-            self.members.entry(pool.clone()).or_default().insert(node.to_owned());
-        }
-        self.nodes.insert(node.to_owned(), Entry { labels: labels.clone(), pool });
+        let to = primary(&found);
+        let from = match self.nodes.get_mut(node) {
+            Some(known) => primary(&std::mem::replace(known, found)),
+            None => self.nodes.insert(node.to_owned(), found).and_then(|known| primary(&known)),
+        };
         Moved { from, to }
     }
 
     /// Lets go of a node that is gone.
     pub fn forget(&mut self, node: &str) -> Moved {
-        let pool = self.nodes.remove(node).and_then(|entry| entry.pool.ok().flatten());
-        if let Some(members) = pool.as_ref().and_then(|pool| self.members.get_mut(pool)) {
-            members.remove(node);
-        }
-        Moved { from: pool, to: None }
-    }
-
-    /// Looks at every node anew because the pools are others.
-    pub fn replace(&mut self, pools: Pools) {
-        let nodes = std::mem::take(&mut self.nodes);
-        *self = Self::new(pools);
-        for (node, entry) in nodes {
-            self.set(&node, &entry.labels);
-        }
+        let from = self.nodes.remove(node).and_then(|known| primary(&known));
+        Moved { from, to: None }
     }
 
     /// The pool that manages a node, or why that cannot be said.
     pub fn pool_of(&self, node: &str) -> Result<Option<&str>, &MembershipError> {
-        match self.nodes.get(node).map(|entry| &entry.pool) {
-            Some(Ok(pool)) => Ok(pool.as_deref()),
+        match self.nodes.get(node) {
+            Some(Ok(found)) => Ok(found.primary()),
             Some(Err(error)) => Err(error),
             None => Ok(None),
         }
     }
 
-    /// The nodes of a pool, by name.
-    pub fn nodes_of(&self, pool: &str) -> impl Iterator<Item = &str> {
-        self.members.get(pool).into_iter().flatten().map(String::as_str)
+    /// Whether a custom pool fits the node as well and is not heard; `None` for unknown nodes.
+    #[must_use]
+    pub fn custom_ignored(&self, node: &str) -> Option<CustomIgnored> {
+        self.nodes.get(node)?.as_ref().ok().map(|found| found.custom_ignored)
     }
+}
+
+fn primary(found: &Result<Membership, MembershipError>) -> Option<String> {
+    found.as_ref().ok()?.primary().map(str::to_owned)
 }

@@ -3,7 +3,9 @@
 use mco_api::{MachineConfig, annotation, label};
 use mco_ignition::{Config, config::File};
 
-use super::{BaseImages, Input, RenderError, name_of, provenance::Provenance};
+use super::{
+    BaseImages, Input, RenderError, draft::Named, name_of, provenance::Provenance, remote,
+};
 
 /// Everything a rendered config says.
 pub(super) struct Merged {
@@ -15,6 +17,7 @@ pub(super) struct Merged {
     pub(super) fips: bool,
     pub(super) kernel_type: String,
     pub(super) provenance: Provenance,
+    pub(super) remote: Named,
 }
 
 /// The names of `configs` in the order they are merged.
@@ -48,6 +51,7 @@ pub(super) fn all(inputs: Vec<Input<'_>>, images: &BaseImages) -> Result<Merged,
         fips: false,
         kernel_type: "default".to_owned(),
         provenance: Provenance::default(),
+        remote: Named::new(),
     };
     for (position, Input { config, document }) in inputs.into_iter().enumerate() {
         merged.provenance.next_config(name_of(config));
@@ -57,6 +61,7 @@ pub(super) fn all(inputs: Vec<Input<'_>>, images: &BaseImages) -> Result<Merged,
                 source,
             })?;
             merged.provenance.record_ignition(&child);
+            merged.name_remote(&child, config);
             merged.lay_over(child, position == 0);
         }
         merged.take_rest(config);
@@ -73,6 +78,12 @@ pub(super) fn all(inputs: Vec<Input<'_>>, images: &BaseImages) -> Result<Merged,
 }
 
 impl Merged {
+    /// Remembers who names an address, so that somebody can be told when it does not answer.
+    fn name_remote(&mut self, child: &Config, config: &MachineConfig) {
+        let files = child.storage.files.iter().filter(|file| remote::is_remote(&file.contents));
+        self.remote.extend(files.map(|file| (file.path.clone(), name_of(config).to_owned())));
+    }
+
     fn lay_over(&mut self, mut child: Config, first: bool) {
         if first {
             self.config = child;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Hold, NodeView, Phase, PoolView, RolloutPlan,
+    Hold, NodeView, Phase, PoolView, RolloutPlan, Verdict,
     stand::{Need, Reach, Stand},
     view::Order,
 };
@@ -249,16 +249,40 @@ impl Fleet {
             .filter(|member| !told.contains(member.node.name.as_str()))
             .collect();
         waiting.sort_by_key(|member| member.arrival);
-        let hold = |member: &Member| match (&member.stand.need, pool.phase) {
-            (_, Phase::Paused) => Hold::Paused,
-            (_, Phase::Deleting) => Hold::Deleting,
-            (Need::Wait(hold), Phase::Active) => hold.clone(),
-            (_, Phase::Active) if plan.deferred.as_ref() == Some(&member.node.name) => {
-                Hold::OperatorNode
-            }
-            (_, Phase::Active) if pool.neighbour.unavailable > 0 => Hold::Neighbour,
-            (_, Phase::Active) => Hold::NoCapacity,
-        };
-        waiting.into_iter().map(|member| (member.node.name.clone(), hold(member))).collect()
+        let verdict = Verdict::of(pool, plan);
+        let hold = |member: &Member| Some((member.node.name.clone(), member.hold(&verdict)?));
+        waiting.into_iter().filter_map(hold).collect()
+    }
+
+    /// Why a node has to wait by the last choice; `None` if it needs nothing.
+    #[must_use]
+    pub fn hold(&self, node: &str, verdict: &Verdict) -> Option<Hold> {
+        self.members.get(node)?.hold(verdict)
+    }
+
+    /// Whether a node was told something and is not through with it.
+    #[must_use]
+    pub fn is_moving(&self, node: &str) -> bool {
+        self.members.get(node).is_some_and(|member| member.stand.moving)
+    }
+}
+
+impl Member {
+    fn hold(&self, verdict: &Verdict) -> Option<Hold> {
+        if self.stand.need == Need::Nothing {
+            return None;
+        }
+        match verdict.phase {
+            Phase::Paused => return Some(Hold::Paused),
+            Phase::Deleting => return Some(Hold::Deleting),
+            Phase::Active => {}
+        }
+        Some(match (&self.stand.need, &verdict.refusal) {
+            (Need::Wait(hold), _) => hold.clone(),
+            (_, Some(refusal)) => refusal.clone(),
+            (_, None) if verdict.deferred.as_ref() == Some(&self.node.name) => Hold::OperatorNode,
+            (_, None) if verdict.neighbour => Hold::Neighbour,
+            (_, None) => Hold::NoCapacity,
+        })
     }
 }

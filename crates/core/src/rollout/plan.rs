@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use super::{BadLimit, Phase, PoolView};
+
 /// Why a node that needs the target does not get it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
@@ -11,6 +13,10 @@ pub enum Hold {
     Deleting,
     /// As many nodes as may be are out of service already.
     NoCapacity,
+    /// Nobody can say how many nodes may be out of service at a time.
+    BadLimit(BadLimit),
+    /// Its pool's nodes run images that somebody builds in the cluster.
+    ImageMode,
     /// The node is not ready and nothing is known of it; says in which way.
     NotReady(String),
     /// Somebody cordoned the node.
@@ -27,6 +33,10 @@ impl fmt::Display for Hold {
             Self::Paused => f.write_str("the pool is paused"),
             Self::Deleting => f.write_str("the pool is being deleted"),
             Self::NoCapacity => f.write_str("no more nodes may be out of service at a time"),
+            Self::BadLimit(fault) => write!(f, "the pool's {fault}"),
+            Self::ImageMode => f.write_str(
+                "its pool has a MachineOSConfig, whose images this controller does not build",
+            ),
             Self::NotReady(why) => f.write_str(why),
             Self::Cordoned => f.write_str("somebody cordoned it; kubectl uncordon lets it go on"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
@@ -85,6 +95,44 @@ impl RolloutPlan {
     pub fn passed_over(&self) -> Option<String> {
         let node = self.deferred.as_ref()?;
         Some(format!("Deferring update of machine config operator node {node}"))
+    }
+}
+
+/// What a choice of nodes means for all that wait, besides how each of them stands.
+///
+/// With it a single node's reason to wait can be told without looking at the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The config that they wait for.
+    pub target: String,
+    /// Whether the pool may do anything.
+    pub phase: Phase,
+    /// Why no node of the pool can be told anything.
+    pub refusal: Option<Hold>,
+    /// Whether the other half of the control plane goes first.
+    pub neighbour: bool,
+    /// The node that was passed over because the operator runs on it.
+    pub deferred: Option<String>,
+}
+
+impl Verdict {
+    /// What this choice means.
+    #[must_use]
+    pub fn of(pool: &PoolView, plan: &RolloutPlan) -> Self {
+        Self {
+            target: plan.target.clone(),
+            phase: pool.phase,
+            refusal: None,
+            neighbour: pool.neighbour.unavailable > 0,
+            deferred: plan.deferred.clone(),
+        }
+    }
+
+    /// No choice can be made, for this reason.
+    #[must_use]
+    pub fn refused(target: &str, phase: Phase, refusal: Hold) -> Self {
+        let target = target.to_owned();
+        Self { target, phase, refusal: Some(refusal), neighbour: false, deferred: None }
     }
 }
 

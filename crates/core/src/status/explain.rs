@@ -42,19 +42,56 @@ pub enum State {
     Waiting,
 }
 
-impl fmt::Display for Explanation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Explanation {
+    fn sentence(&self, subject: &str, next: &str) -> String {
         let state = match self.state {
             State::Degraded => "degraded",
             State::Waiting => "waiting",
         };
-        write!(f, "{} is {state}", self.object)?;
-        if let Some(Time(since)) = &self.since {
-            write!(f, " since {since}")?;
-        }
-        write!(f, ": {}; {}", self.cause, self.next)
+        let since = match &self.since {
+            Some(Time(since)) => format!(" since {since}"),
+            None => String::new(),
+        };
+        format!("{subject} {state}{since}: {}; {next}", self.cause)
+    }
+
+    /// Whether the same can be said of both.
+    fn is_like(&self, other: &Self) -> bool {
+        let Self { object: _, state, cause, since, next } = self;
+        (state, cause, since, next) == (&other.state, &other.cause, &other.since, &other.next)
     }
 }
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.sentence(&format!("{} is", self.object), &self.next))
+    }
+}
+
+/// How many nodes of whom the same is said are named.
+const NAMED: usize = 3;
+
+/// One sentence for everything, and one for all nodes of whom the same can be said.
+#[must_use]
+pub fn summary(explanations: &[Explanation]) -> Vec<String> {
+    let groups = explanations.chunk_by(Explanation::is_like);
+    let sentence = |group: &[Explanation]| {
+        let [first, _, ..] = group else {
+            return group.iter().map(ToString::to_string).collect();
+        };
+        let names = group.iter().take(NAMED).map(|one| one.object.trim_start_matches("node "));
+        let names = names.collect::<Vec<_>>().join(", ");
+        let more = match group.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        first.sentence(&format!("nodes {names}{more} are"), &first.next.replace(ITS, THEIR))
+    };
+    groups.map(sentence).collect()
+}
+
+const ITS: &str = "its turn comes";
+const THEIR: &str = "their turn comes";
 
 /// Everything that is wrong or waiting in a pool: the pool itself first, then node by node.
 ///
@@ -164,12 +201,20 @@ fn remedy(node: &NodeView) -> String {
 
 /// What a node waits for, and whether anybody can do anything.
 fn patience(pool: &str, node: &str, hold: &Hold) -> String {
-    if matches!(hold, Hold::Paused) {
-        format!("unpause pool {pool} when it may go on")
-    } else if matches!(hold, Hold::NotReady(_)) {
-        format!("make node {node} ready, or uncordon it if it was cordoned on purpose")
-    } else {
-        "nothing is to be done: its turn comes".to_owned()
+    match hold {
+        Hold::Paused => format!("unpause pool {pool} when it may go on"),
+        Hold::BadLimit(_) => {
+            format!("give pool {pool} a maxUnavailable that is a number or a percentage")
+        }
+        Hold::NotReady(_) => {
+            format!("make node {node} ready, or uncordon it if it was cordoned on purpose")
+        }
+        Hold::Cordoned => "ask whoever did".to_owned(),
+        Hold::ImageMode => format!("delete MachineOSConfig {pool} to leave image mode"),
+        Hold::Deleting => format!("give node {node} to another pool, which then moves it"),
+        Hold::NoCapacity | Hold::OperatorNode | Hold::Neighbour => {
+            format!("nothing is to be done: {ITS}")
+        }
     }
 }
 
@@ -213,6 +258,24 @@ mod tests {
                 "node b is waiting: the pool is paused; unpause pool worker when it may go on",
                 "node c is waiting: node c is reporting NotReady=False; make node c ready, or \
                  uncordon it if it was cordoned on purpose",
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_true_of_many_nodes_is_said_once() {
+        let subject = MachineConfigPool::default();
+        let names = ["a", "b", "c", "d", "e"];
+        let mut holds: Vec<(String, Hold)> =
+            names.iter().map(|name| ((*name).to_owned(), Hold::NoCapacity)).collect();
+        holds.push(("f".to_owned(), Hold::Cordoned));
+        assert_eq!(
+            summary(&pool(&subject, &[], &holds)),
+            [
+                "nodes a, b, c and 2 more are waiting: no more nodes may be out of service at a \
+                 time; nothing is to be done: their turn comes",
+                "node f is waiting: somebody cordoned it; kubectl uncordon lets it go on; ask whoever \
+                 did",
             ]
         );
     }

@@ -1,8 +1,9 @@
 //! What a MachineConfigNode says: each step of an update as a condition.
 //!
-//! The daemon and the drain controller tell what happened; [`note`] says which conditions follow.
-//! Types, reasons and messages are the reference's. Its own oddities are left out: the time of a
-//! condition moves only with its status, and nothing is written that changes nothing.
+//! The daemon tells what happened and [`note`] says which conditions follow; the controller puts the
+//! steps of a drain on the same list with [`put`]. Types, reasons and messages are the reference's. Its
+//! own oddities are left out: the time of a condition moves only with its status, and nothing is
+//! written that changes nothing.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mco_api::condition::NodeCondition;
@@ -53,6 +54,8 @@ pub enum Event {
     NoPostAction,
     /// A service was told.
     ServiceReloaded(String),
+    /// A service was started anew.
+    ServiceRestarted(String),
     /// It is about to reboot.
     Rebooting,
     /// It rebooted.
@@ -63,6 +66,19 @@ pub enum Event {
     Degraded(String),
     /// It is well again.
     Recovered,
+    /// Images are pulled ahead of time.
+    Pins(PinEvent),
+}
+
+/// Something about images that are pulled ahead of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PinEvent {
+    /// They are being pulled.
+    Pulling,
+    /// All of them are there.
+    Complete,
+    /// Some could not be pulled.
+    Failed,
 }
 
 /// Something that happened to the pods of a node.
@@ -114,11 +130,11 @@ pub struct Parts {
 }
 
 /// A condition as it is to be.
-struct Mark {
-    kind: NodeCondition,
-    status: &'static str,
-    reason: String,
-    message: String,
+pub(crate) struct Mark {
+    pub(crate) kind: NodeCondition,
+    pub(crate) status: &'static str,
+    pub(crate) reason: String,
+    pub(crate) message: String,
 }
 
 /// The conditions of `node` after an event, or none if it says nothing new.
@@ -133,14 +149,53 @@ pub fn note(
     now: &Time,
 ) -> Option<Vec<Condition>> {
     let mut after = complete(before, now);
-    let marks = marks(node, event);
-    if marks.iter().any(|mark| mark.kind == NodeCondition::Updated) {
+    if matches!(event, Event::UpToDate | Event::NeedsUpdate) {
         reset(&mut after, desired, now);
     }
-    for mark in marks {
-        set(&mut after, mark, now);
-    }
+    put(&mut after, node, event, now);
     (after != before).then_some(after)
+}
+
+/// Puts what an event says on the list, and touches nothing else.
+pub fn put(conditions: &mut Vec<Condition>, node: &str, event: &Event, now: &Time) {
+    // Who drains may be late to tell. It speaks for the whole only until files change.
+    let is_applied = status(conditions, &NodeCondition::AppliedFilesAndOS) != FALSE;
+    let is_late = |mark: &Mark| {
+        matches!(event, Event::Drain(_)) && is_applied && mark.kind == NodeCondition::UpdateExecuted
+    };
+    for mark in marks(node, event) {
+        if !is_late(&mark) {
+            set(conditions, mark, now);
+        }
+    }
+}
+
+/// What must still be said of a drain that is over, where nobody has said it: every step, in order.
+#[must_use]
+pub fn catch_up(conditions: &[Condition], texts: &DrainTexts) -> Vec<DrainEvent> {
+    let mut missing = Vec::new();
+    if status(conditions, &NodeCondition::Cordoned) != TRUE {
+        missing.push(DrainEvent::Cordoned);
+    }
+    let drained = status(conditions, &NodeCondition::Drained);
+    if drained == FALSE {
+        missing.push(DrainEvent::Draining(texts.clone()));
+    }
+    if drained != TRUE {
+        missing.push(DrainEvent::Drained(texts.clone()));
+    }
+    missing
+}
+
+/// What is known of a condition; what was never said does not hold.
+#[must_use]
+pub fn status(conditions: &[Condition], kind: &NodeCondition) -> &'static str {
+    let found = conditions.iter().find(|condition| condition.type_ == kind.as_str());
+    match found.map(|condition| condition.status.as_str()) {
+        Some(TRUE) => TRUE,
+        Some(UNKNOWN) => UNKNOWN,
+        Some(_) | None => FALSE,
+    }
 }
 
 /// All conditions, with those that are not there yet put in.
@@ -148,15 +203,7 @@ fn complete(before: &[Condition], now: &Time) -> Vec<Condition> {
     let mut all = before.to_vec();
     for kind in ALL {
         if !all.iter().any(|condition| condition.type_ == kind.as_str()) {
-            let message = format!("This node has not yet entered the {} phase", kind.as_str());
-            all.push(Condition {
-                type_: kind.as_str().to_owned(),
-                status: "False".to_owned(),
-                reason: "NotYetOccurred".to_owned(),
-                message,
-                last_transition_time: now.clone(),
-                observed_generation: None,
-            });
+            set(&mut all, not_yet(kind), now);
         }
     }
     all
@@ -164,8 +211,14 @@ fn complete(before: &[Condition], now: &Time) -> Vec<Condition> {
 
 /// Ends the update that was: what held holds no longer, and says of which update it was.
 fn reset(conditions: &mut [Condition], desired: &str, now: &Time) {
-    // Whether the node waits is the controller's to say, and no step of an update.
-    let other = [NodeCondition::Updated, NodeCondition::Waiting];
+    // Whether the node waits is the controller's to say, and pulling images ahead is no step of an
+    // update.
+    let other = [
+        NodeCondition::Updated,
+        NodeCondition::Waiting,
+        NodeCondition::PinnedImageSetsProgressing,
+        NodeCondition::PinnedImageSetsDegraded,
+    ];
     let of_update = |kind: &str| other.iter().all(|other| other.as_str() != kind);
     for condition in conditions.iter_mut().filter(|condition| of_update(&condition.type_)) {
         if condition.status != "False" {
@@ -176,19 +229,36 @@ fn reset(conditions: &mut [Condition], desired: &str, now: &Time) {
     }
 }
 
-fn set(conditions: &mut [Condition], mark: Mark, now: &Time) {
-    let found = conditions.iter_mut().find(|found| found.type_ == mark.kind.as_str());
-    let Some(condition) = found else { return };
+/// Sets one condition; the time moves only with the status.
+pub(crate) fn set(conditions: &mut Vec<Condition>, mark: Mark, now: &Time) {
+    let place = conditions.iter().position(|found| found.type_ == mark.kind.as_str());
+    let Some(condition) = place.and_then(|place| conditions.get_mut(place)) else {
+        conditions.push(Condition {
+            type_: mark.kind.as_str().to_owned(),
+            status: mark.status.to_owned(),
+            reason: mark.reason,
+            message: mark.message,
+            last_transition_time: now.clone(),
+            observed_generation: None,
+        });
+        return;
+    };
     if condition.status != mark.status {
-        condition.last_transition_time = now.clone();
         mark.status.clone_into(&mut condition.status);
+        condition.last_transition_time = now.clone();
     }
     condition.reason = mark.reason;
     condition.message = mark.message;
 }
 
-const TRUE: &str = "True";
-const FALSE: &str = "False";
+/// That a step has not come yet.
+pub(crate) fn not_yet(kind: NodeCondition) -> Mark {
+    let message = format!("This node has not yet entered the {} phase", kind.as_str());
+    Mark { kind, status: FALSE, reason: "NotYetOccurred".to_owned(), message }
+}
+
+pub(crate) const TRUE: &str = "True";
+pub(crate) const FALSE: &str = "False";
 const UNKNOWN: &str = "Unknown";
 
 fn marks(node: &str, event: &Event) -> Vec<Mark> {
@@ -224,6 +294,10 @@ fn marks(node: &str, event: &Event) -> Vec<Mark> {
             let text = format!("Node has reloaded service {service}");
             alone(UpdatePostActionComplete, TRUE, text)
         }
+        Event::ServiceRestarted(service) => {
+            let text = format!("Node has restarted service {service}");
+            alone(UpdatePostActionComplete, TRUE, text)
+        }
         Event::Rebooting => alone(RebootedNode, UNKNOWN, "Upgrade requires a reboot.".to_owned()),
         Event::Rebooted => alone(RebootedNode, TRUE, "Node has rebooted".to_owned()),
         Event::Resumed(config) => {
@@ -234,6 +308,7 @@ fn marks(node: &str, event: &Event) -> Vec<Mark> {
             alone(NodeDegraded, TRUE, format!("Node {node} upgrade failure. {why}"))
         }
         Event::Recovered => alone(NodeDegraded, FALSE, format!("Node {node} upgrade succeeded")),
+        Event::Pins(event) => pins(node, *event),
         Event::Drain(event) => drain(event).into(),
         Event::Applying(parts) => {
             let whole = "Updating the Files and OS on disk as a part of the in progress phase";
@@ -244,6 +319,31 @@ fn marks(node: &str, event: &Event) -> Vec<Mark> {
             let whole = "Updated the Files and OS on disk as a part of the in progress phase";
             let text = format!("Applied files and new OS config to node. {}", parts.said("did"));
             pair((UpdateExecuted, TRUE, whole), (AppliedFilesAndOS, TRUE, text)).into()
+        }
+    }
+}
+
+fn pins(node: &str, event: PinEvent) -> Vec<Mark> {
+    use NodeCondition::{PinnedImageSetsDegraded, PinnedImageSetsProgressing};
+    let mark = |kind, status, reason: &str, message: &str| Mark {
+        kind,
+        status,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    };
+    match event {
+        PinEvent::Pulling => {
+            let text = format!("node is prefetching images: {node}");
+            vec![mark(PinnedImageSetsProgressing, TRUE, "ImagePrefetch", &text)]
+        }
+        PinEvent::Complete => vec![
+            mark(PinnedImageSetsProgressing, FALSE, "AsExpected", "All pinned image sets complete"),
+            mark(PinnedImageSetsDegraded, FALSE, "AsExpected", "All is good"),
+        ],
+        PinEvent::Failed => {
+            let text = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet \
+                        list for more details.";
+            vec![mark(PinnedImageSetsDegraded, TRUE, "PrefetchFailed", text)]
         }
     }
 }

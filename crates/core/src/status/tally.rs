@@ -160,6 +160,16 @@ impl Tally {
         }
     }
 
+    /// Whether this is what the pool is to run.
+    #[must_use]
+    pub fn is_toward(
+        &self,
+        pool: &mco_api::MachineConfigPool,
+        build: &super::ImageBuild<'_>,
+    ) -> bool {
+        self.target == build.target(pool)
+    }
+
     /// Takes a node in, or takes note of how it is now.
     pub fn put(&mut self, node: &NodeView, report: Option<&NodeReport>) {
         let standing = Standing::of(&self.target, node, report);

@@ -11,7 +11,7 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Agent, Next, SyncError, act::read};
+use super::{Agent, Next, SyncError, update::read};
 use crate::{cluster::Cluster, disk, verify};
 
 /// How often a node that no pool has a config for asks again.

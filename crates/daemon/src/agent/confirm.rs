@@ -43,7 +43,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Has a machine that joins boot the image of its config, where it has another one; says whether it
     /// must reboot for it. Any other must have booted with all that its extensions are made of.
     pub(super) async fn pivots_to(&self, config: &MachineConfig) -> Result<bool, SyncError> {
-        let machine = super::act::read(config)?;
+        let machine = super::update::read(config)?;
         self.on_host(move |host| -> Result<_, SyncError> {
             if disk::initial_annotations(&host.root)?.is_none() {
                 host.system.check_extensions(&machine.spec.extensions)?;
@@ -62,21 +62,17 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     ) -> Result<(), SyncError> {
         let said = self.cluster.confirm_minutes().await?;
         let minutes = said.as_deref().map(|said| said.trim().parse::<u64>());
-        let wanted = match minutes {
-            None => None,
-            Some(Ok(minutes)) => Some(Duration::from_secs(minutes.saturating_mul(60))),
+        let deadline = match minutes {
+            None => self.limits.confirm,
+            Some(Ok(minutes)) => Duration::from_secs(minutes.saturating_mul(60)),
             Some(Err(_)) => {
                 warn!("{said:?} is no number of minutes; configs are confirmed as by default");
-                None
+                self.limits.confirm
             }
         };
         let config = to.to_string();
         let refusal = self
             .on_host(move |host| -> Result<_, SyncError> {
-                let deadline = match wanted {
-                    Some(deadline) => deadline,
-                    None => confirm::default_deadline(&host.root)?,
-                };
                 confirm::prepare(&host.root, Some(deadline))?;
                 Ok(confirm::refusal(&host.root, &config, is_asked_for)?)
             })

@@ -6,7 +6,9 @@ use mco_api::{
     name::BadName,
 };
 use mco_cluster::report::chain;
-use mco_core::{drift::Drift, machine::UnreadableConfig, plan::Refusal};
+use mco_core::{
+    drift::Drift, machine::UnreadableConfig, plan::Refusal, status::machine_config_node::Event,
+};
 use mco_host::{RootError, System, SystemError};
 use tokio::task::JoinError;
 use tracing::{error, warn};
@@ -35,6 +37,8 @@ pub enum SyncError {
         config: RenderedName,
         /// The first difference.
         drift: Drift,
+        /// When it was found.
+        found: Found,
     },
     /// The drain controller does not answer.
     #[error(
@@ -94,9 +98,23 @@ pub enum SyncError {
     /// The cluster does not answer.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// Certificates or pull secrets of the cluster are not on the machine.
+    #[error("certificates are not up to date: {0}")]
+    Certificates(String),
     /// The work on the machine broke off, which is a fault of ours.
     #[error("work on the machine broke off")]
     Broken(#[from] JoinError),
+}
+
+/// When a difference was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// When the daemon started.
+    AtStart,
+    /// Before an update, which is not begun then.
+    BeforeUpdate,
+    /// At any other time.
+    Later,
 }
 
 fn limit(verb: DrainVerb) -> &'static str {
@@ -136,15 +154,59 @@ impl SyncError {
             | Self::Root(_)
             | Self::System(_)
             | Self::Watch(_)
-            | Self::Cluster(ClusterError::NoConfig(_))
+            | Self::Certificates(_)
+            | Self::Cluster(
+                ClusterError::NoConfig(_)
+                | ClusterError::Membership(_)
+                | ClusterError::StalePolicies,
+            )
             | Self::Broken(_) => Class::Degrade,
         }
+    }
+
+    /// One word for programs.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Drift { .. } => "ConfigDrift",
+            Self::NoAnswer { verb: DrainVerb::Drain, .. } => "DrainTimeout",
+            Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
+            Self::TakenBack(_) => "ConfigTakenBack",
+            Self::Refused(_) => "Unreconcilable",
+            Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
+            Self::Execute(_) => "ApplyFailed",
+            Self::Config { .. } => "UnreadableConfig",
+            Self::Missing(_) => "NoDesiredConfig",
+            Self::Name(_) | Self::Annotation(_) => "BadAnnotation",
+            Self::Disk(_) | Self::Ledger(_) | Self::Root(_) => "DiskFailed",
+            Self::System(_) => "SystemFailed",
+            Self::Watch(_) => "WatchFailed",
+            Self::Certificates(_) => "CertificatesFailed",
+            Self::Cluster(ClusterError::NoConfig(_)) => "ConfigNotFound",
+            Self::Cluster(ClusterError::Membership(_)) => "SeveralPools",
+            Self::Cluster(ClusterError::StalePolicies) => "PoliciesNotReady",
+            Self::Cluster(ClusterError::Call { .. }) => "ApiFailed",
+            Self::Broken(_) => "Broken",
+        }
+    }
+
+    /// The same, found when an update was to begin.
+    pub(super) fn before_update(mut self) -> Self {
+        if let Self::Drift { found, .. } = &mut self
+            && *found == Found::Later
+        {
+            *found = Found::BeforeUpdate;
+        }
+        self
     }
 
     /// The event that goes with it.
     fn event(&self) -> Option<&'static str> {
         match self {
-            Self::Drift { .. } => Some("ConfigDriftDetected"),
+            Self::Drift { found: Found::AtStart, .. } => Some("OnDiskStateValidationFailed"),
+            Self::Drift { found: Found::BeforeUpdate, .. } => {
+                Some("PreflightConfigDriftCheckFailed")
+            }
+            Self::Drift { found: Found::Later, .. } => Some("ConfigDriftDetected"),
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
             Self::TakenBack(_) => Some("ConfigTakenBack"),
@@ -161,6 +223,7 @@ impl SyncError {
             | Self::Root(_)
             | Self::System(_)
             | Self::Watch(_)
+            | Self::Certificates(_)
             | Self::Cluster(_)
             | Self::Broken(_) => None,
         }
@@ -180,11 +243,18 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Class::Refuse => DaemonState::Unreconcilable,
         };
         error!("Marking {state} due to: {text:?}");
+        self.metrics.state(&state, fault.word(), &self.now());
+        self.metrics.update("", fault.word(), &self.now());
+        self.note(Event::Degraded(text.clone()));
         let reason: String = text.chars().take(LONGEST_REASON).collect();
         let is_news = self.known.annotations.get(annotation::REASON.name()) != Some(&reason);
         if let Some(event) = fault.event().filter(|_| is_news) {
             self.cluster.tell(Weight::Warning, event, &text).await;
         }
+        self.glass.note(|shown| {
+            shown.state = state.to_string();
+            shown.reason.clone_from(&reason);
+        });
         let mut changes = Changes::new();
         changes.insert(annotation::STATE.name().to_owned(), Some(state.to_string()));
         changes.insert(annotation::REASON.name().to_owned(), Some(reason));

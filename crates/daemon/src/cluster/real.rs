@@ -1,18 +1,9 @@
 //! The cluster by its API: one watch on one node, and everything else by name.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
-use kube::{
-    Api, Client, ResourceExt as _,
-    api::ListParams,
-    core::PartialObjectMeta,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, watcher},
-    },
-};
+use kube::{Api, Client, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfiguration, NodeName,
     annotation::{self, DriftPolicy},
@@ -20,13 +11,21 @@ use mco_api::{
     machine_configuration::disruption::ClusterPolicies,
 };
 use mco_cluster::{CallError, Note, Reporter, apply, report::chain};
-use mco_core::membership::Pools;
+use mco_core::{
+    membership::Pools,
+    plan::{default_policies, merge_policies},
+};
 use tokio::sync::watch;
-use tracing::warn;
+use tracing::{info, warn};
 
-use crate::Clients;
-
-use super::{Changes, Cluster, ClusterError, NodeState, Weight};
+use super::{
+    Changes, Cluster, ClusterError, NodeState, Weight,
+    follow::{Listening, follow_object},
+};
+use crate::{
+    LAST_WORDS, Surroundings,
+    report::{Mouth, Said},
+};
 
 /// The cluster by its API.
 pub struct ApiCluster {
@@ -36,6 +35,7 @@ pub struct ApiCluster {
     configs: Api<MachineConfig>,
     settings: Api<MachineConfiguration>,
     reporter: Reporter,
+    mouth: Mouth,
     /// The node as it was when we started; events point at it.
     object: Node,
 }
@@ -49,40 +49,39 @@ impl fmt::Debug for ApiCluster {
 impl ApiCluster {
     /// The cluster as seen by the daemon of `node`, which must exist.
     pub async fn new(
-        clients: &Clients,
         node: NodeName,
-        reporter: Reporter,
+        around: &Surroundings,
+        mouth: Mouth,
     ) -> Result<Self, ClusterError> {
-        let client = clients.own.clone();
-        let nodes: Api<Node> = Api::all(clients.node.clone());
+        let client = around.clients.own.clone();
+        let nodes: Api<Node> = Api::all(around.clients.node.clone());
         let object = nodes
             .get(node.as_str())
             .await
             .map_err(|error| failed(format!("read node {node}"), error))?;
         let configs = Api::all(client.clone());
         let settings = Api::all(client.clone());
-        Ok(Self { node, client, nodes, configs, settings, reporter, object })
+        let reporter = around.reporter.clone();
+        Ok(Self { node, client, nodes, configs, settings, reporter, mouth, object })
     }
 }
 
 /// Keeps `seen` at what the cluster says of the node; ends only when nobody listens any longer.
 pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeState>) {
     let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
-    let only = watcher::Config::default().fields(&format!("metadata.name={node}"));
-    let mut changes = std::pin::pin!(watcher(nodes, only).default_backoff().applied_objects());
-    while !seen.is_closed() {
-        match changes.next().await {
-            Some(Ok(object)) => {
-                let annotations = object.annotations().clone();
-                seen.send_replace(NodeState {
-                    version: version(object.metadata.resource_version.as_ref()),
-                    annotations,
-                });
-            }
-            Some(Err(error)) => warn!(error = chain(&error), "Cannot watch the node"),
-            None => break,
+    let tell = |object: Option<PartialObjectMeta<Node>>| {
+        if seen.is_closed() {
+            return Listening::No;
         }
-    }
+        if let Some(object) = object {
+            seen.send_replace(NodeState {
+                version: version(object.metadata.resource_version.as_ref()),
+                annotations: object.metadata.annotations.unwrap_or_default(),
+            });
+        }
+        Listening::Yes
+    };
+    Box::pin(follow_object(nodes, node.as_str(), tell)).await;
 }
 
 impl Cluster for ApiCluster {
@@ -94,27 +93,34 @@ impl Cluster for ApiCluster {
     }
 
     async fn pool_config(&self) -> Result<Option<MachineConfig>, ClusterError> {
-        pool_config(&self.client, &self.node).await.map_err(|source| ClusterError::Call {
-            what: format!("find the pool of node {}", self.node),
-            source: Box::new(source),
-        })
+        pool_config(&self.client, &self.node).await
     }
 
-    async fn policies(&self) -> Result<Option<ClusterPolicies>, ClusterError> {
+    async fn policies(&self, limit: Duration) -> Result<ClusterPolicies, ClusterError> {
         let found = self.settings.get_opt(label::CLUSTER).await;
         let found =
             found.map_err(|error| failed("read the node disruption policies".to_owned(), error))?;
-        let status = found.and_then(|settings| settings.status);
-        Ok(status
-            .and_then(|status| status.node_disruption_policy_status)
-            .and_then(|policy| policy.cluster_policies))
+        if let Some(policies) = current_policies(found.as_ref()) {
+            return Ok(policies);
+        }
+        info!("Waiting for the operator to take up the latest node disruption policies");
+        let mut current = None;
+        let tell = |object: Option<MachineConfiguration>| {
+            current = current_policies(object.as_ref());
+            if current.is_some() { Listening::No } else { Listening::Yes }
+        };
+        let following = Box::pin(follow_object(self.settings.clone(), label::CLUSTER, tell));
+        // Whether it came in time is told by what was found.
+        drop(tokio::time::timeout(limit, following).await);
+        current.ok_or(ClusterError::StalePolicies)
+    }
+
+    async fn check_pool(&self) -> Result<(), ClusterError> {
+        pool(&self.client, &self.node).await.map(drop)
     }
 
     async fn drift_policy(&self) -> Result<DriftPolicy, ClusterError> {
-        let pool = pool(&self.client, &self.node).await.map_err(|source| ClusterError::Call {
-            what: format!("find the pool of node {}", self.node),
-            source: Box::new(source),
-        })?;
+        let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         let policy = annotation::DRIFT_POLICY.get(&annotations).unwrap_or_else(|error| {
             warn!(error = chain(&error), "The pool's drift policy makes no sense");
@@ -124,10 +130,7 @@ impl Cluster for ApiCluster {
     }
 
     async fn confirm_minutes(&self) -> Result<Option<String>, ClusterError> {
-        let pool = pool(&self.client, &self.node).await.map_err(|source| ClusterError::Call {
-            what: format!("find the pool of node {}", self.node),
-            source: Box::new(source),
-        })?;
+        let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         Ok(annotation::CONFIRM_MINUTES.get(&annotations).ok().flatten())
     }
@@ -139,6 +142,14 @@ impl Cluster for ApiCluster {
             what: format!("patch node {node}"),
             source: Box::new(source),
         })
+    }
+
+    fn note(&self, said: Said) {
+        self.mouth.say(said);
+    }
+
+    async fn flush(&self) {
+        self.mouth.flush(LAST_WORDS).await;
     }
 
     async fn tell(&self, weight: Weight, reason: &'static str, text: &str) {
@@ -165,29 +176,46 @@ fn failed(what: String, error: kube::Error) -> ClusterError {
     ClusterError::Call { what, source: Box::new(CallError::from(error)) }
 }
 
+/// The policies in force; none while the operator has yet to say what the latest change comes to.
+///
+/// Where no operator says anything, the administrator's entries are merged here: a cluster without
+/// one must not reboot for what its administrator said is harmless.
+fn current_policies(settings: Option<&MachineConfiguration>) -> Option<ClusterPolicies> {
+    let Some(settings) = settings else { return Some(default_policies()) };
+    let status = settings.status.as_ref();
+    let said = status
+        .and_then(|status| status.node_disruption_policy_status.as_ref()?.cluster_policies.clone());
+    let Some(said) = said else {
+        let own = settings.spec.node_disruption_policy.clone().unwrap_or_default();
+        return Some(merge_policies(&own));
+    };
+    let observed = status.map(|status| status.observed_generation).unwrap_or_default();
+    (settings.metadata.generation.unwrap_or_default() == observed).then_some(said)
+}
+
 /// The config that the pool of a node is to have; none while there is no such pool or config.
 pub async fn pool_config(
     client: &Client,
     node: &NodeName,
-) -> Result<Option<MachineConfig>, CallError> {
+) -> Result<Option<MachineConfig>, ClusterError> {
     let pool = pool(client, node).await?;
     let name = pool.map(|pool| pool.spec.configuration.rendered.name.clone()).unwrap_or_default();
     if name.is_empty() {
         return Ok(None);
     }
     let configs: Api<MachineConfig> = Api::all(client.clone());
-    Ok(configs.get_opt(&name).await?)
+    let found = configs.get_opt(&name).await;
+    found.map_err(|error| failed(format!("read MachineConfig {name}"), error))
 }
 
 /// The pool of a node; none while there is none.
-async fn pool(client: &Client, node: &NodeName) -> Result<Option<MachineConfigPool>, CallError> {
+async fn pool(client: &Client, node: &NodeName) -> Result<Option<MachineConfigPool>, ClusterError> {
+    let named = |error| failed(format!("find the pool of node {node}"), error);
     let nodes: Api<Node> = Api::all(client.clone());
-    let Some(object) = nodes.get_opt(node.as_str()).await? else { return Ok(None) };
+    let Some(object) = nodes.get_opt(node.as_str()).await.map_err(named)? else { return Ok(None) };
     let pools: Api<MachineConfigPool> = Api::all(client.clone());
-    let pools = pools.list(&ListParams::default()).await?.items;
-    let Ok(member) = Pools::new(&pools).of(node.as_str(), object.labels()) else {
-        return Ok(None);
-    };
+    let pools = pools.list(&ListParams::default()).await.map_err(named)?.items;
+    let member = Pools::new(&pools).of(node.as_str(), object.labels())?;
     let is_primary = |pool: &MachineConfigPool| Some(pool.name_any().as_str()) == member.primary();
     Ok(pools.into_iter().find(is_primary))
 }

@@ -4,22 +4,30 @@ use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
 use futures::TryStreamExt as _;
 use k8s_openapi::{
-    api::core::v1::Node,
+    api::{
+        core::v1::{Namespace, Node},
+        events::v1::Event,
+    },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt as _, watcher},
 };
-use mco_api::{MachineConfig, MachineConfigPool};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
-use mco_cluster::{NoteCount, Reporter, Shutdown};
+use mco_cluster::{NoteCount, Reporter, Shutdown, admin::Registry};
 use mco_daemon::{
+    Limits, Surroundings,
+    metrics::Metrics,
+    pinned::RunCommand,
     simulate::{Machine, Power, simulate},
+    state::Glass,
     watch::Watch,
 };
-use mco_host::{Host, Root, SimulatedSystem};
+use mco_host::{Host, Journal, Root, SimulatedSystem};
+use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -31,6 +39,11 @@ pub(crate) struct Fleet {
     pub(crate) nodes: Api<Node>,
     folder: tempfile::TempDir,
     pub(crate) power: watch::Sender<Power>,
+    pub(crate) limits: Limits,
+    pub(crate) metrics: Metrics,
+    registry: Registry,
+    pub(crate) glass: Glass,
+    pub(crate) commands: Option<RunCommand>,
     daemon: Option<(JoinHandle<()>, Shutdown)>,
 }
 
@@ -50,14 +63,29 @@ impl Fleet {
         for definition in mco_api::crds() {
             definitions.create(&PostParams::default(), &definition).await.unwrap();
         }
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let object = json!({"metadata": {"name": label::NAMESPACE}});
+        let object = serde_json::from_value(object).unwrap();
+        namespaces.create(&PostParams::default(), &object).await.unwrap();
         let nodes: Api<Node> = Api::all(client.clone());
         let object = json!({"apiVersion": "v1", "kind": "Node", "metadata": {
             "name": "worker-0", "labels": {"node-role.kubernetes.io/worker": ""}}});
         let object = serde_json::from_value(object).unwrap();
         nodes.create(&PostParams::default(), &object).await.unwrap();
         let folder = tempfile::tempdir().unwrap();
-        let fleet =
-            Self { client, nodes, folder, power: watch::Sender::new(Power::Off), daemon: None };
+        let mut registry = Registry::default();
+        let fleet = Self {
+            client,
+            nodes,
+            folder,
+            power: watch::Sender::new(Power::Off),
+            limits: Limits::default(),
+            metrics: Metrics::register(&mut registry),
+            registry,
+            glass: Glass::default(),
+            commands: None,
+            daemon: None,
+        };
         fleet.render("rendered-worker-1", files, &json!({})).await;
         let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
         let pool = json!({
@@ -125,11 +153,24 @@ impl Fleet {
             boot_time: Duration::from_millis(1),
             power: self.power.clone(),
         };
-        let reporter =
-            Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
-        let running = simulate(machine, self.client.clone(), reporter, shutdown.clone());
+        let running = simulate(machine, self.around(), shutdown.clone());
         let handle = tokio::spawn(async move { running.await.unwrap() });
         self.daemon = Some((handle, shutdown));
+    }
+
+    /// Switches on a machine that is installed, and that nobody boots again when it asks for it.
+    pub(crate) async fn start_watched(&mut self) -> Journal {
+        let root = Root::create(self.folder.path()).unwrap();
+        SimulatedSystem::furnish(&root).unwrap();
+        let mut host =
+            Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
+        let configs: Api<MachineConfig> = Api::all(self.client.clone());
+        let config = configs.get("rendered-worker-1").await.unwrap();
+        mco_daemon::first_boot::provision(&mut host, &config).unwrap();
+        host.system.boot().unwrap();
+        let journal = host.system.journal();
+        self.run(host);
+        journal
     }
 
     /// Switches on a machine that has been somebody's for long and never had a config.
@@ -137,16 +178,28 @@ impl Fleet {
         let root = Root::create(self.folder.path()).unwrap();
         SimulatedSystem::furnish(&root).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
-        let shutdown = Shutdown::new();
-        let reporter =
-            Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
-        let (node, clients) = ("worker-0".parse().unwrap(), self.client.clone().into());
-        let running =
-            mco_daemon::run(node, Host { root, system }, clients, reporter, shutdown.clone());
+        self.run(Host { root, system });
+    }
+
+    fn run(&mut self, host: Host<SimulatedSystem>) {
+        let (node, shutdown) = ("worker-0".parse().unwrap(), Shutdown::new());
+        let running = mco_daemon::run(node, host, self.around(), shutdown.clone());
         let handle = tokio::spawn(async move {
             let _: mco_daemon::Ended = running.await;
         });
         self.daemon = Some((handle, shutdown));
+    }
+
+    fn around(&self) -> Surroundings {
+        let reporter =
+            Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
+        Surroundings {
+            limits: self.limits,
+            metrics: self.metrics.clone(),
+            glass: self.glass.clone(),
+            commands: self.commands.clone(),
+            ..Surroundings::new(self.client.clone(), reporter)
+        }
     }
 
     /// Stops the daemon and waits for it.
@@ -154,6 +207,58 @@ impl Fleet {
         let (handle, shutdown) = self.daemon.take().expect("it was started");
         shutdown.request();
         tokio::time::timeout(Duration::from_secs(20), handle).await.expect("it stops").unwrap();
+    }
+
+    /// Asks the daemon to stop, as SIGTERM does, and does not wait.
+    pub(crate) fn terminate(&self) {
+        self.daemon.as_ref().expect("it was started").1.request();
+    }
+
+    /// Makes the node's MachineConfigNode, as the controller does.
+    pub(crate) async fn make_report(&self) {
+        let node = self.nodes.get("worker-0").await.unwrap();
+        let object = mco_core::progress::object(&node, Some("worker"));
+        self.reports().create(&PostParams::default(), &object).await.unwrap();
+    }
+
+    pub(crate) fn reports(&self) -> Api<MachineConfigNode> {
+        Api::all(self.client.clone())
+    }
+
+    /// Everything that people were told of the node, by reason and in order.
+    pub(crate) async fn events(&self) -> Vec<String> {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
+        let mut found = events.list(&ListParams::default()).await.unwrap().items;
+        found.sort_by_key(|event| event.event_time.as_ref().map(|time| time.0));
+        found.into_iter().filter_map(|event| event.reason).collect()
+    }
+
+    /// Waits until people were told of this.
+    pub(crate) async fn wait_for_event(&self, reason: &str) -> Event {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
+        let waiting = async {
+            let mut changes =
+                std::pin::pin!(watcher(events, watcher::Config::default()).applied_objects());
+            while let Some(event) = changes.try_next().await.unwrap() {
+                if event.reason.as_deref() == Some(reason) {
+                    return event;
+                }
+            }
+            panic!("the watch ended");
+        };
+        let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        let Ok(event) = seen else {
+            panic!("{reason} not told in 30 s; told: {:?}", self.events().await);
+        };
+        event
+    }
+
+    /// The line of the metrics that begins so.
+    pub(crate) fn metric(&self, begin: &str) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).unwrap();
+        let found = text.lines().find(|line| line.starts_with(begin)).map(str::to_owned);
+        found.unwrap_or_else(|| panic!("no {begin} in {text}"))
     }
 
     /// Points the node at a config.

@@ -6,13 +6,24 @@
 #[cfg(test)]
 mod adopt;
 #[cfg(test)]
+mod certificates;
+#[cfg(test)]
 mod confirm;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;
+#[cfg(test)]
 mod drift;
 #[cfg(test)]
 mod fleet;
+#[cfg(test)]
+mod patience;
+#[cfg(test)]
+mod pinned;
+#[cfg(test)]
+mod protocol;
+#[cfg(test)]
+mod report;
 #[cfg(test)]
 mod update;

@@ -5,19 +5,23 @@ mod first_boot;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 
 use mco_api::NodeName;
 use mco_cluster::{
     NoteCount, Reporter, Shutdown,
+    admin::StatePage,
     client::{self, Client},
     lease::Ended,
     report::chain,
 };
 use mco_daemon::{
-    Clients, confirm,
+    Clients, Limits, Surroundings,
+    metrics::Metrics,
     simulate::{Machine, Power, simulate},
+    state::Glass,
 };
 use mco_host::{Host, Root, SystemdSystem};
 use tokio::sync::watch;
@@ -96,22 +100,32 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         }
     };
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
-    let root = Root::create(root_mount)?;
-    confirm::set_default(&root, Duration::from_secs(confirm_minutes.saturating_mul(60)))?;
+    let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
+    let limits = Limits { confirm, ..Limits::default() };
     let mut ended = Ok(());
-    let register = |registry: &mut _| NoteCount::register(registry);
-    let code = process::run(process, verbose, register, |notes, client, shutdown| async {
+    let glass = Glass::default();
+    let shown = glass.clone();
+    let page: StatePage = Arc::new(move || shown.json());
+    let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
+    let work = |(notes, metrics), client: Client, shutdown| async {
+        let counted = |clients: Clients, speaker: Client| Surroundings {
+            metrics,
+            glass,
+            limits,
+            ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))
+        };
         ended = if is_real {
-            manage(node, root_mount, client, notes, shutdown).await
+            manage(node, root_mount, client, counted, shutdown).await
         } else {
             let boot_time = Duration::from_secs(*boot_seconds);
             let power = watch::Sender::new(Power::Off);
             let machine = Machine { node, root: root_mount.clone(), boot_time, power };
-            let reporter = Reporter::new(client.clone(), COMPONENT, notes);
-            Box::pin(simulate(machine, client, reporter, shutdown)).await.map_err(Into::into)
+            let around = counted(client.clone().into(), client);
+            Box::pin(simulate(machine, around, shutdown)).await.map_err(Into::into)
         };
         Ended::Released
-    })?;
+    };
+    let code = process::run_with_state(process, verbose, Some(page), register, work)?;
     ended.map(|()| code)
 }
 
@@ -120,7 +134,7 @@ async fn manage(
     node: NodeName,
     root: &Path,
     own: Client,
-    notes: NoteCount,
+    counted: impl FnOnce(Clients, Client) -> Surroundings,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let kubelet = client::connect_below(root, KUBELET).await;
@@ -128,10 +142,9 @@ async fn manage(
         info!(error = chain(&error), "Using the daemon's own credentials for the node");
         own.clone()
     });
-    let reporter = Reporter::new(node_client.clone(), COMPONENT, notes);
     let host = Host { root: Root::open(root)?, system: SystemdSystem::open(root)? };
-    let clients = Clients { own, node: node_client };
-    match Box::pin(mco_daemon::run(node, host, clients, reporter, shutdown.clone())).await {
+    let around = counted(Clients { own, node: node_client.clone() }, node_client);
+    match Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await {
         mco_daemon::Ended::Stopped => {}
         // Whoever starts us again before the machine is down would find nothing to do.
         mco_daemon::Ended::Rebooting => shutdown.requested().await,

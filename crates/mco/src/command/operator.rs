@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use mco_cluster::{NoteCount, client, lease};
 use mco_operator::{Config, Leader};
 
-use crate::process::{self, ProcessArgs};
+use crate::process::{self, LeaderArgs, ProcessArgs};
 
 /// Run the operator: install kinds, pools and base configs, and say how the cluster fares
 #[derive(Debug, clap::Args)]
@@ -33,18 +33,20 @@ struct StartArgs {
     /// Image with the extensions that fit the OS image
     #[arg(long, default_value = "", value_name = "IMAGE")]
     os_extensions_image: String,
+    #[command(flatten)]
+    leader: LeaderArgs,
 }
 
 pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let OperatorCommand::Start(args) = &args.command;
+    let timings = args.leader.timings()?;
     let kubeconfig = args.process.kubeconfig.as_deref();
     process::run(
         &args.process,
         verbose,
         NoteCount::register,
         |notes, client, shutdown| async move {
-            let leader =
-                Leader { identity: lease::identity(), timings: lease::Timings::HIGHLY_AVAILABLE };
+            let leader = Leader { identity: lease::identity(), timings };
             let config = Config {
                 image: args.operator_image.clone(),
                 os_image: args.os_image.clone(),

@@ -104,8 +104,7 @@ impl Sight {
 
 /// Draws over the last `drawn` lines; says how many there are now.
 fn draw(view: &View, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize> {
-    let mut text = Vec::new();
-    write(view, &mut text)?;
+    let text = fitting(view, rows())?;
     let text = String::from_utf8_lossy(&text);
     if drawn > 0 {
         write!(screen, "\u{1b}[{drawn}A")?;
@@ -117,6 +116,30 @@ fn draw(view: &View, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize>
     Ok(text.lines().count())
 }
 
+/// How many lines the terminal shows; `None` if it does not say.
+fn rows() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_row > 0).then_some(usize::from(size.ws_row))
+}
+
+/// As much of the view as `rows` lines show: what has scrolled away cannot be drawn over.
+fn fitting(view: &View, rows: Option<usize>) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    write(view, &mut text)?;
+    let lines = text.iter().filter(|byte| **byte == b'\n').count();
+    // The cursor stands on a line of its own below the last one.
+    let surplus = rows.map_or(0, |rows| (lines + 1).saturating_sub(rows));
+    if surplus > 0 {
+        text.clear();
+        // One more goes for the line that says how many are not shown.
+        let shown = view.nodes.len().saturating_sub(surplus + 1);
+        write(&view.busiest(shown), &mut text)?;
+        let hidden = view.nodes.len() - shown;
+        writeln!(text, "and {hidden} more nodes; `mco status` shows all")?;
+    }
+    Ok(text)
+}
+
 /// Writes the whole view once.
 pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
     if let Some(operator) = &view.operator {
@@ -126,12 +149,11 @@ pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
     table::write(out, &pools)?;
     writeln!(out)?;
     table::write(out, &nodes)?;
-    let trouble = view.trouble();
-    if !trouble.is_empty() {
+    if !view.trouble.is_empty() {
         writeln!(out)?;
     }
-    for line in trouble {
-        writeln!(out, "{}", crate::print::visible(&line))?;
+    for line in &view.trouble {
+        writeln!(out, "{}", crate::print::visible(line))?;
     }
     Ok(())
 }
@@ -152,4 +174,37 @@ where
     let (kept, api, shutdown) = (Arc::clone(&cache), Api::all(client.clone()), shutdown.clone());
     tokio::spawn(async move { kept.run(api, watcher::Config::default(), &shutdown).await });
     cache
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn node(number: u32) -> Node {
+        // All are at rest but the last one.
+        let state = if number == 29 { "Working" } else { "Done" };
+        let annotations = json!({"machineconfiguration.openshift.io/state": state});
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let name = format!("worker-{number:02}");
+        let metadata = json!({"name": name, "annotations": annotations});
+        serde_json::from_value(json!({"metadata": metadata, "status": {"conditions": ready}}))
+            .unwrap()
+    }
+
+    #[test]
+    fn a_view_never_has_more_lines_than_the_terminal() {
+        let nodes: Vec<Node> = (0..30).map(node).collect();
+        let view = View::of(None, [], &nodes);
+        let text = |rows| String::from_utf8(fitting(&view, rows).unwrap()).unwrap();
+        let whole = text(None);
+        assert_eq!(text(Some(200)), whole, "there is room for all");
+        assert!(whole.contains("worker-28"));
+        let cut = text(Some(24));
+        assert_eq!(cut.lines().count(), 23, "{cut}");
+        assert!(cut.contains("worker-29"), "what moves is shown first: {cut}");
+        assert!(!cut.contains("worker-28"), "{cut}");
+        let shown = cut.lines().filter(|line| line.starts_with("worker-")).count();
+        assert!(cut.ends_with(&format!("and {} more nodes; `mco status` shows all\n", 30 - shown)));
+    }
 }

@@ -6,7 +6,10 @@ use anyhow::Context as _;
 use kube::Client;
 use mco_cluster::{Clock, NoteCount, Reporter, Shutdown, client};
 use mco_core::{drain::Pace, render::Build};
-use mco_daemon::simulate::{self, Power};
+use mco_daemon::{
+    Surroundings,
+    simulate::{self, Power},
+};
 use mco_server::{Cluster, Server, Settings as ServerSettings};
 use tokio::{sync::watch, task::JoinSet};
 
@@ -17,11 +20,7 @@ use crate::remote;
 const BOOT: Duration = Duration::from_millis(300);
 
 /// Here pods come and go in no time, so nobody need wait as long as on real machines.
-const PACE: Pace = Pace {
-    attempt: Duration::from_secs(90),
-    refused: Duration::from_millis(200),
-    leaving: Duration::from_millis(100),
-};
+const PACE: Pace = Pace { attempt: Duration::from_secs(90), refused: Duration::from_millis(200) };
 
 /// What every part gets.
 pub(crate) struct Parts<'s> {
@@ -51,9 +50,10 @@ impl Parts<'_> {
             let machine = simulate::Machine { node: node.clone(), root, boot_time: BOOT, power };
             let notes = NoteCount::default();
             let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
-            let (client, shutdown) = (self.client.clone(), self.shutdown.clone());
+            let around = Surroundings::new(self.client.clone(), reporter);
+            let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
-                let run = Box::pin(simulate::simulate(machine, client, reporter, shutdown)).await;
+                let run = Box::pin(simulate::simulate(machine, around, shutdown)).await;
                 run.with_context(|| format!("machine {node} broke"))
             });
         }

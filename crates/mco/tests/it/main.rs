@@ -7,6 +7,8 @@ mod check;
 mod diff;
 mod examples;
 #[cfg(test)]
+mod failover;
+#[cfg(test)]
 mod host;
 mod load;
 mod plan;

@@ -10,6 +10,7 @@
 mod application;
 mod fleet;
 mod rollout;
+mod trouble;
 
 use std::path::{Path, PathBuf};
 

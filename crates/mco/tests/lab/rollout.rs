@@ -11,7 +11,9 @@ use crate::{
     application::Application,
     done,
     fleet::{Fleet, View},
-    lab, workspace,
+    lab,
+    trouble::{a_config_that_breaks_the_kubelet_is_taken_back, a_roll_out_meets_with_trouble},
+    workspace,
 };
 
 const FILE: &str = "/etc/custom-config";
@@ -34,6 +36,10 @@ async fn a_config_reaches_real_machines_whatever_happens_to_them() {
     told("a changed file was noticed");
     done(a_machine_that_is_killed_in_its_update_converges(&lab, &fleet, &application).await);
     told("a machine that was killed in its update has converged");
+    done(a_roll_out_meets_with_trouble(&lab, &fleet, &application).await);
+    told("a roll-out has come through although much went wrong");
+    done(a_config_that_breaks_the_kubelet_is_taken_back(&lab, &fleet).await);
+    told("a config that broke the kubelet was taken back");
     let memory = lab.memory();
     let [processes, peak] = [memory.processes, memory.peak].map(|bytes| bytes >> 20);
     told(&format!(
@@ -131,11 +137,13 @@ async fn a_changed_file_degrades_its_machine_until_it_is_put_back(
             node.state == "Degraded" && node.reason.contains(&wrong)
         })
         .await?;
-    pool(lab, "the pool to be Degraded", |pool| condition(pool, "Degraded") == "True").await?;
+    wait_for_pool(lab, "the pool to be Degraded", |pool| condition(pool, "Degraded") == "True")
+        .await?;
     machine.write(FILE, CONTENTS)?;
     let what = "it to be Done again after the file was put back";
     fleet.wait(machine, what, |node| node.state == "Done").await?;
-    pool(lab, "the pool to be well again", |pool| condition(pool, "Degraded") == "False").await?;
+    wait_for_pool(lab, "the pool to be well again", |pool| condition(pool, "Degraded") == "False")
+        .await?;
     Ok(())
 }
 
@@ -150,7 +158,6 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     lab.ask(&["apply", "-f", &config])?;
     let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
     let victim = fleet.wait_next(&waiting, &before).await?;
-    // Not before: a controller that is killed on it keeps its lease for two more minutes.
     let drained = |node: &View| node.state == "Working" && node.cordoned && node.drained;
     fleet.wait(victim, "it to be drained for its update", drained).await?;
     let boot = fleet.view(victim).boot_id;
@@ -173,8 +180,8 @@ async fn a_machine_that_is_killed_in_its_update_converges(
 }
 
 /// Waits until every machine of the pool has its config, and returns the config's name.
-async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
-    let updated = pool(lab, "the pool to be Updated", |pool| {
+pub(crate) async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
+    let updated = wait_for_pool(lab, "the pool to be Updated", |pool| {
         let status = pool.status.clone().unwrap_or_default();
         let name = &pool.spec.configuration.rendered.name;
         let has_it = !name.is_empty() && status.configuration.rendered.name == *name;
@@ -194,7 +201,7 @@ fn cordoned(lab: &Lab) -> String {
     }
 }
 
-async fn pool(
+pub(crate) async fn wait_for_pool(
     lab: &Lab,
     what: &str,
     is: impl Fn(&MachineConfigPool) -> bool,
@@ -206,7 +213,7 @@ async fn pool(
     .await
 }
 
-fn condition(pool: &MachineConfigPool, kind: &str) -> String {
+pub(crate) fn condition(pool: &MachineConfigPool, kind: &str) -> String {
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     let found = conditions.into_iter().find(|found| found.kind.as_str() == kind);
     found.map(|found| found.status.clone()).unwrap_or_default()

@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
-use kube::{Api, Client, ResourceExt, api::PatchParams, runtime::wait::await_condition};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
 use mco_api::{
     ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
 };
@@ -47,6 +52,36 @@ async fn pool_says(client: &Client, name: &str, status: Value) {
     let api = Api::<MachineConfigPool>::all(client.clone());
     let patch = kube::api::Patch::Merge(json!({"status": status}));
     api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+}
+
+async fn config_map(client: &Client, name: &str, key: &str, value: &str) {
+    let made = json!({"metadata": {"name": name}, "data": {key: value}});
+    let made: ConfigMap = serde_json::from_value(made).unwrap();
+    let api = Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE);
+    api.create(&PostParams::default(), &made).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_cluster_whose_certificates_the_machine_knows_is_asked_for_them() {
+    let server = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let client = Client::new(server, "default");
+    let namespace = json!({"metadata": {"name": label::NAMESPACE}});
+    let namespaces = Api::<Namespace>::all(client.clone());
+    let namespace = serde_json::from_value(namespace).unwrap();
+    namespaces.create(&PostParams::default(), &namespace).await.unwrap();
+    config_map(&client, "kube-root-ca.crt", "ca.crt", "the cluster's own").await;
+    let shutdown = Shutdown::new();
+    let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
+    let config = Config::new(build, "4.20.0");
+    let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
+
+    wait(&client, "the operator works", |o| condition(o, "Progressing").starts_with("True")).await;
+    let cluster = Api::<ControllerConfig>::all(client.clone());
+    let cluster = cluster.get(label::CONTROLLER_CONFIG).await.unwrap();
+    assert_eq!(cluster.spec.root_ca_data.as_slice(), b"the cluster's own");
+
+    shutdown.request();
+    tokio::time::timeout(PATIENCE, running).await.expect("the operator stops").unwrap();
 }
 
 // covers: O13, O17, O28, O29, O30, O33

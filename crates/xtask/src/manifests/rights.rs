@@ -18,13 +18,16 @@ pub(super) const CONTROLLER: &[Rule] = &[
     // What nobody uses any longer is removed, what somebody edited is put back as a whole.
     Rule(OURS, &["machineconfigs"], KEEP),
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
-    Rule(OURS, &["machineosbuilds"], &["list"]),
+    Rule(OURS, &["machineosbuilds"], &["get", "list"]),
+    Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
+    // Whether masters take pods; only on OpenShift.
+    Rule("config.openshift.io", &["schedulers"], SEE),
     Rule(OURS, &["machineconfignodes"], KEEP),
     Rule(OURS, &["machineconfignodes"], &["delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
     Rule(OURS, &["controllerconfigs"], SEE),
     Rule("", &["nodes"], SEE_AND_PATCH),
-    Rule("", &["pods"], &["list"]),
+    Rule("", &["pods"], &["list", "watch"]),
     Rule("policy", &["poddisruptionbudgets"], &["list"]),
     Rule("", &["pods/eviction"], &["create"]),
 ];

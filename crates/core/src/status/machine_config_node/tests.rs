@@ -108,3 +108,38 @@ fn what_says_nothing_new_writes_nothing_and_time_moves_with_the_status() {
     assert_eq!(prepared.last_transition_time, at(2));
     assert_eq!(prepared.message, "Update Compatible. Post Cfg Actions: [] Drain Required: false");
 }
+
+#[test]
+fn what_nobody_said_of_a_drain_is_said_in_order_once_it_is_over() {
+    let (mut conditions, mut told) = (complete(&[], &at(0)), 0);
+    for event in catch_up(&conditions, &texts()) {
+        put(&mut conditions, "n", &Event::Drain(event), &at(1));
+        told += 1;
+    }
+    assert_eq!(told, 3, "cordoned, draining, drained");
+    assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
+    assert_eq!(catch_up(&conditions, &texts()), []);
+}
+
+#[test]
+fn who_drains_and_is_late_to_tell_does_not_take_back_what_was_applied() {
+    let parts = Parts { system: false, keys: false };
+    let mut conditions = complete(&[], &at(0));
+    put(&mut conditions, "n", &Event::Applied(parts), &at(1));
+    put(&mut conditions, "n", &Event::Drain(DrainEvent::Drained(texts())), &at(2));
+    assert_eq!(status(&conditions, &NodeCondition::UpdateExecuted), TRUE);
+    assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
+}
+
+#[test]
+fn images_that_are_pulled_ahead_outlast_an_update() {
+    let mut conditions = complete(&[], &at(0));
+    put(&mut conditions, "n", &Event::Pins(PinEvent::Pulling), &at(1));
+    put(&mut conditions, "n", &Event::Pins(PinEvent::Failed), &at(1));
+    let after = note(&conditions, "n", "new", &Event::UpToDate, &at(2)).unwrap();
+    assert_eq!(status(&after, &NodeCondition::PinnedImageSetsDegraded), TRUE);
+    conditions = after;
+    put(&mut conditions, "n", &Event::Pins(PinEvent::Complete), &at(3));
+    assert_eq!(status(&conditions, &NodeCondition::PinnedImageSetsDegraded), FALSE);
+    assert_eq!(status(&conditions, &NodeCondition::PinnedImageSetsProgressing), FALSE);
+}

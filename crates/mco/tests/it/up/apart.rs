@@ -138,12 +138,8 @@ impl Runs for Apart {
     }
 
     fn kill_and_start_again(&mut self) {
-        // Killed, the leader would keep its lease for more than two minutes.
-        self.processes["controller"].signal(Signal::TERM).unwrap();
         for (name, process) in &mut self.processes {
-            if name == "controller" {
-                process.wait(PATIENCE).unwrap();
-            } else if name != "operator" {
+            if name != "operator" {
                 process.kill().unwrap();
             }
         }

@@ -1,0 +1,108 @@
+//! Lengths of time as people write them, and as Go prints them.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// A length of time that somebody wrote down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = BadDuration;
+
+    fn from_str(text: &str) -> Result<Self, BadDuration> {
+        parse(text).map(Self)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&go(self.0))
+    }
+}
+
+/// Text that is no length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadDuration {
+    /// It is not made of numbers with units.
+    #[error("not a length of time such as 90s, 30m or 1h30m")]
+    Shape,
+    /// It is longer than can be counted.
+    #[error("too long to be counted")]
+    Range,
+}
+
+/// Reads text such as `90s`, `30m` or `1h30m`; the units are h, m, s and ms.
+pub fn parse(text: &str) -> Result<Duration, BadDuration> {
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    if rest.is_empty() {
+        return Err(BadDuration::Shape);
+    }
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or(BadDuration::Shape)?;
+        let (number, after) = rest.split_at(digits);
+        let letters = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let (unit, after) = after.split_at(letters);
+        if number.is_empty() {
+            return Err(BadDuration::Shape);
+        }
+        let number: u64 = number.parse().map_err(|_| BadDuration::Range)?;
+        let milliseconds: u64 = match unit {
+            "h" => 3_600_000,
+            "m" => 60_000,
+            "s" => 1_000,
+            "ms" => 1,
+            _ => return Err(BadDuration::Shape),
+        };
+        let part = number.checked_mul(milliseconds).ok_or(BadDuration::Range)?;
+        total = total.checked_add(Duration::from_millis(part)).ok_or(BadDuration::Range)?;
+        rest = after;
+    }
+    Ok(total)
+}
+
+/// The text that Go has for it, such as `1h0m0s`; parts of a second are left out.
+#[must_use]
+pub fn go(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        (_, _) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_and_written() {
+        let rows = [
+            ("90s", Ok(90), "1m30s"),
+            ("0s", Ok(0), "0s"),
+            ("45s", Ok(45), "45s"),
+            ("1h", Ok(3600), "1h0m0s"),
+            ("1h30m", Ok(5400), "1h30m0s"),
+            ("1h0m0s", Ok(3600), "1h0m0s"),
+            ("2000ms", Ok(2), "2s"),
+            ("", Err(BadDuration::Shape), ""),
+            ("90", Err(BadDuration::Shape), ""),
+            ("h", Err(BadDuration::Shape), ""),
+            ("-1h", Err(BadDuration::Shape), ""),
+            ("1.5h", Err(BadDuration::Shape), ""),
+            ("1 h", Err(BadDuration::Shape), ""),
+            ("1d", Err(BadDuration::Shape), ""),
+            ("ten minutes", Err(BadDuration::Shape), ""),
+            ("99999999999999999999s", Err(BadDuration::Range), ""),
+            ("18446744073709551615h", Err(BadDuration::Range), ""),
+        ];
+        for (text, expected, printed) in rows {
+            let found = parse(text);
+            assert_eq!(found, expected.map(Duration::from_secs), "{text}");
+            if let Ok(found) = found {
+                assert_eq!(go(found), printed, "{text}");
+            }
+        }
+    }
+}

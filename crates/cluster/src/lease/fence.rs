@@ -1,0 +1,52 @@
+//! Writes that are only let through while we lead.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::{Method, Request};
+use kube::{Client, client::Body};
+use tokio::time::Instant;
+use tower::{BoxError, ServiceExt as _};
+
+use crate::client;
+
+/// Open for as long as nobody else can lead. Clones are one and the same.
+#[derive(Clone, Debug, Default)]
+pub struct Fence(Arc<Mutex<Option<Instant>>>);
+
+/// A write that came too late: somebody else may lead by now.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("this process does not lead, so it writes nothing")]
+pub struct Shut;
+
+impl Fence {
+    /// Whether writes are let through.
+    pub fn check(&self) -> Result<(), Shut> {
+        let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { Err(Shut) }
+    }
+
+    /// The client, without its writes while this is shut.
+    #[must_use]
+    pub fn guard(&self, client: Client) -> Client {
+        let namespace = client.default_namespace().to_owned();
+        let (fence, service) = (self.clone(), client::service(client));
+        let guarded = tower::service_fn(move |request: Request<Body>| {
+            let (fence, service) = (fence.clone(), service.clone());
+            async move {
+                if request.method() != Method::GET {
+                    fence.check()?;
+                }
+                service.oneshot(request).await.map_err(BoxError::from)
+            }
+        });
+        Client::new(guarded, namespace)
+    }
+
+    pub(super) fn open_until(&self, until: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+    }
+
+    pub(super) fn shut(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}

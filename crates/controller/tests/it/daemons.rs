@@ -1,0 +1,159 @@
+//! A fleet whose daemons speak the reference's protocol: to us they cannot be told from our own.
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{ResourceExt as _, api::DeleteParams};
+use mco_api::{MachineConfig, MachineConfigPool, annotation};
+use mco_testkit::daemons::{Daemons, FAILS, IN_PLACE, REBOOT, REFUSES, SILENT, Script};
+use serde_json::json;
+
+use crate::{
+    fleet::{Fleet, INFRA, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_fleet_moves_within_its_limit_and_every_node_is_open_again,
+    a_config_that_fails_is_taken_back_and_no_more_nodes_see_it,
+    a_config_that_is_refused_is_taken_back_and_no_more_nodes_see_it,
+    a_roll_out_can_be_paused_and_widened_on_its_way,
+    a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools,
+}
+
+async fn limit(fleet: &Fleet, most: usize, paused: bool) {
+    let spec = json!({"spec": {"maxUnavailable": most, "paused": paused}});
+    fleet.patch::<MachineConfigPool>("worker", spec).await;
+}
+
+async fn all_updated(fleet: &Fleet, config: &str) {
+    fleet
+        .wait_for_pool("all are updated", |status| {
+            is(status, "Updated", "True") && status.configuration.rendered.name == config
+        })
+        .await;
+}
+
+fn value<'n>(node: &'n Node, key: &str) -> &'n str {
+    node.annotations().get(key).map(String::as_str).unwrap_or_default()
+}
+
+// covers: DRN-1, DRN-2, NOD-5
+async fn a_fleet_moves_within_its_limit_and_every_node_is_open_again(server: Server) {
+    let fleet = Fleet::on(server, 6).await;
+    limit(&fleet, 2, false).await;
+    // Every other node need not be drained.
+    let daemons = Daemons::start(fleet.client.clone(), |node, _| {
+        if ["n1", "n3", "n5"].contains(&node) { IN_PLACE } else { REBOOT }
+    });
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    all_updated(&fleet, &new).await;
+    let busiest = daemons.busiest();
+    assert!((1..=2).contains(&busiest.len()), "{busiest:?}");
+    for number in 0..6 {
+        let node = fleet.all::<Node>().get(&format!("n{number}")).await.unwrap();
+        let answer = value(&node, annotation::LAST_APPLIED_DRAIN.name());
+        assert_eq!(answer, format!("uncordon-{new}"), "n{number}");
+        assert!(!node.spec.unwrap().unschedulable.unwrap_or_default(), "n{number}");
+    }
+    fleet.stop().await;
+}
+
+// covers: NOD-8, NOD-14
+async fn a_config_that_fails_is_taken_back_and_no_more_nodes_see_it(server: Server) {
+    taken_back(server, FAILS).await;
+}
+
+// covers: NOD-14
+async fn a_config_that_is_refused_is_taken_back_and_no_more_nodes_see_it(server: Server) {
+    taken_back(server, REFUSES).await;
+}
+
+async fn taken_back(server: Server, script: Script) {
+    let fleet = Fleet::on(server, 4).await;
+    let old = fleet.rendered().await;
+    let good = old.clone();
+    let daemons =
+        Daemons::start(
+            fleet.client.clone(),
+            move |_, config| {
+                if config == good { REBOOT } else { script }
+            },
+        );
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let bad = fleet.rendered_anew(&old).await;
+    fleet.wait_for_pool("it is degraded", |status| is(status, "Degraded", "True")).await;
+    let victims = fleet.under_way(&bad).await;
+    assert_eq!(victims.len(), 1, "{victims:?}");
+    fleet.all::<MachineConfig>().delete("50-motd", &DeleteParams::default()).await.unwrap();
+    all_updated(&fleet, &old).await;
+    fleet.wait_for_pool("it is well", |status| is(status, "Degraded", "False")).await;
+    assert_eq!(daemons.busiest(), victims, "nobody else was touched");
+    let node = fleet.all::<Node>().get(&victims[0]).await.unwrap();
+    assert_eq!(value(&node, annotation::CURRENT_CONFIG.name()), old);
+    assert!(!node.spec.unwrap().unschedulable.unwrap_or_default(), "it is open again");
+    fleet.stop().await;
+}
+
+// covers: NOD-18
+async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
+    let fleet = Fleet::on(server, 6).await;
+    let daemons = Daemons::start(fleet.client.clone(), |_, _| REBOOT);
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    fleet.wait_for_pool("one is updated", |status| status.updated_machine_count > 0).await;
+    limit(&fleet, 1, true).await;
+    let message = format!("Pool is paused; will not update to MachineConfig {new}");
+    let paused = fleet
+        .wait_for_pool("it rests", |status| {
+            status.unavailable_machine_count == 0
+                && status.conditions.iter().any(|c| c.kind == "Updating" && c.message == message)
+        })
+        .await;
+    assert!(paused.updated_machine_count < 6, "{paused:?}");
+    assert_eq!(daemons.busiest().len(), 1);
+    assert_eq!(fleet.under_way(&new).await, [""; 0]);
+    daemons.count_anew();
+    limit(&fleet, 3, false).await;
+    all_updated(&fleet, &new).await;
+    let busiest = daemons.busiest();
+    assert!((1..=3).contains(&busiest.len()), "{busiest:?}");
+    fleet.stop().await;
+}
+
+// covers: NOD-33
+async fn a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools(server: Server) {
+    let fleet = Fleet::on(server, 4).await;
+    let infra = fleet.infra_pool().await;
+    // The first of them is not heard of again.
+    let daemons =
+        Daemons::start(fleet.client.clone(), |node, _| if node == "n0" { SILENT } else { REBOOT });
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let node = fleet.wait_for_start(&new).await;
+    assert_eq!(node, "n0");
+    let other = "n1";
+
+    // One of those that wait goes to another pool, whose config is its own from then on.
+    let role = json!({"metadata": {"labels": {INFRA: ""}}});
+    fleet.patch::<Node>(other, role).await;
+    let moved = fleet.wait::<MachineConfigPool>("infra", "it has its node, updated", |pool| {
+        let status = pool.status.clone().unwrap_or_default();
+        let rendered = &pool.spec.configuration.rendered.name;
+        status.machine_count == 1
+            && *rendered != infra
+            && status.configuration.rendered.name == *rendered
+            && is(&status, "Updated", "True")
+    });
+    let target = moved.await.spec.configuration.rendered.name;
+    let found = fleet.all::<Node>().get(other).await.unwrap();
+    assert_eq!(value(&found, annotation::CURRENT_CONFIG.name()), target);
+
+    assert_eq!(fleet.under_way(&new).await, [node.as_str()], "it keeps its place");
+    fleet.all::<Node>().delete(&node, &DeleteParams::default()).await.unwrap();
+    all_updated(&fleet, &new).await;
+    assert!(daemons.busiest().len() <= 2, "{:?}", daemons.busiest());
+    fleet.stop().await;
+}

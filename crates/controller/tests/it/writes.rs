@@ -1,0 +1,104 @@
+//! What is written, by whom it is signed, and that nothing else is.
+
+use k8s_openapi::api::{core::v1::Node, events::v1::Event};
+use kube::{
+    Api, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams},
+};
+use mco_api::{MachineConfigNode, MachineConfigPool, annotation, label};
+use serde_json::json;
+
+use crate::{
+    fleet::{Fleet, is},
+    leader::Controller,
+    server::{Server, on_both},
+};
+
+on_both! {
+    nothing_is_written_where_nothing_changes_and_nothing_that_others_own,
+    events_are_in_our_namespace_and_signed_by_who_made_them,
+}
+
+// covers: MCN-1, APL-1
+async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(server: Server) {
+    let mut fleet = Fleet::on(server, 2).await;
+    for node in ["n0", "n1"] {
+        let old = fleet.rendered().await;
+        fleet
+            .wait::<MachineConfigNode>(node, "it is told of", |report| {
+                report.spec.config_version.desired == old
+            })
+            .await;
+    }
+    fleet.pause().await;
+    let theirs = json!({"metadata": {"annotations": {"theirs": "kept"}}});
+    fleet.patch::<Node>("n1", theirs.clone()).await;
+    fleet.patch::<MachineConfigPool>("worker", theirs.clone()).await;
+    fleet.patch::<MachineConfigNode>("n1", theirs).await;
+    let reports = fleet.all::<MachineConfigNode>();
+    let foreign = json!({"type": "Resumed", "status": "True", "reason": "Resumed",
+        "message": "by the daemon", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let said = Patch::Merge(json!({"status": {"conditions": [foreign]}}));
+    reports.patch_status("n1", &PatchParams::default(), &said).await.unwrap();
+
+    // A controller that starts finds everything as it should be; a kubelet's heartbeat is no news.
+    let controller = Controller::start(&fleet, "it").await;
+    controller.leads(&fleet).await;
+    let now = "2026-01-01T00:00:00Z";
+    let beat = json!({"status": {"conditions": [
+        {"type": "Ready", "status": "True", "lastHeartbeatTime": now}]}});
+    let nodes = fleet.all::<Node>();
+    nodes.patch_status("n0", &PatchParams::default(), &Patch::Merge(beat)).await.unwrap();
+    // Something that it must answer, so that it has seen all that was before.
+    let request = json!({annotation::DESIRED_DRAIN.name(): "uncordon-x"});
+    fleet.patch::<Node>("n1", json!({"metadata": {"annotations": request}})).await;
+    let answer = annotation::LAST_APPLIED_DRAIN.name();
+    let node = fleet
+        .wait::<Node>("n1", "it is answered", |node| node.annotations().contains_key(answer))
+        .await;
+    let kept = |annotations: &std::collections::BTreeMap<String, String>| {
+        annotations.get("theirs").map(String::as_str) == Some("kept")
+    };
+    assert!(kept(node.annotations()));
+    let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
+    assert!(kept(pool.annotations()));
+    let report = reports.get("n1").await.unwrap();
+    assert!(kept(report.annotations()));
+    let conditions = report.status.unwrap().conditions;
+    assert!(conditions.iter().any(|found| found.message == "by the daemon"), "{conditions:?}");
+    let writes = controller.stop().await.all();
+    let other: Vec<&String> = writes.iter().filter(|line| !line.contains("/n1")).collect();
+    assert!(other.is_empty(), "{other:?}");
+    assert!(writes.len() <= 3, "{writes:?}");
+}
+
+// covers: EVT-1
+async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let old = fleet.rendered().await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    let node = fleet.wait_for_start(&new).await;
+    fleet.daemon_says(&node, "Done", &new, "").await;
+    fleet.wait_for_pool("it is updated", |status| is(status, "Updated", "True")).await;
+    for reason in ["SetDesiredConfig", "RenderedConfigGenerated", "Completed"] {
+        fleet.event(reason).await;
+    }
+    let all = Api::<Event>::all(fleet.client.clone()).list(&ListParams::default()).await.unwrap();
+    let ours = |event: &&Event| {
+        event.reporting_controller.as_deref().unwrap_or_default().contains("machineconfig")
+    };
+    for event in all.iter().filter(ours) {
+        let reason = event.reason.as_deref().unwrap_or_default();
+        assert_eq!(event.namespace().as_deref(), Some(label::NAMESPACE), "{reason}");
+        let by = match reason {
+            "RenderedConfigGenerated" => "machineconfigcontroller-rendercontroller",
+            _ => "machineconfigcontroller-nodecontroller",
+        };
+        assert_eq!(event.reporting_controller.as_deref(), Some(by), "{reason}");
+        let regarding = event.regarding.clone().unwrap_or_default();
+        assert_eq!(regarding.kind.as_deref(), Some("MachineConfigPool"), "{reason}");
+    }
+    assert!(all.iter().filter(ours).count() >= 3);
+    fleet.stop().await;
+}

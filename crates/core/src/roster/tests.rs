@@ -1,0 +1,285 @@
+use k8s_openapi::{
+    apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
+    jiff::Timestamp,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    check,
+    fixture::nodes,
+    rollout::{Neighbour, select},
+    status::{Images, Inputs, Voice},
+};
+
+const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
+const ROLES: [&str; 6] = ["worker", "worker infra", "infra", "infra gpu", "master infra", ""];
+const STATES: [&str; 12] = [
+    "old",
+    "done",
+    "working",
+    "failed",
+    "failed-other",
+    "working-other",
+    "drifted",
+    "faulty",
+    "silent",
+    "old+cordoned",
+    "working+drained",
+    "old+down",
+];
+
+fn pool(name: &str, target: &str) -> MachineConfigPool {
+    let mut pool = MachineConfigPool::default();
+    pool.metadata.name = Some(name.to_owned());
+    target.clone_into(&mut pool.spec.configuration.rendered.name);
+    let role = (format!("node-role.kubernetes.io/{name}"), String::new());
+    pool.spec.node_selector =
+        Some(LabelSelector { match_labels: Some([role].into()), match_expressions: None });
+    pool
+}
+
+fn labels(roles: &str) -> BTreeMap<String, String> {
+    let label = |role: &str| (format!("node-role.kubernetes.io/{role}"), String::new());
+    roles.split_whitespace().map(label).collect()
+}
+
+fn view(pool: &MachineConfigPool, phase: Phase) -> PoolView {
+    PoolView {
+        name: pool.metadata.name.clone().unwrap(),
+        target: pool.spec.configuration.rendered.name.clone(),
+        phase,
+        max_unavailable: 2,
+        operator_node: None,
+        neighbour: Neighbour::default(),
+    }
+}
+
+/// A node, whose age is its place in the alphabet so that there is only one order.
+fn node(name: &str, state: &str) -> NodeView {
+    let age = NAMES.iter().position(|known| *known == name).unwrap();
+    nodes(&format!("{name}={state}/{age}")).remove(0)
+}
+
+/// Something that happens in a cluster.
+#[derive(Clone, Debug)]
+enum Happening {
+    Node(usize, usize, usize),
+    Gone(usize),
+    Report(usize, bool),
+    ReportGone(usize),
+    Target(usize, usize),
+    Pools(Vec<usize>),
+    Choice(usize),
+}
+
+fn happening() -> impl Strategy<Value = Happening> {
+    use Happening::{Choice, Gone, Node, Pools, Report, ReportGone, Target};
+    let name = 0..NAMES.len();
+    prop_oneof![
+        8 => (name.clone(), 0..ROLES.len(), 0..STATES.len()).prop_map(|(n, r, s)| Node(n, r, s)),
+        2 => name.clone().prop_map(Gone),
+        3 => (name.clone(), any::<bool>()).prop_map(|(n, degraded)| Report(n, degraded)),
+        1 => name.prop_map(ReportGone),
+        2 => (0..4usize, 0..3usize).prop_map(|(pool, target)| Target(pool, target)),
+        1 => proptest::sample::subsequence(vec![0, 1, 2, 3], 0..=4).prop_map(Pools),
+        2 => (0..4usize).prop_map(Choice),
+    ]
+}
+
+const POOLS: [&str; 4] = ["worker", "infra", "gpu", "master"];
+
+/// Everything that happened, remembered in full.
+#[derive(Default)]
+struct Memory {
+    pools: BTreeMap<&'static str, MachineConfigPool>,
+    nodes: BTreeMap<&'static str, (NodeView, BTreeMap<String, String>)>,
+    reports: BTreeMap<&'static str, NodeReport>,
+}
+
+impl Memory {
+    fn members(&self, pool: &str) -> Vec<NodeView> {
+        let pools = Pools::new(self.pools.values());
+        let fits = |(node, labels): &&(NodeView, BTreeMap<String, String>)| {
+            pools.of(&node.name, labels).is_ok_and(|found| found.primary() == Some(pool))
+        };
+        self.nodes.values().filter(fits).map(|(node, _)| node.clone()).collect()
+    }
+
+    fn refill(&self, roster: &mut Roster) {
+        if !roster.knows(self.pools.values()) {
+            let nodes = self.nodes.values().map(|(node, labels)| (node.clone(), labels));
+            roster.replace(self.pools.values(), nodes);
+        }
+    }
+
+    fn happen(&mut self, roster: &mut Roster, what: Happening) {
+        match what {
+            Happening::Node(name, roles, state) => {
+                let node = node(NAMES[name], STATES[state]);
+                let labels = labels(ROLES[roles]);
+                roster.set_node(node.clone(), &labels);
+                self.nodes.insert(NAMES[name], (node, labels));
+            }
+            Happening::Gone(name) => {
+                roster.forget_node(NAMES[name]);
+                self.nodes.remove(NAMES[name]);
+            }
+            Happening::Report(name, degraded) => {
+                let report = NodeReport {
+                    voice: Voice::Heard,
+                    degraded: degraded.then(|| "disk full".to_owned()),
+                    images: Images::Pulled,
+                    ..NodeReport::silent(NAMES[name])
+                };
+                roster.set_report(report.clone());
+                self.reports.insert(NAMES[name], report);
+            }
+            Happening::ReportGone(name) => {
+                roster.forget_report(NAMES[name]);
+                self.reports.remove(NAMES[name]);
+            }
+            Happening::Target(name, target) => {
+                if let Some(pool) = self.pools.get_mut(POOLS[name]) {
+                    ["new", "bad", "old"][target]
+                        .clone_into(&mut pool.spec.configuration.rendered.name);
+                }
+            }
+            Happening::Pools(names) => {
+                let before = std::mem::take(&mut self.pools);
+                for name in names {
+                    let name = POOLS[name];
+                    let known = before.get(name).cloned();
+                    self.pools.insert(name, known.unwrap_or_else(|| pool(name, "new")));
+                }
+                self.refill(roster);
+            }
+            Happening::Choice(name) => {
+                // Whoever is told is on its way from then on.
+                let Some(pool) = self.pools.get(POOLS[name]) else { return };
+                let plan = roster.choose(&view(pool, Phase::Active), None);
+                for name in NAMES.iter().filter(|name| plan.starts.iter().any(|s| s == *name)) {
+                    let (node, labels) = self.nodes.get_mut(name).expect("only members start");
+                    node.desired.clone_from(&plan.target);
+                    roster.set_node(node.clone(), labels);
+                }
+            }
+        }
+    }
+
+    fn compare(&self, roster: &mut Roster) {
+        let now = Time(Timestamp::UNIX_EPOCH);
+        let reports: Vec<NodeReport> = self.reports.values().cloned().collect();
+        for (name, pool) in &self.pools {
+            let members = self.members(name);
+            for phase in [Phase::Active, Phase::Paused] {
+                let view = view(pool, phase);
+                let expected = select(&view, &members);
+                let plan = roster.choose(&view, None);
+                assert_eq!(plan.starts, expected.starts, "{name}");
+                assert_eq!(plan.repairs, expected.repairs, "{name}");
+                let fleet = roster.fleet(name).unwrap();
+                assert_eq!(check::rollout(&plan, &view, fleet), Ok(()));
+                roster.judge(name, Verdict::of(&view, &plan));
+                let told = |node: &&NodeView| !plan.starts.contains(&node.name);
+                let holds: BTreeMap<String, Hold> = members
+                    .iter()
+                    .filter(told)
+                    .filter_map(|node| Some((node.name.clone(), roster.wait(&node.name)?.hold)))
+                    .collect();
+                assert_eq!(holds, expected.holds.into_iter().collect(), "{name}");
+            }
+            let inputs = Inputs {
+                pool,
+                nodes: &members,
+                reports: &reports,
+                around: Around::default(),
+                now: now.clone(),
+            };
+            let status = roster.status(pool, &Around::default(), &now).unwrap();
+            assert_eq!(status, status::pool(&inputs), "{name}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_up_to_date_is_what_a_look_at_every_node_gives(
+        story in proptest::collection::vec(happening(), 0..40),
+    ) {
+        let (mut memory, mut roster) = (Memory::default(), Roster::default());
+        memory.happen(&mut roster, Happening::Pools(vec![0, 1, 2, 3]));
+        for what in story {
+            memory.happen(&mut roster, what);
+            memory.compare(&mut roster);
+        }
+    }
+}
+
+// covers: NOD-33
+#[test]
+fn a_change_concerns_the_pools_it_touches_and_no_other() {
+    let pools = [pool("worker", "new"), pool("infra", "new")];
+    let mut roster = Roster::new(&pools);
+    let mut set = |state: &str, roles: &str| roster.set_node(node("a", state), &labels(roles));
+    assert_eq!(set("old", "worker"), ["worker"]);
+    assert_eq!(set("old", "worker"), [""; 0], "nothing changed");
+    assert_eq!(set("working", "worker"), ["worker"]);
+    assert_eq!(set("working", "worker infra"), ["worker", "infra"]);
+    assert_eq!(set("working", ""), ["infra"]);
+    assert_eq!(set("done", ""), [""; 0], "nobody's");
+    assert_eq!(set("done", "infra"), ["infra"]);
+    let report = NodeReport { voice: Voice::Heard, ..NodeReport::silent("a") };
+    assert_eq!(roster.set_report(report.clone()).as_deref(), Some("infra"));
+    assert_eq!(roster.set_report(report), None, "it said so before");
+    assert_eq!(roster.forget_node("a"), ["infra"]);
+    assert_eq!(roster.forget_node("a"), [""; 0]);
+    assert_eq!(roster.forget_report("a"), None, "its node is gone");
+}
+
+#[test]
+fn pools_that_come_go_or_select_others_are_noticed() {
+    let mut pools = vec![pool("worker", "new"), pool("infra", "new")];
+    let mut roster = Roster::new(&pools);
+    roster.set_node(node("a", "old"), &labels("worker infra"));
+    assert!(roster.knows(&pools));
+    pools[0].spec.configuration.rendered.name = "other".to_owned();
+    assert!(roster.knows(&pools), "a target is no selector");
+    let gone = pools.split_off(1);
+    assert!(!roster.knows(&pools));
+    let all = labels("worker infra");
+    roster.replace(&pools, [(node("a", "old"), &all)]);
+    assert_eq!(roster.pool_of("a"), Ok(Some("worker")));
+    assert!(roster.fleet(gone[0].metadata.name.as_deref().unwrap()).is_none());
+    pools[0].spec.node_selector = None;
+    assert!(!roster.knows(&pools));
+}
+
+#[test]
+fn nodes_say_why_they_wait_while_the_limit_makes_no_sense() {
+    let mut pools = [pool("worker", "old")];
+    let mut roster = Roster::new(&pools);
+    pools[0].spec.configuration.rendered.name = "new".to_owned();
+    roster.set_node(node("a", "old"), &labels("worker"));
+    roster.set_node(node("b", "done"), &labels("worker"));
+    assert_eq!(roster.wait("a"), None, "nothing has been decided yet");
+    let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
+    let verdict = |phase| Verdict::refused("new", phase, fault());
+    assert!(roster.judge("worker", verdict(Phase::Active)));
+    assert!(!roster.judge("worker", verdict(Phase::Active)), "nothing new");
+    let wait = roster.wait("a").unwrap();
+    assert_eq!(wait.target, "new");
+    assert_eq!(
+        wait.hold.to_string(),
+        "the pool's maxUnavailable: invalid value for IntOrString: invalid type: string is not a \
+         percentage"
+    );
+    assert_eq!(roster.wait("b"), None, "it has been told already");
+    let mut strange = pools[0].clone();
+    strange.spec.max_unavailable = Some(IntOrString::String("many".to_owned()));
+    let said: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(said, ["a"]);
+    assert_eq!(roster.holds(&pools[0]), [], "it would be told now");
+    assert!(roster.judge("worker", verdict(Phase::Paused)));
+    assert_eq!(roster.wait("a").unwrap().hold, Hold::Paused);
+}

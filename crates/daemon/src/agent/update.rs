@@ -1,0 +1,224 @@
+//! Moves a node from one config to another.
+
+use mco_api::{
+    MachineConfig, RenderedName,
+    annotation::{self, DaemonState, DrainVerb, PostConfigAction, Topology},
+};
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, Force, NodePlan, Refusal, Step},
+    status::machine_config_node::{DrainEvent, Drains, Event},
+};
+use mco_host::System;
+use tracing::{info, warn};
+
+use super::{
+    Agent, Next, SyncError,
+    say::{drains, parts},
+};
+use crate::{
+    cluster::{Cluster, Weight},
+    decide::NodeView,
+    execute::{self, ExecuteError, Outcome},
+    ledger::{self, Resume},
+    state::Glass,
+};
+
+impl<S: System + 'static, C: Cluster> Agent<S, C> {
+    /// Moves the node from one config to another.
+    pub(super) async fn update(
+        &mut self,
+        node: &NodeView,
+        from: &RenderedName,
+        to: &RenderedName,
+        force: bool,
+    ) -> Result<Next, SyncError> {
+        self.note(Event::NeedsUpdate);
+        self.greet(from, to).await;
+        self.cluster.check_pool().await?;
+        let target = self.cluster.machine_config(to.as_str()).await?;
+        let source = self.current(from).await?;
+        self.expect_confirmation(to, force).await?;
+        if force {
+            info!("Skipping preflight config drift check; {} present", execute::FORCE_FILE);
+        } else {
+            let verified = self.verify(from, &source).await;
+            verified.map_err(SyncError::before_update)?;
+            info!("Preflight config drift check successful");
+        }
+        // Compat: a node that failed stays failed until it is done (pkg/daemon/update.go).
+        if !node.is_failing() {
+            let state = Some(DaemonState::Working.to_string());
+            self.annotate([(annotation::STATE.name().to_owned(), state)].into()).await?;
+            self.metrics.state(&DaemonState::Working, "", &self.now());
+        }
+        let plan = self.plan(&source, &target, force).await?;
+        let drains = drains(&plan);
+        info!("Drain calculated for node disruption: {} for config {to}", drains == Drains::Yes);
+        self.note(Event::Prepared(drains));
+        if drains == Drains::No {
+            info!("Changes do not require drain, skipping.");
+            self.note(Event::Drain(DrainEvent::NotNeeded));
+        } else if node.topology == Some(Topology::SingleReplica) {
+            self.note(Event::Drain(DrainEvent::NotNeeded));
+            self.cluster.tell(Weight::Normal, "Drain", "Drain not required, skipping").await;
+        } else if let Some(next) = self.await_drain(node, DrainVerb::Drain, to).await? {
+            return Ok(next);
+        }
+        self.unguard().await;
+        self.note(Event::Applying(parts(&plan)));
+        self.announce(&plan).await;
+        let (glass, planned) = (self.glass.clone(), plan.clone());
+        let outcome = self
+            .change(move |host| {
+                execute::begin(host, &source, &target, planned, &mut |step| shown(&glass, step))
+            })
+            .await?;
+        self.conclude(outcome, &plan, to.as_str()).await
+    }
+
+    /// Compat: says so when a daemon starts on a node that has something to do (pkg/daemon/daemon.go).
+    async fn greet(&mut self, from: &RenderedName, to: &RenderedName) {
+        if !self.has_settled && self.failures == 0 && self.waiting.is_none() {
+            let node = &self.node;
+            let text = format!("Booting node {node}, currentConfig {from}, desiredConfig {to}");
+            self.cluster.tell(Weight::Normal, "BootResync", &text).await;
+        }
+    }
+
+    /// Goes on with an update that was begun before.
+    pub(super) async fn resume(&mut self, resume: Resume) -> Result<Next, SyncError> {
+        info!("Resuming an update: {resume:?}");
+        self.unguard().await;
+        let opened = self.on_host(|host| ledger::open(&host.root)).await??;
+        let Some((update, progress)) = opened else { return Ok(Next::Again) };
+        let target = update.to.metadata.name.clone().unwrap_or_default();
+        let plan = update.plan.clone();
+        let witnessed = self.glass.clone();
+        let outcome = match resume {
+            Resume::Verify => {
+                self.note(Event::Rebooted);
+                self.on_host(|host| ledger::close(&host.root)).await??;
+                return Ok(Next::Again);
+            }
+            Resume::Reboot => Ok(Outcome::RebootDue),
+            Resume::Undo => {
+                self.change(move |host| execute::undo(host, &update, &progress)).await?
+            }
+            Resume::Continue(done) => {
+                self.note(Event::Applying(parts(&plan)));
+                self.change(move |host| {
+                    execute::proceed(host, &update, done, &mut |step| shown(&witnessed, step))
+                })
+                .await?
+            }
+        };
+        self.conclude(outcome, &plan, &target).await
+    }
+
+    /// Says that the reboot is over.
+    pub(super) async fn note_reboot(&mut self) -> Result<Next, SyncError> {
+        self.note(Event::Rebooted);
+        let key = annotation::POST_CONFIG_ACTION.name().to_owned();
+        self.annotate([(key, Some(String::new()))].into()).await?;
+        Ok(Next::Again)
+    }
+
+    async fn conclude(
+        &mut self,
+        outcome: Result<Outcome, ExecuteError>,
+        plan: &NodePlan,
+        config: &str,
+    ) -> Result<Next, SyncError> {
+        let outcome = outcome.inspect_err(|_| {
+            let last = self.glass.look().last_step.unwrap_or_default();
+            if plan.steps.iter().any(|step| is_pivot(step) && step.to_string() == last) {
+                self.metrics.pivot(true);
+            }
+        })?;
+        self.applied(plan).await;
+        match outcome {
+            Outcome::Applied => Ok(Next::Again),
+            Outcome::RebootDue => self.reboot_into(config).await,
+        }
+    }
+
+    /// Says that the machine reboots, and has it reboot.
+    pub(super) async fn reboot_into(&mut self, config: &str) -> Result<Next, SyncError> {
+        info!("Performing post config change action: Reboot for config {config}");
+        self.note(Event::Rebooting);
+        let text = format!("Node will reboot into config {config}");
+        self.cluster.tell(Weight::Normal, "Reboot", &text).await;
+        let key = annotation::POST_CONFIG_ACTION.name().to_owned();
+        let value = Some(PostConfigAction::Rebooting.to_string());
+        if let Err(error) = self.annotate([(key, value)].into()).await {
+            warn!(%error, "Could not update annotation");
+        }
+        // What is not said before the machine goes down is said late.
+        self.cluster.flush().await;
+        self.unprotect().await;
+        let config = config.to_owned();
+        let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
+        rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
+        Ok(Next::Rebooting)
+    }
+
+    async fn plan(
+        &mut self,
+        source: &MachineConfig,
+        target: &MachineConfig,
+        force: bool,
+    ) -> Result<NodePlan, SyncError> {
+        let policies = self.cluster.policies(self.limits.policies).await?;
+        let facts = self.on_host(|host| host.system.facts()).await??;
+        let circumstances = Circumstances {
+            force: if force { Force::Yes } else { Force::No },
+            kernel_fips: facts.kernel_fips,
+            ..Circumstances::default()
+        };
+        let (from, to) = (read(source)?, read(target)?);
+        info!("Checking Reconcilable for config {} to {}", from.name, to.name);
+        let plan = plan::node(&from, &to, &policies, &circumstances)
+            .inspect_err(|refusal| self.refuse(&from, &to, refusal))?;
+        info!("Changes detected from {} to {}: {}", from.name, to.name, flags(&plan));
+        info!("Starting update from {} to {}: {}", from.name, to.name, flags(&plan));
+        for verdict in &plan.verdicts {
+            info!("Calculated node disruption action: {verdict}");
+        }
+        Ok(plan)
+    }
+
+    fn refuse(&self, from: &Machine, to: &Machine, refusal: &Refusal) {
+        let (from, to) = (from.name.clone(), to.name.clone());
+        self.note(Event::NotPrepared { from, to, why: refusal.to_string() });
+    }
+}
+
+fn is_pivot(step: &Step) -> bool {
+    matches!(step, Step::StageOs(_) | Step::StageKernel(_) | Step::StageExtensions { .. })
+}
+
+fn shown(glass: &Glass, step: &Step) {
+    glass.note(|state| state.last_step = Some(step.to_string()));
+}
+
+/// Compat: which parts differ, in the reference's words (pkg/daemon/update.go).
+fn flags(plan: &NodePlan) -> String {
+    let diff = &plan.diff;
+    format!(
+        "&{{osUpdate:{} kargs:{} fips:{} passwd:{} files:{} units:{} kernelType:{} extensions:{}}}",
+        diff.os_image.is_some(),
+        diff.kernel_arguments.is_some(),
+        diff.fips.is_some(),
+        diff.users.is_some(),
+        !diff.files.is_empty(),
+        !diff.units.is_empty(),
+        diff.kernel_type.is_some(),
+        diff.extensions.is_some(),
+    )
+}
+
+pub(super) fn read(config: &MachineConfig) -> Result<Machine, SyncError> {
+    let name = config.metadata.name.clone().unwrap_or_default();
+    Machine::read(config).map_err(|source| SyncError::Config { config: name, source })
+}

@@ -1,0 +1,153 @@
+//! What new CAs of the API server come to for a kubeconfig.
+//!
+//! Pure. A kubeconfig is text that others write, in YAML or JSON; only the value of the one member is
+//! replaced, and everything else stays as it is.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use tracing::warn;
+use x509_parser::pem::Pem;
+
+const MEMBER: &str = "certificate-authority-data";
+
+/// New CAs that only these signed need no restart: they are for addresses that kubelets do not use.
+const PATIENT: [&str; 3] = [
+    "kube-apiserver-localhost-signer",
+    "openshift-kube-apiserver-operator_localhost-recovery-serving-signer",
+    "kube-apiserver-lb-signer",
+];
+
+/// Whether the kubelet must be restarted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Restart {
+    /// It need not.
+    No,
+    /// It need not now.
+    Later,
+    /// It must.
+    Now,
+}
+
+/// What new CAs come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Rotation {
+    pub(super) kubeconfig: String,
+    pub(super) restart: Restart,
+}
+
+/// The kubeconfig with the CAs of the bundle, if any of them is new to it.
+pub(super) fn rotate(kubeconfig: &str, bundle: &[u8]) -> Option<Rotation> {
+    let (start, end) = value(kubeconfig)?;
+    let known = STANDARD.decode(kubeconfig.get(start..end)?).unwrap_or_default();
+    let known: Vec<Certificate> = certificates(&known);
+    let offered = certificates(bundle);
+    let is_new = |found: &&Certificate| !known.iter().any(|it| it.bytes == found.bytes);
+    let new: Vec<&Certificate> = offered.iter().filter(is_new).collect();
+    if new.is_empty() {
+        return None;
+    }
+    let waits = |it: &&&Certificate| PATIENT.iter().any(|signer| it.name.contains(signer));
+    let restart = if new.iter().all(|it| waits(&it)) { Restart::Later } else { Restart::Now };
+    let all: String = offered.iter().map(Certificate::pem).collect();
+    let (head, tail) = (kubeconfig.get(..start)?, kubeconfig.get(end..)?);
+    Some(Rotation { kubeconfig: format!("{head}{}{tail}", STANDARD.encode(all)), restart })
+}
+
+/// Where the value of the member is.
+fn value(kubeconfig: &str) -> Option<(usize, usize)> {
+    let after = kubeconfig.find(MEMBER)? + MEMBER.len();
+    let rest = kubeconfig.get(after..)?;
+    let lead = rest.find(|letter: char| !matches!(letter, '"' | '\'' | ':' | ' ' | '\t'))?;
+    let body = rest.get(lead..)?;
+    let is_base64 = |letter: char| letter.is_ascii_alphanumeric() || "+/=".contains(letter);
+    let length = body.find(|letter| !is_base64(letter)).unwrap_or(body.len());
+    Some((after + lead, after + lead + length))
+}
+
+struct Certificate {
+    bytes: Vec<u8>,
+    name: String,
+}
+
+impl Certificate {
+    fn pem(&self) -> String {
+        let text = STANDARD.encode(&self.bytes);
+        let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+        for line in text.as_bytes().chunks(64) {
+            pem.extend(line.iter().copied().map(char::from).chain(['\n']));
+        }
+        pem + "-----END CERTIFICATE-----\n"
+    }
+}
+
+/// The certificates of a bundle; those that cannot be read are left out.
+fn certificates(bundle: &[u8]) -> Vec<Certificate> {
+    let mut found = Vec::new();
+    for block in Pem::iter_from_buffer(bundle) {
+        let read = block.ok().and_then(|block| {
+            let name = block.parse_x509().ok().map(|it| it.subject().to_string())?;
+            Some(Certificate { bytes: block.contents, name })
+        });
+        if let Some(certificate) = read {
+            found.push(certificate);
+        } else {
+            warn!("Malformed Cert, not syncing");
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    use super::*;
+
+    fn authority(name: &str) -> String {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    fn kubeconfig(authorities: &str) -> String {
+        format!(
+            "apiVersion: v1\nclusters:\n- cluster:\n    certificate-authority-data: {}\n    \
+             server: https://a\n  name: local\n",
+            STANDARD.encode(authorities)
+        )
+    }
+
+    // covers: C103
+    #[test]
+    fn new_authorities_are_taken_over_and_only_three_of_them_can_wait() {
+        let old = authority("old");
+        let before = kubeconfig(&old);
+        assert_eq!(rotate(&before, old.as_bytes()), None, "nothing new");
+        assert_eq!(rotate(&before, b"no certificate"), None);
+        let signers = [
+            ("new", Restart::Now),
+            ("kube-apiserver-localhost-signer", Restart::Later),
+            ("kube-apiserver-lb-signer", Restart::Later),
+        ];
+        for (name, restart) in signers {
+            let bundle = format!("{old}{}", authority(name));
+            let broken =
+                format!("{bundle}-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+            let after = rotate(&before, broken.as_bytes()).unwrap();
+            assert_eq!(after.restart, restart, "{name}");
+            let (start, end) = value(&after.kubeconfig).unwrap();
+            let held = STANDARD.decode(&after.kubeconfig[start..end]).unwrap();
+            assert_eq!(certificates(&held).len(), 2, "{name}: the broken one is left out");
+            assert!(after.kubeconfig.ends_with("    server: https://a\n  name: local\n"));
+        }
+    }
+
+    #[test]
+    fn the_member_is_found_in_json_too_and_may_be_missing() {
+        let text =
+            r#"{"clusters":[{"cluster":{"certificate-authority-data":"QUJD","server":"x"}}]}"#;
+        let (start, end) = value(text).unwrap();
+        assert_eq!(&text[start..end], "QUJD");
+        assert_eq!(value("clusters: []"), None);
+        assert_eq!(rotate("clusters: []", b""), None);
+    }
+}

@@ -1,0 +1,212 @@
+//! What the sets come to: which images, whether they fit, and what is said of each set.
+//!
+//! Pure.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Node;
+use kube::ResourceExt as _;
+use mco_api::{PinnedImageSet, machine_config_node::PinnedImageSetState};
+
+/// What must stay free: the kubelet begins to evict below it.
+const RESERVE: u64 = 16 << 30;
+
+/// What the API server takes.
+const LONGEST_FAULT: usize = 32768;
+
+/// Why a node cannot take images now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unfit {
+    /// It is not ready.
+    #[error("node {node} is reporting NotReady={status}")]
+    NotReady {
+        /// The node.
+        node: String,
+        /// What it says.
+        status: String,
+    },
+    /// It is short of room.
+    #[error("node {node} is reporting OutOfDisk={status}")]
+    OutOfDisk {
+        /// The node.
+        node: String,
+        /// What it says.
+        status: String,
+    },
+    /// The images do not fit.
+    #[error("storage available is less than minimum required")]
+    NoRoom,
+}
+
+/// The images of all sets, each once.
+pub(super) fn images(sets: &[PinnedImageSet]) -> Vec<String> {
+    let all = sets.iter().flat_map(|set| &set.spec.pinned_images);
+    let unique: BTreeSet<String> = all.map(|image| image.name.clone()).collect();
+    unique.into_iter().collect()
+}
+
+/// What tells the engine to keep these; none if there is nothing to keep.
+pub(super) fn pin_file(images: &[String]) -> Option<String> {
+    if images.is_empty() {
+        return None;
+    }
+    let names: Vec<String> =
+        images.iter().map(|image| serde_json::Value::from(image.as_str()).to_string()).collect();
+    Some(format!("[crio]\n  [crio.image]\n    pinned_images = [{}]\n", names.join(", ")))
+}
+
+/// How many bytes a node that is well has for images.
+pub(super) fn room(node: &Node) -> Result<u64, Unfit> {
+    let status = node.status.clone().unwrap_or_default();
+    let says = |kind: &str| {
+        let mut all = status.conditions.iter().flatten();
+        all.find(|it| it.type_ == kind).map_or_else(String::new, |it| it.status.clone())
+    };
+    let name = node.name_any();
+    let (ready, full) = (says("Ready"), says("DiskPressure"));
+    if ready != "True" {
+        return Err(Unfit::NotReady { node: name, status: ready });
+    }
+    if full == "True" {
+        return Err(Unfit::OutOfDisk { node: name, status: full });
+    }
+    let storage = status.allocatable.as_ref().and_then(|all| all.get("ephemeral-storage"));
+    // A node that does not say is not held to anything.
+    let bytes = storage.map_or(Some(u64::MAX), |quantity| bytes(&quantity.0));
+    bytes.and_then(|bytes| bytes.checked_sub(RESERVE)).ok_or(Unfit::NoRoom)
+}
+
+/// Refuses images that need more than there is.
+pub(super) fn fits(room: u64, needed: u64) -> Result<(), Unfit> {
+    if needed < room { Ok(()) } else { Err(Unfit::NoRoom) }
+}
+
+/// The number of bytes that a quantity stands for.
+fn bytes(quantity: &str) -> Option<u64> {
+    let end = quantity.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(quantity.len());
+    let (number, unit) = quantity.split_at(end);
+    let number: u64 = number.parse().ok()?;
+    let factor: u64 = match unit {
+        "" => 1,
+        "m" => return Some(number / 1000),
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+/// What is said of each set while images are pulled, or once that failed.
+pub(super) fn states(
+    sets: &[PinnedImageSet],
+    known: &[PinnedImageSetState],
+    fault: Option<&str>,
+) -> Vec<PinnedImageSetState> {
+    let state = |set: &PinnedImageSet| {
+        let name = set.name_any();
+        let before = known.iter().find(|known| known.name == name).cloned().unwrap_or_default();
+        let desired_generation = generation(set);
+        let mut state = PinnedImageSetState { name, desired_generation, ..before };
+        // A set that is complete is not to blame for another.
+        if let Some(fault) = fault.filter(|_| state.current_generation != desired_generation) {
+            state.last_failed_generation = desired_generation;
+            state.last_failed_generation_error = fault.chars().take(LONGEST_FAULT).collect();
+        }
+        state
+    };
+    sets.iter().map(state).collect()
+}
+
+/// What is said of each set once its images are there.
+pub(super) fn complete(sets: &[PinnedImageSet]) -> Vec<PinnedImageSetState> {
+    let state = |set: &PinnedImageSet| PinnedImageSetState {
+        name: set.name_any(),
+        current_generation: generation(set),
+        desired_generation: generation(set),
+        ..PinnedImageSetState::default()
+    };
+    sets.iter().map(state).collect()
+}
+
+fn generation(set: &PinnedImageSet) -> i32 {
+    i32::try_from(set.metadata.generation.unwrap_or(1)).unwrap_or(i32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn set(name: &str, generation: i64, images: &[&str]) -> PinnedImageSet {
+        let images: Vec<_> = images.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet",
+            "metadata": {"name": name, "generation": generation},
+            "spec": {"pinnedImages": images}
+        }))
+        .unwrap()
+    }
+
+    // covers: C113
+    #[test]
+    fn images_of_all_sets_are_pinned_once_each_in_order() {
+        let sets = [set("a", 1, &["q/b@x", "q/a@x"]), set("b", 1, &["q/a@x"])];
+        assert_eq!(images(&sets), ["q/a@x", "q/b@x"]);
+        let text = "[crio]\n  [crio.image]\n    pinned_images = [\"q/a@x\", \"q/b@x\"]\n";
+        assert_eq!(pin_file(&images(&sets)).as_deref(), Some(text));
+        assert_eq!(pin_file(&[]), None);
+    }
+
+    // covers: C115
+    #[test]
+    fn a_node_that_is_ill_or_full_takes_no_images() {
+        let node = |ready: &str, full: &str, storage: &str| -> Node {
+            serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {
+                "conditions": [{"type": "Ready", "status": ready},
+                    {"type": "DiskPressure", "status": full}],
+                "allocatable": {"ephemeral-storage": storage}}}))
+            .unwrap()
+        };
+        let said = |ready, full, storage| {
+            room(&node(ready, full, storage))
+                .and_then(|room| fits(room, 1 << 30))
+                .map_or_else(|unfit| unfit.to_string(), |()| "fits".to_owned())
+        };
+        let small = "storage available is less than minimum required";
+        let cases = [
+            ("True", "False", "18Gi", "fits"),
+            ("True", "False", "17Gi", small),
+            ("True", "False", "17825792Ki", small),
+            ("True", "False", "100G", "fits"),
+            ("True", "False", "1Gi", small),
+            ("True", "False", "what", small),
+            ("Unknown", "False", "18Gi", "node n is reporting NotReady=Unknown"),
+            ("True", "True", "18Gi", "node n is reporting OutOfDisk=True"),
+        ];
+        for (ready, full, storage, want) in cases {
+            assert_eq!(said(ready, full, storage), want, "{ready} {full} {storage}");
+        }
+    }
+
+    // covers: C114
+    #[test]
+    fn a_failure_is_said_of_the_sets_that_are_not_complete() {
+        let sets = [set("a", 1, &[]), set("b", 2, &[])];
+        let first = complete(&sets[..1]);
+        let failed = states(&sets, &first, Some("no route"));
+        let told = |state: &PinnedImageSetState| {
+            (state.current_generation, state.desired_generation, state.last_failed_generation)
+        };
+        assert_eq!(failed.iter().map(told).collect::<Vec<_>>(), [(1, 1, 0), (0, 2, 2)]);
+        assert_eq!(failed[1].last_failed_generation_error, "no route");
+        let done = complete(&sets);
+        assert_eq!(done.iter().map(told).collect::<Vec<_>>(), [(1, 1, 0), (2, 2, 0)]);
+    }
+}

@@ -1,0 +1,36 @@
+//! One machine that several tasks work on, one at a time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mco_host::Host;
+use tokio::task::JoinError;
+use tracing::Span;
+
+/// The machine; clones are the same machine.
+#[derive(Debug)]
+pub struct SharedHost<S>(Arc<Mutex<Host<S>>>);
+
+impl<S> Clone for SharedHost<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S: Send + 'static> SharedHost<S> {
+    /// A machine that nobody else works on.
+    pub fn new(host: Host<S>) -> Self {
+        Self(Arc::new(Mutex::new(host)))
+    }
+
+    /// Does something on the machine, on a thread that may block. Once begun it is never cut short.
+    pub async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
+    ) -> Result<T, JoinError> {
+        let (host, span) = (Arc::clone(&self.0), Span::current());
+        let work = move || {
+            span.in_scope(|| work(&mut host.lock().unwrap_or_else(PoisonError::into_inner)))
+        };
+        tokio::task::spawn_blocking(work).await
+    }
+}

@@ -1,0 +1,277 @@
+//! How long the daemon waits for others, what it does when they do not answer, and how it stops.
+
+use std::{fs, time::Duration};
+
+use kube::{
+    Api,
+    api::{Patch, PatchParams, PostParams},
+};
+use mco_api::{MachineConfigPool, MachineConfiguration};
+use serde_json::{Value, json};
+
+use crate::fleet::{Drains, Fleet};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A change that reloads the container engine and needs neither drain nor reboot.
+const QUIET: &[(&str, &str)] = &[("/etc/containers/policy.json", "1")];
+
+// covers: C57
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drain_that_takes_too_long_degrades_the_node_and_an_answer_lets_it_go_on() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
+    fleet.limits.drain = SHORT;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet
+        .wait(
+            "state=Degraded, reason=failed to drain node: worker-0 after 1 hour. Please see \
+             machine-config-controller logs for more information",
+        )
+        .await;
+    fleet.wait_for_event("FailedToDrain").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"), "nothing changes without the drain");
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-2").await;
+    fleet.wait("desiredDrain=uncordon-rendered-worker-2").await;
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-2").await;
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
+    fleet.stop().await;
+}
+
+// covers: C36
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncordon_that_takes_too_long_degrades_the_node() {
+    let mut fleet = Fleet::new(&[], Drains::Ignored).await;
+    fleet.limits.uncordon = SHORT;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", QUIET, &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet
+        .wait(
+            "state=Degraded, reason=failed to uncordon node: worker-0 after 10 minutes. Please \
+             see machine-config-controller logs for more information",
+        )
+        .await;
+    fleet.wait_for_event("FailedToUncordon").await;
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-2").await;
+    fleet.wait("state=Done, reason=").await;
+    fleet.stop().await;
+}
+
+// covers: C137
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_config_replaces_one_that_waits_for_its_drain() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    for number in [2, 3] {
+        let (name, text) = (format!("rendered-worker-{number}"), number.to_string());
+        fleet.render(&name, &[("/etc/foo", &text)], &json!({})).await;
+    }
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("desiredDrain=drain-rendered-worker-2").await;
+    let waits = fleet.glass.look().waiting_for.expect("it waits");
+    assert_eq!(waits.what, "drain-rendered-worker-2");
+    fleet.desire("rendered-worker-3").await;
+    fleet.wait("desiredDrain=drain-rendered-worker-3").await;
+    // The old answer comes late and counts for nothing.
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-2").await;
+    fleet.annotate("lastAppliedDrain", "drain-rendered-worker-3").await;
+    fleet.wait("desiredDrain=uncordon-rendered-worker-3").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("3"));
+    let begun = std::time::Instant::now();
+    fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-3").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-3").await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "nobody polls: {:?}", begun.elapsed());
+    fleet.stop().await;
+}
+
+// covers: C58
+#[tokio::test(flavor = "multi_thread")]
+async fn the_only_node_of_a_control_plane_is_not_drained() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
+    fleet.annotate("controlPlaneTopology", "SingleReplica").await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("desiredDrain=uncordon-rendered-worker-2").await;
+    assert_ne!(fleet.boot_id(), boot);
+    assert!(!fleet.events().await.contains(&"Cordon".to_owned()));
+    fleet.stop().await;
+}
+
+// covers: C09
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    journal.hold("reload crio.service");
+    fleet.render("rendered-worker-2", QUIET, &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait_for_event("AddSigtermProtection").await;
+    fleet.terminate();
+    fleet.wait_for_event("GotSigtermDuringUpdate").await;
+    journal.release("reload crio.service");
+    fleet.stop().await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/containers/policy.json").as_deref(), Some("1"));
+}
+
+async fn set_policies(fleet: &Fleet, spec: Value) -> MachineConfiguration {
+    let api: Api<MachineConfiguration> = Api::all(fleet.client.clone());
+    let object = json!({
+        "apiVersion": "operator.openshift.io/v1", "kind": "MachineConfiguration",
+        "metadata": {"name": "cluster"},
+        "spec": {"managementState": "Managed", "nodeDisruptionPolicy": spec}
+    });
+    if api.get_opt("cluster").await.unwrap().is_some() {
+        return api
+            .patch("cluster", &PatchParams::default(), &Patch::Merge(&object))
+            .await
+            .unwrap();
+    }
+    let object = serde_json::from_value(object).unwrap();
+    api.create(&PostParams::default(), &object).await.unwrap()
+}
+
+fn policy(action: &Value) -> Value {
+    json!({"files": [{"path": "/etc/app", "actions": [action]}]})
+}
+
+// covers: C53, C54
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_whose_action_fails_degrades_and_one_that_works_lets_the_node_go_on() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let reload = json!({"type": "Reload", "reload": {"serviceName": "missing.service"}});
+    set_policies(&fleet, policy(&reload)).await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    journal.fail("reload missing.service");
+    fleet.render("rendered-worker-2", &[("/etc/app", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet
+        .wait(
+            "state=Degraded, reason=could not apply update: reloading missing.service \
+             configuration failed. Error: error running systemctl reload missing.service: exit \
+             status 1",
+        )
+        .await;
+    assert_eq!(fleet.text("/etc/app"), None, "what was done is undone");
+    let restart = json!({"type": "Restart", "restart": {"serviceName": "app.service"}});
+    set_policies(&fleet, policy(&restart)).await;
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/app").as_deref(), Some("1"));
+    assert!(journal.calls().contains(&"restart app.service".to_owned()));
+    fleet.wait_for_event("ServiceRestart").await;
+    fleet.stop().await;
+}
+
+// covers: C51
+#[tokio::test(flavor = "multi_thread")]
+async fn policies_that_the_operator_has_not_taken_up_are_waited_for() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.limits.policies = SHORT;
+    let made = set_policies(&fleet, policy(&json!({"type": "None"}))).await;
+    let api: Api<MachineConfiguration> = Api::all(fleet.client.clone());
+    let said = |generation: i64| {
+        let nothing = json!([{"type": "None"}]);
+        json!({"status": {"observedGeneration": generation, "nodeDisruptionPolicyStatus": {
+            "clusterPolicies": {"files": [{"path": "/etc/app", "actions": nothing}]}}}})
+    };
+    let generation = made.metadata.generation.unwrap();
+    let patch = Patch::Merge(said(generation + 1));
+    api.patch_status("cluster", &PatchParams::default(), &patch).await.unwrap();
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fleet.render("rendered-worker-2", &[("/etc/app", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet
+        .wait(
+            "state=Degraded, reason=NodeDisruptionPolicyStatus was not ready: \
+             NodeDisruptionPolicyStatus is not up to date",
+        )
+        .await;
+    let patch = Patch::Merge(said(generation));
+    api.patch_status("cluster", &PatchParams::default(), &patch).await.unwrap();
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.boot_id(), boot);
+    fleet.stop().await;
+}
+
+// covers: C130
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_two_custom_pools_is_left_alone_and_says_so() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
+    for name in ["infra", "edge"] {
+        let selector = json!({"matchLabels": {"node-role.kubernetes.io/worker": ""}});
+        let pool = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+            "metadata": {"name": name},
+            "spec": {"nodeSelector": selector, "configuration": {"name": "rendered-worker-1"}}
+        });
+        let pool = serde_json::from_value(pool).unwrap();
+        pools.create(&PostParams::default(), &pool).await.unwrap();
+    }
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Degraded, reason~node worker-0 belongs to 2 custom roles").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"));
+    fleet.stop().await;
+}
+
+// covers: C131
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_somebody_deleted_is_made_anew() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fs::remove_file(fleet.path("/etc/machine-config-daemon/currentconfig")).unwrap();
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    let record = fleet.text("/etc/machine-config-daemon/currentconfig").unwrap();
+    assert!(record.contains("\"rendered-worker-2\""), "{record}");
+    fleet.stop().await;
+}
+
+// covers: C40, C100, C127
+#[tokio::test(flavor = "multi_thread")]
+async fn drift_is_counted_while_it_lasts_and_a_long_reason_is_cut() {
+    let folder = "x".repeat(200);
+    let long = format!("/etc/{}", [folder.as_str(); 12].join("/"));
+    let mut fleet = Fleet::new(&[(&long, "1")], Drains::Answered).await;
+    fleet.start();
+    // Once it has seen that all is well, what differs later is drift.
+    let more = [(long.as_str(), "1"), ("/etc/containers/policy.json", "1")];
+    fleet.render("rendered-worker-2", &more, &json!({})).await;
+    fleet.wait("state=Done").await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
+    assert!(fleet.metric("mcd_state{").starts_with("mcd_state{state=\"Done\",reason=\"\"} 1"));
+    fs::write(fleet.path(&long), "edited").unwrap();
+    let degraded = fleet.wait("state=Degraded, reason~content mismatch for file").await;
+    let reason = &degraded["machineconfiguration.openshift.io/reason"];
+    assert_eq!(reason.chars().count(), 2000);
+    assert_ne!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
+    assert!(fleet.metric("mcd_state{").contains("state=\"Degraded\",reason=\"ConfigDrift\""));
+    assert!(fleet.glass.look().drift.is_some());
+    fs::write(fleet.path(&long), "1").unwrap();
+    fleet.wait("state=Done, reason=").await;
+    assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
+    let events = fleet.events().await;
+    for told in ["ConfigDriftMonitorStarted", "ConfigDriftDetected"] {
+        assert!(events.iter().any(|event| event == told), "no {told} in {events:?}");
+    }
+    fleet.stop().await;
+}

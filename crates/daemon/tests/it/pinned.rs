@@ -1,0 +1,193 @@
+//! Images that the pool pins are pulled ahead of time, kept, and let go.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::TryStreamExt as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
+use mco_host::SystemError;
+use serde_json::json;
+
+use crate::fleet::{Drains, Fleet};
+
+const PIN_FILE: &str = "/etc/crio/crio.conf.d/50-pinned-images";
+
+/// Plays the machine's container engine.
+#[derive(Clone, Default)]
+struct Engine(Arc<Mutex<Images>>);
+
+#[derive(Default)]
+struct Images {
+    has: BTreeSet<String>,
+    broken: BTreeSet<String>,
+    pulls: Vec<String>,
+}
+
+impl Engine {
+    fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+        let mut images = self.0.lock().unwrap();
+        match command {
+            [_, "images", "-o", "json"] => {
+                let list: Vec<_> =
+                    images.has.iter().map(|image| json!({"repoDigests": [image]})).collect();
+                Ok(json!({"images": list}).to_string())
+            }
+            [_, "pull", image] => {
+                images.pulls.push((*image).to_owned());
+                if images.broken.contains(*image) {
+                    let command = format!("crictl pull {image}");
+                    let fault = "manifest unknown: exit status 1".to_owned();
+                    return Err(SystemError::Command { command, fault });
+                }
+                images.has.insert((*image).to_owned());
+                Ok(String::new())
+            }
+            other => panic!("no such command: {other:?}"),
+        }
+    }
+}
+
+fn image(letter: char) -> String {
+    format!("q.example/{letter}@sha256:{}", letter.to_string().repeat(64))
+}
+
+async fn pin(fleet: &Fleet, name: &str, letters: &str) {
+    let api: Api<PinnedImageSet> = Api::all(fleet.client.clone());
+    let images: Vec<_> = letters.chars().map(|it| json!({"name": image(it)})).collect();
+    let object = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet",
+        "metadata": {"name": name}, "spec": {"pinnedImages": images}
+    });
+    if api.get_opt(name).await.unwrap().is_some() {
+        let patch = Patch::Merge(object);
+        api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    } else {
+        let object = serde_json::from_value(object).unwrap();
+        api.create(&PostParams::default(), &object).await.unwrap();
+    }
+}
+
+async fn name_sets(fleet: &Fleet, names: &[&str]) {
+    let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
+    let sets: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
+    let patch = Patch::Merge(json!({"spec": {"pinnedImageSets": sets}}));
+    pools.patch("worker", &PatchParams::default(), &patch).await.unwrap();
+}
+
+/// Waits until the conditions and sets are as the words say, such as `a=2/2 b=1/3! Progressing`.
+async fn wait(fleet: &Fleet, want: &str) {
+    let words = |object: &MachineConfigNode| {
+        let status = object.status.clone().unwrap_or_default();
+        let set = |set: &mco_api::machine_config_node::PinnedImageSetState| {
+            let failed = if set.last_failed_generation > 0 { "!" } else { "" };
+            format!("{}={}/{}{failed}", set.name, set.current_generation, set.desired_generation)
+        };
+        let mut words: Vec<String> = status.pinned_image_sets.iter().map(set).collect();
+        let holds = status.conditions.iter().filter(|it| it.status == "True");
+        words.extend(
+            holds.filter_map(|it| it.type_.strip_prefix("PinnedImageSets").map(str::to_owned)),
+        );
+        words.sort();
+        words.join(" ")
+    };
+    let mut last = String::new();
+    let waiting = async {
+        let changes = watcher(fleet.reports(), watcher::Config::default()).applied_objects();
+        let mut changes = std::pin::pin!(changes);
+        while let Some(object) = changes.try_next().await.unwrap() {
+            last = words(&object);
+            if last == want {
+                return;
+            }
+        }
+    };
+    let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+    assert!(seen.is_ok(), "not seen in 30 s: {want}; last: {last}");
+}
+
+async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.make_report().await;
+    let status = json!({"status": {
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "allocatable": {"ephemeral-storage": "100Gi"}}});
+    let nodes: Api<Node> = Api::all(fleet.client.clone());
+    let patch = Patch::Merge(status);
+    nodes.patch_status("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    let engine = Engine::default();
+    let runs = engine.clone();
+    fleet.commands = Some(Arc::new(move |command: &[&str]| runs.run(command)));
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    (fleet, engine, journal)
+}
+
+// covers: C113, C117
+#[tokio::test(flavor = "multi_thread")]
+async fn sets_are_pulled_pinned_changed_and_let_go() {
+    let (mut fleet, engine, journal) = fleet().await;
+    let reloads = || journal.calls().iter().filter(|call| *call == "reload crio.service").count();
+    pin(&fleet, "a", "ab").await;
+    pin(&fleet, "b", "bc").await;
+    name_sets(&fleet, &["a", "b"]).await;
+    wait(&fleet, "a=1/1 b=1/1").await;
+    let pinned = |letters: &str| {
+        let names: Vec<String> = letters.chars().map(|it| format!("\"{}\"", image(it))).collect();
+        format!("[crio]\n  [crio.image]\n    pinned_images = [{}]\n", names.join(", "))
+    };
+    assert_eq!(fleet.text(PIN_FILE), Some(pinned("abc")));
+    assert_eq!(engine.0.lock().unwrap().pulls.len(), 3, "an image of two sets is pulled once");
+    let before = reloads();
+
+    fleet.stop().await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    pin(&fleet, "b", "c").await;
+    wait(&fleet, "a=1/1 b=2/2").await;
+    assert_eq!(before, 1, "told once");
+    let calls = journal.calls();
+    assert!(!calls.contains(&"reload crio.service".to_owned()), "the same images: {calls:?}");
+    assert_eq!(engine.0.lock().unwrap().pulls.len(), 3, "a restart pulls nothing again");
+
+    name_sets(&fleet, &["b"]).await;
+    wait(&fleet, "b=2/2").await;
+    assert_eq!(fleet.text(PIN_FILE), Some(pinned("c")));
+    let sets: Api<PinnedImageSet> = Api::all(fleet.client.clone());
+    sets.delete("b", &DeleteParams::default()).await.unwrap();
+    wait(&fleet, "").await;
+    assert_eq!(fleet.text(PIN_FILE), None);
+    fleet.stop().await;
+}
+
+// covers: C114
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_pulled_is_said_and_a_newer_set_mends_it() {
+    let (mut fleet, engine, _journal) = fleet().await;
+    engine.0.lock().unwrap().broken.insert(image('d'));
+    pin(&fleet, "a", "ad").await;
+    name_sets(&fleet, &["a"]).await;
+    wait(&fleet, "Degraded Progressing a=0/1!").await;
+    let object = fleet.reports().get("worker-0").await.unwrap();
+    let fault = object.status.unwrap().pinned_image_sets[0].last_failed_generation_error.clone();
+    let want = format!("failed to pull image {:?}: ", image('d'));
+    assert!(fault.starts_with(&want) && fault.contains("manifest unknown"), "{fault}");
+    assert_eq!(fleet.text(PIN_FILE), None, "nothing is pinned that is not there");
+    pin(&fleet, "a", "a").await;
+    wait(&fleet, "a=2/2").await;
+    assert!(fleet.text(PIN_FILE).is_some());
+    // What somebody else took away comes back by itself only with the next change.
+    fs::remove_file(fleet.path(PIN_FILE)).unwrap();
+    pin(&fleet, "a", "ab").await;
+    wait(&fleet, "a=3/3").await;
+    fleet.stop().await;
+}

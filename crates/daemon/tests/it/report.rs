@@ -1,0 +1,244 @@
+//! Every step of an update is a condition of the node's MachineConfigNode, in order.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::TryStreamExt as _;
+use kube::{
+    Api,
+    api::{DeleteParams, PostParams},
+    runtime::{WatchStreamExt as _, watcher},
+};
+use mco_api::MachineConfigNode;
+use serde_json::json;
+use tokio::sync::watch;
+
+use crate::fleet::{Drains, Fleet};
+
+/// What the MachineConfigNode said, as `Type=Status` of each condition that changed.
+struct Record {
+    words: Arc<Mutex<Vec<String>>>,
+    last: watch::Receiver<Option<MachineConfigNode>>,
+}
+
+impl Record {
+    fn start(reports: Api<MachineConfigNode>) -> Self {
+        let words = Arc::new(Mutex::new(Vec::new()));
+        let (sender, last) = watch::channel(None::<MachineConfigNode>);
+        let into = words.clone();
+        tokio::spawn(async move {
+            let mut changes =
+                std::pin::pin!(watcher(reports, watcher::Config::default()).applied_objects());
+            while let Ok(Some(object)) = changes.try_next().await {
+                let before = sender.borrow().as_ref().map(conditions).unwrap_or_default();
+                for (kind, status, _) in conditions(&object) {
+                    let old = before.iter().find(|(other, ..)| *other == kind);
+                    let is_news = old.map_or(status != "False", |(_, old, _)| *old != status);
+                    if is_news {
+                        into.lock().unwrap().push(format!("{kind}={status}"));
+                    }
+                }
+                sender.send_replace(Some(object));
+            }
+        });
+        Self { words, last }
+    }
+
+    async fn wait(&mut self, what: &str, holds: impl Fn(&MachineConfigNode) -> bool) {
+        let holds = |object: &Option<MachineConfigNode>| object.as_ref().is_some_and(&holds);
+        let seen = tokio::time::timeout(Duration::from_secs(30), self.last.wait_for(holds));
+        let seen = seen.await.is_ok();
+        assert!(seen, "{what} not seen in 30 s: {:#?}", self.last.borrow());
+    }
+
+    async fn wait_updated(&mut self, config: &str) {
+        let is_done = |object: &MachineConfigNode| {
+            let status = object.status.clone().unwrap_or_default();
+            status.config_version.is_some_and(|version| version.current == config)
+                && conditions(object)
+                    .iter()
+                    .all(|(kind, status, _)| (*status == "True") == (kind == "Updated"))
+        };
+        self.wait(&format!("updated to {config}"), is_done).await;
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.words.lock().unwrap())
+    }
+
+    fn message(&self, kind: &str) -> String {
+        let last = self.last.borrow();
+        let found = conditions(last.as_ref().unwrap()).into_iter().find(|(it, ..)| it == kind);
+        found.map(|(_, _, message)| message).unwrap_or_default()
+    }
+}
+
+fn conditions(object: &MachineConfigNode) -> Vec<(String, String, String)> {
+    let conditions = object.status.clone().unwrap_or_default().conditions;
+    conditions.into_iter().map(|it| (it.type_, it.status, it.message)).collect()
+}
+
+async fn fleet(files: &[(&str, &str)]) -> (Fleet, Record) {
+    let mut fleet = Fleet::new(files, Drains::Answered).await;
+    fleet.make_report().await;
+    let mut record = Record::start(fleet.reports());
+    fleet.start();
+    record.wait_updated("rendered-worker-1").await;
+    record.take();
+    (fleet, record)
+}
+
+// covers: C108, C109, C110, MCN-1
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_reboots_is_told_step_by_step() {
+    let (mut fleet, mut record) = fleet(&[("/etc/foo", "1")]).await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    record.wait_updated("rendered-worker-2").await;
+    let told = record.take();
+    let is_on = |word: &&String| !word.ends_with("=False") || word.starts_with("Updated");
+    let steps: Vec<&String> = told.iter().filter(is_on).collect();
+    assert_eq!(
+        steps,
+        [
+            "Updated=False",
+            "UpdatePrepared=True",
+            "UpdateExecuted=Unknown",
+            "Cordoned=True",
+            "Drained=Unknown",
+            "Drained=True",
+            "AppliedFilesAndOS=Unknown",
+            "UpdateExecuted=True",
+            "AppliedFilesAndOS=True",
+            "RebootedNode=Unknown",
+            "RebootedNode=True",
+            "Resumed=True",
+            "UpdateComplete=True",
+            "Uncordoned=True",
+            "Updated=True",
+        ]
+    );
+    let object = fleet.reports().get("worker-0").await.unwrap();
+    let managers = object.metadata.managed_fields.unwrap_or_default();
+    let ours = |manager: Option<&str>| manager == Some("machine-config-daemon");
+    assert!(managers.iter().any(|entry| ours(entry.manager.as_deref())), "{managers:?}");
+    assert_eq!(
+        record.message("Drained"),
+        "Action during update to rendered-worker-2: Drained node. The drain is complete as the \
+         desired drainer matches current drainer: drain-rendered-worker-2"
+    );
+    fleet.stop().await;
+}
+
+// covers: C109, C127
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_without_a_reboot_ends_with_what_follows_it() {
+    let (mut fleet, mut record) = fleet(&[]).await;
+    fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    record.wait_updated("rendered-worker-2").await;
+    let told = record.take();
+    let is_on = |word: &&String| !word.ends_with("=False") || word.starts_with("Updated");
+    let steps: Vec<&String> = told.iter().filter(is_on).collect();
+    assert_eq!(
+        steps,
+        [
+            "Updated=False",
+            "UpdatePrepared=True",
+            "UpdateExecuted=Unknown",
+            "AppliedFilesAndOS=Unknown",
+            "UpdateExecuted=True",
+            "AppliedFilesAndOS=True",
+            "UpdatePostActionComplete=True",
+            "Resumed=True",
+            "UpdateComplete=True",
+            "Uncordoned=True",
+            "Updated=True",
+        ]
+    );
+    let events = fleet.events().await;
+    for silent in ["Drain", "Cordon", "Reboot"] {
+        assert!(!events.iter().any(|event| event == silent), "{silent} in {events:?}");
+    }
+    for told in ["ServiceReload", "Uncordon", "NodeDone", "AddSigtermProtection"] {
+        assert!(events.iter().any(|event| event == told), "no {told} in {events:?}");
+    }
+    fleet.stop().await;
+}
+
+// covers: C109
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_leaves_the_steps_open_and_names_node_and_cause() {
+    let (mut fleet, mut record) = fleet(&[]).await;
+    fs::write(fleet.path("/etc/there"), "a file").unwrap();
+    let files = [("/etc/there/below", "1")];
+    fleet.render("rendered-worker-2", &files, &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    record
+        .wait("degraded", |object| {
+            conditions(object).iter().any(|(kind, status, message)| {
+                kind == "NodeDegraded"
+                    && status == "True"
+                    && message.starts_with("Node worker-0 upgrade failure. ")
+                    && message.contains("/etc/there/below")
+            })
+        })
+        .await;
+    let last = fleet.reports().get("worker-0").await.unwrap();
+    for open in ["UpdateExecuted", "AppliedFilesAndOS"] {
+        let found = conditions(&last).into_iter().find(|(kind, ..)| kind == open).unwrap();
+        assert_eq!(found.1, "Unknown", "{open}");
+    }
+    fleet.desire("rendered-worker-1").await;
+    record.wait_updated("rendered-worker-1").await;
+    fleet.stop().await;
+}
+
+// covers: C109
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_cannot_be_is_not_prepared_and_not_said_to_be_desired() {
+    let (mut fleet, mut record) = fleet(&[]).await;
+    fleet.render("rendered-worker-2", &[], &json!({"fips": true})).await;
+    fleet.desire("rendered-worker-2").await;
+    record
+        .wait("refused", |object| {
+            let status = object.status.clone().unwrap_or_default();
+            let version = status.config_version.unwrap_or_default();
+            version.desired == "not-yet-set"
+                && conditions(object).iter().any(|(kind, status, message)| {
+                    kind == "UpdatePrepared"
+                        && status == "Unknown"
+                        && message.contains("rendered-worker-1 and rendered-worker-2")
+                })
+        })
+        .await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_that_is_made_late_or_anew_hears_all_of_it_and_a_restart_says_nothing_twice() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let mut record = Record::start(fleet.reports());
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.make_report().await;
+    record.wait_updated("rendered-worker-1").await;
+    fleet.stop().await;
+    let version = |object: MachineConfigNode| object.metadata.resource_version;
+    let before = version(fleet.reports().get("worker-0").await.unwrap());
+    fleet.start();
+    fleet.render("rendered-worker-2", &[], &json!({"fips": true})).await;
+    fleet.wait("state=Done").await;
+    let after = version(fleet.reports().get("worker-0").await.unwrap());
+    assert_eq!(before, after, "nothing new, nothing written");
+    fleet.reports().delete("worker-0", &DeleteParams::default()).await.unwrap();
+    record.take();
+    let node = fleet.nodes.get("worker-0").await.unwrap();
+    let object = mco_core::progress::object(&node, Some("worker"));
+    fleet.reports().create(&PostParams::default(), &object).await.unwrap();
+    record.wait_updated("rendered-worker-1").await;
+    fleet.stop().await;
+}

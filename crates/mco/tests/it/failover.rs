@@ -1,0 +1,153 @@
+//! Two controllers as processes on a real kube-apiserver, one of which is killed in the middle of a
+//! roll-out.
+
+use std::{
+    io::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
+use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
+use mco_cluster::client;
+use mco_testkit::{
+    api::{ApiServer as _, KubeApiServer, Process, Programs, Settings, command},
+    daemons::{Daemons, REBOOT},
+    pki::Authority,
+};
+use serde_json::json;
+
+use crate::processes::{installed, within};
+
+const NODES: usize = 12;
+const LIMIT: usize = 3;
+
+/// The longest that a leader which was killed may be missed: its lease, and one try of the other.
+const LONGEST: Duration = Duration::from_secs(15 + 5);
+
+fn start(process: &str, name: &str, kubeconfig: &Path, folder: &Path) -> Process {
+    let mut command = command(env!("CARGO_BIN_EXE_mco"));
+    command.args([process, "start", "--metrics-listen-address", "127.0.0.1:0"]);
+    command.arg("--kubeconfig").arg(kubeconfig).env_remove("RELEASE_VERSION");
+    let log = folder.join(format!("{name}.log"));
+    Process::start(name, &mut command, &log).expect("the binary starts")
+}
+
+async fn pool(client: &Client, what: &str, holds: impl Fn(&MachineConfigPool) -> bool) -> String {
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    let found = await_condition(pools, "worker", |pool: Option<&MachineConfigPool>| {
+        pool.is_some_and(&holds)
+    });
+    let pool = within(what, found).await.expect("a watch").expect("a pool");
+    pool.spec.configuration.rendered.name
+}
+
+fn target(pool: &MachineConfigPool) -> &str {
+    &pool.spec.configuration.rendered.name
+}
+
+async fn holder(client: &Client, other_than: &str) -> String {
+    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let of = |lease: &Lease| lease.spec.clone().unwrap_or_default().holder_identity;
+    let is_held = |lease: Option<&Lease>| {
+        let holder = lease.and_then(of).unwrap_or_default();
+        !holder.is_empty() && holder != other_than
+    };
+    let held = await_condition(leases, "machine-config-controller", is_held);
+    let lease = within("somebody leads", held).await.expect("a watch").expect("a lease");
+    of(&lease).expect("it has a holder")
+}
+
+fn node(name: &str, config: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
+            "annotations": {
+                annotation::CURRENT_CONFIG.name(): config,
+                annotation::DESIRED_CONFIG.name(): config,
+                annotation::STATE.name(): "Done",
+            },
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .expect("a Node")
+}
+
+// covers: LE-1, PROC-3, PROC-4
+#[tokio::test]
+async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost() {
+    let programs = match Programs::find() {
+        Ok(programs) => programs,
+        Err(absent) => {
+            let _ = writeln!(std::io::stderr(), "skipped: a leader that is killed: {absent}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("test").expect("an authority");
+    let settings = Settings::loopback(&folder.path().join("api"));
+    let api = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
+    let file = api.kubeconfig();
+    let _operator = start("operator", "operator", file, folder.path());
+    let client = client::connect(Some(file)).await.expect("a client");
+    installed(&client, "machineconfigpools.machineconfiguration.openshift.io").await;
+    let mut first = start("controller", "first", file, folder.path());
+    let killed = holder(&client, "").await;
+    let second = start("controller", "second", file, folder.path());
+    let old = pool(&client, "the pool has a config", |pool| !target(pool).is_empty()).await;
+
+    let nodes = Api::<Node>::all(client.clone());
+    for number in 0..NODES {
+        let node = node(&format!("n{number:02}"), &old);
+        nodes.create(&PostParams::default(), &node).await.expect("a node");
+    }
+    let limit = Patch::Merge(json!({"spec": {"maxUnavailable": LIMIT}}));
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    pools.patch("worker", &PatchParams::default(), &limit).await.expect("a limit");
+    let updated = |pool: &MachineConfigPool| {
+        pool.status.as_ref().map_or(0, |status| status.updated_machine_count)
+    };
+    let all = i32::try_from(NODES).expect("few");
+    pool(&client, "all nodes are counted", |pool| updated(pool) == all).await;
+    let daemons = Daemons::start(client.clone(), |_, _| REBOOT);
+
+    let config: MachineConfig = serde_json::from_value(json!({
+        "metadata": {"name": "99-more", "labels": {label::ROLE: "worker"}},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+            {"path": "/etc/more", "contents": {"source": "data:,more"}},
+        ]}}},
+    }))
+    .expect("a MachineConfig");
+    let configs = Api::<MachineConfig>::all(client.clone());
+    configs.create(&PostParams::default(), &config).await.expect("it is created");
+    let new = pool(&client, "the pool has a new config", |pool| target(pool) != old).await;
+    let some = |pool: &MachineConfigPool| target(pool) == new && (1..all).contains(&updated(pool));
+    pool(&client, "the first nodes are updated", some).await;
+    first.kill().expect("it is killed");
+    let since = Instant::now();
+    let next = holder(&client, &killed).await;
+    let missed = since.elapsed();
+    let _ = writeln!(std::io::stderr(), "{next} leads {missed:?} after {killed} was killed");
+    assert!(missed < LONGEST, "{missed:?}");
+
+    let done = |pool: &MachineConfigPool| {
+        let status = pool.status.clone().unwrap_or_default();
+        status.configuration.rendered.name == new && status.updated_machine_count == all
+    };
+    pool(&client, "all nodes are updated", done).await;
+    let busiest = daemons.busiest();
+    assert!((1..=LIMIT).contains(&busiest.len()), "{busiest:?}");
+    for node in nodes.list(&ListParams::default()).await.expect("nodes") {
+        let value = |key: &str| node.annotations().get(key).cloned().unwrap_or_default();
+        assert_eq!(value(annotation::CURRENT_CONFIG.name()), new, "{}", node.name_any());
+        let closed = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+        assert!(!closed, "{} is open again", node.name_any());
+    }
+    drop(second);
+}

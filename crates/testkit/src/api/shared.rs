@@ -1,0 +1,60 @@
+//! One real kube-apiserver for all tests of a program, started by the first that asks for it.
+
+#![expect(clippy::disallowed_methods, reason = "keeps the folder of the server tidy")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{OnceLock, mpsc},
+    thread,
+};
+
+use anyhow::Context as _;
+
+use super::{KubeApiServer, Programs, Settings};
+use crate::pki::Authority;
+
+/// What the folders are called, before the number of the process that they belong to.
+const PREFIX: &str = "kube-apiserver-";
+
+static SERVER: OnceLock<anyhow::Result<KubeApiServer>> = OnceLock::new();
+
+/// The server of this program; it lives as long as the program, with its data in a folder of `below`.
+///
+/// Folders that earlier programs left behind there are removed.
+pub fn shared(programs: &Programs, below: &Path) -> &'static anyhow::Result<KubeApiServer> {
+    SERVER.get_or_init(|| {
+        let (programs, below) = (programs.clone(), below.to_owned());
+        let (started, server) = mpsc::channel();
+        // The server dies with the thread that starts it, so that must not be one of a test.
+        thread::spawn(move || {
+            // Whoever waits for the server is still there.
+            drop(started.send(start(&programs, &below)));
+            loop {
+                thread::park();
+            }
+        });
+        server.recv().context("the thread of the server ended by itself").flatten()
+    })
+}
+
+fn start(programs: &Programs, below: &Path) -> anyhow::Result<KubeApiServer> {
+    tidy(below);
+    let dir = below.join(format!("{PREFIX}{}", std::process::id()));
+    let authority = Authority::new("test")?;
+    KubeApiServer::start(programs, &authority, &Settings::loopback(&dir))
+}
+
+/// Removes the folders of programs that have ended.
+fn tidy(below: &Path) {
+    let entries = fs::read_dir(below).into_iter().flatten().flatten();
+    let is_left_over = |folder: &PathBuf| {
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let process = name.strip_prefix(PREFIX);
+        process.is_some_and(|process| !Path::new("/proc").join(process).exists())
+    };
+    for folder in entries.map(|entry| entry.path()).filter(is_left_over) {
+        // Another program may be removing it as well.
+        drop(fs::remove_dir_all(folder));
+    }
+}
