@@ -311,6 +311,15 @@ fn ending(result: &str) -> &str {
 mod tests {
     use super::*;
 
+    // covers: C89
+    #[test]
+    fn what_must_come_before_a_task_is_waited_for() {
+        let task =
+            Task { unit: "a", description: "b", command: &["/bin/true"], after: &["f.service"] };
+        let names: Vec<&str> = properties(&task, "exec").iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["Description", "Type", "ExecStart", "Requires", "After"]);
+    }
+
     #[tokio::test]
     async fn a_machine_can_be_let_go_where_nothing_may_block() {
         let folder = tempfile::tempdir().unwrap();

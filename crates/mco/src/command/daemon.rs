@@ -1,5 +1,7 @@
 //! `mco daemon start`: the daemon of one node, alone.
 
+mod first_boot;
+
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -16,7 +18,7 @@ use mco_cluster::{
     report::chain,
 };
 use mco_daemon::{
-    Clients, Surroundings,
+    Clients, Limits, Surroundings,
     metrics::Metrics,
     simulate::{Machine, Power, simulate},
     state::Glass,
@@ -45,6 +47,7 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, clap::Subcommand)]
 enum DaemonCommand {
     Start(StartArgs),
+    FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
 }
 
 /// Make this machine what its config says, until stopped
@@ -59,6 +62,10 @@ struct StartArgs {
     /// Directory that is the machine's root; made where it is missing
     #[arg(long, default_value = "/rootfs")]
     root_mount: PathBuf,
+    /// Minutes that a machine has to prove healthy after a reboot before it takes the new config back,
+    /// where its pool does not say; 0 keeps it whatever happens
+    #[arg(long, default_value_t = 15, value_name = "MINUTES")]
+    confirm_minutes: u64,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
@@ -79,8 +86,13 @@ systemctl --root does, and a reboot is a new boot id. It gets the config of its 
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let DaemonCommand::Start(args) = &args.command;
-    let StartArgs { process, node_name, root_mount, boot_seconds } = args;
+    let args = match &args.command {
+        DaemonCommand::Start(args) => args,
+        DaemonCommand::FirstbootCompleteMachineconfig(args) => {
+            return first_boot::run(args, verbose);
+        }
+    };
+    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
         _ => {
@@ -88,6 +100,8 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         }
     };
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
+    let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
+    let limits = Limits { confirm, ..Limits::default() };
     let mut ended = Ok(());
     let glass = Glass::default();
     let shown = glass.clone();
@@ -97,6 +111,7 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
         let counted = |clients: Clients, speaker: Client| Surroundings {
             metrics,
             glass,
+            limits,
             ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))
         };
         ended = if is_real {
