@@ -190,7 +190,7 @@ async fn furnish(client: &Client) {
 /// Removes what the last test left.
 async fn clear(client: &Client) {
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
-    let ours: Vec<String> = mco_api::crds().iter().map(|kind| kind.name_any()).collect();
+    let ours: Vec<String> = mco_api::crds().iter().map(kube::ResourceExt::name_any).collect();
     for kind in kinds.list(&ListParams::default()).await.unwrap() {
         let name = kind.name_any();
         if !ours.contains(&name) {
