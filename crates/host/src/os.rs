@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub use arguments::words;
-pub use extension::packages;
+pub use extension::{is_extension, packages};
 
 /// Runs commands of a machine.
 pub trait CommandRunner {
