@@ -10,10 +10,10 @@ MCO_ORACLE_DIR ?= ../shared/oracle
 SEEDS ?= 200000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test tools lab-tools fmt lint doc unit oracle soak gen bench fuzz dist image lab lab-enter lab-down
+.PHONY: help test tools lab-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image lab lab-enter lab-down
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 11
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 test: tools lab-tools fmt lint doc oracle unit ## Everything CI checks
 
@@ -50,6 +50,11 @@ gen: ## Write the generated files: deploy
 
 bench: ## Measure rendering, status, choosing nodes, serving and simulating
 	$(CARGO) bench --package mco-core --package mco-server --package mco-sim
+
+bench-fleet: ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary
+	$(CARGO) build --release --package mco --package mco-testkit --bin mco --bin fleet
+	$(TARGET)/release/fleet $(TARGET)/release/mco $(or $(NODES),1000) instant
+	$(TARGET)/release/fleet $(TARGET)/release/mco $(or $(NODES),1000) drain
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60

@@ -4,13 +4,18 @@
 //! [`compare`] judges. The first difference is the one reported.
 //!
 //! Compat: what is compared, and the wording, are the reference's (`pkg/daemon/on_disk_validation.go`).
-//! Owners, labels, keys and units without contents are not compared.
+//! Beyond that owners are compared where the config names them; where it does not, whoever owns a file
+//! is none of its business. Labels, keys and units without contents are not compared.
 
 mod mode;
+mod owner;
 
 use mco_ignition::content::ContentError;
 
-pub use self::mode::Mode;
+pub use self::{
+    mode::Mode,
+    owner::{Account, Found, Owned, Owner},
+};
 use crate::machine::{self, Machine};
 
 /// Something on the disk to look at.
@@ -31,6 +36,8 @@ pub enum Want {
         mode: u32,
         /// Contents.
         contents: Vec<u8>,
+        /// Who owns it.
+        owner: Owner,
     },
     /// An empty file, or none.
     EmptyOrAbsent,
@@ -69,6 +76,8 @@ pub enum Observed {
         mode: Mode,
         /// Contents.
         contents: Vec<u8>,
+        /// Who owns it; `None` where that means nothing, as for files that nobody can give away.
+        owner: Option<Owned>,
     },
     /// Where the path leads in the end, for [`Want::Masked`].
     LeadsTo(String),
@@ -93,6 +102,16 @@ pub enum Drift {
         want: Mode,
         /// As it is.
         found: Mode,
+    },
+    /// The file belongs to somebody else.
+    #[error("owner mismatch for file: {path:?}; expected: {want}; received: {found}")]
+    Owner {
+        /// The file.
+        path: String,
+        /// As it should be: user and group.
+        want: String,
+        /// As it is.
+        found: String,
     },
     /// The file is not there, or cannot be looked at.
     #[error("could not stat file {path:?}: lstat {path}: {fault}")]
@@ -166,7 +185,9 @@ pub fn expected(machine: &Machine) -> Vec<Expected> {
         let path = file.path.clone();
         let want = if file.append.is_empty() {
             match machine::contents(file) {
-                Ok(contents) => Want::File { mode: machine::mode(file), contents },
+                Ok(contents) => {
+                    Want::File { mode: machine::mode(file), contents, owner: Owner::of(file) }
+                }
                 Err(source) => Want::Unusable(Unusable::Contents { path: path.clone(), source }),
             }
         } else {
@@ -199,7 +220,8 @@ pub fn expected(machine: &Machine) -> Vec<Expected> {
 }
 
 fn plain(text: &str) -> Want {
-    Want::File { mode: machine::DEFAULT_MODE, contents: text.as_bytes().to_vec() }
+    let (mode, contents) = (machine::DEFAULT_MODE, text.as_bytes().to_vec());
+    Want::File { mode, contents, owner: Owner::default() }
 }
 
 /// Judges what was found; none is good.
@@ -211,7 +233,10 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
         (Want::Unusable(unusable), _) => Some(Drift::Unusable(unusable.clone())),
         (Want::EmptyOrAbsent, Observed::Missing) => None,
         (Want::EmptyOrAbsent, found) => file(&expected.path, machine::DEFAULT_MODE, b"", found),
-        (Want::File { mode, contents }, found) => file(&expected.path, *mode, contents, found),
+        (Want::File { mode, contents, owner }, found) => {
+            file(&expected.path, *mode, contents, found)
+                .or_else(|| belongs(&expected.path, owner, found))
+        }
         (Want::Masked, Observed::LeadsTo(found)) if found == "/dev/null" => None,
         (Want::Masked, Observed::LeadsTo(found)) => {
             Some(Drift::NotMasked { path: path(), found: found.clone() })
@@ -258,6 +283,15 @@ fn file(path: &str, want: u32, contents: &[u8], observed: &Observed) -> Option<D
         }
         Observed::Present { .. } | Observed::LeadsTo(_) | Observed::Enablement(_) => None,
     }
+}
+
+fn belongs(path: &str, want: &Owner, observed: &Observed) -> Option<Drift> {
+    let Observed::Present { owner: Some(found), .. } = observed else { return None };
+    if want.is_met(found) {
+        return None;
+    }
+    let (want, found) = (want.to_string(), found.to_string());
+    Some(Drift::Owner { path: path.to_owned(), want, found })
 }
 
 /// Judges what the node booted; none is good.

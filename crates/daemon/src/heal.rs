@@ -103,6 +103,7 @@ fn repair(machine: &Machine, drift: &Drift) -> Option<(Step, String)> {
     match drift {
         Drift::Contents(path)
         | Drift::Mode { path, .. }
+        | Drift::Owner { path, .. }
         | Drift::Stat { path, .. }
         | Drift::MaskMissing { path, .. }
         | Drift::NotMasked { path, .. } => Some((rewrite(machine, path)?, path.clone())),

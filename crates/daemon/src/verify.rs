@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use mco_core::{
-    drift::{self, Drift, Expected, Mode, Observed, Want},
+    drift::{self, Account, Drift, Expected, Found, Mode, Observed, Owned, Want},
     machine::Machine,
 };
-use mco_host::{Host, System, SystemError};
+use mco_host::{Host, Owner, System, SystemError, account};
 
 /// The first difference between the machine and a config, files and units only.
 pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
@@ -65,7 +65,10 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
                     let contents =
                         if stat.is_file() { host.root.read(path) } else { Ok(Some(Vec::new())) };
                     match contents {
-                        Ok(Some(contents)) => Observed::Present { mode, contents },
+                        Ok(Some(contents)) => {
+                            let owner = owned(host, &expected.want, stat.owner);
+                            Observed::Present { mode, contents, owner }
+                        }
                         Ok(None) => Observed::Missing,
                         Err(error) => unreadable(&error),
                     }
@@ -74,4 +77,28 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
             }
         }
     }
+}
+
+/// Who a file belongs to, by the names that its config asks for where these fit.
+///
+/// Nothing is said where nobody but the superuser could have given the file away.
+fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> {
+    let Want::File { owner: want, .. } = want else { return None };
+    if !host.root.gives_away() {
+        return None;
+    }
+    let named = |account: &Option<Account>, id: u32, lookup: &dyn Fn(&str) -> Option<u32>| {
+        let name = match account {
+            Some(Account::Name(name)) => Some(name.clone()).filter(|name| lookup(name) == Some(id)),
+            Some(Account::Id(_)) | None => None,
+        };
+        Found { id, name }
+    };
+    // A machine whose accounts cannot be read has no such user; the file then says so.
+    let user = |name: &str| account::user(&host.root, name).ok().flatten().map(|found| found.user);
+    let group = |name: &str| account::group(&host.root, name).ok().flatten();
+    Some(Owned {
+        user: named(&want.user, found.user, &user),
+        group: named(&want.group, found.group, &group),
+    })
 }

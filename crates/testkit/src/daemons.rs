@@ -27,6 +27,8 @@ const PREFIX: &str = "machineconfiguration.openshift.io/";
 /// What a daemon does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
+    /// Says that it works; one that has failed before goes on saying so until it is done.
+    Working,
     /// Writes annotations, named without their prefix; `{config}` stands for the config's name.
     Write(&'static [(&'static str, &'static str)]),
     /// Waits until the controller has done what `desiredDrain` asks for.
@@ -38,7 +40,7 @@ pub type Script = &'static [Step];
 
 /// An update with drain and reboot.
 pub const REBOOT: Script = &[
-    Step::Write(&[("state", "Working")]),
+    Step::Working,
     Step::Write(&[("desiredDrain", "drain-{config}")]),
     Step::Drained,
     Step::Write(&[("post-config-action", "Rebooting")]),
@@ -50,7 +52,7 @@ pub const REBOOT: Script = &[
 
 /// An update without drain: the uncordon is asked for all the same.
 pub const IN_PLACE: Script = &[
-    Step::Write(&[("state", "Working")]),
+    Step::Working,
     Step::Write(&[("desiredDrain", "uncordon-{config}")]),
     Step::Drained,
     Step::Write(&[("state", "Done"), ("currentConfig", "{config}"), ("reason", "")]),
@@ -58,7 +60,7 @@ pub const IN_PLACE: Script = &[
 
 /// An update that fails once the node is drained; the node stays cordoned.
 pub const FAILS: Script = &[
-    Step::Write(&[("state", "Working")]),
+    Step::Working,
     Step::Write(&[("desiredDrain", "drain-{config}")]),
     Step::Drained,
     Step::Write(&[("state", "Degraded"), ("reason", "disk full")]),
@@ -66,7 +68,7 @@ pub const FAILS: Script = &[
 
 /// A config that cannot be taken at all.
 pub const REFUSES: Script = &[
-    Step::Write(&[("state", "Working")]),
+    Step::Working,
     Step::Write(&[("state", "Unreconcilable"), ("reason", "can't reconcile config")]),
 ];
 
@@ -135,6 +137,9 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
         let mut changes = std::pin::pin!(changes);
         while let Some(change) = changes.next().await {
             match change {
+                // What a write gave back may be newer than what the watch tells now.
+                Ok(Event::Apply(node) | Event::InitApply(node))
+                    if known.get(&node.name_any()).is_some_and(|last| !is_newer(&node, last)) => {}
                 Ok(Event::Apply(node) | Event::InitApply(node)) => {
                     known.insert(node.name_any(), node.clone());
                     self.count(&known);
@@ -161,26 +166,33 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
             let script = (self.script)(&name, &progress.config);
             let Some(step) = script.get(progress.next) else {
                 let desired = value(&node, "desiredConfig");
-                if desired == progress.config || desired == value(&node, "currentConfig") {
+                let is_done = desired == value(&node, "currentConfig") && state(&node) == "Done";
+                if desired == progress.config || is_done {
                     return Some(node);
                 }
                 *progress = Progress { config: desired.to_owned(), next: 0 };
                 continue;
             };
             match step {
+                Step::Working if ["Degraded", "Unreconcilable"].contains(&state(&node)) => {}
+                Step::Working => {
+                    node = self.write(&name, &[("state", "Working")], &progress.config).await?;
+                }
                 Step::Drained => {
                     if value(&node, "desiredDrain") != value(&node, "lastAppliedDrain") {
                         return Some(node);
                     }
                 }
-                Step::Write(pairs) => {
-                    let patch = Patch::Merge(annotations(pairs, &progress.config));
-                    // A node that is gone says nothing more.
-                    node = self.nodes.patch(&name, &PatchParams::default(), &patch).await.ok()?;
-                }
+                Step::Write(pairs) => node = self.write(&name, pairs, &progress.config).await?,
             }
             progress.next = progress.next.saturating_add(1);
         }
+    }
+
+    /// Writes annotations on a node; a node that is gone says nothing more.
+    async fn write(&self, node: &str, pairs: &[(&str, &str)], config: &str) -> Option<Node> {
+        let patch = Patch::Merge(annotations(pairs, config));
+        self.nodes.patch(node, &PatchParams::default(), &patch).await.ok()
     }
 
     fn count(&self, known: &BTreeMap<String, Node>) {
@@ -200,6 +212,15 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
 fn value<'n>(node: &'n Node, key: &str) -> &'n str {
     let found = node.annotations().get(&format!("{PREFIX}{key}"));
     found.map(String::as_str).unwrap_or_default()
+}
+
+fn state(node: &Node) -> &str {
+    value(node, "state")
+}
+
+fn is_newer(node: &Node, last: &Node) -> bool {
+    let version = |node: &Node| node.resource_version().and_then(|text| text.parse::<u64>().ok());
+    node.uid() != last.uid() || version(node) > version(last)
 }
 
 fn annotations(pairs: &[(&str, &str)], config: &str) -> Value {

@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod daemons;
+pub mod fleet;
 pub mod lab;
 pub mod oracle;
 pub mod pki;

@@ -36,7 +36,7 @@ const PROCESSES: &[Process] = &[
     Process {
         name: "machine-config-controller",
         cluster: rights::CONTROLLER,
-        namespace: rights::LEADER,
+        namespace: rights::CONTROLLER_OWN,
         guard: Vec::new,
         workload: controller,
     },

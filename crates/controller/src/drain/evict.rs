@@ -66,10 +66,7 @@ pub(super) async fn attempt(
     let (context, name) = (&drainer.context, node.name_any());
     let api = Api::<Pod>::all(context.client.clone());
     let here = format!("spec.nodeName={name}");
-    let named =
-        |source: kube::Error| ActError::ListPods { node: name.clone(), source: source.into() };
-    let first = api.list(&ListParams::default().fields(&here)).await.map_err(named)?;
-    if !first.iter().any(|pod| PodView::of(pod).is_in_the_way()) {
+    if is_empty(&api, &name).await? {
         return Ok(Attempt::Empty);
     }
     let cache = Cache::new(trim::pod);
@@ -79,10 +76,25 @@ pub(super) async fn attempt(
     let config = watcher::Config::default().fields(&here);
     let until = Instant::now() + limits.attempt;
     let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, until };
-    tokio::select! {
-        outcome = eviction.run(record) => outcome,
-        () = cache.run(api, config, &drainer.shutdown) => Ok(Attempt::Overtaken),
+    let outcome = tokio::select! {
+        outcome = eviction.run(record) => outcome?,
+        () = cache.run(api.clone(), config, &drainer.shutdown) => Attempt::Overtaken,
+    };
+    match outcome {
+        // A watch can be late, so the server has the last word.
+        Attempt::Empty if !is_empty(&api, &name).await? => Ok(Attempt::Overtaken),
+        outcome => Ok(outcome),
     }
+}
+
+/// Whether the server knows of no pod that has to go.
+async fn is_empty(api: &Api<Pod>, node: &str) -> Result<bool, ActError> {
+    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let pods = api
+        .list(&here)
+        .await
+        .map_err(|source| ActError::ListPods { node: node.to_owned(), source: source.into() })?;
+    Ok(!pods.iter().any(|pod| PodView::of(pod).is_in_the_way()))
 }
 
 struct Eviction<'a> {
@@ -100,7 +112,7 @@ impl Eviction<'_> {
         let wake = self.drainer.wakes.of(&name);
         tokio::select! {
             () = self.pods.ready() => {}
-            () = sleep_until(self.until) => {}
+            () = sleep_until(self.until) => return Err(ActError::WatchPods { node: name }),
         }
         let mut held: BTreeMap<String, Held> = BTreeMap::new();
         loop {

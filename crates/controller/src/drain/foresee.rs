@@ -7,7 +7,10 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{Api, ResourceExt as _, api::ListParams};
-use mco_core::drain::feasibility::{Feasibility, feasibility, is_counted};
+use mco_core::drain::{
+    PodView,
+    feasibility::{Feasibility, feasibility, is_counted},
+};
 use tracing::debug;
 
 use crate::Context;
@@ -31,6 +34,9 @@ pub(super) async fn blockers(context: &Context, node: &Node) -> Option<String> {
 async fn look(context: &Context, node: &str) -> Result<Feasibility, kube::Error> {
     let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let pods = Api::<Pod>::all(context.client.clone()).list(&here).await?;
+    if !pods.iter().any(|pod| PodView::of(pod).is_in_the_way()) {
+        return Ok(Feasibility::default());
+    }
     let budgets = Api::<PodDisruptionBudget>::all(context.client.clone());
     let mut budgets = budgets.list(&ListParams::default()).await?.items;
     // Without the pods of other nodes, only what Kubernetes counted itself can be trusted.

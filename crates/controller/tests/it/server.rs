@@ -11,7 +11,7 @@ use std::{
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
-        core::v1::{Namespace, Node, Pod, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount},
         events::v1::Event,
         policy::v1::PodDisruptionBudget,
     },
@@ -23,7 +23,10 @@ use kube::{
     client::{Body, ClientBuilder},
     runtime::wait::{await_condition, conditions::is_crd_established},
 };
-use mco_api::{ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, label};
+use mco_api::{
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration,
+    OSImageStream, PinnedImageSet, label,
+};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
 use mco_testkit::api::{self, ApiServer as _, Programs};
@@ -186,6 +189,11 @@ async fn clear(client: &Client) {
     remove(Api::<MachineConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigNode>::all(everywhere.clone())).await;
     remove(Api::<ControllerConfig>::all(everywhere.clone())).await;
+    remove(Api::<MachineConfiguration>::all(everywhere.clone())).await;
+    remove(Api::<OSImageStream>::all(everywhere.clone())).await;
+    remove(Api::<PinnedImageSet>::all(everywhere.clone())).await;
+    remove(Api::<Secret>::namespaced(client.clone(), label::NAMESPACE)).await;
+    remove(Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE)).await;
     remove(Api::<Node>::all(everywhere)).await;
     for namespace in ["default", label::NAMESPACE] {
         remove(Api::<Pod>::namespaced(client.clone(), namespace)).await;

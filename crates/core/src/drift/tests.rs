@@ -4,7 +4,8 @@ use super::*;
 use crate::fixture::machine;
 
 fn found(mode: u32, contents: &str) -> Observed {
-    Observed::Present { mode: Mode::from_kernel(mode), contents: contents.as_bytes().to_vec() }
+    let (mode, contents) = (Mode::from_kernel(mode), contents.as_bytes().to_vec());
+    Observed::Present { mode, contents, owner: None }
 }
 
 fn judge(config: &Machine, at: usize, observed: &Observed) -> String {
@@ -38,6 +39,47 @@ fn a_file_drifts_by_contents_mode_kind_and_absence() {
     ];
     for (observed, want) in cases {
         assert_eq!(judge(&config, 0, &observed), want);
+    }
+}
+
+#[test]
+fn a_file_drifts_by_owner_where_its_config_names_one() {
+    let id = |id| (Some(id), None);
+    let name = |name: &str| (None, Some(name.to_owned()));
+    let silent = (None, None);
+    // user and group of the config, user and group as found, what is said
+    let cases = [
+        (silent.clone(), silent.clone(), (7, ""), (7, ""), ""),
+        (id(0), id(0), (0, ""), (0, ""), ""),
+        (id(0), silent.clone(), (1, ""), (7, ""), "expected: 0:any; received: 1:7"),
+        (id(1000), id(1000), (1000, ""), (0, ""), "expected: 1000:1000; received: 1000:0"),
+        (name("core"), name("core"), (1000, "core"), (1000, "core"), ""),
+        (name("core"), name("core"), (0, ""), (0, ""), "expected: core:core; received: 0:0"),
+        (
+            (Some(-1), Some("core".to_owned())),
+            silent,
+            (0, ""),
+            (0, ""),
+            "expected: core:any; received: 0:0",
+        ),
+    ];
+    for (user, group, found_user, found_group, said) in cases {
+        let mut config = machine("c", "/etc/foo=a");
+        let file = &mut config.config.storage.files[0];
+        (file.user.id, file.user.name) = user;
+        (file.group.id, file.group.name) = group;
+        let found = |(id, name): (u32, &str)| Found {
+            id,
+            name: Some(name.to_owned()).filter(|name| !name.is_empty()),
+        };
+        let observed = Observed::Present {
+            mode: Mode::file(0o644),
+            contents: b"a".to_vec(),
+            owner: Some(Owned { user: found(found_user), group: found(found_group) }),
+        };
+        let prefix = "owner mismatch for file: \"/etc/foo\"; ";
+        let expected = if said.is_empty() { String::new() } else { format!("{prefix}{said}") };
+        assert_eq!(judge(&config, 0, &observed), expected);
     }
 }
 

@@ -20,6 +20,8 @@ mod patience;
 #[cfg(test)]
 mod pinned;
 #[cfg(test)]
+mod protocol;
+#[cfg(test)]
 mod report;
 #[cfg(test)]
 mod update;

@@ -52,6 +52,12 @@ impl Root {
         self.write_owned(path, bytes, mode, None)
     }
 
+    /// Whether this process can give files away, so that their owners mean something.
+    #[must_use]
+    pub fn gives_away(&self) -> bool {
+        geteuid().is_root()
+    }
+
     /// As [`Root::write`], with the file in these hands before anybody can see it.
     ///
     /// Only the superuser can give files away; for anybody else the owner stays who writes.

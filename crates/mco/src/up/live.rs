@@ -149,12 +149,11 @@ pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
     table::write(out, &pools)?;
     writeln!(out)?;
     table::write(out, &nodes)?;
-    let trouble = view.trouble();
-    if !trouble.is_empty() {
+    if !view.trouble.is_empty() {
         writeln!(out)?;
     }
-    for line in trouble {
-        writeln!(out, "{}", crate::print::visible(&line))?;
+    for line in &view.trouble {
+        writeln!(out, "{}", crate::print::visible(line))?;
     }
     Ok(())
 }

@@ -11,6 +11,11 @@ use mco_api::{
     annotation::{self, DaemonState, DrainVerb, Key},
     label,
 };
+use mco_core::{
+    rollout::{Fleet, NodeView},
+    roster::Roster,
+    status::explain,
+};
 
 /// One node, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,8 +127,6 @@ pub(crate) struct PoolLine {
     conditions: [String; 3],
     counts: [i32; 4],
     paused: bool,
-    /// Why it is degraded.
-    trouble: Vec<String>,
 }
 
 impl PoolLine {
@@ -134,10 +137,6 @@ impl PoolLine {
         let holds = |kind: &str| {
             condition(kind).map_or_else(|| "Unknown".to_owned(), |found| found.status.clone())
         };
-        let trouble = ["RenderDegraded", "NodeDegraded"].into_iter().filter_map(|kind| {
-            let found = condition(kind).filter(|found| found.status == "True")?;
-            (!found.message.is_empty()).then(|| found.message.clone())
-        });
         Self {
             name: pool.name_any(),
             config: status.configuration.rendered.name.clone(),
@@ -149,7 +148,6 @@ impl PoolLine {
                 status.degraded_machine_count,
             ],
             paused: pool.spec.paused,
-            trouble: trouble.collect(),
         }
     }
 
@@ -198,6 +196,8 @@ pub(crate) struct View {
     pub(crate) operator: Option<String>,
     pub(crate) pools: Vec<PoolLine>,
     pub(crate) nodes: Vec<NodeLine>,
+    /// What is wrong or waiting, and what to do about it.
+    pub(crate) trouble: Vec<String>,
 }
 
 impl View {
@@ -207,8 +207,11 @@ impl View {
         pools: impl IntoIterator<Item = &'o MachineConfigPool>,
         nodes: impl IntoIterator<Item = &'o Node>,
     ) -> Self {
+        let pools: Vec<&MachineConfigPool> = pools.into_iter().collect();
+        let nodes: Vec<&Node> = nodes.into_iter().collect();
         Self {
             operator: operator.map(operator_line),
+            trouble: trouble(&pools, &nodes),
             pools: pools.into_iter().map(PoolLine::of).collect(),
             nodes: nodes.into_iter().map(NodeLine::of).collect(),
         }
@@ -236,17 +239,6 @@ impl View {
         [pools.collect(), nodes.collect()]
     }
 
-    /// What is wrong, in the words of whoever found it.
-    pub(crate) fn trouble(&self) -> Vec<String> {
-        let of = |pool: &PoolLine| {
-            pool.trouble
-                .iter()
-                .map(|text| format!("pool {}: {text}", pool.name))
-                .collect::<Vec<_>>()
-        };
-        self.pools.iter().flat_map(of).collect()
-    }
-
     /// A line for everything that is not as it was before.
     pub(crate) fn news(&self, before: &Self) -> Vec<String> {
         let operator = self.operator.iter().filter(|_| self.operator != before.operator).cloned();
@@ -256,6 +248,22 @@ impl View {
         let nodes = nodes.map(ToString::to_string);
         operator.chain(nodes).chain(pools.map(ToString::to_string)).collect()
     }
+}
+
+/// What is wrong or waiting, by the same decisions that the controller makes.
+fn trouble(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
+    let mut roster = Roster::new(pools.iter().copied());
+    for node in nodes {
+        roster.set_node(NodeView::of(node), node.labels());
+    }
+    let mut lines = Vec::new();
+    for pool in pools {
+        let holds = roster.holds(pool);
+        let fleet = roster.fleet(&pool.name_any());
+        let members: Vec<NodeView> = fleet.into_iter().flat_map(Fleet::nodes).cloned().collect();
+        lines.extend(explain::summary(&explain::pool(pool, &members, &holds)));
+    }
+    lines
 }
 
 fn operator_line(operator: &ClusterOperator) -> String {
@@ -339,6 +347,40 @@ mod tests {
             let line = node(ready, cordoned, annotations).to_string();
             assert_eq!(line, format!("node worker-0: {want}"));
         }
+    }
+
+    #[test]
+    fn every_node_that_waits_says_why() {
+        let node = |name: &str, ready: &str| -> Node {
+            let annotations = json!({
+                "machineconfiguration.openshift.io/currentConfig": "rendered-a",
+                "machineconfiguration.openshift.io/desiredConfig": "rendered-a",
+                "machineconfiguration.openshift.io/state": "Done",
+            });
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "annotations": annotations,
+                             "labels": {"node-role.kubernetes.io/worker": ""}},
+                "status": {"conditions": [{"type": "Ready", "status": ready}]},
+            }))
+            .unwrap()
+        };
+        let pool: MachineConfigPool = serde_json::from_value(json!({
+            "metadata": {"name": "worker"},
+            "spec": {
+                "configuration": {"name": "rendered-b"},
+                "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+            },
+        }))
+        .unwrap();
+        let nodes = [node("a", "True"), node("b", "True"), node("c", "True")];
+        let view = View::of(None, [&pool], &nodes);
+        assert_eq!(
+            view.trouble,
+            [
+                "nodes b, c are waiting: no more nodes may be out of service at a time; nothing is to \
+              be done: their turn comes"
+            ]
+        );
     }
 
     #[test]

@@ -22,7 +22,7 @@ use mco_testkit::{
 };
 use serde_json::json;
 
-use crate::processes::within;
+use crate::processes::{installed, within};
 
 const NODES: usize = 12;
 const LIMIT: usize = 3;
@@ -96,6 +96,7 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
     let file = api.kubeconfig();
     let _operator = start("operator", "operator", file, folder.path());
     let client = client::connect(Some(file)).await.expect("a client");
+    installed(&client, "machineconfigpools.machineconfiguration.openshift.io").await;
     let mut first = start("controller", "first", file, folder.path());
     let killed = holder(&client, "").await;
     let second = start("controller", "second", file, folder.path());
@@ -126,7 +127,7 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
     let configs = Api::<MachineConfig>::all(client.clone());
     configs.create(&PostParams::default(), &config).await.expect("it is created");
     let new = pool(&client, "the pool has a new config", |pool| target(pool) != old).await;
-    let some = |pool: &MachineConfigPool| target(pool) == new && updated(pool) > 0;
+    let some = |pool: &MachineConfigPool| target(pool) == new && (1..all).contains(&updated(pool));
     pool(&client, "the first nodes are updated", some).await;
     first.kill().expect("it is killed");
     let since = Instant::now();
@@ -135,7 +136,10 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
     let _ = writeln!(std::io::stderr(), "{next} leads {missed:?} after {killed} was killed");
     assert!(missed < LONGEST, "{missed:?}");
 
-    let done = |pool: &MachineConfigPool| target(pool) == new && updated(pool) == all;
+    let done = |pool: &MachineConfigPool| {
+        let status = pool.status.clone().unwrap_or_default();
+        status.configuration.rendered.name == new && status.updated_machine_count == all
+    };
     pool(&client, "all nodes are updated", done).await;
     let busiest = daemons.busiest();
     assert!((1..=LIMIT).contains(&busiest.len()), "{busiest:?}");

@@ -7,7 +7,7 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api,
+    Api, Client,
     runtime::wait::{await_condition, conditions},
 };
 use mco_api::{ClusterOperator, MachineConfigPool, label};
@@ -30,6 +30,13 @@ fn stop(mut process: Process) -> ExitStatus {
 pub(crate) async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
     let found = tokio::time::timeout(PATIENCE, waited_for).await;
     found.unwrap_or_else(|_| panic!("{what}: did not happen"))
+}
+
+/// Waits for a kind: until the operator has installed it there is nothing to watch.
+pub(crate) async fn installed(client: &Client, kind: &str) {
+    let kinds = Api::<CustomResourceDefinition>::all(client.clone());
+    let installed = await_condition(kinds, kind, conditions::is_crd_established());
+    within("the operator installs its kind", installed).await.expect("a watch");
 }
 
 // covers: PROC-1, PROC-4
@@ -73,11 +80,7 @@ async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: 
 
     let client = client::connect(Some(file)).await.expect("a client");
     let operators = Api::<ClusterOperator>::all(client.clone());
-    // Until the operator has installed the kind there is nothing to watch.
-    let kinds = Api::<CustomResourceDefinition>::all(client.clone());
-    let kind = "clusteroperators.config.openshift.io";
-    let installed = await_condition(kinds, kind, conditions::is_crd_established());
-    within("the operator installs its kind", installed).await.expect("a watch");
+    installed(&client, "clusteroperators.config.openshift.io").await;
     let has_version = |found: Option<&ClusterOperator>| {
         let status = found.and_then(|found| found.status.as_ref());
         status.is_some_and(|status| !status.versions.is_empty())
