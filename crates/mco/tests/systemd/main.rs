@@ -108,7 +108,7 @@ fn apply(machine: &Machine, conf: &str, more: &str, words: &str) -> (i32, String
     mco(machine, &format!("host apply -f /root/manifests --yes{words}"))
 }
 
-// covers: C53, C68, C69, C92, C94, C135
+// covers: C68, C69, C92, C94, C135
 #[test]
 fn a_machine_is_configured_through_its_own_systemd() {
     let Some(lone) = machine() else { return };
