@@ -94,6 +94,12 @@ keys! {
     SERVICE_CA_ROTATE: bool = "service-ca-rotate";
     /// ControllerConfig: version of the operator that wrote it.
     GENERATED_BY_VERSION: String = "generated-by-version";
+    /// ControllerConfig: names of the config server beyond those the cluster says, separated by
+    /// commas. Written by people; not in the reference.
+    SERVER_NAMES: String = "server-names";
+    /// ControllerConfig, MachineConfiguration: whether contents that configs name elsewhere are
+    /// fetched. Written by people; not in the reference.
+    REMOTE_CONTENT: RemoteContent = "remote-content";
     /// MachineConfig: source hash of the controller that made it.
     GENERATED_BY_CONTROLLER_VERSION: String = "generated-by-controller-version";
     /// Release version that a generated object belongs to.
@@ -208,6 +214,18 @@ wire_enum! {
         Degrade = "degrade",
         /// Write again what the config has.
         Heal = "heal",
+    }
+}
+
+wire_enum! {
+    /// What is done about contents that a config names elsewhere.
+    pub enum RemoteContent {
+        /// They are fetched when the config is rendered, and put in.
+        Enabled = "enabled",
+        /// The same, also from the controller's own machine and its link.
+        Local = "local",
+        /// They stay where they are, as in the reference; no node will fetch them.
+        Disabled = "disabled",
     }
 }
 

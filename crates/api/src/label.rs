@@ -28,6 +28,22 @@ pub const LAYERING_ENABLED: &str = "machineconfiguration.openshift.io/layering-e
 /// On a pool: build its OS image again.
 pub const REBUILD_IMAGE: &str = "machineconfiguration.openshift.io/rebuildImage";
 
+/// On a Secret: it keeps contents that were fetched for a MachineConfig; not in the reference.
+pub const REMOTE_CONTENT: &str = "machineconfiguration.openshift.io/remote-content";
+
+/// On a Secret: the operator writes its certificates.
+pub const MANAGED_USER_DATA: &str =
+    "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
+
+/// Namespace of the machines that a cluster orders.
+pub const MACHINE_NAMESPACE: &str = "openshift-machine-api";
+
+/// Name of the config server's authority: a Secret, and the ConfigMap of those to trust.
+pub const SERVER_CA: &str = "machine-config-server-ca";
+
+/// Name of the Secret with the config server's certificate.
+pub const SERVER_TLS: &str = "machine-config-server-tls";
+
 /// Namespace of everything this operator runs.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
 

@@ -6,13 +6,15 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
     ControllerConfig, GROUP, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigSpec, MachineOSConfig, label, name::RENDERED_PREFIX,
+    MachineConfigSpec, MachineConfiguration, MachineOSConfig, OSImageStream, PinnedImageSet, label,
+    name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use mco_core::rollout::scheduling::MastersSchedulable;
@@ -35,11 +37,17 @@ pub(crate) struct Caches {
     pub(crate) nodes: Arc<Cache<Node>>,
     pub(crate) reports: Arc<Cache<MachineConfigNode>>,
     pub(crate) cluster: Arc<Cache<ControllerConfig>>,
+    pub(crate) settings: Arc<Cache<MachineConfiguration>>,
+    pub(crate) streams: Arc<Cache<OSImageStream>>,
+    pub(crate) pinned: Arc<Cache<PinnedImageSet>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
     pub(crate) orders: Arc<Cache<MachineOSConfig>>,
     /// Whether there was ever a Scheduler to go by.
     scheduler_seen: AtomicBool,
 }
+
+/// How long to wait for kinds that a cluster need not have.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Caches {
     pub(crate) fn new() -> Self {
@@ -49,6 +57,9 @@ impl Caches {
             nodes: Arc::new(Cache::new(trim_node)),
             reports: Arc::new(Cache::new(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
+            settings: Arc::new(Cache::new(trim::metadata)),
+            streams: Arc::new(Cache::new(trim::metadata)),
+            pinned: Arc::new(Cache::new(trim_pinned)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
             orders: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
@@ -63,6 +74,9 @@ impl Caches {
         watch(&self.reports, PAGE, client, shutdown, tasks);
         watch(&self.cluster, PAGE, client, shutdown, tasks);
         watch(&self.orders, PAGE, client, shutdown, tasks);
+        watch(&self.settings, PAGE, client, shutdown, tasks);
+        watch(&self.streams, PAGE, client, shutdown, tasks);
+        watch(&self.pinned, PAGE, client, shutdown, tasks);
         let (schedulers, client, shutdown) =
             (self.schedulers.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
@@ -90,6 +104,29 @@ impl Caches {
             () = shutdown.requested() => false,
             _ = all => true,
         }
+    }
+
+    /// Waits for the kinds that a cluster need not have, but not for ever: one that appears later is
+    /// told of like any change.
+    pub(crate) async fn optional(&self, shutdown: &Shutdown) -> bool {
+        let all = async {
+            tokio::join!(self.settings.ready(), self.streams.ready(), self.pinned.ready())
+        };
+        tokio::select! {
+            () = shutdown.requested() => false,
+            _ = all => true,
+            () = tokio::time::sleep(PATIENCE) => true,
+        }
+    }
+
+    /// What people say about the operator itself.
+    pub(crate) fn settings(&self) -> Option<Arc<MachineConfiguration>> {
+        self.settings.get(label::CLUSTER)
+    }
+
+    /// The streams of OS images, where the cluster has several.
+    pub(crate) fn streams(&self) -> Option<Arc<OSImageStream>> {
+        self.streams.get(label::CLUSTER).filter(|streams| streams.status.is_some())
     }
 
     /// What is to be built for a pool whose nodes run images of their own.
@@ -186,6 +223,12 @@ fn trim_config(config: &mut MachineConfig) {
     if name.starts_with(RENDERED_PREFIX) && owner(config).is_some() {
         config.spec = MachineConfigSpec::default();
     }
+}
+
+/// Which images a set names does not matter here.
+fn trim_pinned(set: &mut PinnedImageSet) {
+    trim::metadata(set);
+    set.spec.pinned_images = Vec::new();
 }
 
 /// The pool that a rendered config was made for.

@@ -21,6 +21,8 @@ pub(crate) enum ActError {
     ForgetBuild { name: String, source: CallError },
     #[error("cannot point pool {pool} at {config}")]
     TargetPool { pool: String, config: String, source: CallError },
+    #[error("cannot say in pool {pool} which images to pin")]
+    PinImages { pool: String, source: CallError },
     #[error("cannot write the status of pool {pool}")]
     PoolStatus { pool: String, source: CallError },
     #[error("setting desired {config} for node {node}")]

@@ -4,15 +4,20 @@
 //! `mco_core`), act (the smallest write that does it), report. They meet only in the API server.
 
 mod board;
+pub mod bootstrap;
 mod caches;
+mod certificate;
+mod condition;
 mod drain;
 mod error;
 mod image;
 mod mark;
 mod metrics;
 mod node;
+mod pinned;
 mod progress;
 mod prune;
+pub mod remote;
 mod render;
 mod rollout;
 mod scheduler;
@@ -193,6 +198,8 @@ async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
     tasks.spawn(progress::run(context.clone(), shutdown.clone()));
     tasks.spawn(prune::run(context.clone(), shutdown.clone()));
+    tasks.spawn(certificate::run(context.clone(), shutdown.clone()));
+    tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

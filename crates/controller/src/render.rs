@@ -4,44 +4,44 @@
 //! A failure to render is a condition of the pool and waits for its inputs to change; a failure to
 //! write is tried again.
 
+mod decide;
 mod restore;
 
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt as _};
 use mco_api::{
-    ControllerConfig, GROUP, MachineConfig, MachineConfigPool, VERSION, annotation,
-    condition::{ControllerConfigConditionType as Phase, PoolCondition},
-    machine_config_pool::PoolConfiguration,
-    meta::ObjectReference,
-    selector,
+    GROUP, MachineConfig, MachineConfigPool, VERSION, annotation, condition::PoolCondition,
+    machine_config_pool::PoolConfiguration, meta::ObjectReference, selector,
 };
 use mco_cluster::{
-    CallError, Note, Queue, Reporter, Shutdown,
+    Note, Queue, Reporter, Shutdown,
     apply::{self, Created, Guard},
     cache::Change,
     queue::Next,
     report::chain,
 };
 use mco_core::{
-    render::{self, BaseImages, Origin, Rendered, Selection},
-    status::{self, Finding},
+    render::{OsImage, Rendered},
+    status::Finding,
 };
 use serde_json::json;
 use tracing::{debug, info, warn};
 
-use crate::{Context, caches::owner, error::ActError};
+use crate::{Context, caches::owner, condition, error::ActError};
 
+use self::decide::{Decision, Outcome, Trouble};
 pub(crate) use self::restore::Sound;
 
-/// How many pools are rendered at a time.
-const WIDTH: usize = 2;
+/// How many pools are rendered at a time. One that waits for a slow server must not hold up others.
+const WIDTH: usize = 16;
+
+const RENDER_DEGRADED: PoolCondition = PoolCondition::RenderDegraded;
 
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
     listen(&context, &queue);
-    if !context.caches.ready(&shutdown).await {
+    if !context.caches.ready(&shutdown).await || !context.caches.optional(&shutdown).await {
         return;
     }
     let reporter = context.reporter("rendercontroller");
@@ -54,10 +54,15 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
 
 fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let delay = context.settle.render;
-    let pools = queue.clone();
+    let (pools, known) = (queue.clone(), context.caches.pools.clone());
     context.caches.pools.on_change(move |change| {
         if let Some(pool) = pool_to_render(&change) {
             pools.settle(pool, delay);
+        }
+        if changes_the_workers_stream(&change) {
+            for pool in known.list() {
+                pools.settle(pool.name_any(), delay);
+            }
         }
     });
     let (configs, known) = (queue.clone(), context.caches.pools.clone());
@@ -67,17 +72,26 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
             configs.settle(pool, delay);
         }
     });
-    let (cluster, known) = (queue.clone(), context.caches.pools.clone());
-    context.caches.cluster.on_change(move |_| {
-        for pool in known.list() {
-            cluster.settle(pool.name_any(), delay);
+    let everything = || {
+        let (queue, known) = (queue.clone(), context.caches.pools.clone());
+        move || {
+            for pool in known.list() {
+                queue.settle(pool.name_any(), delay);
+            }
         }
-    });
+    };
+    let cluster = everything();
+    context.caches.cluster.on_change(move |_| cluster());
+    let settings = everything();
+    context.caches.settings.on_change(move |_| settings());
+    let streams = everything();
+    context.caches.streams.on_change(move |_| streams());
 }
 
 /// The pool, if something changed that its config depends on.
 fn pool_to_render(change: &Change<'_, MachineConfigPool>) -> Option<String> {
-    let after = change.after?;
+    // One that is gone is looked at once more, to be forgotten.
+    let Some(after) = change.after else { return change.before.map(|pool| pool.name_any()) };
     let same = change.before.is_some_and(|before| {
         let (before, after) = (&before.spec, &after.spec);
         before.machine_config_selector == after.machine_config_selector
@@ -85,6 +99,15 @@ fn pool_to_render(change: &Change<'_, MachineConfigPool>) -> Option<String> {
             && before.os_image_stream == after.os_image_stream
     });
     (!same).then(|| after.name_any())
+}
+
+/// Whether custom pools, which have the stream of the workers unless they say otherwise, get another.
+fn changes_the_workers_stream(change: &Change<'_, MachineConfigPool>) -> bool {
+    let stream = |pool: Option<&Arc<MachineConfigPool>>| {
+        pool.and_then(|pool| pool.spec.os_image_stream.clone())
+    };
+    change.object().is_some_and(|pool| pool.name_any() == "worker")
+        && stream(change.before) != stream(change.after)
 }
 
 /// The pools that a changed config is, or was, part of.
@@ -120,12 +143,15 @@ fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]
 }
 
 async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
-    let Some(pool) = context.caches.pools.get(name) else { return Next::Wait };
+    let Some(pool) = context.caches.pools.get(name) else {
+        context.sound.forget(name);
+        return Next::Wait;
+    };
     if pool.metadata.deletion_timestamp.is_some() {
         return Next::Wait;
     }
-    let outcome = match decide(context, &pool) {
-        Ok(Decision::Selecting(rendered)) => act(context, reporter, &pool, &rendered).await,
+    let outcome = match decide::decide(context, &pool).await {
+        Ok(Decision::Render(outcome)) => act(context, reporter, &pool, &outcome).await,
         Ok(Decision::SelectsEverything) => {
             let text = "This machineconfigpool is selecting all machineconfigs. \
                         A non-empty selector is required.";
@@ -136,11 +162,14 @@ async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
             debug!(pool = name, why, "Not rendering yet");
             return Next::Wait;
         }
-        Err(cause) => {
-            let text = format!("Failed to render configuration for pool {name}: {cause}");
-            warn!(pool = name, cause, "Cannot render");
-            set_condition(context, name, Finding::yes("", &text)).await
+        Err(Trouble::Inputs(cause)) => degrade(context, name, &cause).await,
+        Err(Trouble::Passing(cause)) => {
+            if let Err(error) = degrade(context, name, &cause).await {
+                warn!(pool = name, error = chain(&error), "The pool does not say so yet");
+            }
+            return Next::Retry;
         }
+        Err(Trouble::Call(error)) => Err(error),
     };
     match outcome {
         Ok(()) => Next::Wait,
@@ -151,84 +180,21 @@ async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
     }
 }
 
-enum Decision {
-    Selecting(Box<(Rendered, MachineConfig)>),
-    SelectsEverything,
-    NotYet(String),
-}
-
-/// Everything that can be said without writing: the rendered config, or why there is none.
-fn decide(context: &Context, pool: &MachineConfigPool) -> Result<Decision, String> {
-    let configs = context.caches.configs.list();
-    let configs = match render::select(pool, configs.iter().map(|config| &**config)) {
-        Ok(Selection::Configs(configs)) => configs,
-        Ok(Selection::Everything) => return Ok(Decision::SelectsEverything),
-        Err(error) => return Err(chain(&error)),
-    };
-    let Some(cluster) = context.caches.controller_config() else {
-        return Ok(Decision::NotYet("there is no ControllerConfig".to_owned()));
-    };
-    if let Some(why) = unfinished(&cluster) {
-        return Ok(Decision::NotYet(why));
-    }
-    let marks = cluster.annotations();
-    let by = marks.get(annotation::GENERATED_BY_VERSION.name()).map(String::as_str);
-    render::check_skew(&context.build, by, &configs).map_err(|error| chain(&error))?;
-
-    let images = BaseImages {
-        os: cluster.spec.base_os_container_image.clone(),
-        extensions: cluster.spec.base_os_extensions_container_image.clone(),
-    };
-    let name = pool.name_any().parse().map_err(|error| chain(&error))?;
-    let rendered = render::pool(&name, &configs, &images).map_err(|error| chain(&error))?;
-    let origin = Origin {
-        controller_version: context.build.hash.clone(),
-        release_version: marks
-            .get(annotation::RELEASE_IMAGE_VERSION.name())
-            .cloned()
-            .unwrap_or_default(),
-    };
-    let object = rendered.object(pool, &origin).map_err(|error| chain(&error))?;
-    let warning = rendered.check_size(&object).map_err(|error| chain(&error))?;
-    if let Some(warning) = warning {
-        warn!(config = %rendered.name, size = warning.size, "The rendered config is close to the limit");
-    }
-    Ok(Decision::Selecting(Box::new((rendered, object))))
-}
-
-/// Why the base configs may still change, if they may.
-fn unfinished(cluster: &ControllerConfig) -> Option<String> {
-    let name = cluster.name_any();
-    let status = cluster.status.clone().unwrap_or_default();
-    let (seen, wanted) = (status.observed_generation, cluster.metadata.generation.unwrap_or(0));
-    if seen != wanted {
-        return Some(format!(
-            "status for ControllerConfig {name} is being reported for {seen}, expecting it for {wanted}"
-        ));
-    }
-    let holds = |kind: &Phase| {
-        let found = status.conditions.iter().find(|condition| condition.kind == kind.as_str());
-        found.is_some_and(|condition| condition.status == "True")
-    };
-    let completed = holds(&Phase::TemplateControllerCompleted);
-    let running = holds(&Phase::TemplateControllerRunning);
-    let failing = holds(&Phase::TemplateControllerFailing);
-    (!completed || running || failing).then(|| {
-        format!(
-            "ControllerConfig has not completed: \
-             completed({completed}) running({running}) failing({failing})"
-        )
-    })
+async fn degrade(context: &Context, pool: &str, cause: &str) -> Result<(), ActError> {
+    let text = format!("Failed to render configuration for pool {pool}: {cause}");
+    warn!(pool, cause, "Cannot render");
+    condition::set(context, pool, &RENDER_DEGRADED, Finding::yes("", &text)).await
 }
 
 async fn act(
     context: &Context,
     reporter: &Reporter,
     pool: &MachineConfigPool,
-    decided: &(Rendered, MachineConfig),
+    outcome: &Outcome,
 ) -> Result<(), ActError> {
-    let (rendered, object) = decided;
+    let Outcome { rendered, object, cluster_image } = outcome;
     let name = rendered.name.as_str();
+    let is_overridden = rendered.os_image == OsImage::Overridden;
     if let Some(known) = context.caches.configs.get(name) {
         restore::restore(context, reporter, &known, object).await?;
     } else {
@@ -237,11 +203,16 @@ async fn act(
             .await
             .map_err(|source| ActError::CreateConfig { name: name.to_owned(), source })?;
         if created == Created::Now {
-            reporter
-                .publish(&Note::normal(pool, "RenderedConfigGenerated", generated(object)))
-                .await;
+            if is_overridden {
+                let text = overridden(object, cluster_image);
+                reporter.publish(&Note::normal(object, "OSImageURLOverridden", text)).await;
+            }
+            let text = generated(object);
+            reporter.publish(&Note::normal(pool, "RenderedConfigGenerated", text)).await;
         }
     }
+    context.sound.keep(&pool.name_any(), object);
+    restore::restore_earlier(context, reporter, &pool.name_any()).await?;
     let wanted = configuration(rendered);
     if pool.spec.configuration != wanted {
         let pools = Api::<MachineConfigPool>::all(context.client.clone());
@@ -255,7 +226,15 @@ async fn act(
         context.caches.pools.learn(patched);
         info!(pool = pool.name_any(), config = name, "Pool has a new config");
     }
-    set_condition(context, &pool.name_any(), Finding::no("", "")).await
+    condition::set(context, &pool.name_any(), &RENDER_DEGRADED, Finding::no("", "")).await
+}
+
+fn overridden(object: &MachineConfig, cluster_image: &str) -> String {
+    format!(
+        "OSImageURL was overridden via machineconfig in {} (was: {cluster_image} is: {})",
+        object.name_any(),
+        object.spec.os_image_url,
+    )
 }
 
 fn generated(object: &MachineConfig) -> String {
@@ -268,7 +247,8 @@ fn generated(object: &MachineConfig) -> String {
     )
 }
 
-fn configuration(rendered: &Rendered) -> PoolConfiguration {
+/// What a pool says of its config.
+pub(crate) fn configuration(rendered: &Rendered) -> PoolConfiguration {
     let source = |name: &String| ObjectReference {
         api_version: format!("{GROUP}/{VERSION}"),
         kind: "MachineConfig".to_owned(),
@@ -282,24 +262,4 @@ fn configuration(rendered: &Rendered) -> PoolConfiguration {
         },
         source: rendered.sources.iter().map(source).collect(),
     }
-}
-
-/// Writes `RenderDegraded`, unless the pool says so already.
-async fn set_condition(context: &Context, name: &str, found: Finding) -> Result<(), ActError> {
-    let Some(pool) = context.caches.pools.get(name) else { return Ok(()) };
-    let before = pool.status.clone().unwrap_or_default().conditions;
-    let mut conditions = before.clone();
-    let now = Time(context.clock.now());
-    status::set(&mut conditions, &PoolCondition::RenderDegraded, found, &now);
-    if conditions == before {
-        return Ok(());
-    }
-    // The list is written as a whole, and the node controller writes other conditions in it.
-    let version = pool.resource_version().unwrap_or_default();
-    let pools = Api::<MachineConfigPool>::all(context.client.clone());
-    let patch = json!({"conditions": conditions});
-    let patched = apply::merge_status(&pools, name, patch, Guard::Unchanged(&version)).await;
-    let named = |source: CallError| ActError::PoolStatus { pool: name.to_owned(), source };
-    context.caches.pools.learn(patched.map_err(named)?);
-    Ok(())
 }

@@ -1,14 +1,27 @@
 //! When a certificate that we issue must be made anew.
 //!
 //! A certificate is replaced at a fixed age, at four fifths of its life at the latest, and at once
-//! when it is for other names or of a signer that is no longer trusted. One that is only due for its
-//! age waits until its signer has been known for a while, so that everybody trusts it by then.
+//! when it is for other names or of a signer that is no longer trusted. One that is due waits until
+//! its signer has been known for a while, so that everybody trusts it by then, but not beyond nine
+//! tenths of its life.
 //!
-//! Compat: these are the rules of the library that the reference uses (library-go, certrotation).
+//! Compat: these are the rules of the library that the reference uses (library-go, certrotation), save
+//! that there nothing waits for a new signer after four fifths. The config server's authority and its
+//! certificate are of one age, so that the certificate would change with its authority, at once.
+
+mod bundle;
+mod names;
+mod user_data;
 
 use std::{collections::BTreeSet, fmt};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+pub use self::{
+    bundle::{AuthorityView, is_needed},
+    names::server_names,
+    user_data::{UserData, trust},
+};
 
 /// How long a certificate lives and when it is replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +103,13 @@ pub enum Reason {
 #[must_use]
 pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -> Verdict {
     let Some(found) = found else { return Verdict::Rotate(Reason::Missing) };
-    let near_end = near_end(found);
+    let near_end = share(found, 5);
     let due = later(found.not_before, wanted.life.refresh);
     // Others must have had the time to learn of the signer.
     let known = wanted.signer_since.map(|since| later(since, wanted.life.refresh / 10));
     let ripe = known.map_or(due, |known| known.max(due));
+    let last_call = share(found, 10);
+    let near_end = known.map_or(near_end, |known| known.min(last_call).max(near_end));
     let names = |left: &BTreeSet<String>, right: &BTreeSet<String>| -> Vec<String> {
         left.difference(right).cloned().collect()
     };
@@ -114,10 +129,10 @@ pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -
     }
 }
 
-/// When four fifths of a life are over.
-fn near_end(found: &CertificateView) -> Timestamp {
+/// When only one part of so many is left of a life.
+fn share(found: &CertificateView, parts: i32) -> Timestamp {
     let validity = found.not_after.duration_since(found.not_before);
-    later(found.not_after, -(validity / 5))
+    later(found.not_after, -(validity / parts))
 }
 
 /// A time that much later; as late as can be said where it cannot be said.
@@ -209,5 +224,39 @@ mod tests {
         let verdict = |since: i32| weigh(Some(&long), &wanted(since), year(2029));
         assert!(matches!(verdict(2020), Verdict::Rotate(Reason::Due(_))));
         assert!(matches!(verdict(2029), Verdict::Wait(_)), "ten months must pass first");
+    }
+
+    // covers: CERT-1
+    #[test]
+    fn a_certificate_as_old_as_its_signer_waits_for_the_new_one_but_not_to_its_end() {
+        let found = CertificateView {
+            not_before: year(2020),
+            not_after: year(2030),
+            names: set("a"),
+            signer: "s".to_owned(),
+        };
+        let verdict = |since: &str, now: &str| {
+            let wanted = Wanted {
+                life: Life::CONFIG_SERVER,
+                names: set("a"),
+                trusted: set("s"),
+                signer_since: Some(since.parse().unwrap()),
+            };
+            match weigh(Some(&found), &wanted, now.parse().unwrap()) {
+                Verdict::Rotate(reason) => reason.to_string(),
+                Verdict::Wait(until) => format!("wait until {until}"),
+            }
+        };
+        let cases = [
+            ("2020-06-01T00:00:00Z", "2028-07-01T00:00:00Z", "past refresh time"),
+            ("2028-06-02T00:00:00Z", "2028-07-01T00:00:00Z", "wait until 2029-03-21"),
+            ("2028-06-02T00:00:00Z", "2029-03-22T00:00:00Z", "past refresh time"),
+            ("2029-05-01T00:00:00Z", "2029-05-20T00:00:00Z", "wait until 2029-05-31"),
+            ("2029-05-01T00:00:00Z", "2029-06-02T00:00:00Z", "past refresh time"),
+        ];
+        for (since, now, expected) in cases {
+            let said = verdict(since, now);
+            assert!(said.starts_with(expected), "{since} {now}: {said}");
+        }
     }
 }

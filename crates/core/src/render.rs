@@ -12,6 +12,7 @@ mod merge;
 mod name;
 mod object;
 mod provenance;
+mod reconcile;
 pub mod remote;
 mod runtime;
 mod select;
@@ -27,6 +28,7 @@ pub use self::{
     merge::merge_order,
     object::{MAX_SIZE, Origin, SizeWarning},
     provenance::{Contribution, Item, Kind, Provenance},
+    reconcile::{IrreconcilableError, check_reconcilable},
     runtime::{RuntimeError, check_runtime},
     select::{SelectError, Selection, select},
     skew::{Build, Skew, check_skew},

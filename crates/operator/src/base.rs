@@ -10,6 +10,7 @@ use mco_cluster::{
     CallError,
     apply::{self, Guard},
 };
+use mco_core::render::Build;
 use serde_json::json;
 use tracing::info;
 
@@ -29,7 +30,8 @@ pub(crate) async fn apply(
     role: &str,
     owner: &ControllerConfig,
 ) -> Result<(), CallError> {
-    let wanted = config(context, role, owner);
+    let (release, build) = (&context.config.release, &context.config.build);
+    let wanted = base_config(role, release, build, owner);
     let name = wanted.name_any();
     let api = Api::<MachineConfig>::all(context.client.clone());
     let Some(found) = context.configs.get(&name) else {
@@ -64,8 +66,14 @@ fn same_config(left: &MachineConfigSpec, right: &MachineConfigSpec) -> bool {
     value(left) == value(right)
 }
 
-fn config(context: &Context, role: &str, owner: &ControllerConfig) -> MachineConfig {
-    let release = &context.config.release;
+/// The base config of `role` in a cluster of that release, made by that build.
+#[must_use]
+pub fn base_config(
+    role: &str,
+    release: &str,
+    build: &Build,
+    owner: &ControllerConfig,
+) -> MachineConfig {
     let ignition = json!({
         "ignition": {"version": "3.5.0"},
         "storage": {"files": [{
@@ -83,7 +91,7 @@ fn config(context: &Context, role: &str, owner: &ControllerConfig) -> MachineCon
     let mut config = MachineConfig::new(&format!("00-{role}"), spec);
     config.metadata.labels = Some([(label::ROLE.to_owned(), role.to_owned())].into());
     let annotations = config.metadata.annotations.get_or_insert_default();
-    annotation::GENERATED_BY_CONTROLLER_VERSION.set(annotations, &context.config.build.hash);
+    annotation::GENERATED_BY_CONTROLLER_VERSION.set(annotations, &build.hash);
     config.metadata.owner_references = Some(vec![OwnerReference {
         api_version: format!("{GROUP}/{VERSION}"),
         kind: "ControllerConfig".to_owned(),

@@ -26,7 +26,11 @@ use tracing::{error, warn};
 
 use self::steps::StepError;
 
-pub use self::install::{InstallError, install};
+pub use self::{
+    base::base_config,
+    install::{InstallError, install},
+    steps::built_in_pools,
+};
 
 /// Name of the Lease and of the ClusterOperator.
 pub const NAME: &str = label::CLUSTER_OPERATOR;

@@ -71,6 +71,12 @@ async fn pools(context: &Context) -> Result<(), CallError> {
     Ok(())
 }
 
+/// The pools that every cluster has.
+#[must_use]
+pub fn built_in_pools() -> Vec<MachineConfigPool> {
+    POOLS.iter().map(|(name, required)| pool(name, *required)).collect()
+}
+
 fn pool(name: &str, required: Required) -> MachineConfigPool {
     let selector = |key: String, value: &str| {
         Some(LabelSelector {

@@ -34,7 +34,7 @@ const PROCESSES: &[Process] = &[
     Process {
         name: "machine-config-controller",
         cluster: rights::CONTROLLER,
-        namespace: rights::LEADER,
+        namespace: rights::CONTROLLER_OWN,
         workload: controller,
     },
     Process {

@@ -1,11 +1,12 @@
 //! Puts a rendered config back as it was made when somebody has edited it.
 //!
 //! The cache keeps no contents of rendered configs, which are large. The generation says whether
-//! there is anything to look at: it changes with every edit.
+//! there is anything to look at: it changes with every edit. The last few that each pool had are kept as
+//! they were made, because nodes may still be on their way to them.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Mutex, PoisonError},
+    collections::{BTreeMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use kube::{Api, ResourceExt as _, api::PostParams};
@@ -17,20 +18,64 @@ use crate::{Context, error::ActError};
 /// Identity and generation of an object.
 type Version = (Option<String>, Option<i64>);
 
-/// The rendered configs that are known to be as they were made, by name.
+/// How many earlier configs of each pool are kept as they were made.
+const EARLIER: usize = 3;
+
+/// The rendered configs that are known to be as they were made.
 #[derive(Debug, Default)]
-pub(crate) struct Sound(Mutex<BTreeMap<String, Version>>);
+pub(crate) struct Sound {
+    /// By name.
+    versions: Mutex<BTreeMap<String, Version>>,
+    /// By pool, the newest first.
+    made: Mutex<BTreeMap<String, VecDeque<Arc<MachineConfig>>>>,
+}
 
 impl Sound {
     fn is_known(&self, config: &MachineConfig) -> bool {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&config.name_any()) == Some(&version(config))
     }
 
     fn note(&self, config: &MachineConfig) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(config.name_any(), version(config));
     }
+
+    /// Keeps what was made for a pool.
+    pub(super) fn keep(&self, pool: &str, made: &MachineConfig) {
+        let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_pool = all.entry(pool.to_owned()).or_default();
+        if of_pool.front().is_none_or(|newest| newest.name_any() != made.name_any()) {
+            of_pool.retain(|earlier| earlier.name_any() != made.name_any());
+            of_pool.push_front(Arc::new(made.clone()));
+            of_pool.truncate(EARLIER + 1);
+        }
+    }
+
+    /// Forgets a pool that is gone.
+    pub(super) fn forget(&self, pool: &str) {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
+    }
+
+    fn earlier(&self, pool: &str) -> Vec<Arc<MachineConfig>> {
+        let all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        all.get(pool).into_iter().flatten().skip(1).cloned().collect()
+    }
+}
+
+/// Puts back the configs that the pool had before and somebody has edited since.
+pub(super) async fn restore_earlier(
+    context: &Context,
+    reporter: &Reporter,
+    pool: &str,
+) -> Result<(), ActError> {
+    for made in context.sound.earlier(pool) {
+        // One that is gone is not needed any longer.
+        if let Some(known) = context.caches.configs.get(&made.name_any()) {
+            restore(context, reporter, &known, &made).await?;
+        }
+    }
+    Ok(())
 }
 
 fn version(config: &MachineConfig) -> Version {

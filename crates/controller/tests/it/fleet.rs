@@ -3,7 +3,10 @@
 use std::{fmt::Debug, pin::pin, time::Duration};
 
 use futures::StreamExt as _;
-use k8s_openapi::api::{core::v1::Node, events::v1::Event};
+use k8s_openapi::api::{
+    core::v1::{Node, Secret},
+    events::v1::Event,
+};
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
@@ -84,8 +87,11 @@ impl Fleet {
             .wait_for_pool("worker Updated with all nodes", |status| {
                 status.machine_count == i32::try_from(workers).unwrap()
                     && is(status, "Updated", "True")
+                    && is(status, "PinnedImageSetsDegraded", "False")
             })
             .await;
+        let secrets = Api::<Secret>::namespaced(fleet.client.clone(), label::NAMESPACE);
+        awaited(secrets, label::SERVER_TLS, "is there", |_| true).await;
         fleet
     }
 
@@ -152,15 +158,7 @@ impl Fleet {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let found =
-            kube::runtime::wait::await_condition(self.all::<K>(), name, |object: Option<&K>| {
-                object.is_some_and(&holds)
-            });
-        if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
-            return found.unwrap().unwrap();
-        }
-        let last = self.all::<K>().get_opt(name).await.unwrap();
-        panic!("{name}: {what} did not come about; it is {last:#?}")
+        awaited(self.all::<K>(), name, what, holds).await
     }
 
     /// Waits for the one node that is told to run `config` and does not run it yet.
@@ -264,6 +262,21 @@ impl Fleet {
         });
         pool.await.spec.configuration.rendered.name
     }
+}
+
+/// Waits until the object is as `holds` says.
+pub(crate) async fn awaited<K>(api: Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let found = kube::runtime::wait::await_condition(api.clone(), name, |object: Option<&K>| {
+        object.is_some_and(&holds)
+    });
+    if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
+        return found.unwrap().unwrap();
+    }
+    let last = api.get_opt(name).await.unwrap();
+    panic!("{name}: {what} did not come about; it is {last:#?}")
 }
 
 pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> bool {

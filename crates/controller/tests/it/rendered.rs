@@ -16,6 +16,7 @@ use crate::{
 
 on_both! {
     an_edit_of_the_rendered_config_is_taken_back,
+    so_is_an_edit_of_the_one_that_nodes_still_have,
     a_controller_that_starts_leaves_rendered_configs_alone,
     old_configs_go_when_nobody_names_them_and_none_that_somebody_does,
     a_deleted_config_comes_back_even_if_nothing_else_changes,
@@ -45,6 +46,23 @@ async fn an_edit_of_the_rendered_config_is_taken_back(server: Server) {
     fleet.patch::<MachineConfig>(&name, edit).await;
     fleet.resume();
     fleet.wait::<MachineConfig>(&name, "it is as it was", |config| config.spec == made.spec).await;
+    fleet.stop().await;
+}
+
+// covers: REN-28
+async fn so_is_an_edit_of_the_one_that_nodes_still_have(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let old = fleet.rendered().await;
+    let made = fleet.all::<MachineConfig>().get(&old).await.unwrap();
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    fleet.rendered_anew(&old).await;
+    let edit = json!({"spec": {"kernelArguments": ["quiet"]}});
+    fleet.patch::<MachineConfig>(&old, edit).await;
+    let is_back = |config: &MachineConfig| {
+        config.metadata.generation > made.metadata.generation && config.spec == made.spec
+    };
+    fleet.wait::<MachineConfig>(&old, "it is as it was", is_back).await;
     fleet.stop().await;
 }
 

@@ -83,6 +83,7 @@ mod tests {
     use super::*;
     use crate::fixture::machine_config;
 
+    // covers: PROC-8
     #[test]
     fn what_another_build_wrote_is_not_rendered() {
         let build = Build { version: "v2".to_owned(), hash: "abc".to_owned() };

@@ -23,6 +23,8 @@ const OUTPUT_LIMIT: u64 = 64 << 10;
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+/// What systemd calls a second wish for its signals.
+const SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const PEER: &str = "org.freedesktop.DBus.Peer";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 
@@ -259,8 +261,12 @@ async fn ends_of_jobs(
     manager: &Proxy<'static>,
 ) -> Result<zbus::proxy::SignalStream<'static>, zbus::Error> {
     let stream = manager.receive_signal("JobRemoved").await?;
-    manager.call_method("Subscribe", &()).await?;
-    Ok(stream)
+    match manager.call_method("Subscribe", &()).await {
+        Ok(_) => Ok(stream),
+        // An earlier job of this connection asked for the signals already.
+        Err(zbus::Error::MethodError(name, ..)) if name.as_str() == SUBSCRIBED => Ok(stream),
+        Err(error) => Err(error),
+    }
 }
 
 /// How a job ended; none if it did not in time.

@@ -85,12 +85,13 @@ impl File<'_> {
         let text = |name: &str| self.node.get("contents")?.get(name)?.as_str();
         let path = self.path.member("contents").member("source");
         let source = text("source").filter(|source| !source.is_empty());
-        if source.is_some_and(|source| !source.starts_with("data:")) {
-            let message =
-                format!("file {} has contents the daemon would have to fetch", self.name());
-            let fault = Fault::error("RemoteSource", message);
-            let fault = fault.hint("the daemon takes data URLs only: put the contents inside");
-            faults.push(self.object.fault_at(&path, fault));
+        if let Some(source) = source.filter(|source| !source.starts_with("data:")) {
+            let is_verified = self
+                .node
+                .get("contents")
+                .and_then(|contents| contents.get("verification")?.get("hash"))
+                .is_some();
+            faults.push(self.object.fault_at(&path, self.remote(source, is_verified)));
             return;
         }
         match content::decode(source, text("compression"), Limit::DEFAULT) {
@@ -103,6 +104,24 @@ impl File<'_> {
                 faults.push(self.object.fault_at(&path, fault));
             }
         }
+    }
+
+    /// What there is to say of contents that are somewhere else.
+    fn remote(&self, source: &str, is_verified: bool) -> Fault {
+        let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
+        if !matches!(scheme.as_str(), "http" | "https") {
+            let message =
+                format!("file {} has contents the daemon would have to fetch", self.name());
+            let fault = Fault::error("RemoteSource", message);
+            return fault.hint("only http and https are fetched: put the contents inside");
+        }
+        let message = format!(
+            "file {} has contents that the controller fetches; the name rendered here differs from the cluster's",
+            self.name()
+        );
+        let fault = Fault::warning("RemoteSource", message);
+        let hint = "add verification.hash, so that nothing else than what you mean gets in";
+        if is_verified { fault } else { fault.hint(hint) }
     }
 
     fn secrets(&self, bytes: &[u8], path: &Path, faults: &mut Vec<Fault>) {

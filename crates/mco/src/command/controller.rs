@@ -1,9 +1,12 @@
 //! `mco controller`: renders configs, rolls them out, drains nodes.
 
-use std::process::ExitCode;
+mod bootstrap;
+
+use std::{path::PathBuf, process::ExitCode};
 
 use mco_cluster::{NoteCount, lease};
 use mco_controller::{Config, Leader, Metrics, Settle};
+use tracing::info;
 
 use crate::process::{self, LeaderArgs, ProcessArgs};
 
@@ -12,12 +15,19 @@ use crate::process::{self, LeaderArgs, ProcessArgs};
 pub(crate) struct ControllerArgs {
     #[command(subcommand)]
     command: ControllerCommand,
+    /// Taken for the reference's command lines, without effect: base configs are built in
+    #[arg(long, global = true, default_value = "/etc/mcc/templates", value_name = "DIR")]
+    templates: PathBuf,
+    /// How much to log; 4 and above is everything
+    #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
+    verbosity: u8,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum ControllerCommand {
     /// Run until told to stop
     Start(StartArgs),
+    Bootstrap(bootstrap::BootstrapArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -27,15 +37,33 @@ struct StartArgs {
     /// Namespace of the lease that decides which controller leads
     #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
     resourcelock_namespace: String,
+    /// Taken for the reference's command lines, without effect: metrics are plain HTTP, there too
+    #[arg(long, value_delimiter = ',', hide = true)]
+    tls_cipher_suites: Vec<String>,
+    /// Taken for the reference's command lines, without effect: metrics are plain HTTP, there too
+    #[arg(long, default_value = "VersionTLS12", hide = true)]
+    tls_min_version: String,
+    /// Taken for the reference's command lines, without effect: no image is inspected
+    #[arg(long, default_value = "/var/cache/mcc", hide = true)]
+    streams_cache: PathBuf,
     #[command(flatten)]
     leader: LeaderArgs,
 }
 
 pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let ControllerCommand::Start(args) = &args.command;
+    let verbose = verbose || args.verbosity >= 4;
+    match &args.command {
+        ControllerCommand::Start(start) => run_controllers(start, verbose),
+        ControllerCommand::Bootstrap(args) => bootstrap::run(args),
+    }
+}
+
+fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
     process::run(&args.process, verbose, register, |(metrics, notes), client, shutdown| {
+        let build = process::build();
+        info!(build.version, build.hash, release = args.process.payload_version, "Starting");
         let leader = Leader {
             namespace: args.resourcelock_namespace.clone(),
             identity: lease::identity(),
@@ -46,7 +74,7 @@ pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCo
             leader: Some(leader),
             metrics,
             notes,
-            ..Config::new(process::build())
+            ..Config::new(build)
         };
         mco_controller::run(config, client, shutdown)
     })

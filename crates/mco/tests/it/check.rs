@@ -45,6 +45,7 @@ fn files_are_checked() {
         ("{path: /a, mode: 644}", "FileMode 12:26"),
         ("{path: a}", "IgnitionInvalid 12:16"),
         ("{path: /a, contents: {source: 'https://example.com/a'}}", "RemoteSource 12:39"),
+        ("{path: /a, contents: {source: 'tftp://example.com/a'}}", "RemoteSource 12:39"),
         ("{path: /a, contents: {source: 'data:;base64,*'}}", "Contents 12:39"),
         ("{path: /a, contents: {source: 'data:,a', compression: gzip}}", "Contents 12:39"),
         ("{path: /a, append: [{source: 'data:,a'}]}", "FileAppend 12:20"),

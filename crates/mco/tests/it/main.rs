@@ -3,6 +3,8 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
 #![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
 
+#[cfg(test)]
+mod bootstrap;
 mod check;
 mod diff;
 mod examples;

@@ -25,7 +25,11 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfignodes"], KEEP),
     Rule(OURS, &["machineconfignodes"], &["delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
-    Rule(OURS, &["controllerconfigs"], SEE),
+    Rule(OURS, &["controllerconfigs", "pinnedimagesets", "osimagestreams"], SEE),
+    Rule("operator.openshift.io", &["machineconfigurations"], SEE),
+    // Where the config server can be reached, and whether the cluster orders machines.
+    Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
+    Rule("", &["namespaces"], &["get"]),
     Rule("", &["nodes"], SEE_AND_PATCH),
     Rule("", &["pods"], &["list", "watch"]),
     Rule("policy", &["poddisruptionbudgets"], &["list"]),
@@ -57,6 +61,13 @@ pub(super) const SERVER: &[Rule] =
 /// Who leads says so in a lease.
 pub(super) const LEADER: &[Rule] =
     &[Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
+
+/// Who leads, the config server's certificates, and contents that were fetched for configs.
+pub(super) const CONTROLLER_OWN: &[Rule] = &[
+    Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
+    Rule("", &["secrets"], &["get", "list", "watch", "create", "update", "delete"]),
+    Rule("", &["configmaps"], &["get", "list", "watch", "create", "update"]),
+];
 
 /// Certificates that new machines trust.
 pub(super) const BUNDLES: &[Rule] = &[Rule("", &["configmaps"], SEE)];

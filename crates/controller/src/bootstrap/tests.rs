@@ -1,0 +1,149 @@
+use kube::ResourceExt;
+use mco_api::label;
+use serde_json::json;
+
+use super::*;
+
+fn build() -> Build {
+    Build { version: "v1".to_owned(), hash: "abc".to_owned() }
+}
+
+fn cluster() -> ControllerConfig {
+    serde_json::from_value(json!({
+        "metadata": {"name": "machine-config-controller", "annotations": {
+            annotation::GENERATED_BY_VERSION.name(): "v1",
+            annotation::RELEASE_IMAGE_VERSION.name(): "4.20.0",
+        }},
+        "spec": {"baseOSContainerImage": "os"},
+    }))
+    .unwrap()
+}
+
+fn config(name: &str, role: &str) -> MachineConfig {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {label::ROLE: role}},
+        "spec": {"kernelArguments": [name]},
+    }))
+    .unwrap()
+}
+
+fn pool(name: &str, paused: bool) -> MachineConfigPool {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {"pool": name}},
+        "spec": {"paused": paused, "machineConfigSelector": {"matchLabels": {label::ROLE: name}}},
+    }))
+    .unwrap()
+}
+
+fn given(pools: Vec<MachineConfigPool>) -> Given {
+    Given {
+        dir: "in".to_owned(),
+        cluster: Some(Box::new(cluster())),
+        has_feature_gate: true,
+        pools,
+        configs: vec![config("50-mine", "worker")],
+        ..Given::default()
+    }
+}
+
+async fn run_with(given: Given) -> Result<Made, BootstrapError> {
+    let base =
+        |_: &ControllerConfig| vec![config("00-worker", "worker"), config("00-master", "master")];
+    let built_in = [pool("master", false), pool("worker", false)];
+    let furnishing = Furnishing { build: &build(), base: &base, pools: &built_in };
+    Box::pin(run(given, &furnishing)).await
+}
+
+async fn refusal(given: Given) -> String {
+    run_with(given).await.unwrap_err().to_string()
+}
+
+// covers: BST-5, REN-25
+#[tokio::test]
+async fn a_pool_has_its_config_in_spec_and_status() {
+    let made = run_with(given(vec![pool("worker", false), pool("master", false)])).await.unwrap();
+    let names: Vec<String> = made.pools.iter().map(ResourceExt::name_any).collect();
+    assert_eq!(names, ["master", "worker"]);
+    for (pool, config) in made.pools.iter().zip(&made.configs) {
+        let spec = &pool.spec.configuration;
+        assert_eq!(spec.rendered.name, config.name_any());
+        assert_eq!(Some(spec), pool.status.as_ref().map(|status| &status.configuration));
+    }
+    let sources: Vec<&str> =
+        made.pools[1].spec.configuration.source.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(sources, ["00-worker", "50-mine"]);
+    assert_eq!(made.configs[1].spec.kernel_arguments, ["00-worker", "50-mine"]);
+    assert_eq!(made.configs[1].spec.os_image_url, "os");
+}
+
+// covers: BST-1
+#[tokio::test]
+async fn what_must_be_there_is_asked_for() {
+    let pools = || vec![pool("worker", false)];
+    let none = Given { cluster: None, ..given(pools()) };
+    assert_eq!(refusal(none).await, "error: no controllerconfig found in dir: \"in\"");
+    let none = Given { has_feature_gate: false, ..given(pools()) };
+    assert_eq!(refusal(none).await, "error: no featuregate found in dir: \"in\"");
+    let infra = given(vec![pool("infra", false)]);
+    assert_eq!(refusal(infra).await, "couldn't find any MachineConfigs for pool: infra");
+    let mut all = pool("worker", false);
+    all.spec.machine_config_selector = Some(LabelSelector::default());
+    assert!(refusal(given(vec![all])).await.starts_with("pool worker selects all MachineConfigs"));
+    // covers: PROC-8
+    let mut other = given(pools());
+    other.cluster.as_mut().unwrap().metadata.annotations = None;
+    assert!(refusal(other).await.starts_with("ignoring controller config generated without"));
+}
+
+// covers: BST-3
+#[tokio::test]
+async fn one_object_of_a_kind_for_each_pool_and_none_that_is_not_understood() {
+    let kubelet = |name: &str, pool: &str| -> KubeletConfig {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"machineConfigPoolSelector": {"matchLabels": {"pool": pool}}},
+        }))
+        .unwrap()
+    };
+    let runtime = |name: &str| -> ContainerRuntimeConfig {
+        serde_json::from_value(json!({
+            "metadata": {"name": name},
+            "spec": {"machineConfigPoolSelector": {"matchLabels": {"pool": "worker"}}},
+        }))
+        .unwrap()
+    };
+    let pools = || vec![pool("worker", false), pool("master", false)];
+    let two = Given {
+        kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "worker")],
+        ..given(pools())
+    };
+    assert_eq!(
+        refusal(two).await,
+        "error found multiple KubeletConfigs targeting MachineConfigPool worker. Please apply only \
+         one KubeletConfig manifest for each pool during installation"
+    );
+    let two = Given { runtime_configs: vec![runtime("a"), runtime("b")], ..given(pools()) };
+    assert_eq!(
+        refusal(two).await,
+        "error found multiple ContainerConfig targeting MachineConfigPool worker. Please apply only \
+         one ContainerConfig manifest for each pool during installation"
+    );
+    let each = Given {
+        kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "master")],
+        ..given(pools())
+    };
+    assert!(refusal(each).await.starts_with("KubeletConfig a is not supported yet; take it out"));
+}
+
+// covers: BST-4
+#[tokio::test]
+async fn a_pool_that_somebody_wrote_wins_over_the_one_that_every_cluster_has() {
+    let (own, built_in) = (pool("worker", true), pool("worker", false));
+    for pools in [vec![own.clone(), built_in.clone()], vec![built_in.clone(), own.clone()]] {
+        let made = run_with(given(pools)).await.unwrap();
+        assert_eq!(made.pools.len(), 1);
+        assert!(made.pools[0].spec.paused);
+    }
+    let twice = run_with(given(vec![built_in.clone(), built_in])).await.unwrap();
+    assert_eq!(twice.pools.len(), 1);
+}

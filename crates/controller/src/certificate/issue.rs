@@ -1,0 +1,201 @@
+//! Makes certificates, and reads what there is of them.
+
+use std::{collections::BTreeSet, fmt, net::IpAddr, time::Duration};
+
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use mco_core::certs::{AuthorityView, CertificateView, Life};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use x509_parser::{
+    certificate::X509Certificate,
+    extensions::{GeneralName, ParsedExtension},
+    pem::Pem,
+};
+
+/// A certificate with its key, both as PEM.
+#[derive(Clone)]
+pub(super) struct Pair {
+    pub(super) certificate: String,
+    pub(super) key: String,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair").finish_non_exhaustive()
+    }
+}
+
+/// What a certificate says.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Whom it is for.
+    pub(super) subject: String,
+    /// What decides about it.
+    pub(super) view: CertificateView,
+}
+
+impl Found {
+    /// The same as an authority.
+    pub(super) fn authority(&self) -> AuthorityView {
+        AuthorityView { name: self.subject.clone(), not_after: self.view.not_after }
+    }
+}
+
+/// A new authority of that name.
+pub(super) fn authority(name: &str, life: Life, now: Timestamp) -> Result<Pair, rcgen::Error> {
+    let mut params = lasting(CertificateParams::default(), life, now);
+    params.distinguished_name = common_name(name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = AUTHORITY_USAGES.to_vec();
+    let key = KeyPair::generate()?;
+    let certificate = params.self_signed(&key)?.pem();
+    Ok(Pair { certificate, key: key.serialize_pem() })
+}
+
+const AUTHORITY_USAGES: [KeyUsagePurpose; 3] =
+    [KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
+
+/// A certificate for a server of these names, followed by that of the authority which signs it.
+pub(super) fn serving(
+    authority: &Pair,
+    signer: &str,
+    names: &BTreeSet<String>,
+    life: Life,
+    now: Timestamp,
+) -> Result<Pair, rcgen::Error> {
+    let list: Vec<String> = names.iter().cloned().collect();
+    let mut params = lasting(CertificateParams::new(list)?, life, now);
+    let first = names.first().map_or("machine-config-server", String::as_str);
+    params.distinguished_name = common_name(first);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    params.use_authority_key_identifier_extension = true;
+    let mut of_issuer = CertificateParams::default();
+    of_issuer.distinguished_name = common_name(signer);
+    of_issuer.key_usages = AUTHORITY_USAGES.to_vec();
+    let issuer = Issuer::new(of_issuer, KeyPair::from_pem(&authority.key)?);
+    let key = KeyPair::generate()?;
+    let certificate = params.signed_by(&key, &issuer)?.pem();
+    let certificate = format!("{certificate}{}", authority.certificate);
+    Ok(Pair { certificate, key: key.serialize_pem() })
+}
+
+/// Whether the key is one that can sign.
+pub(super) fn is_key(pem: &str) -> bool {
+    KeyPair::from_pem(pem).is_ok()
+}
+
+fn common_name(name: &str) -> DistinguishedName {
+    let mut full = DistinguishedName::new();
+    full.push(DnType::CommonName, name);
+    full
+}
+
+fn lasting(mut params: CertificateParams, life: Life, now: Timestamp) -> CertificateParams {
+    // A second ago, so that whoever is that much behind takes it at once.
+    let from = now.as_second().saturating_sub(1);
+    let until = now.as_second().saturating_add(life.validity.as_secs());
+    let time = |seconds: i64| {
+        let seconds = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());
+        rcgen::date_time_ymd(1970, 1, 1) + seconds
+    };
+    (params.not_before, params.not_after) = (time(from), time(until));
+    params
+}
+
+/// The first certificate of a PEM text.
+pub(super) fn read(pem: &[u8]) -> Option<Found> {
+    let block = Pem::iter_from_buffer(pem).next()?.ok()?;
+    found(&block.parse_x509().ok()?)
+}
+
+/// All certificates of a PEM text, each with its own text; what is none is left out.
+pub(super) fn read_all(pem: &str) -> Vec<(Found, String)> {
+    const END: &str = "-----END CERTIFICATE-----";
+    let blocks = pem.split_inclusive(END).filter_map(|text| {
+        let start = text.find("-----BEGIN CERTIFICATE-----")?;
+        let text = format!("{}\n", text.get(start..)?);
+        Some((read(text.as_bytes())?, text))
+    });
+    blocks.collect()
+}
+
+fn found(certificate: &X509Certificate<'_>) -> Option<Found> {
+    let name = |full: &x509_parser::x509::X509Name<'_>| {
+        let common = full.iter_common_name().next().and_then(|name| name.as_str().ok());
+        common.map_or_else(|| full.to_string(), str::to_owned)
+    };
+    let time = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
+    Some(Found {
+        subject: name(certificate.subject()),
+        view: CertificateView {
+            not_before: time(certificate.validity().not_before)?,
+            not_after: time(certificate.validity().not_after)?,
+            names: names(certificate),
+            signer: name(certificate.issuer()),
+        },
+    })
+}
+
+fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {
+    let alternatives = certificate.extensions().iter().filter_map(|extension| {
+        let parsed = extension.parsed_extension();
+        if let ParsedExtension::SubjectAlternativeName(names) = parsed {
+            Some(&names.general_names)
+        } else {
+            None
+        }
+    });
+    let address = |bytes: &[u8]| -> Option<IpAddr> {
+        let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    };
+    let names = alternatives.flatten().filter_map(|name| {
+        if let GeneralName::DNSName(name) = name {
+            Some((*name).to_owned())
+        } else if let GeneralName::IPAddress(bytes) = name {
+            address(bytes).map(|address| address.to_string())
+        } else {
+            None
+        }
+    });
+    names.collect()
+}
+
+/// How long until then; nothing if it is past.
+pub(super) fn until(then: Timestamp, now: Timestamp) -> Duration {
+    let left = then.duration_since(now).max(SignedDuration::ZERO);
+    Duration::try_from(left).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: CERT-1
+    #[test]
+    fn what_was_issued_reads_as_it_was_meant() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let life = Life::CONFIG_SERVER;
+        let signer = authority("signer@1", life, now).unwrap();
+        let names =
+            BTreeSet::from(["a.test".to_owned(), "192.0.2.1".to_owned(), "fd00::1".to_owned()]);
+        let made = serving(&signer, "signer@1", &names, life, now).unwrap();
+        let of_signer = read(signer.certificate.as_bytes()).unwrap();
+        let of_server = read(made.certificate.as_bytes()).unwrap();
+        assert_eq!(of_signer.subject, "signer@1");
+        assert_eq!(of_server.view.signer, "signer@1");
+        assert_eq!(of_server.view.names, names);
+        for view in [&of_signer.view, &of_server.view] {
+            let lives = view.not_after.duration_since(view.not_before);
+            assert_eq!(lives, life.validity + SignedDuration::from_secs(1));
+        }
+        let chain = read_all(&format!("# a remark\n{}garbage", made.certificate));
+        let subjects: Vec<&str> = chain.iter().map(|(found, _)| found.subject.as_str()).collect();
+        assert_eq!(subjects, ["192.0.2.1", "signer@1"]);
+        assert!(is_key(&made.key) && !is_key("-----BEGIN"));
+        assert!(read(b"nothing").is_none());
+    }
+}

@@ -1,0 +1,78 @@
+//! Which pinned image sets a pool has.
+
+use kube::{ResourceExt as _, api::DeleteParams};
+use mco_api::{MachineConfigPool, PinnedImageSet, label};
+use serde_json::json;
+
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_pool_has_the_sets_that_its_selector_matches_by_name,
+    a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole,
+}
+
+fn set(name: &str, role: &str) -> PinnedImageSet {
+    let digest = "0".repeat(64);
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {label::ROLE: role}},
+        "spec": {"pinnedImages": [{"name": format!("quay.test/image@sha256:{digest}")}]},
+    }))
+    .unwrap()
+}
+
+async fn wait_for(fleet: &Fleet, expected: &str) -> MachineConfigPool {
+    let has = |pool: &MachineConfigPool| {
+        let names = pool.spec.pinned_image_sets.iter().map(|set| set.name.as_str());
+        names.collect::<Vec<_>>().join(" ") == expected
+    };
+    fleet.wait::<MachineConfigPool>("worker", &format!("has the sets {expected:?}"), has).await
+}
+
+// covers: PIS-1
+async fn a_pool_has_the_sets_that_its_selector_matches_by_name(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
+    for (name, role) in [("b", "worker"), ("a", "worker"), ("m", "master")] {
+        fleet.create(&set(name, role)).await;
+    }
+    wait_for(&fleet, "a b").await;
+    // A set that is for others from now on goes; in the reference it stays.
+    let patch = json!({"metadata": {"labels": {label::ROLE: "master"}}});
+    fleet.patch::<PinnedImageSet>("a", patch).await;
+    wait_for(&fleet, "b").await;
+    // What somebody else writes is put right.
+    let edit = json!({"spec": {"pinnedImageSets": [{"name": "x"}]}});
+    fleet.patch::<MachineConfigPool>("worker", edit).await;
+    wait_for(&fleet, "b").await;
+    fleet.all::<PinnedImageSet>().delete("b", &DeleteParams::default()).await.unwrap();
+    let pool = wait_for(&fleet, "").await;
+    assert_eq!(pool.name_any(), "worker");
+    fleet.stop().await;
+}
+
+// covers: PIS-2
+async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    fleet.create(&set("a", "worker")).await;
+    wait_for(&fleet, "a").await;
+    let broken = json!({"spec": {"machineConfigSelector": {"matchExpressions": [
+        {"key": label::ROLE, "operator": "Near", "values": ["worker"]},
+    ]}}});
+    fleet.patch::<MachineConfigPool>("worker", broken).await;
+    let said = fleet
+        .wait_for_pool("it says so", |status| is(status, "PinnedImageSetsDegraded", "True"))
+        .await;
+    let found = said.conditions.iter().find(|c| c.kind == "PinnedImageSetsDegraded").unwrap();
+    let expected = "Failed to populate pinned image sets for pool worker: ";
+    assert!(found.message.starts_with(expected), "{}", found.message);
+    let repaired = json!({"spec": {"machineConfigSelector": {
+        "matchExpressions": null, "matchLabels": {label::ROLE: "worker"},
+    }}});
+    fleet.patch::<MachineConfigPool>("worker", repaired).await;
+    fleet
+        .wait_for_pool("it is well again", |status| is(status, "PinnedImageSetsDegraded", "False"))
+        .await;
+    fleet.stop().await;
+}

@@ -1,0 +1,173 @@
+//! What goes into a rendered config, and what is refused.
+
+use kube::{
+    Api, ResourceExt as _,
+    api::{Patch, PatchParams},
+};
+use mco_api::{
+    MachineConfig, MachineConfigPool, MachineConfiguration, OSImageStream, annotation, label,
+};
+use mco_cluster::admin::Registry;
+use mco_controller::Metrics;
+use prometheus_client::encoding::text::encode;
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    what_no_running_node_can_take_is_not_rendered_unless_people_insist,
+    an_image_that_a_config_chooses_is_told,
+    a_custom_pool_follows_the_stream_of_the_workers,
+}
+
+fn config(name: &str, spec: &Value) -> MachineConfig {
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {label::ROLE: "worker"}}, "spec": spec,
+    }))
+    .unwrap()
+}
+
+// covers: REN-30, REN-31, REN-37
+async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let before = fleet.rendered().await;
+    let disks = json!({"config": {"ignition": {"version": "3.4.0"},
+        "storage": {"disks": [{"device": "/dev/sdb", "wipeTable": true}]}}});
+    fleet.create(&config("50-disks", &disks)).await;
+    let status =
+        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
+    let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
+    assert_eq!(
+        found.message,
+        format!(
+            "Failed to render configuration for pool worker: could not generate rendered \
+             MachineConfig: reconciliation failed between current config \"{before}\" and base \
+             config \"50-disks\": ignition disks section contains changes"
+        )
+    );
+    assert_eq!(fleet.rendered().await, before);
+    let settings: MachineConfiguration = serde_json::from_value(json!({
+        "metadata": {"name": "cluster"},
+        "spec": {
+            "managementState": "Managed",
+            "irreconcilableValidationOverrides": {"storage": ["Disks"]},
+        },
+    }))
+    .unwrap();
+    fleet.create(&settings).await;
+    fleet.rendered_anew(&before).await;
+    fleet.wait_for_pool("it is well", |status| is(status, "RenderDegraded", "False")).await;
+    fleet.stop().await;
+}
+
+// covers: REN-10, REN-38
+async fn an_image_that_a_config_chooses_is_told(server: Server) {
+    let mut fleet = Fleet::on(server, 1).await;
+    fleet.pause().await;
+    let mut registry = Registry::default();
+    fleet.config.metrics = Metrics::register(&mut registry);
+    fleet.resume();
+    let count = |registry: &Registry| {
+        let mut text = String::new();
+        encode(&mut text, registry).unwrap();
+        let line =
+            text.lines().find(|line| line.starts_with("os_image_url_override{pool=\"worker"));
+        line.unwrap_or_default().to_owned()
+    };
+    let before = fleet.rendered().await;
+    let image = format!("quay.test/mine@sha256:{}", "1".repeat(64));
+    fleet
+        .create(&config(
+            "50-image",
+            &json!({"osImageURL": image, "config": {"ignition": {"version": "3.4.0"}}}),
+        ))
+        .await;
+    let after = fleet.rendered_anew(&before).await;
+    let rendered = fleet.all::<MachineConfig>().get(&after).await.unwrap();
+    let marks = rendered.annotations();
+    assert_eq!(marks[annotation::OS_IMAGE_URL_OVERRIDDEN.name()], "true");
+    assert_eq!(
+        fleet.event("OSImageURLOverridden").await,
+        format!("OSImageURL was overridden via machineconfig in {after} (was:  is: {image})")
+    );
+    // Who writes the status has counted before.
+    fleet.wait_for_pool("it is on its way", |status| is(status, "Updating", "True")).await;
+    assert_eq!(count(&registry), "os_image_url_override{pool=\"worker\"} 1");
+    fleet.stop().await;
+}
+
+// covers: REN-34, REN-35
+async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
+    let fleet = Fleet::on(server, 0).await;
+    let custom: MachineConfigPool = serde_json::from_value(json!({
+        "metadata": {"name": "infra"},
+        "spec": {
+            "machineConfigSelector": {"matchExpressions": [
+                {"key": label::ROLE, "operator": "In", "values": ["worker", "infra"]},
+            ]},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/infra": ""}},
+        },
+    }))
+    .unwrap();
+    fleet.create(&custom).await;
+    let streams: OSImageStream = serde_json::from_value(json!({
+        "metadata": {"name": "cluster", "annotations": {
+            annotation::RELEASE_IMAGE_VERSION.name(): "abc",
+        }},
+        "spec": {"defaultStream": "rhel-9"},
+    }))
+    .unwrap();
+    fleet.create(&streams).await;
+    let image = |digit: &str| format!("quay.test/os@sha256:{}", digit.repeat(64));
+    let set = |name: &str, digit: &str| json!({"name": name, "osImage": image(digit), "osExtensionsImage": image(digit)});
+    let status = json!({"status": {
+        "defaultStream": "rhel-9",
+        "availableStreams": [set("rhel-9", "9"), set("rhel-10", "a")],
+    }});
+    let api = Api::<OSImageStream>::all(fleet.client.clone());
+    let patch = Patch::Merge(status);
+    api.patch_status("cluster", &PatchParams::default(), &patch).await.unwrap();
+    let has = async |pool: &str, wanted: String| {
+        let mut seen = String::new();
+        loop {
+            let known = seen.clone();
+            let found = fleet.wait::<MachineConfigPool>(pool, "another config", move |pool| {
+                let name = &pool.spec.configuration.rendered.name;
+                !name.is_empty() && *name != known
+            });
+            seen = found.await.spec.configuration.rendered.name;
+            let config = fleet.all::<MachineConfig>().get(&seen).await.unwrap();
+            if config.spec.os_image_url == wanted {
+                return;
+            }
+        }
+    };
+    has("worker", image("9")).await;
+    has("infra", image("9")).await;
+    let stream = json!({"spec": {"osImageStream": {"name": "rhel-10"}}});
+    fleet.patch::<MachineConfigPool>("worker", stream).await;
+    has("worker", image("a")).await;
+    has("infra", image("a")).await;
+    // Two say which OS it is.
+    fleet
+        .create(&config(
+            "50-image",
+            &json!({"osImageURL": image("1"), "config": {"ignition": {"version": "3.4.0"}}}),
+        ))
+        .await;
+    let status =
+        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
+    let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
+    assert!(
+        found.message.ends_with(
+            "cannot override MachineConfig osImageURL and set MachineConfigPool \
+             spec.osImageStream.name simultaneously"
+        ),
+        "{}",
+        found.message
+    );
+    fleet.stop().await;
+}

@@ -1,0 +1,183 @@
+//! `mco controller bootstrap`: the pools and configs of a cluster that does not run yet.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::Context as _;
+use kube::ResourceExt as _;
+use mco_api::{ControllerConfig, object_yaml};
+use mco_controller::bootstrap::{self, Furnishing, Given, Made};
+use mco_host::{Root, input};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use crate::{
+    fault::{Advice, Fault, Refused},
+    load::{self, LARGEST_FILE, Loaded, Object, Sources},
+    print, process,
+};
+
+/// Render the pools of a cluster that does not run yet
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct BootstrapArgs {
+    /// Directory with the manifests: ControllerConfig, feature gate, pools, MachineConfigs
+    #[arg(long, value_name = "DIR")]
+    manifest_dir: PathBuf,
+    /// Directory to write machine-pools/, machine-configs/ and controller-config/ into
+    #[arg(long, value_name = "DIR")]
+    dest_dir: PathBuf,
+    /// File with the pull secret, a Secret of type kubernetes.io/dockerconfigjson
+    #[arg(long, value_name = "FILE")]
+    pull_secret: Option<PathBuf>,
+    /// Release that the cluster is to run
+    #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
+    payload_version: String,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco controller bootstrap --manifest-dir manifests --dest-dir out --payload-version 4.20.1";
+
+/// Compat: modes of what is written (pkg/controller/bootstrap).
+const FILE_MODE: u32 = 0o664;
+const DIRECTORY_MODE: u32 = 0o764;
+
+/// Roles that every cluster has a base config for.
+const ROLES: [&str; 2] = ["master", "worker"];
+
+/// Kinds that the reference makes configs of and we do not, yet or at all.
+const LEFT_ASIDE: &[&str] = &[
+    "ImageContentSourcePolicy",
+    "ImageDigestMirrorSet",
+    "ImageTagMirrorSet",
+    "Image",
+    "ClusterImagePolicy",
+    "ImagePolicy",
+    "Node",
+];
+
+pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
+    if let Some(path) = &args.pull_secret {
+        check_pull_secret(path)?;
+    }
+    let sources = Sources { paths: vec![args.manifest_dir.clone()], recursive: false };
+    let (given, api_server) = sort(sources.load()?, &args.manifest_dir)?;
+    let build = process::build();
+    let base = |cluster: &ControllerConfig| {
+        let config =
+            |role: &str| mco_operator::base_config(role, &args.payload_version, &build, cluster);
+        ROLES.map(config).to_vec()
+    };
+    let pools = mco_operator::built_in_pools();
+    let furnishing = Furnishing { build: &build, base: &base, pools: &pools };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let made = runtime.block_on(bootstrap::run(given, &furnishing))?;
+    write(&args.dest_dir, &made, api_server.as_ref())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The manifests by kind, and the `APIServer`, which is only passed on.
+fn sort(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
+    let mut given = Given { dir: dir.display().to_string(), ..Given::default() };
+    let (mut faults, mut api_server) = (loaded.faults, None);
+    for object in &loaded.objects {
+        let (group, _) = object.api_version.split_once('/').unwrap_or(("", ""));
+        let is_cluster = object.name == "cluster";
+        match (group, object.kind.as_str()) {
+            (mco_api::GROUP, "ControllerConfig") => {
+                given.cluster = typed(object, &mut faults).map(Box::new).or(given.cluster);
+            }
+            (mco_api::GROUP, "MachineConfigPool") => given.pools.extend(typed(object, &mut faults)),
+            (mco_api::GROUP, "MachineConfig") => given.configs.extend(typed(object, &mut faults)),
+            (mco_api::GROUP, "KubeletConfig") => {
+                given.kubelet_configs.extend(typed(object, &mut faults));
+            }
+            (mco_api::GROUP, "ContainerRuntimeConfig") => {
+                given.runtime_configs.extend(typed(object, &mut faults));
+            }
+            (mco_api::GROUP, "OSImageStream") => {
+                given.streams = typed(object, &mut faults).map(Box::new);
+            }
+            (mco_api::GROUP, "MachineOSConfig" | "InternalReleaseImage") => {
+                return Err(Advice::error(
+                    format!("{} is not supported yet", object.label()),
+                    format!("take it out of {}", dir.display()),
+                ));
+            }
+            ("config.openshift.io", "FeatureGate") => given.has_feature_gate |= is_cluster,
+            ("config.openshift.io", "APIServer") if is_cluster => {
+                api_server = typed::<Value>(object, &mut faults);
+            }
+            (_, kind) if LEFT_ASIDE.contains(&kind) => {
+                print::note(&format!(
+                    "{} is left aside: no config is made of it yet",
+                    object.label()
+                ));
+            }
+            _ => {}
+        }
+    }
+    if faults.iter().any(Fault::is_error) {
+        return Err(anyhow::Error::new(Refused(faults)));
+    }
+    Ok((given, api_server))
+}
+
+fn typed<T: DeserializeOwned>(object: &Object, faults: &mut Vec<Fault>) -> Option<T> {
+    object.node.typed::<T>().map_err(|misfit| faults.push(object.misfit(misfit))).ok()
+}
+
+fn check_pull_secret(path: &Path) -> anyhow::Result<()> {
+    let bytes = input::file(path, LARGEST_FILE)?;
+    let loaded = load::text(path, bytes);
+    let is_secret = |object: &Object| {
+        let text = |name: &str| object.node.get(name).and_then(load::node::Node::as_str);
+        let data = object.node.get("data").and_then(|data| data.get(".dockerconfigjson"));
+        object.kind == "Secret"
+            && text("type") == Some("kubernetes.io/dockerconfigjson")
+            && data.is_some()
+    };
+    if loaded.faults.is_empty() && loaded.objects.iter().any(is_secret) {
+        return Ok(());
+    }
+    Err(Advice::error(
+        format!("{} is no Secret of type kubernetes.io/dockerconfigjson", path.display()),
+        "make one with: kubectl create secret docker-registry NAME --from-file=.dockerconfigjson=FILE \
+         --dry-run=client -o yaml",
+    ))
+}
+
+fn write(dir: &Path, made: &Made, api_server: Option<&Value>) -> anyhow::Result<()> {
+    let root = Root::create(dir)?;
+    let folder = |name: &str| -> anyhow::Result<()> {
+        root.create_directory(&format!("/{name}"))?;
+        root.set_mode(&format!("/{name}"), DIRECTORY_MODE)?;
+        Ok(())
+    };
+    let file = |path: String, text: String| root.write(&path, text.as_bytes(), FILE_MODE);
+    folder("machine-pools")?;
+    for pool in &made.pools {
+        file(format!("/machine-pools/{}.yaml", pool.name_any()), yaml(pool)?)?;
+    }
+    folder("machine-configs")?;
+    for config in &made.configs {
+        file(format!("/machine-configs/{}.yaml", config.name_any()), yaml(config)?)?;
+    }
+    if let Some(api_server) = api_server {
+        folder("api-server")?;
+        file("/api-server/api-server.yaml".to_owned(), yaml(api_server)?)?;
+    }
+    folder("controller-config")?;
+    let name = "/controller-config/machine-config-controller.yaml".to_owned();
+    file(name, yaml(&made.cluster)?)?;
+    Ok(())
+}
+
+fn yaml(object: &impl Serialize) -> anyhow::Result<String> {
+    let value = serde_json::to_value(object).context("the object is no JSON")?;
+    let Value::Object(members) = value else { anyhow::bail!("the object has no members") };
+    Ok(object_yaml(&members))
+}

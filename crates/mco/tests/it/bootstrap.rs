@@ -1,0 +1,163 @@
+//! `mco controller bootstrap`: what the first machines boot with is what the cluster makes.
+
+#![expect(clippy::disallowed_methods, reason = "a test looks at what was written")]
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+
+use kube::{
+    Api, Client, ResourceExt as _,
+    api::{ListParams, PostParams},
+    runtime::wait::await_condition,
+};
+use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, label};
+use mco_apiserver::{ApiServer, Settings};
+use mco_cluster::Shutdown;
+use mco_core::render::Build;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::Folder;
+
+/// Long enough for a busy machine; nothing waits this long unless it is broken.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn build() -> Build {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Build { hash: option_env!("MCO_BUILD_HASH").unwrap_or(&version).to_owned(), version }
+}
+
+fn put(folder: &Folder, name: &str, object: &impl Serialize) {
+    folder.write(name, &serde_json::to_vec(object).unwrap());
+}
+
+fn feature_gate() -> serde_json::Value {
+    json!({"apiVersion": "config.openshift.io/v1", "kind": "FeatureGate", "metadata": {"name": "cluster"}})
+}
+
+fn user_config() -> MachineConfig {
+    serde_json::from_value(json!({
+        "metadata": {"name": "50-mine", "labels": {label::ROLE: "worker"}},
+        "spec": {"kernelArguments": ["quiet"], "config": {
+            "ignition": {"version": "3.2.0"},
+            "storage": {"files": [{"path": "/etc/mine", "mode": 0o600, "contents": {"source": "data:,x"}}]},
+        }},
+    }))
+    .unwrap()
+}
+
+fn bootstrap(folder: &Folder) -> std::process::Output {
+    let words = ["controller", "bootstrap", "--manifest-dir", "in", "--dest-dir", "out"];
+    folder.mco(&words).env_remove("RELEASE_VERSION").output().unwrap()
+}
+
+/// The ControllerConfig and pools of a cluster that has rendered the user's config.
+async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
+    let server = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let client = Client::new(server, "default");
+    mco_operator::install(&client).await.unwrap();
+    let shutdown = Shutdown::new();
+    let mut operator = mco_operator::Config::new(build(), "0.0.1-snapshot");
+    operator.root_ca = "authority".to_owned();
+    let operator = tokio::spawn(mco_operator::run(operator, client.clone(), shutdown.clone()));
+    let controller = mco_controller::Config::new(build());
+    let controller =
+        tokio::spawn(mco_controller::run(controller, client.clone(), shutdown.clone()));
+    let configs = Api::<MachineConfig>::all(client.clone());
+    configs.create(&PostParams::default(), &user_config()).await.unwrap();
+    let pools = Api::<MachineConfigPool>::all(client.clone());
+    for (name, last) in [("worker", "50-mine"), ("master", "00-master")] {
+        let rendered = await_condition(pools.clone(), name, |pool: Option<&MachineConfigPool>| {
+            let sources = pool.map(|pool| pool.spec.configuration.source.as_slice());
+            sources.unwrap_or_default().iter().any(|source| source.name == last)
+        });
+        tokio::time::timeout(PATIENCE, rendered).await.expect("the pool is rendered").unwrap();
+    }
+    let found = Api::<ControllerConfig>::all(client.clone()).get(label::CONTROLLER_CONFIG).await;
+    let listed = pools.list(&ListParams::default()).await.unwrap().items;
+    shutdown.request();
+    operator.await.unwrap();
+    controller.await.unwrap();
+    (found.unwrap(), listed)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+// covers: REN-25, BST-2, BST-6, PROC-2
+#[tokio::test]
+async fn configs_have_the_names_that_the_cluster_gives_them() {
+    let (cluster, pools) = cluster().await;
+    let folder = Folder::new(&[]);
+    put(&folder, "in/cluster.json", &cluster);
+    put(&folder, "in/gate.json", &feature_gate());
+    put(&folder, "in/config.json", &user_config());
+    let server = json!({"apiVersion": "config.openshift.io/v1", "kind": "APIServer",
+        "metadata": {"name": "cluster"}, "spec": {"tlsSecurityProfile": {"type": "Modern"}}});
+    put(&folder, "in/server.json", &server);
+    let other = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
+    put(&folder, "in/other.json", &other);
+    for pool in &pools {
+        let bare = MachineConfigPool { status: None, ..pool.clone() };
+        put(&folder, &format!("in/{}.json", pool.name_any()), &bare);
+    }
+    let out = bootstrap(&folder);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+
+    let made = |path: &str| folder.path(&format!("out/{path}"));
+    for pool in &pools {
+        let rendered = &pool.spec.configuration.rendered.name;
+        let config = folder.read(&format!("out/machine-configs/{rendered}.yaml"));
+        assert!(config.contains("kind: MachineConfig\n"), "{config}");
+        let text = folder.read(&format!("out/machine-pools/{}.yaml", pool.name_any()));
+        assert_eq!(text.matches(&format!("name: {rendered}\n")).count(), 2);
+    }
+    let text = folder.read("out/api-server/api-server.yaml");
+    assert!(text.contains("type: Modern"), "{text}");
+    assert_eq!(mode(&made("machine-pools")), 0o764);
+    assert_eq!(mode(&made("machine-pools/worker.yaml")), 0o664);
+    assert_eq!(mode(&made("controller-config/machine-config-controller.yaml")), 0o664);
+    assert_eq!(fs::read_dir(made("machine-configs")).unwrap().count(), pools.len());
+}
+
+// covers: BST-1, PROC-1
+#[test]
+fn what_is_missing_or_wrong_is_said() {
+    let folder = Folder::new(&[]);
+    let out = folder.mco(&["controller", "bootstrap", "--dest-dir", "out"]).output().unwrap();
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--manifest-dir"));
+    put(&folder, "in/gate.json", &feature_gate());
+    let said = |folder: &Folder| String::from_utf8_lossy(&bootstrap(folder).stderr).into_owned();
+    let text = said(&folder);
+    assert!(text.contains("error: no controllerconfig found in dir: \"in\""), "{text}");
+    let broken = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "a"}, "spec": {"kernelArguments": "quiet"}});
+    put(&folder, "in/a.json", &broken);
+    let text = said(&folder);
+    assert!(text.contains("in/a.json") && text.contains("kernelArguments"), "{text}");
+    let layered = json!({"apiVersion": "machineconfiguration.openshift.io/v1",
+        "kind": "MachineOSConfig", "metadata": {"name": "layered"}, "spec": {}});
+    put(&folder, "in/a.json", &layered);
+    let text = said(&folder);
+    assert!(text.contains("MachineOSConfig/layered is not supported yet"), "{text}");
+}
+
+// covers: PROC-1
+#[test]
+fn a_pull_secret_must_be_one() {
+    let folder =
+        Folder::new(&[("secret.yaml", b"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n")]);
+    let words = [
+        "controller",
+        "bootstrap",
+        "--manifest-dir",
+        ".",
+        "--dest-dir",
+        "out",
+        "--pull-secret",
+        "secret.yaml",
+    ];
+    let out = folder.mco(&words).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(text.contains("is no Secret of type kubernetes.io/dockerconfigjson"), "{text}");
+}
