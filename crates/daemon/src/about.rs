@@ -35,8 +35,8 @@ pub(crate) async fn tell<S: System + 'static>(
         Ok(Err(error)) => return warn!("checking operating system: {}", chain(&error)),
         Err(error) => return warn!("checking operating system: {}", chain(&error)),
     };
-    let (id, version) = (found.os.id(), found.os.version());
-    metrics.runs(if id.is_empty() { "unsupported" } else { id }, version);
+    let (label, version) = (found.os.label(), found.os.version());
+    metrics.runs(if label.is_empty() { "unsupported" } else { &label }, version);
     if let Some(image) = &found.image {
         info!("Booted osImageURL: {image} ({version})");
     }

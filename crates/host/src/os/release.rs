@@ -44,12 +44,6 @@ impl OsRelease {
         }
     }
 
-    /// The system's own word for itself.
-    #[must_use]
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
     /// Whether the system is of the `coreos` kind, whose `/usr` is an image.
     #[must_use]
     pub fn is_coreos(&self) -> bool {
