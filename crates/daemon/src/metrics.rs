@@ -173,7 +173,7 @@ mod tests {
     fn every_metric_of_the_contract_is_there_and_a_state_has_one_series() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        metrics.runs("rhcos", "9.6");
+        metrics.runs("RHCOS", "9.6");
         metrics.state(&DaemonState::Done, "", &at(1));
         metrics.state(&DaemonState::Degraded, "Drift", &at(2));
         metrics.state(&DaemonState::Degraded, "Drift", &at(3));

@@ -174,12 +174,12 @@ fn an_editor_that_renames_is_seen(machine: &Machine) {
         "watch",
     ];
     done(machine.ask(&watch));
-    let seen = || said(machine, &["cat", "/run/watch.log"]);
+    let log = || said(machine, &["cat", "/run/watch.log"]);
     let sees = |text: &str| {
-        let found = wait(text, PATIENCE, || seen().contains(text).then_some(()));
+        let found = wait(text, PATIENCE, || log().contains(text).then_some(()));
         done(found.map_err(|late| {
             let state = said(machine, &["systemctl", "status", "--no-pager", "watch"]);
-            late.context(format!("it has said {:?}\n{state}", seen()))
+            late.context(format!("it has said {:?}\n{state}", log()))
         }));
     };
     sees("the machine is as");

@@ -1,6 +1,5 @@
 //! Measures a roll-out to a whole fleet: `make bench-fleet`.
 
-#![expect(clippy::disallowed_methods, reason = "a development tool reads its arguments")]
 
 use std::{env, io::Write as _, path::PathBuf, time::Duration};
 
