@@ -3,7 +3,11 @@
 //!
 //! On a real disk: the folder is made where the target folder is, for there is nothing to sync in memory.
 
-#![expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock and the disk")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark looks at the clock and the disk, and prints what it found"
+)]
 
 use std::{
     fs,

@@ -9,7 +9,7 @@ mod settle;
 
 use std::time::Duration;
 
-use mco_host::{Answer, Root};
+use mco_host::{Answer, Host, Root, System};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{self, DiskError};
@@ -56,10 +56,15 @@ pub struct TakenBack {
     pub why: String,
 }
 
-#[derive(Serialize, Deserialize)]
+/// What is asked of a machine after its next reboot. Nobody is asked who gave no good answer before it
+/// either: a kubelet that has no place to answer at, or a check that fails anyway, says nothing of the
+/// new config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Policy {
+pub struct Policy {
     deadline_seconds: u64,
+    kubelet: bool,
+    checks: bool,
 }
 
 /// Decides about a config whose machine has been up for `waited`.
@@ -91,21 +96,49 @@ fn faults(health: &Health) -> Vec<String> {
 }
 
 /// Has the next update confirmed within this time, or not at all.
-pub fn prepare(root: &Root, deadline: Option<Duration>) -> Result<(), DiskError> {
-    match deadline.filter(|deadline| !deadline.is_zero()) {
-        None => drop(root.remove(POLICY)?),
-        Some(deadline) if self::deadline(root)? == Some(deadline) => {}
-        Some(deadline) => {
-            disk::write(root, POLICY, &Policy { deadline_seconds: deadline.as_secs() })?;
-        }
+pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), DiskError> {
+    let was_well = |answer: Answer| answer == Answer::Yes;
+    let kubelet = !deadline.is_zero() && was_well(host.system.kubelet());
+    let checks = !deadline.is_zero() && was_well(host.system.checks());
+    let policy = Policy { deadline_seconds: deadline.as_secs(), kubelet, checks };
+    if deadline.is_zero() {
+        host.root.remove(POLICY)?;
+    } else if self::policy(&host.root)? != Some(policy) {
+        disk::write(&host.root, POLICY, &policy)?;
     }
     Ok(())
 }
 
-/// How long a machine has to prove healthy; none where that is not asked of it.
-pub fn deadline(root: &Root) -> Result<Option<Duration>, DiskError> {
-    let policy: Option<Policy> = disk::parsed(root, POLICY)?;
-    Ok(policy.map(|policy| Duration::from_secs(policy.deadline_seconds)))
+/// Gives the machine another time to prove healthy, where it has to at all.
+pub fn set_deadline(root: &Root, deadline: Duration) -> Result<(), DiskError> {
+    match policy(root)? {
+        Some(policy) => {
+            disk::write(root, POLICY, &Policy { deadline_seconds: deadline.as_secs(), ..policy })
+        }
+        None => Ok(()),
+    }
+}
+
+/// What is asked of the machine; none where that is nothing.
+pub fn policy(root: &Root) -> Result<Option<Policy>, DiskError> {
+    disk::parsed(root, POLICY)
+}
+
+impl Policy {
+    /// How long the machine has to prove healthy.
+    #[must_use]
+    pub fn deadline(&self) -> Duration {
+        Duration::from_secs(self.deadline_seconds)
+    }
+
+    /// What the machine itself answers.
+    fn ask<S: System>(self, host: &Host<S>) -> (Answer, Answer) {
+        let asked = |wanted: bool, ask: &dyn Fn() -> Answer| {
+            if wanted { ask() } else { Answer::NotAsked }
+        };
+        let kubelet = asked(self.kubelet, &|| host.system.kubelet());
+        (kubelet, asked(self.checks, &|| host.system.checks()))
+    }
 }
 
 /// The config that was taken back last, if it is still refused.
@@ -142,6 +175,8 @@ pub fn refusal(
 
 #[cfg(test)]
 mod tests {
+    use mco_host::SimulatedSystem;
+
     use super::*;
 
     #[test]
@@ -187,13 +222,25 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_machine_has_is_on_its_disk() {
+    fn what_is_asked_of_a_machine_is_on_its_disk() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        assert_eq!(deadline(&root).unwrap(), None);
-        prepare(&root, Some(DEADLINE)).unwrap();
-        assert_eq!(deadline(&root).unwrap(), Some(DEADLINE));
-        prepare(&root, Some(Duration::ZERO)).unwrap();
-        assert_eq!(deadline(&root).unwrap(), None, "no time is no check");
+        let system = SimulatedSystem::open(&root).unwrap();
+        let host = Host { root, system };
+        assert_eq!(policy(&host.root).unwrap(), None);
+        prepare(&host, DEADLINE).unwrap();
+        assert_eq!(policy(&host.root).unwrap().unwrap().deadline(), DEADLINE);
+        set_deadline(&host.root, 2 * DEADLINE).unwrap();
+        let found = policy(&host.root).unwrap().unwrap();
+        assert_eq!(found.deadline(), 2 * DEADLINE);
+        // A kubelet that says nothing before an update need not say anything after it.
+        host.system.journal().fail("kubelet healthz");
+        assert_eq!(found.ask(&host), (Answer::NotAsked, Answer::NotAsked));
+        let strict = Policy { kubelet: true, ..found };
+        assert!(matches!(strict.ask(&host), (Answer::No(_), Answer::NotAsked)));
+        prepare(&host, Duration::ZERO).unwrap();
+        assert_eq!(policy(&host.root).unwrap(), None, "no time is no check");
+        set_deadline(&host.root, DEADLINE).unwrap();
+        assert_eq!(policy(&host.root).unwrap(), None);
     }
 }

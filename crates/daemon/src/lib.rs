@@ -4,6 +4,7 @@
 //! (annotations, conditions, events, metrics). There are no globals, so that one process can run many
 //! daemons.
 
+pub mod about;
 mod access;
 pub mod agent;
 mod certificates;
@@ -211,6 +212,7 @@ async fn run_in_span<S: System + 'static>(
                 }
             },
             see_logins(&host, &node, &around),
+            about::tell(&host, &node, &around.metrics, around.commands.as_ref()),
         );
     };
     let daemon = async {

@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub use arguments::words;
-pub use extension::packages;
+pub use extension::{is_extension, packages};
 pub use release::OsRelease;
 
 /// Runs commands of a machine.

@@ -134,7 +134,10 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
     }
     // New links first: a crash in between leaves a link too many and never a unit that is off.
     for (link, target) in &wanted {
-        root.link(target, &format!("{OWN}/{link}"))?;
+        let path = format!("{OWN}/{link}");
+        if !leads_there(root, &path, target)? {
+            root.link(target, &path)?;
+        }
     }
     let unit = first.as_deref().unwrap_or(unit);
     for link in links_to(root, unit)? {
@@ -146,6 +149,13 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
         }
     }
     Ok(())
+}
+
+/// Whether a link leads to a unit of the system already, by whichever name its folder has there.
+fn leads_there(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
+    let present = root.read_link(path)?.unwrap_or_default();
+    let is_system = |path: &str| path.contains("lib/systemd/system/");
+    Ok(is_system(&present) && is_system(target) && last(&present) == last(target))
 }
 
 /// What is in the way of another name for the unit at `path`.

@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
-        Command::Daemon(args) => daemon::run(args, verbose),
+        Command::Daemon(args) => daemon::run(args, verbose, screen),
         Command::Surroundings(args) => surroundings::run(args, verbose, screen),
         Command::Host(args) => host::run(args, verbose, screen),
     }

@@ -27,6 +27,8 @@ struct Process {
     cluster: &'static [Rule],
     /// What it may do with objects of our namespace.
     namespace: &'static [Rule],
+    /// What the API server refuses it although it may do it.
+    guard: fn() -> Vec<Value>,
     workload: fn() -> Value,
 }
 
@@ -35,24 +37,28 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-controller",
         cluster: rights::CONTROLLER,
         namespace: rights::CONTROLLER_OWN,
+        guard: Vec::new,
         workload: controller,
     },
     Process {
         name: "machine-config-daemon",
         cluster: rights::DAEMON,
-        namespace: &[],
+        namespace: rights::BUNDLES,
+        guard: rights::node_guard,
         workload: daemon,
     },
     Process {
         name: "machine-config-operator",
         cluster: rights::OPERATOR,
         namespace: rights::LEADER,
+        guard: Vec::new,
         workload: operator,
     },
     Process {
         name: "machine-config-server",
         cluster: rights::SERVER,
         namespace: rights::BUNDLES,
+        guard: Vec::new,
         workload: server,
     },
 ];
@@ -66,6 +72,7 @@ pub fn files() -> Vec<(String, String)> {
         objects.extend(cluster_role(process.name, process.cluster));
         objects.extend(role(process.name, NAMESPACE, process.namespace));
         objects.extend(rights::events(process.name));
+        objects.extend((process.guard)());
         objects.push((process.workload)());
         (format!("{}.yaml", process.name), yaml(&objects))
     }));

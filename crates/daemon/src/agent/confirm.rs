@@ -73,7 +73,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let config = to.to_string();
         let refusal = self
             .on_host(move |host| -> Result<_, SyncError> {
-                confirm::prepare(&host.root, Some(deadline))?;
+                confirm::prepare(host, deadline)?;
                 Ok(confirm::refusal(&host.root, &config, is_asked_for)?)
             })
             .await??;

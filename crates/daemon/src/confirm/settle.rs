@@ -10,7 +10,7 @@ use mco_host::{Answer, Host, System};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::{Health, PAUSE, Verdict, deadline, decide};
+use super::{Health, PAUSE, Verdict, decide, policy};
 use crate::{
     Ended,
     execute::{self, ExecuteError},
@@ -123,8 +123,8 @@ fn look<S: System>(host: &mut Host<S>) -> Result<Open, ExecuteError> {
         }
         (Resume::Reboot, Stage::Returning) => Ok(Open::Reboot(before)),
         (Resume::Verify, _) if !progress.confirmed => {
-            let Some(deadline) = deadline(&host.root)? else { return Ok(Open::Nothing) };
-            let (kubelet, checks) = (host.system.kubelet(), host.system.checks());
+            let Some(policy) = policy(&host.root)? else { return Ok(Open::Nothing) };
+            let (deadline, (kubelet, checks)) = (policy.deadline(), policy.ask(host));
             Ok(Open::Prove(Box::new(Proof { update, progress, deadline, kubelet, checks })))
         }
         (Resume::Verify | Resume::Reboot | Resume::Undo | Resume::Continue(_), _) => {

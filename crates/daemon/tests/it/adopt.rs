@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::json;
+
 use crate::fleet::{Drains, Fleet};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,5 +40,25 @@ async fn a_machine_that_has_it_all_already_is_done() {
     fleet
         .wait("currentConfig=rendered-worker-1, desiredConfig=rendered-worker-1, state=Done")
         .await;
+    fleet.stop().await;
+}
+
+// covers: C22, C23
+#[tokio::test(flavor = "multi_thread")]
+async fn what_first_boot_left_behind_is_put_away() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let preset = fleet.path("/etc/systemd/system-preset/20-ignition.preset");
+    let left = fleet.path("/etc/ignition-machine-config-encapsulated.json");
+    fs::create_dir_all(preset.parent().unwrap()).unwrap();
+    fs::write(&preset, "enable x.service").unwrap();
+    fs::write(&left, "{}").unwrap();
+    fleet.adopt();
+    // An update comes after the look at what was there.
+    fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
+    fleet.wait("state=Done").await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    assert!(!preset.exists() && !left.exists());
+    assert!(fleet.path("/etc/ignition-machine-config-encapsulated.json.bak").exists());
     fleet.stop().await;
 }

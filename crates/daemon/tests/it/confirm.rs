@@ -24,6 +24,7 @@ use mco_host::{
 
 use crate::crash::{Ways, begin, faulty, folder, furnish, new, open, recover, system, tree, ways};
 
+const HEALTH: &str = "kubelet healthz";
 const MINUTE: Duration = Duration::from_mins(1);
 /// Little more than a start of the daemon costs.
 const BRIEF: Duration = Duration::from_secs(11);
@@ -51,10 +52,11 @@ impl Probe for Reachable {
 }
 
 /// A machine that has just rebooted into the new config.
-fn rebooted(folder: &Path, deadline: Option<Duration>) -> Host<SimulatedSystem> {
+fn rebooted(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
     furnish(folder);
     let mut host = open(Root::open(folder).unwrap());
-    confirm::prepare(&host.root, deadline).unwrap();
+    host.system.journal().answer(HEALTH);
+    confirm::prepare(&host, deadline).unwrap();
     assert_eq!(begin(&mut host).unwrap(), Outcome::RebootDue);
     execute::reboot(&mut host, "rendered-worker-new").unwrap();
     host.system.boot().unwrap();
@@ -76,7 +78,7 @@ fn assert_back(folder: &Path, ways: &Ways, at: &str) {
 async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
     for asked in [0, 1] {
         let folder = folder();
-        let host = rebooted(folder.path(), Some(BRIEF));
+        let host = rebooted(folder.path(), BRIEF);
         let probe = Reachable::from(asked);
         let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
         let Settled::Go(host) = settled else { panic!("{settled:?}") };
@@ -99,7 +101,7 @@ async fn a_machine_that_does_not_get_healthy_goes_back_by_itself_and_stays_there
     let name = "rendered-worker-new";
     for (fault, want) in [("kubelet healthz", "kubelet healthz fails"), ("", "cannot be reached")] {
         let folder = folder();
-        let host = rebooted(folder.path(), Some(BRIEF));
+        let host = rebooted(folder.path(), BRIEF);
         host.system.journal().fail(fault);
         let probe = Reachable::from(if fault.is_empty() { usize::MAX } else { 0 });
         let before = tokio::time::Instant::now();
@@ -127,7 +129,7 @@ async fn a_machine_that_does_not_get_healthy_goes_back_by_itself_and_stays_there
 #[tokio::test]
 async fn a_daemon_that_cannot_stay_up_runs_out_of_time_too() {
     let folder = folder();
-    let mut host = rebooted(folder.path(), Some(MINUTE));
+    let mut host = rebooted(folder.path(), MINUTE);
     let probe = Reachable::from(usize::MAX);
     let mut starts = 0;
     let ended = loop {
@@ -148,7 +150,7 @@ async fn a_daemon_that_cannot_stay_up_runs_out_of_time_too() {
 #[tokio::test]
 async fn without_a_deadline_nobody_is_asked() {
     let folder = folder();
-    let host = rebooted(folder.path(), None);
+    let host = rebooted(folder.path(), Duration::ZERO);
     let probe = Reachable::from(usize::MAX);
     let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
     assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
@@ -159,7 +161,7 @@ async fn without_a_deadline_nobody_is_asked() {
 fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
     let ways = ways();
     let attempt = |folder: &Path, faults: &Arc<Faults>| {
-        drop(rebooted(folder, Some(MINUTE)));
+        drop(rebooted(folder, MINUTE));
         let mut host = open(faulty(folder, faults));
         let (update, _) = ledger::open(&host.root).unwrap().unwrap();
         execute::take_back(&mut host, &update, "not healthy")

@@ -23,7 +23,8 @@ pub fn packages(extension: &str) -> Option<&'static [&'static str]> {
 }
 
 /// Whether a package belongs to any extension.
-pub(super) fn is_extension(package: &str) -> bool {
+#[must_use]
+pub fn is_extension(package: &str) -> bool {
     EXTENSIONS.iter().any(|(_, packages)| packages.contains(&package))
 }
 

@@ -3,9 +3,10 @@
 mod first_boot;
 
 use std::{
+    io::Write as _,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -17,25 +18,29 @@ use mco_cluster::{
     lease::Ended,
     report::chain,
 };
+use mco_core::render::Build;
 use mco_daemon::{
     Clients, Limits, Surroundings,
+    kubelet::HealthAddress,
     metrics::Metrics,
+    previous_logs,
     simulate::{Machine, Power, simulate},
     state::Glass,
 };
-use mco_host::{Host, Root, SystemdSystem};
+use mco_host::{Host, Root, SystemdSystem, os::CommandRunner as _};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     fault::Advice,
+    print::Screen,
     process::{self, ProcessArgs},
 };
 
 const COMPONENT: &str = "machineconfigdaemon";
 
-/// The kubelet's own credentials, on the machine.
-const KUBELET: &str = "/var/lib/kubelet/kubeconfig";
+/// The kubelet's own credentials, on the machine: as OpenShift and as kubeadm have them.
+const KUBELET: [&str; 2] = ["/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet.conf"];
 
 /// Run the daemon of one node
 #[derive(Debug, clap::Args)]
@@ -46,8 +51,10 @@ pub(crate) struct DaemonArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum DaemonCommand {
-    Start(StartArgs),
+    Start(Box<StartArgs>),
     FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
+    /// Say which version this is
+    Version,
 }
 
 /// Make this machine what its config says, until stopped
@@ -66,6 +73,18 @@ struct StartArgs {
     /// where its pool does not say; 0 keeps it whatever happens
     #[arg(long, default_value_t = 15, value_name = "MINUTES")]
     confirm_minutes: u64,
+    /// Whether to ask the kubelet if it is well
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    kubelet_healthz_enabled: bool,
+    /// Where the kubelet says whether it is well
+    #[arg(long, default_value = "http://localhost:10248/healthz", value_name = "URL")]
+    kubelet_healthz_endpoint: HealthAddress,
+    /// Taken for compatibility; nothing here is served over TLS
+    #[arg(long, hide = true, value_name = "LIST")]
+    tls_cipher_suites: Option<String>,
+    /// Taken for compatibility; nothing here is served over TLS
+    #[arg(long, hide = true, value_name = "VERSION")]
+    tls_min_version: Option<String>,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
@@ -78,21 +97,32 @@ Examples:
 
 Where the machine at the root mount runs systemd, it is changed for real: units by its own systemd, a
 reboot is a reboot, and what the daemon says of its node it says with the kubelet's own credentials
-(/var/lib/kubelet/kubeconfig) where they are there. A node that nobody managed so far keeps what it
+(/var/lib/kubelet/kubeconfig or /etc/kubernetes/kubelet.conf) where they are there. A node that nobody managed so far keeps what it
 has; what its pool's config has besides comes in its turn.
 
 Any other directory is a simulated machine: its files are real, units are enabled by links as
 systemctl --root does, and a reboot is a new boot id. It gets the config of its pool first.";
 
 /// Runs until SIGTERM or SIGINT.
-pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let args = match &args.command {
-        DaemonCommand::Start(args) => args,
-        DaemonCommand::FirstbootCompleteMachineconfig(args) => {
-            return first_boot::run(args, verbose);
+pub(crate) fn run(
+    args: &DaemonArgs,
+    verbose: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        DaemonCommand::Start(args) => start(args, verbose),
+        DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
+        DaemonCommand::Version => {
+            let Build { version, hash } = process::build();
+            writeln!(screen, "MachineConfigDaemon {version}-{hash}")?;
+            Ok(ExitCode::SUCCESS)
         }
-    };
-    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds } = args;
+    }
+}
+
+fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds, .. } = args;
+    let StartArgs { kubelet_healthz_enabled, kubelet_healthz_endpoint, .. } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
         _ => {
@@ -112,6 +142,8 @@ pub(crate) fn run(args: &DaemonArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             metrics,
             glass,
             limits,
+            kubelet: (is_real && *kubelet_healthz_enabled)
+                .then(|| kubelet_healthz_endpoint.clone()),
             ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))
         };
         ended = if is_real {
@@ -137,17 +169,50 @@ async fn manage(
     counted: impl FnOnce(Clients, Client) -> Surroundings,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let kubelet = client::connect_below(root, KUBELET).await;
-    let node_client = kubelet.unwrap_or_else(|error| {
-        info!(error = chain(&error), "Using the daemon's own credentials for the node");
+    let Build { version, hash } = process::build();
+    info!("Version: {version} ({hash})");
+    let tree = Root::open(root)?;
+    let node_client = kubelet(&tree, root).await?.unwrap_or_else(|| {
+        warn!(
+            "The machine has no credentials of a kubelet ({}): what is said of the node is said \
+             with the daemon's own, which the manifests do not let change nodes",
+            KUBELET.join(", ")
+        );
         own.clone()
     });
-    let host = Host { root: Root::open(root)?, system: SystemdSystem::open(root)? };
-    let around = counted(Clients { own, node: node_client.clone() }, node_client);
-    match Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await {
+    let kept = tree.try_clone()?;
+    let host = Host { root: tree, system: SystemdSystem::open(root)? };
+    let mut around = counted(Clients { own, node: node_client.clone() }, node_client);
+    // Pulling images may take long, and an update must not wait for it.
+    let commands = Mutex::new(SystemdSystem::open(root)?);
+    around.commands = Some(Arc::new(move |command: &[&str]| {
+        commands.lock().unwrap_or_else(PoisonError::into_inner).run(command)
+    }));
+    let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
+    if let Err(error) = previous_logs::keep(&kept) {
+        warn!(error = chain(&error), "The log is not kept");
+    }
+    match ended {
         mco_daemon::Ended::Stopped => {}
         // Whoever starts us again before the machine is down would find nothing to do.
         mco_daemon::Ended::Rebooting => shutdown.requested().await,
     }
     Ok(())
+}
+
+/// A client by the kubelet's own credentials, where the machine has any.
+async fn kubelet(tree: &Root, root: &Path) -> anyhow::Result<Option<Client>> {
+    for path in KUBELET {
+        if !tree.exists(path)? {
+            continue;
+        }
+        match client::connect_below(root, path).await {
+            Ok(client) => {
+                info!("What is said of the node is said as its kubelet, by {path}");
+                return Ok(Some(client));
+            }
+            Err(error) => warn!(error = chain(&error), "Cannot use the kubelet's {path}"),
+        }
+    }
+    Ok(None)
 }

@@ -108,7 +108,7 @@ fn apply(machine: &Machine, conf: &str, more: &str, words: &str) -> (i32, String
     mco(machine, &format!("host apply -f /root/manifests --yes{words}"))
 }
 
-// covers: C53, C68, C69, C92, C94, C135
+// covers: C68, C69, C92, C94, C135
 #[test]
 fn a_machine_is_configured_through_its_own_systemd() {
     let Some(lone) = machine() else { return };
@@ -165,11 +165,22 @@ fn a_reboot_finishes_what_it_was_asked_for(machine: &Machine) {
 }
 
 fn an_editor_that_renames_is_seen(machine: &Machine) {
-    let watch = ["systemd-run", "--unit=watch", "/usr/local/bin/mco", "host", "watch"];
+    let watch = [
+        "systemd-run",
+        "--unit=watch",
+        "--property=StandardOutput=file:/run/watch.log",
+        "/usr/local/bin/mco",
+        "host",
+        "watch",
+    ];
     done(machine.ask(&watch));
-    let journal = || said(machine, &["journalctl", "--no-pager", "--output=cat", "-u", "watch"]);
+    let seen = || said(machine, &["cat", "/run/watch.log"]);
     let sees = |text: &str| {
-        done(wait(text, PATIENCE, || journal().contains(text).then_some(())));
+        let found = wait(text, PATIENCE, || seen().contains(text).then_some(()));
+        done(found.map_err(|late| {
+            let state = said(machine, &["systemctl", "status", "--no-pager", "watch"]);
+            late.context(format!("it has said {:?}\n{state}", seen()))
+        }));
     };
     sees("the machine is as");
     // It writes another file and renames it.

@@ -1,5 +1,7 @@
 //! The recordings in this repository, checked wherever it is cloned.
 
+#[cfg(test)]
+mod daemon;
 mod lab;
 mod real;
 mod sim;

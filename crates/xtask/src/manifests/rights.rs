@@ -39,9 +39,10 @@ pub(super) const CONTROLLER: &[Rule] = &[
 /// What it says of its node it says with the kubelet's credentials, which are good for that node only.
 pub(super) const DAEMON: &[Rule] = &[
     Rule("", &["nodes"], SEE),
-    Rule(OURS, &["machineconfigs"], &["get"]),
-    Rule(OURS, &["machineconfigpools"], &["list"]),
-    Rule("operator.openshift.io", &["machineconfigurations"], &["get"]),
+    Rule(OURS, &["machineconfigs", "pinnedimagesets"], SEE),
+    Rule(OURS, &["machineconfigpools", "controllerconfigs", "machineconfignodes"], SEE),
+    Rule(OURS, &["machineconfignodes/status"], &["patch"]),
+    Rule("operator.openshift.io", &["machineconfigurations"], SEE),
 ];
 
 pub(super) const OPERATOR: &[Rule] = &[
@@ -73,6 +74,52 @@ pub(super) const CONTROLLER_OWN: &[Rule] = &[
 pub(super) const BUNDLES: &[Rule] = &[Rule("", &["configmaps"], SEE)];
 
 const EVENTS: &[Rule] = &[Rule("events.k8s.io", &["events"], &["create", "patch"])];
+
+/// Each daemon writes the MachineConfigNode of its own node and no other: the account is the same on
+/// all machines, but a pod's token names the machine that it runs on.
+pub(super) fn node_guard() -> Vec<Value> {
+    let (name, api) = ("mcn-guards", "admissionregistration.k8s.io/v1");
+    let claim = "authentication.kubernetes.io/node-name";
+    let account = format!("system:serviceaccount:{NAMESPACE}:machine-config-daemon");
+    let extra = format!("request.userInfo.extra[\"{claim}\"]");
+    let has = format!("has(request.userInfo.extra) && \"{claim}\" in request.userInfo.extra");
+    vec![
+        json!({
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicy",
+            "metadata": {"name": name},
+            "spec": {
+                "failurePolicy": "Fail",
+                "matchConstraints": {"resourceRules": [{
+                    "apiGroups": [OURS],
+                    "apiVersions": ["*"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["machineconfignodes", "machineconfignodes/status"],
+                }]},
+                "matchConditions": [{
+                    "name": "only-daemons",
+                    "expression": format!("request.userInfo.username == \"{account}\""),
+                }],
+                "validations": [
+                    {
+                        "expression": has,
+                        "message": format!("this user must have a \"{claim}\" claim"),
+                    },
+                    {
+                        "expression": format!("!({has}) || object.metadata.name == {extra}[0]"),
+                        "messageExpression": "\"updates to MCN \" + string(object.metadata.name) + \" can only be done from the MCN's owner node\"",
+                    },
+                ],
+            },
+        }),
+        json!({
+            "apiVersion": api,
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "metadata": {"name": name},
+            "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
 
 /// A role for the whole cluster, given to the account of the same name.
 pub(super) fn cluster_role(name: &str, rules: &[Rule]) -> Vec<Value> {

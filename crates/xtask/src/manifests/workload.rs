@@ -35,6 +35,8 @@ pub(super) fn daemon() -> Value {
         // A machine that takes no other pods still has a config.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
+        // An update is not cut short.
+        "terminationGracePeriodSeconds": 600,
     });
     daemon_set(name, &with(pod(name, &container), more))
 }

@@ -26,7 +26,8 @@ pub(super) struct ConfirmArgs {
 
 const NOTES: &str = "\
 Healthy is a machine whose kubelet answers, where it is to run one, and whose own checks pass: every
-program in /etc/machine-config-daemon/checks.d must exit with 0. A config that does not prove healthy in
+program in /etc/machine-config-daemon/checks.d must exit with 0. Whoever gave no good answer before the
+apply either is not asked. A config that does not prove healthy in
 time is taken back: everything is put back as it was before it, and the machine reboots once more.
 
 Start it at every boot, say by a unit with ExecStart=/usr/local/bin/mco host confirm. Without an apply that
@@ -44,7 +45,7 @@ impl Probe for Alone {
 pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let host = target::open(&args.place.root)?;
     let _lock = target::lock(&host)?;
-    confirm::prepare(&host.root, Some(Duration::from_secs(args.within.saturating_mul(60))))?;
+    confirm::set_deadline(&host.root, Duration::from_secs(args.within.saturating_mul(60)))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let settled = runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;

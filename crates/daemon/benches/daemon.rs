@@ -1,0 +1,255 @@
+//! How fast and how small the daemon is, each figure beside what the machine itself allows.
+//!
+//! `cargo bench -p mco-daemon`. The cluster is the embedded API; the machine is a directory.
+
+#![expect(clippy::disallowed_methods, reason = "measures a machine from outside")]
+
+use std::{
+    env, fs,
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::{
+    api::core::v1::Node,
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::{Api, Client, ResourceExt as _, api::PostParams, runtime::wait::await_condition};
+use mco_api::{MachineConfig, MachineConfigPool};
+use mco_apiserver::{ApiServer, Listener, Settings};
+use mco_cluster::{NoteCount, Reporter, Shutdown, client};
+use mco_core::machine::Machine;
+use mco_daemon::{Surroundings, disk, first_boot, state::Glass, verify};
+use mco_host::{Host, Root, SimulatedSystem};
+use serde_json::json;
+
+const FILES: usize = 1000;
+const ROUNDS: usize = 20;
+/// Set for the process whose memory is measured: the machine's directory and the kubeconfig.
+const ROLE: &str = "MCO_BENCH_DAEMON";
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    match env::var(ROLE) {
+        Ok(role) => runtime.block_on(daemon(&role)),
+        Err(_) => runtime.block_on(measure()),
+    }
+}
+
+fn say(what: &str, found: &str, limit: &str) -> io::Result<()> {
+    writeln!(io::stdout(), "{what:<44} {found:>14}   {limit}")
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.2} ms", time.as_secs_f64() * 1e3)
+}
+
+async fn measure() -> Outcome<()> {
+    let folder = tempfile::tempdir()?;
+    let root = folder.path().join("root");
+    let config = config()?;
+    install(&root, &config)?;
+    no_op_sync(&root)?;
+    let api = ApiServer::in_memory(Settings::default()).await?;
+    let client = Client::new(api.clone(), "default");
+    furnish(&client, &config).await?;
+    let nodes: Api<Node> = Api::all(client.clone());
+    first_sync(&client, &root).await?;
+    drift(&client, &nodes, &root).await?;
+    let listener = Listener::bind(api, folder.path(), ([127, 0, 0, 1], 0).into()).await?;
+    let kubeconfig = listener.kubeconfig().to_owned();
+    let serving = tokio::spawn(listener.serve(std::future::pending()));
+    memory(&root, &kubeconfig).await?;
+    serving.abort();
+    Ok(())
+}
+
+/// A config with a thousand small files.
+fn config() -> Outcome<MachineConfig> {
+    let file = |number: usize| {
+        let text = format!("data:,{}", format!("setting-{number}-").repeat(20));
+        json!({"path": format!("/etc/many/{}/{number}", number % 20), "contents": {"source": text}})
+    };
+    let files: Vec<_> = (0..FILES).map(file).collect();
+    let object = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": "rendered-worker-1"},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}}
+    });
+    Ok(serde_json::from_str(&object.to_string())?)
+}
+
+fn open(path: &Path) -> Outcome<Host<SimulatedSystem>> {
+    let root = Root::create(path)?;
+    Ok(Host { system: SimulatedSystem::open(&root)?, root })
+}
+
+fn install(path: &Path, config: &MachineConfig) -> Outcome<()> {
+    let mut host = open(path)?;
+    SimulatedSystem::furnish(&host.root)?;
+    first_boot::provision(&mut host, config)?;
+    host.system.boot()?;
+    Ok(())
+}
+
+/// The best of some rounds: what the work takes, and not what else the machine does.
+fn best(mut work: impl FnMut() -> Outcome<()>) -> Outcome<Duration> {
+    let mut best = Duration::MAX;
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        work()?;
+        best = best.min(begun.elapsed());
+    }
+    Ok(best)
+}
+
+fn no_op_sync(path: &Path) -> Outcome<()> {
+    let host = open(path)?;
+    let took = best(|| {
+        let current = disk::current_config(&host.root)?.ok_or("no config is on record")?;
+        let found = verify::all(&host, &Machine::read(&current)?)?;
+        if found.is_empty() { Ok(()) } else { Err(format!("{found:?}").into()) }
+    })?;
+    let paths: Vec<PathBuf> =
+        (0..FILES).map(|number| path.join(format!("etc/many/{}/{number}", number % 20))).collect();
+    let limit = best(|| {
+        for path in &paths {
+            let bytes = fs::symlink_metadata(path)?.len();
+            if bytes == 0 || fs::read(path)?.is_empty() {
+                return Err("an empty file".into());
+            }
+        }
+        Ok(())
+    })?;
+    let limit = format!("stat and read of the same files {}; wanted 20 ms", milliseconds(limit));
+    Ok(say("no-op sync of 1,000 files", &milliseconds(took), &limit)?)
+}
+
+async fn furnish(client: &Client, config: &MachineConfig) -> Outcome<()> {
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for definition in mco_api::crds() {
+        definitions.create(&PostParams::default(), &definition).await?;
+    }
+    let nodes: Api<Node> = Api::all(client.clone());
+    let node = json!({"metadata": {"name": "worker-0",
+        "labels": {"node-role.kubernetes.io/worker": ""}}});
+    nodes.create(&PostParams::default(), &serde_json::from_value(node)?).await?;
+    let configs: Api<MachineConfig> = Api::all(client.clone());
+    configs.create(&PostParams::default(), config).await?;
+    let pools: Api<MachineConfigPool> = Api::all(client.clone());
+    let pool = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"}, "spec": {
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
+            "configuration": {"name": "rendered-worker-1"}}
+    });
+    pools.create(&PostParams::default(), &serde_json::from_value(pool)?).await?;
+    Ok(())
+}
+
+fn around(client: &Client, glass: &Glass) -> Surroundings {
+    let reporter = Reporter::new(client.clone(), "machineconfigdaemon", NoteCount::default());
+    Surroundings { glass: glass.clone(), ..Surroundings::new(client.clone(), reporter) }
+}
+
+async fn state(nodes: &Api<Node>, want: &str) -> Outcome<()> {
+    let key = "machineconfiguration.openshift.io/state";
+    let is = |node: Option<&Node>| {
+        node.and_then(|node| node.annotations().get(key)).map(String::as_str) == Some(want)
+    };
+    tokio::time::timeout(Duration::from_mins(1), await_condition(nodes.clone(), "worker-0", is))
+        .await??;
+    Ok(())
+}
+
+async fn first_sync(client: &Client, root: &Path) -> Outcome<()> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let mut best = Duration::MAX;
+    for round in 0..5 {
+        let (glass, shutdown, host) = (Glass::default(), Shutdown::new(), open(root)?);
+        let begun = Instant::now();
+        let running =
+            mco_daemon::run("worker-0".parse()?, host, around(client, &glass), shutdown.clone());
+        let running = tokio::spawn(running);
+        while glass.look().boot_id.is_empty() {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        let took = begun.elapsed();
+        state(&nodes, "Done").await?;
+        shutdown.request();
+        running.await?;
+        // The first one introduces the node, which is done once in its life.
+        best = if round == 0 { best } else { best.min(took) };
+    }
+    Ok(say("start to first sync", &milliseconds(best), "wanted 100 ms")?)
+}
+
+async fn drift(client: &Client, nodes: &Api<Node>, root: &Path) -> Outcome<()> {
+    let (glass, shutdown) = (Glass::default(), Shutdown::new());
+    let run =
+        mco_daemon::run("worker-0".parse()?, open(root)?, around(client, &glass), shutdown.clone());
+    let running = tokio::spawn(run);
+    state(nodes, "Done").await?;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let path = root.join("etc/many/7/7");
+    let before = fs::read(&path)?;
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let begun = Instant::now();
+        fs::write(&path, "edited")?;
+        state(nodes, "Degraded").await?;
+        best = best.min(begun.elapsed());
+        fs::write(&path, &before)?;
+        // Nobody answers the uncordon here, so the node says Degraded until it is well.
+        let key = "machineconfiguration.openshift.io/lastAppliedDrain";
+        let answer = json!({"metadata": {"annotations": {key: "uncordon-rendered-worker-1"}}});
+        let answer = kube::api::Patch::Merge(answer);
+        nodes.patch("worker-0", &kube::api::PatchParams::default(), &answer).await?;
+        state(nodes, "Done").await?;
+    }
+    shutdown.request();
+    running.await?;
+    Ok(say(
+        "drift to the node's annotation",
+        &milliseconds(best),
+        "30 ms of it wait for the editor to finish; wanted 1 s",
+    )?)
+}
+
+/// What one daemon takes that has nothing to do.
+async fn memory(root: &Path, kubeconfig: &Path) -> Outcome<()> {
+    let role = format!("{}\n{}", root.display(), kubeconfig.display());
+    let child = Command::new(env::current_exe()?).env(ROLE, role).spawn()?;
+    let child = Kept(child);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let status = fs::read_to_string(format!("/proc/{}/status", child.0.id()))?;
+    let line = |key: &str| {
+        let found = status.lines().find_map(|line| line.strip_prefix(key));
+        found.map(|rest| rest.trim().to_owned()).unwrap_or_default()
+    };
+    let limit = format!("of it files {}; wanted 12 MiB", line("RssFile:"));
+    Ok(say("memory when idle (RSS)", &line("VmRSS:"), &limit)?)
+}
+
+/// A process that ends with this one.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+async fn daemon(role: &str) -> Outcome<()> {
+    let (root, kubeconfig) = role.split_once('\n').ok_or("a root and a kubeconfig")?;
+    let client = client::connect(Some(Path::new(kubeconfig))).await?;
+    let (node, host) = ("worker-0".parse()?, open(Path::new(root))?);
+    mco_daemon::run(node, host, around(&client, &Glass::default()), Shutdown::new()).await;
+    Ok(())
+}
