@@ -48,8 +48,8 @@ soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
 gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering, status, choosing nodes, serving and simulating
-	$(CARGO) bench --package mco-core --package mco-server --package mco-sim
+bench: ## Measure rendering, status, choosing nodes, serving, simulating and applying
+	$(CARGO) bench --package mco-core --package mco-server --package mco-sim --package mco-daemon
 
 bench-fleet: ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary
 	$(CARGO) build --release --package mco --package mco-testkit --bin mco --bin fleet

@@ -91,10 +91,12 @@ impl Machine {
         users.flat_map(|user| user.ssh_authorized_keys.iter().map(String::as_str)).collect()
     }
 
-    /// The encrypted password of the one user we manage.
+    /// The encrypted password of the one user we manage; an empty one would let anybody in, and is none.
     #[must_use]
     pub fn password_hash(&self) -> Option<&str> {
-        self.config.passwd.users.iter().rev().find_map(|user| user.password_hash.as_deref())
+        // Compat: the last entry decides, as the one that is set last (pkg/daemon/update.go).
+        let last = self.config.passwd.users.last()?;
+        last.password_hash.as_deref().filter(|hash| !hash.is_empty())
     }
 
     /// The kernel, with its default by one name only.
@@ -135,4 +137,47 @@ pub fn dropin_path(unit: &str, dropin: &str) -> String {
 #[must_use]
 pub fn has_contents(unit: &Unit) -> bool {
     unit.contents.as_deref().is_some_and(|text| !text.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::ignition;
+
+    // covers: C44
+    #[test]
+    fn every_supported_version_puts_its_file_on_a_machine() {
+        let two = r#"{"ignition": {"version": "2.2.0"}, "storage": {"files":
+            [{"filesystem": "root", "path": "/etc/a", "contents": {"source": "data:,1"}, "mode": 420}]}}"#;
+        let three = r#"{"ignition": {"version": "3.x.0"}, "storage": {"files":
+            [{"path": "/etc/a", "contents": {"source": "data:,1"}, "mode": 420}]}}"#;
+        let threes = (0..=5).map(|minor| three.replace("3.x", &format!("3.{minor}")));
+        for text in std::iter::once(two.to_owned()).chain(threes) {
+            let machine = Machine::read(&ignition("a", "worker", &text)).unwrap();
+            let file = machine.file("/etc/a").expect("the file");
+            assert_eq!(contents(file).unwrap(), b"1", "{text}");
+            assert_eq!(mode(file), 0o644, "{text}");
+        }
+        let unknown = ignition("a", "worker", &three.replace("3.x", "3.9"));
+        assert!(Machine::read(&unknown).is_err());
+    }
+
+    // covers: C76
+    #[test]
+    fn an_empty_password_is_none() {
+        let users = |users: &str| {
+            let text = format!(
+                r#"{{"ignition": {{"version": "3.5.0"}}, "passwd": {{"users": {users}}}}}"#
+            );
+            let machine = Machine::read(&ignition("a", "worker", &text)).unwrap();
+            machine.password_hash().map(str::to_owned)
+        };
+        assert_eq!(users(r#"[{"name": "core", "passwordHash": "$6$a"}]"#).as_deref(), Some("$6$a"));
+        assert_eq!(
+            users(r#"[{"name": "core", "passwordHash": ""}]"#),
+            None,
+            "or anybody could log in"
+        );
+        assert_eq!(users("[]"), None);
+    }
 }

@@ -1,17 +1,17 @@
 //! What the machine is: told once when the daemon starts, in the log and as numbers.
 
-mod os_release;
-
 use std::sync::Arc;
 
 use mco_api::NodeName;
 use mco_cluster::report::chain;
-use mco_host::{Host, System, SystemError, os};
+use mco_host::{
+    Host, System, SystemError,
+    os::{self, OsRelease},
+};
 use serde::Deserialize;
 use serde_json::Value;
 use tracing::{info, warn};
 
-pub use self::os_release::OsRelease;
 use crate::{metrics::Metrics, pinned::RunCommand, shared::SharedHost};
 
 const OSTREE: &str = "/usr/bin/rpm-ostree";
@@ -35,8 +35,8 @@ pub(crate) async fn tell<S: System + 'static>(
         Ok(Err(error)) => return warn!("checking operating system: {}", chain(&error)),
         Err(error) => return warn!("checking operating system: {}", chain(&error)),
     };
-    let OsRelease { id, version, .. } = &found.os;
-    metrics.runs(if id.is_empty() { "unsupported" } else { id }, version);
+    let (label, version) = (found.os.label(), found.os.version());
+    metrics.runs(if label.is_empty() { "unsupported" } else { &label }, version);
     if let Some(image) = &found.image {
         info!("Booted osImageURL: {image} ({version})");
     }
@@ -59,15 +59,8 @@ fn broken(error: &tokio::task::JoinError) -> SystemError {
 }
 
 fn look<S: System>(host: &mut Host<S>) -> Result<Found, SystemError> {
-    let mut text = None;
-    for path in ["/etc/os-release", "/usr/lib/os-release"] {
-        if text.is_none() {
-            text = host.root.read(path)?;
-        }
-    }
-    let text = text.unwrap_or_default();
     Ok(Found {
-        os: OsRelease::read(&String::from_utf8_lossy(&text)),
+        os: OsRelease::read(&host.root)?.unwrap_or_default(),
         image: host.system.facts()?.booted_image.filter(|image| !image.is_empty()),
         has_rpm_ostree: host.root.exists("/run/ostree-booted")? && host.root.exists(OSTREE)?,
     })

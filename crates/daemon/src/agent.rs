@@ -5,6 +5,7 @@
 //! never cancelled in the middle: a request to stop waits for it.
 
 mod adopt;
+pub(crate) mod confirm;
 mod drain;
 mod fail;
 mod protect;

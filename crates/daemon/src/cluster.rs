@@ -84,6 +84,11 @@ pub trait Cluster: Send + Sync + 'static {
     /// What the node's pool wants done about drift.
     fn drift_policy(&self) -> impl Future<Output = Result<DriftPolicy, ClusterError>> + Send;
 
+    /// How many minutes the node's pool gives its nodes to prove healthy; none if it does not say.
+    fn confirm_minutes(&self) -> impl Future<Output = Result<Option<String>, ClusterError>> + Send {
+        async { Ok(None) }
+    }
+
     /// Changes annotations of the node; answers with the node as it is then.
     fn annotate(
         &self,

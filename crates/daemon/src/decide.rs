@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn what_was_begun_is_finished_first() {
-        let progress = Progress { stage: Stage::Rebooting, done: 2, fault: None };
+        let progress = Progress { stage: Stage::Rebooting, done: 2, ..Progress::default() };
         let mut disk = on_disk(Some("b"));
         disk.update = Some((progress, "b1".to_owned()));
         let view = node("currentConfig=a desiredConfig=c post-config-action=Rebooting");

@@ -18,6 +18,10 @@ const INITIAL_ANNOTATIONS_DONE: &str = "/etc/machine-config-daemon/node-annotati
 /// A config that first boot has yet to complete.
 pub const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 const ENCAPSULATED_DONE: &str = "/etc/ignition-machine-config-encapsulated.json.bak";
+/// The whole config that a machine was installed with.
+pub const INSTALLED: &str = "/etc/mcs-machine-config-content.json";
+/// Where everything is that the daemon keeps about itself.
+pub const RECORDS: &str = "/etc/machine-config-daemon";
 const IGNITION_PRESET: &str = "/etc/systemd/system-preset/20-ignition.preset";
 
 /// Why the daemon's own files cannot be used.
@@ -43,12 +47,9 @@ pub fn current_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
 
 /// Records the config that the disk has.
 pub fn record_config(root: &Root, config: &MachineConfig) -> Result<(), DiskError> {
-    let bytes = serde_json::to_vec(config)
-        .map_err(|source| DiskError::Parse { path: CURRENT_CONFIG, source })?;
     // The config last: it is what counts as the record.
     root.write(CURRENT_IMAGE, b"", 0o600)?;
-    root.write(CURRENT_CONFIG, &bytes, 0o600)?;
-    Ok(())
+    write(root, CURRENT_CONFIG, config)
 }
 
 /// What the node says of itself when it first joins.
@@ -64,6 +65,17 @@ pub fn has_joined(root: &Root) -> Result<(), DiskError> {
     Ok(())
 }
 
+/// The config that the machine was installed with, if it is still on record.
+pub fn installed_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
+    parsed(root, INSTALLED)
+}
+
+/// Drops the record of the config that the disk has.
+pub(crate) fn forget_config(root: &Root) -> Result<(), DiskError> {
+    root.remove(CURRENT_CONFIG)?;
+    Ok(())
+}
+
 /// Puts away what first boot left behind; says whether it had not finished.
 pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     root.remove(IGNITION_PRESET)?;
@@ -74,7 +86,18 @@ pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     Ok(is_unfinished)
 }
 
-fn parsed<T: serde::de::DeserializeOwned>(
+/// Writes one of the daemon's files, for the superuser only.
+pub(crate) fn write<T: serde::Serialize>(
+    root: &Root,
+    path: &'static str,
+    value: &T,
+) -> Result<(), DiskError> {
+    let bytes = serde_json::to_vec(value).map_err(|source| DiskError::Parse { path, source })?;
+    Ok(root.write(path, &bytes, 0o600)?)
+}
+
+/// Reads one of the daemon's files; none if it is not there or empty.
+pub(crate) fn parsed<T: serde::de::DeserializeOwned>(
     root: &Root,
     path: &'static str,
 ) -> Result<Option<T>, DiskError> {
@@ -84,4 +107,22 @@ fn parsed<T: serde::de::DeserializeOwned>(
         return Ok(None);
     }
     serde_json::from_slice(&bytes).map(Some).map_err(|source| DiskError::Parse { path, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // covers: C22, C23
+    #[test]
+    fn what_first_boot_left_is_put_away() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        assert!(!tidy_first_boot(&root).unwrap());
+        root.write(ENCAPSULATED, b"{}", 0o600).unwrap();
+        root.write(IGNITION_PRESET, b"enable a.service", 0o644).unwrap();
+        assert!(tidy_first_boot(&root).unwrap(), "it had not finished");
+        assert!(root.exists(ENCAPSULATED_DONE).unwrap());
+        assert!(!root.exists(ENCAPSULATED).unwrap() && !root.exists(IGNITION_PRESET).unwrap());
+    }
 }

@@ -3,15 +3,23 @@
 //! Plain blocking code: there is one writer to a machine, and nothing can interrupt it in the middle
 //! of a step. A failed step is undone together with all before it, by putting back what was there.
 
+mod back;
+
 use mco_api::MachineConfig;
 use mco_core::{
-    machine::{Machine, UnreadableConfig},
+    machine::{self, Machine, UnreadableConfig},
     plan::{NodePlan, Step},
 };
-use mco_host::{Host, HostError, Staged, System, SystemError, snapshot::SnapshotError};
+use mco_host::{
+    Host, HostError, System, SystemError,
+    log::{self, Priority},
+    original,
+    snapshot::SnapshotError,
+};
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
+pub use self::back::{put_back, take_back, undo};
 use crate::{
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
@@ -119,75 +127,55 @@ pub fn proceed<S: System>(
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
             ledger.before.drop_empty_folders(&host.root)?;
-            let stage = Stage::Rebooting;
-            ledger::advance(&host.root, &Progress { stage, done: number, fault: None })?;
+            let progress =
+                Progress { stage: Stage::Rebooting, done: number, ..Progress::default() };
+            ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }
         info!(step = %step, number = number + 1, "Taking step");
+        log::write(&host.root, Priority::Info, &format!("{}: {step}", to.name));
         witness(step);
-        if let Err(error) = take(host, step, &from, &to, &ledger.to) {
+        let ends = ends_row(&ledger.plan.steps, number);
+        if is_write(step) {
+            host.root.put_off();
+        }
+        let mut taken = take(host, step, &from, &to, &ledger.to);
+        if ends || taken.is_err() {
+            let settled = host.root.settle_all().map_err(HostError::from);
+            taken = taken.and_then(|()| Ok(settled?));
+        }
+        if let Err(error) = taken {
             let fault = mco_cluster::report::chain(&error);
             warn!(step = %step, error = fault, "Step failed, undoing the update");
-            let progress = Progress { stage: Stage::Undoing, done: number, fault: Some(fault) };
+            let text = format!("{}: {step} failed, going back: {fault}", to.name);
+            log::write(&host.root, Priority::Error, &text);
+            let (stage, fault) = (Stage::Undoing, Some(fault));
+            let progress = Progress { stage, done: number, fault, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
             return undo(host, ledger, &progress);
         }
-        ledger::advance(&host.root, &Progress { done: number + 1, ..Progress::default() })?;
+        if ends {
+            let progress = Progress { done: number + 1, ..Progress::default() };
+            ledger::advance(&host.root, &progress)?;
+        }
     }
     ledger.before.drop_empty_folders(&host.root)?;
     ledger::close(&host.root)?;
     Ok(Outcome::Applied)
 }
 
-/// Undoes an update on record that failed.
-///
-/// Always ends in an error: that of the step that failed, or why it could not be undone.
-pub fn undo<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Outcome, ExecuteError> {
-    let first = progress.fault.clone().unwrap_or_else(|| "taken back on request".to_owned());
-    match put_back(host, ledger, progress) {
-        Ok(_) => Err(ExecuteError::Undone(first)),
-        Err(source) => Err(ExecuteError::Undo { first, source: Box::new(source) }),
-    }
+/// As many files in a row share one sync of their directories, and one line of progress.
+const ROW: usize = 64;
+
+/// Whether a step writes one file and may be taken again.
+fn is_write(step: &Step) -> bool {
+    matches!(step, Step::WriteFile(_) | Step::WriteDropin { .. } | Step::WriteUnit(_))
 }
 
-/// Puts back everything that an update on record touched, and takes it off the record.
-pub fn put_back<S: System>(
-    host: &mut Host<S>,
-    ledger: &Ledger,
-    progress: &Progress,
-) -> Result<Staged, ExecuteError> {
-    let pack = ledger::pack(&host.root, ledger)?;
-    ledger.before.restore(&host.root, &pack)?;
-    if let Some(password) = &ledger.password {
-        host.system.set_password(ledger::CORE, password)?;
-    }
-    let staged = match &ledger.staged {
-        Some(staged) => host.system.restage(staged)?,
-        None => Staged::Back,
-    };
-    // The files are right again; services that do not hear of it are no reason to stay in between.
-    if !ledger.before.units.is_empty() {
-        tell(host.system.reload_systemd());
-    }
-    for step in ledger.plan.steps.iter().take(progress.done + 1) {
-        if let Step::ReloadService(service) = step {
-            tell(host.system.reload(service));
-        } else if let Step::RestartService(service) = step {
-            tell(host.system.restart(service));
-        }
-    }
-    ledger::forget(&host.root)?;
-    Ok(staged)
-}
-
-fn tell(done: Result<(), SystemError>) {
-    if let Err(error) = done {
-        warn!(%error, "A service has not heard that the config went back");
-    }
+/// Whether this step is to be on the disk, and on record, before the next is taken.
+fn ends_row(steps: &[Step], number: usize) -> bool {
+    let writes = |number: usize| steps.get(number).is_some_and(is_write);
+    !(writes(number) && writes(number + 1)) || (number + 1).is_multiple_of(ROW)
 }
 
 /// Puts single parts of the config right that the machine has on record.
@@ -201,6 +189,8 @@ pub fn repair<S: System>(
     let machine = read(config)?;
     let mut units = false;
     for step in steps {
+        let text = format!("{}: putting right: {step}", machine.name);
+        log::write(&host.root, Priority::Info, &text);
         take(host, step, &machine, &machine, config)?;
         units |= !matches!(step, Step::WriteFile(_));
     }
@@ -212,9 +202,14 @@ pub fn repair<S: System>(
 
 /// Asks for the reboot that an update on record ends with.
 pub fn reboot<S: System>(host: &mut Host<S>, config: &str) -> Result<(), ExecuteError> {
-    let why = format!("Node will reboot into config {config}");
+    reboot_because(host, &format!("Node will reboot into config {config}"))
+}
+
+/// Asks for a reboot.
+pub fn reboot_because<S: System>(host: &mut Host<S>, why: &str) -> Result<(), ExecuteError> {
     info!("initiating reboot: {why}");
-    host.system.reboot(&why).map_err(ExecuteError::Reboot)?;
+    log::write(&host.root, Priority::Info, &format!("initiating reboot: {why}"));
+    host.system.reboot(why).map_err(ExecuteError::Reboot)?;
     info!("reboot successful");
     Ok(())
 }
@@ -244,11 +239,23 @@ fn take<S: System>(
         }
         Step::WriteDropin { unit, dropin } => {
             host.write_dropin(unit, find_dropin(to, unit, dropin)?)?;
+            let path = machine::dropin_path(unit, dropin);
+            // Compat: what becomes of the path is the unit's business from now on
+            // (pkg/daemon/update.go, deleteStaleData).
+            if from.file(&path).is_some() && to.file(&path).is_none() {
+                host.root.remove(&original::stamp_path(&path)).map_err(HostError::from)?;
+            }
         }
         Step::RemoveDropin { unit, dropin } => {
             host.remove_dropin(unit, find_dropin(from, unit, dropin)?)?;
         }
-        Step::WriteUnit(unit) => host.write_unit(to.unit(unit).ok_or_else(|| absent(unit))?)?,
+        Step::WriteUnit(unit) => {
+            let new = to.unit(unit).ok_or_else(|| absent(unit))?;
+            host.write_unit(new)?;
+            if let Some(old) = from.unit(unit).filter(|old| old.enabled == Some(true)) {
+                host.part_companions(old, new, to)?;
+            }
+        }
         Step::MaskUnit(unit) => host.mask_unit(unit)?,
         Step::UnmaskUnit(unit) => host.unmask_unit(unit)?,
         Step::RemoveUnit(unit) => {

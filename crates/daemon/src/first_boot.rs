@@ -1,5 +1,7 @@
 //! Makes a bare machine one of the cluster: what the installer's first boot does.
 
+mod complete;
+
 use std::collections::BTreeMap;
 
 use mco_api::{MachineConfig, RenderedName, annotation};
@@ -8,6 +10,8 @@ use mco_core::{
     plan::{self, Circumstances, Phase, default_policies},
 };
 use mco_host::{Host, System};
+
+pub use self::complete::{Completed, FirstBootError, complete};
 
 use crate::{
     disk,
@@ -43,4 +47,17 @@ pub fn provision<S: System>(
     let bare = MachineConfig::new(&blank.name, blank.spec);
     execute::begin(host, &bare, config, plan, &mut |_| {})?;
     Ok(())
+}
+
+/// Boots the image of the config that a machine joins with, where it has another one; says whether the
+/// machine must reboot for it.
+pub fn pivot<S: System>(host: &mut Host<S>, machine: &Machine) -> Result<bool, ExecuteError> {
+    let wanted = machine.spec.os_image_url.as_str();
+    let booted = host.system.facts()?.booted_image.unwrap_or_default();
+    if wanted.is_empty() || booted.is_empty() || booted == wanted {
+        return Ok(false);
+    }
+    tracing::info!("Bootstrap pivot required to: {wanted}");
+    host.system.stage_os(wanted)?;
+    Ok(true)
 }

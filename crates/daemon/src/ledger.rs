@@ -61,6 +61,25 @@ pub struct Progress {
     /// Why it is being undone.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
+    /// Seconds that the node was given to prove healthy so far, after the reboot.
+    #[serde(skip_serializing_if = "is_zero", default)]
+    pub waited: u64,
+    /// Whether the node proved healthy after the reboot.
+    #[serde(skip_serializing_if = "is_no", default)]
+    pub confirmed: bool,
+    /// The boot in which the update is taken back, if it was booted before that.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub back_in: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_no(said: &bool) -> bool {
+    !*said
 }
 
 /// Where an update is.
@@ -74,6 +93,8 @@ pub enum Stage {
     Rebooting,
     /// A step failed or somebody asked for it, and what was done is being undone.
     Undoing,
+    /// Everything is as it was before, but for the reboot.
+    Returning,
 }
 
 /// What to do about an update that was begun before this process.
@@ -116,7 +137,9 @@ pub enum LedgerError {
 pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
     match progress.stage {
         Stage::Applying => Resume::Continue(progress.done),
-        Stage::Undoing => Resume::Undo,
+        // Not done until the machine has booted what it went back to.
+        Stage::Returning if progress.back_in.as_deref() == Some(booted) => Resume::Reboot,
+        Stage::Undoing | Stage::Returning => Resume::Undo,
         Stage::Rebooting if began_in == booted => Resume::Reboot,
         Stage::Rebooting => Resume::Verify,
     }
@@ -161,7 +184,7 @@ pub fn advance(root: &Root, progress: &Progress) -> Result<(), LedgerError> {
     // A step that is taken again after a power cut costs time only; a change of direction must last.
     let durable = match progress.stage {
         Stage::Applying => Durable::Later,
-        Stage::Rebooting | Stage::Undoing => Durable::Now,
+        Stage::Rebooting | Stage::Undoing | Stage::Returning => Durable::Now,
     };
     Ok(root.append(PROGRESS, line.as_bytes(), durable)?)
 }
@@ -209,7 +232,7 @@ pub fn reopen(root: &Root) -> Result<bool, LedgerError> {
     root.remove(PROGRESS)?;
     // The direction is settled before the ledger counts again.
     let done = ledger.plan.steps.len();
-    advance(root, &Progress { stage: Stage::Undoing, done, fault: None })?;
+    advance(root, &Progress { stage: Stage::Undoing, done, ..Progress::default() })?;
     root.rename(LAST, LEDGER)?;
     Ok(true)
 }
@@ -263,7 +286,8 @@ mod tests {
     // covers: C135
     #[test]
     fn an_update_is_not_done_until_the_boot_id_changed() {
-        let at = |stage, done| Progress { stage, done, fault: None };
+        let at = |stage, done| Progress { stage, done, ..Progress::default() };
+        let back = Progress { back_in: Some("b2".to_owned()), ..at(Stage::Returning, 9) };
         let cases = [
             (at(Stage::Applying, 0), "b1", "b1", Resume::Continue(0)),
             (at(Stage::Applying, 3), "b1", "b1", Resume::Continue(3)),
@@ -271,6 +295,8 @@ mod tests {
             (at(Stage::Rebooting, 9), "b1", "b1", Resume::Reboot),
             (at(Stage::Rebooting, 9), "b1", "b2", Resume::Verify),
             (at(Stage::Undoing, 2), "b1", "b2", Resume::Undo),
+            (back.clone(), "b1", "b2", Resume::Reboot),
+            (back, "b1", "b3", Resume::Undo),
         ];
         for (progress, began, booted, want) in cases {
             assert_eq!(resume(&progress, began, booted), want, "{progress:?} {began} {booted}");

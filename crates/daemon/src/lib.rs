@@ -9,6 +9,7 @@ mod access;
 pub mod agent;
 mod certificates;
 pub mod cluster;
+pub mod confirm;
 pub mod decide;
 pub mod disk;
 pub mod execute;
@@ -82,6 +83,9 @@ pub struct Limits {
     pub policies: Duration,
     /// For others to answer once the daemon was told to stop.
     pub farewell: Duration,
+    /// For the machine to prove healthy after a reboot, where its pool does not say; none of it keeps
+    /// every config.
+    pub confirm: Duration,
 }
 
 impl Default for Limits {
@@ -91,6 +95,7 @@ impl Default for Limits {
             uncordon: Duration::from_mins(10),
             policies: Duration::from_mins(2),
             farewell: Duration::from_secs(5),
+            confirm: confirm::DEADLINE,
         }
     }
 }
@@ -162,7 +167,13 @@ async fn run_in_span<S: System + 'static>(
     around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
-    let host = SharedHost::new(host);
+    let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
+    let client = around.clients.own.clone();
+    let probe = agent::confirm::OwnNode { client, node: node.clone() };
+    let host = match confirm::settle(host, &probe, &shutdown).await {
+        confirm::Settled::Go(host) => SharedHost::new(host),
+        confirm::Settled::Ended(ended) => return ended,
+    };
     let (sender, seen) = latest::channel(NodeState::default());
     let (said, heard) = latest::channel(None);
     let (mouth, ear) = report::channel();
@@ -251,6 +262,21 @@ async fn join(
         match ApiCluster::new(node.clone(), around, mouth.clone()).await {
             Ok(cluster) => return Some(cluster),
             Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
+        }
+    }
+}
+
+/// Keeps others from the machine; none if told to stop before they let go of it.
+async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host::Lock> {
+    loop {
+        match host.root.lock(disk::RECORDS) {
+            Ok(Some(lock)) => return Some(lock),
+            Ok(None) => warn!("Somebody else is at work on this machine, such as mco host apply"),
+            Err(error) => warn!(error = chain(&error), "Cannot lock the machine"),
+        }
+        tokio::select! {
+            () = shutdown.requested() => return None,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
         }
     }
 }

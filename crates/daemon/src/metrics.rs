@@ -94,7 +94,7 @@ impl Metrics {
     /// What the machine runs.
     pub fn runs(&self, os: &str, version: &str) {
         self.os.clear();
-        let label = OsLabel { os: os.to_uppercase(), version: version.to_owned() };
+        let label = OsLabel { os: os.to_owned(), version: version.to_owned() };
         self.os.get_or_create(&label).set(1);
     }
 

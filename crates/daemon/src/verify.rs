@@ -15,6 +15,12 @@ pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
         .find_map(|expected| drift::compare(expected, &observe(host, expected)))
 }
 
+/// Every difference between the machine and a config, files and units only.
+pub fn all_files<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Drift> {
+    let expected = drift::expected(machine);
+    expected.iter().filter_map(|it| drift::compare(it, &observe(host, it))).collect()
+}
+
 /// Every difference between the machine and a config, what was booted included where it runs.
 pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, SystemError> {
     let facts = host.system.facts()?;
@@ -22,8 +28,7 @@ pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, S
     // A machine that does not run has booted nothing.
     let is_running = !facts.boot_id.is_empty();
     let system = drift::compare_system(machine, booted, &facts.kernel_arguments);
-    let expected = drift::expected(machine);
-    let files = expected.iter().filter_map(|it| drift::compare(it, &observe(host, it)));
+    let files = all_files(host, machine);
     Ok(system.filter(|_| is_running).into_iter().chain(files).collect())
 }
 

@@ -17,6 +17,12 @@ pub fn user(root: &Root, name: &str) -> Result<Option<Owner>, RootError> {
     Ok(text(root, USERS)?.lines().find_map(fields))
 }
 
+/// Whether the machine has a user of this id.
+pub fn is_known(root: &Root, id: u32) -> Result<bool, RootError> {
+    let has_id = |line: &str| line.split(':').nth(2).and_then(|it| it.parse().ok()) == Some(id);
+    Ok(text(root, USERS)?.lines().any(has_id))
+}
+
 /// The id of a group, or none if the machine has no such group.
 pub fn group(root: &Root, name: &str) -> Result<Option<u32>, RootError> {
     let field = |line: &str| -> Option<u32> {

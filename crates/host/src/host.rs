@@ -10,8 +10,10 @@ use mco_ignition::{
 use crate::{
     account,
     original::{self, Released, Shipped},
-    root::{Owner, Root, RootError},
-    system::{System, SystemError},
+    os::OsRelease,
+    root::{Owner, Root, RootError, Stat},
+    system::{Packaged, System, SystemError},
+    unit,
 };
 
 /// The user that configs may manage.
@@ -28,6 +30,9 @@ pub const LEAKED_LINKS: [&str; 2] = [
     "/etc/systemd/system/network-online.target.requires/node-valid-hostname.service",
     "/etc/systemd/system/network-online.target.wants/ovs-configuration.service",
 ];
+
+/// Made at boot by systems that come as an image.
+const IMAGE_BOOTED: &str = "/run/ostree-booted";
 
 /// A machine: a real directory tree and the services that live outside it.
 #[derive(Debug)]
@@ -63,6 +68,14 @@ pub enum HostError {
         what: &'static str,
         /// The name that nobody has.
         name: String,
+    },
+    /// The folder of the keys belongs to nobody.
+    #[error("failed to look up the user of the .ssh path {path}:user: unknown userid {user}")]
+    Stranger {
+        /// The folder.
+        path: &'static str,
+        /// Its owner.
+        user: u32,
     },
     /// Units could not be set to start at boot, or not to.
     #[error("{what}: {source}")]
@@ -125,19 +138,54 @@ impl<S: System> Host<S> {
         self.write_unit_file(&machine::unit_path(&unit.name), text)
     }
 
+    /// Switches off what a unit took along before and does not any longer, save what the config has on.
+    pub fn part_companions(
+        &mut self,
+        old: &Unit,
+        new: &Unit,
+        present: &machine::Machine,
+    ) -> Result<(), HostError> {
+        let text = |unit: &Unit| unit.contents.clone().unwrap_or_default();
+        let kept = unit::companions(&new.name, &text(new));
+        for other in unit::companions(&old.name, &text(old)) {
+            let is_on = present.unit(&other).is_some_and(|unit| unit.enabled == Some(true));
+            if is_on || kept.contains(&other) || unit::links(&self.root, &other)?.is_empty() {
+                continue;
+            }
+            let what = "error disabling unit";
+            self.system.disable(&other).map_err(|source| HostError::Enable { what, source })?;
+        }
+        Ok(())
+    }
+
     /// Puts a link to nowhere in the unit's place.
     pub fn mask_unit(&mut self, unit: &str) -> Result<(), HostError> {
-        Ok(self.root.link("/dev/null", &machine::unit_path(unit))?)
+        let path = machine::unit_path(unit);
+        if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
+            self.root.remove_tree(&path)?;
+        }
+        Ok(self.root.link("/dev/null", &path)?)
     }
 
     /// Takes the unit's file or mask away.
     pub fn unmask_unit(&mut self, unit: &str) -> Result<(), HostError> {
-        self.root.remove(&machine::unit_path(unit))?;
+        let path = machine::unit_path(unit);
+        if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
+            self.root.remove_tree(&path)?;
+        }
+        self.root.remove(&path)?;
         Ok(())
     }
 
     /// Takes a unit away, or puts back what was there before.
+    ///
+    /// A unit that its config only enabled or gave drop-ins is somebody else's and stays; the
+    /// reference removes its file, and with it, say, a kubelet.
     pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
+        let has_contents = unit.contents.as_deref().is_some_and(|text| !text.is_empty());
+        if !has_contents && unit.mask != Some(true) {
+            return Ok(());
+        }
         let path = machine::unit_path(&unit.name);
         let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
         self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
@@ -177,7 +225,9 @@ impl<S: System> Host<S> {
 
     /// Writes the keys that may log in as the one user we manage; says whether there is that user.
     pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
-        let Some(owner) = account::user(&self.root, CORE)? else { return Ok(false) };
+        let Some(mut owner) = account::user(&self.root, CORE)? else { return Ok(false) };
+        owner.group = account::group(&self.root, CORE)?.unwrap_or(owner.group);
+        self.refuse_stranger(SSH)?;
         for folder in [SSH, "/home/core/.ssh/authorized_keys.d"] {
             match self.root.stat(folder)? {
                 Some(found)
@@ -203,11 +253,21 @@ impl<S: System> Host<S> {
         Ok(true)
     }
 
+    /// Refuses a folder whose owner the machine does not know: it may be anybody's.
+    fn refuse_stranger(&self, path: &'static str) -> Result<(), HostError> {
+        let Some(found) = self.root.stat(path)?.filter(Stat::is_directory) else { return Ok(()) };
+        let user = found.owner.user;
+        if account::is_known(&self.root, user)? {
+            return Ok(());
+        }
+        Err(HostError::Stranger { path, user })
+    }
+
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
         // Compat: only what the image itself has in the same place is kept, and from there
         // (pkg/daemon/file_writers.go).
         let shipped = format!("/usr{path}");
-        if self.root.exists(&shipped)? {
+        if self.is_image()? && self.root.exists(&shipped)? {
             original::keep(&self.root, path, &shipped, self.shipped(path)?)?;
         }
         self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
@@ -254,9 +314,25 @@ impl<S: System> Host<S> {
         if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
-        let in_image = path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?;
-        let shipped = in_image || self.system.is_packaged(path)?;
+        let in_image = || {
+            Ok::<_, HostError>(
+                path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?,
+            )
+        };
+        let shipped = match self.system.packaged(path)? {
+            Packaged::Yes => true,
+            Packaged::No => in_image()?,
+            // Compat: where nobody can tell, nothing is kept (pkg/daemon/file_writers.go); save on
+            // images, which can.
+            Packaged::Unknown => self.root.exists(IMAGE_BOOTED)? && in_image()?,
+        };
         Ok(if shipped { Shipped::Yes } else { Shipped::No })
+    }
+
+    /// Whether the machine's `/usr` comes as an image.
+    fn is_image(&self) -> Result<bool, HostError> {
+        let is_coreos = OsRelease::read(&self.root)?.is_some_and(|release| release.is_coreos());
+        Ok(is_coreos || self.root.exists(IMAGE_BOOTED)?)
     }
 
     fn owner(&self, file: &File) -> Result<Owner, HostError> {

@@ -7,7 +7,7 @@
 use crate::{
     account, package,
     root::Root,
-    system::{HostFacts, Staged, System, SystemError},
+    system::{HostFacts, Packaged, Staged, System, SystemError},
     unit,
 };
 
@@ -29,8 +29,8 @@ impl System for OfflineSystem {
         Ok(HostFacts::default())
     }
 
-    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
-        Ok(package::is_in_dpkg_list(&self.root, path)?)
+    fn packaged(&self, path: &str) -> Result<Packaged, SystemError> {
+        Ok(package::by_dpkg_lists(&self.root, path)?)
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -118,6 +118,7 @@ fn unable(what: &str) -> SystemError {
 mod tests {
     use super::*;
 
+    // covers: C76
     #[test]
     fn a_password_is_set_in_place_and_never_twice() {
         let folder = tempfile::tempdir().unwrap();

@@ -46,7 +46,11 @@ pub fn keep(root: &Root, path: &str, source: &str, shipped: Shipped) -> Result<(
     let (copy, stamp) = (copy_path(path), stamp_path(path));
     match shipped {
         Shipped::Yes if root.stat(&copy)?.is_some() => Ok(()),
-        Shipped::Yes => root.copy(source, &copy).map(drop),
+        Shipped::Yes => {
+            root.copy(source, &copy)?;
+            // It must not be lost once the path itself has changed: no second look would bring it back.
+            root.settle_all()
+        }
         Shipped::No if root.exists(&stamp)? => Ok(()),
         Shipped::No => {
             root.remove(&copy)?;

@@ -5,8 +5,11 @@
 
 mod arguments;
 mod bootc;
-mod extension;
+pub(crate) mod extension;
+pub(crate) mod loader;
+pub(crate) mod nics;
 mod ostree;
+mod release;
 
 use crate::{
     root::{Root, RootError},
@@ -15,6 +18,7 @@ use crate::{
 
 pub use arguments::words;
 pub use extension::{is_extension, packages};
+pub use release::OsRelease;
 
 /// Runs commands of a machine.
 pub trait CommandRunner {

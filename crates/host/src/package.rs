@@ -2,20 +2,27 @@
 
 use std::path::Path;
 
-use crate::root::{Root, RootError};
+use crate::{
+    root::{Root, RootError},
+    system::Packaged,
+};
 
 const DPKG_LISTS: &str = "/var/lib/dpkg/info";
 
 /// Files that Debian's package manager put there, by its own lists.
-pub(crate) fn is_in_dpkg_list(root: &Root, path: &str) -> Result<bool, RootError> {
-    for name in root.list(DPKG_LISTS)? {
+pub(crate) fn by_dpkg_lists(root: &Root, path: &str) -> Result<Packaged, RootError> {
+    let names = root.list(DPKG_LISTS)?;
+    if names.is_empty() {
+        return Ok(Packaged::Unknown);
+    }
+    for name in names {
         if Path::new(&name).extension().is_none_or(|kind| kind != "list") {
             continue;
         }
         let Some(bytes) = root.read(&format!("{DPKG_LISTS}/{name}"))? else { continue };
         if bytes.split(|&byte| byte == b'\n').any(|line| line == path.as_bytes()) {
-            return Ok(true);
+            return Ok(Packaged::Yes);
         }
     }
-    Ok(false)
+    Ok(Packaged::No)
 }

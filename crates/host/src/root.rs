@@ -6,6 +6,8 @@
 
 mod attribute;
 mod change;
+mod later;
+mod lock;
 mod read;
 mod write;
 
@@ -22,7 +24,8 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-pub use self::{attribute::Attribute, read::Stat, write::Durable};
+use self::later::Later;
+pub use self::{attribute::Attribute, lock::Lock, read::Stat, write::Durable};
 use crate::fault::{Ahead, Faults};
 
 /// Why a change to the tree failed.
@@ -73,6 +76,7 @@ pub struct Owner {
 pub struct Root {
     dir: Dir,
     faults: Option<Arc<Faults>>,
+    later: Later,
 }
 
 impl fmt::Debug for Root {
@@ -87,7 +91,11 @@ impl Root {
         // Readable, for a directory that is only a place in a path cannot be synced.
         let flags = OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::RDONLY;
         rustix::fs::open(path, flags, Mode::empty())
-            .map(|fd| Self { dir: Dir::from_std_file(fd.into()), faults: None })
+            .map(|fd| Self {
+                dir: Dir::from_std_file(fd.into()),
+                faults: None,
+                later: Later::default(),
+            })
             .map_err(io::Error::from)
             .map_err(|source| RootError::Open { path: path.to_owned(), source })
     }
@@ -101,7 +109,7 @@ impl Root {
     /// A second handle on the same tree.
     pub fn try_clone(&self) -> Result<Self, RootError> {
         let dir = self.dir.try_clone();
-        dir.map(|dir| Self { dir, faults: self.faults.clone() })
+        dir.map(|dir| Self { dir, faults: self.faults.clone(), later: Later::default() })
             .map_err(|source| RootError::Open { path: PathBuf::from("/"), source })
     }
 
@@ -155,6 +163,9 @@ impl Root {
 
     /// Has the names in a directory on the disk.
     fn settle(&self, directory: &Dir, name: &str) -> io::Result<()> {
+        if self.later.keep(directory)? {
+            return Ok(());
+        }
         self.point("fsync the directory of", name)?;
         Ok(fsync(directory)?)
     }

@@ -13,11 +13,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     root::{Root, RootError},
-    system::{HostFacts, Staged, System, SystemError},
+    system::{Answer, HostFacts, Packaged, Staged, System, SystemError},
     unit,
 };
 
 const STATE: &str = "/var/lib/mco-simulated/state.json";
+
+/// The call that [`Journal::fail`] makes a kubelet unwell by.
+const HEALTH: &str = "kubelet healthz";
 
 /// Units that a machine of a cluster has before any config comes.
 const UNITS: [(&str, &str); 4] = [
@@ -76,6 +79,7 @@ struct State {
 struct Record {
     calls: Vec<String>,
     failing: BTreeSet<String>,
+    answering: BTreeSet<String>,
     held: BTreeSet<String>,
 }
 
@@ -89,7 +93,8 @@ pub struct SimulatedSystem {
     root: Root,
     state: State,
     journal: Journal,
-    packaged: BTreeSet<String>,
+    /// The paths that packages claim, where the machine keeps a list of them.
+    packages: Option<BTreeSet<String>>,
 }
 
 /// What can be told of a simulated machine from outside, without taking it over.
@@ -129,6 +134,11 @@ impl Journal {
         self.0.1.notify_all();
     }
 
+    /// From now on the machine answers this question, with yes unless it fails.
+    pub fn answer(&self, question: &str) {
+        self.record().answering.insert(question.to_owned());
+    }
+
     fn record(&self) -> MutexGuard<'_, Record> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,7 +163,8 @@ impl SimulatedSystem {
         let found = read(&root)?;
         let is_new = found.is_none();
         let state = found.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
-        let system = Self { root, state, journal: Journal::default(), packaged: BTreeSet::new() };
+        let system =
+            Self { root, state, journal: Journal::default(), packages: Some(BTreeSet::new()) };
         if is_new {
             system.save()?;
         }
@@ -186,9 +197,10 @@ impl SimulatedSystem {
         Ok(())
     }
 
-    /// Has packages claim these paths, for as long as this value lives.
-    pub fn own(&mut self, paths: BTreeSet<String>) {
-        self.packaged = paths;
+    /// Has packages claim these paths, for as long as this value lives; none is a machine that keeps no
+    /// list of them.
+    pub fn own(&mut self, paths: Option<BTreeSet<String>>) {
+        self.packages = paths;
     }
 
     /// Whether somebody asked for a reboot that has not happened.
@@ -251,8 +263,12 @@ impl System for SimulatedSystem {
         })
     }
 
-    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
-        Ok(self.packaged.contains(path))
+    fn packaged(&self, path: &str) -> Result<Packaged, SystemError> {
+        Ok(match &self.packages {
+            None => Packaged::Unknown,
+            Some(paths) if paths.contains(path) => Packaged::Yes,
+            Some(_) => Packaged::No,
+        })
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -363,6 +379,17 @@ impl System for SimulatedSystem {
             self.save()?;
         }
         Ok(result)
+    }
+
+    fn kubelet(&self) -> Answer {
+        let record = self.journal.record();
+        if record.failing.contains(HEALTH) {
+            Answer::No(format!("{HEALTH} fails"))
+        } else if record.answering.contains(HEALTH) {
+            Answer::Yes
+        } else {
+            Answer::NotAsked
+        }
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

@@ -62,6 +62,28 @@ impl SystemError {
     }
 }
 
+/// Whether a package of the operating system claims a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packaged {
+    /// One does.
+    Yes,
+    /// None does.
+    No,
+    /// Nobody can tell: the system keeps no list of packages.
+    Unknown,
+}
+
+/// What a machine answers when it is asked whether something of it is well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is.
+    Yes,
+    /// It is not, and why.
+    No(String),
+    /// The machine has no such thing.
+    NotAsked,
+}
+
 /// What going back to something staged before came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
@@ -76,7 +98,7 @@ pub trait System: Send {
     /// What the machine tells about itself.
     fn facts(&self) -> Result<HostFacts, SystemError>;
     /// Whether a package of the operating system claims the path.
-    fn is_packaged(&self, path: &str) -> Result<bool, SystemError>;
+    fn packaged(&self, path: &str) -> Result<Packaged, SystemError>;
     /// Whether a unit starts at boot, in systemd's words.
     fn unit_state(&self, unit: &str) -> Result<String, SystemError>;
     /// Whether the machine has a unit of this name.
@@ -113,6 +135,18 @@ pub trait System: Send {
     fn staged(&self) -> Result<Option<String>, SystemError>;
     /// Has booted next what was to be when [`System::staged`] gave these words.
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
+    /// Refuses a machine that has not booted with all packages of these extensions.
+    fn check_extensions(&self, _: &[String]) -> Result<(), SystemError> {
+        Ok(())
+    }
+    /// Whether the machine's kubelet is well, where the machine is to run one.
+    fn kubelet(&self) -> Answer {
+        Answer::NotAsked
+    }
+    /// Whether the checks that people put on the machine pass.
+    fn checks(&self) -> Answer {
+        Answer::NotAsked
+    }
     /// Starts a reboot; the machine goes on for a while.
     fn reboot(&mut self, why: &str) -> Result<(), SystemError>;
 }

@@ -14,11 +14,11 @@ use tracing::info;
 
 use self::bus::{Bus, BusError, Task};
 use crate::{
-    account,
-    os::{Backend, CommandRunner},
+    account, kubelet,
+    os::{Backend, CommandRunner, OsRelease, extension, loader, nics},
     package,
     root::{Root, RootError},
-    system::{HostFacts, Staged, System, SystemError},
+    system::{Answer, HostFacts, Packaged, Staged, System, SystemError},
     unit,
 };
 
@@ -28,6 +28,11 @@ const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 /// Puts a new image of an image-based system in place at shutdown; the reboot must not outrun it.
 const FINALIZE: &str = "ostree-finalize-staged.service";
+
+/// Programs that say by their exit status whether the machine is well; people put them there.
+pub const CHECKS: &str = "/etc/machine-config-daemon/checks.d";
+/// Seconds that one of them may take.
+const CHECK_LIMIT: &str = "60";
 
 /// A machine with a running systemd, below a directory.
 #[derive(Debug)]
@@ -63,6 +68,11 @@ impl SystemdSystem {
         }
         let image = self.os.booted_image(self)?;
         Ok(self.image.get_or_init(|| image).clone())
+    }
+
+    /// Keeps the names of network interfaces across a new major version of the operating system.
+    pub fn persist_nics(&self) -> Result<(), SystemError> {
+        nics::persist(&self.root, self)
     }
 
     fn text(&self, path: &str) -> Result<Option<String>, SystemError> {
@@ -119,18 +129,18 @@ impl System for SystemdSystem {
         })
     }
 
-    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
+    fn packaged(&self, path: &str) -> Result<Packaged, SystemError> {
         if self.root.exists("/usr/bin/rpm")? {
             return match self.command(&["/usr/bin/rpm", "-qf", path], b"") {
-                Ok(_) => Ok(true),
+                Ok(_) => Ok(Packaged::Yes),
                 // rpm's way to say that no package owns it.
                 Err(SystemError::Command { fault, .. }) if fault.ends_with("exit status 1") => {
-                    Ok(false)
+                    Ok(Packaged::No)
                 }
                 Err(error) => Err(error),
             };
         }
-        Ok(package::is_in_dpkg_list(&self.root, path)?)
+        Ok(package::by_dpkg_lists(&self.root, path)?)
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -144,8 +154,10 @@ impl System for SystemdSystem {
     }
 
     fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
+        // Generators make units that have no file where the others are.
+        let is_instance = unit::name::kind(unit) == Some(unit::name::Kind::Instance);
         Ok(unit::exists(&self.root, unit)?
-            || self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok())
+            || (!is_instance && self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok()))
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
@@ -217,7 +229,12 @@ impl System for SystemdSystem {
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError> {
-        self.os.stage_kernel_arguments(self, remove, add)
+        match self.os {
+            Backend::None => loader::stage(&self.root, self, remove, add),
+            Backend::RpmOstree | Backend::Bootc => {
+                self.os.stage_kernel_arguments(self, remove, add)
+            }
+        }
     }
 
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
@@ -229,11 +246,48 @@ impl System for SystemdSystem {
     }
 
     fn staged(&self) -> Result<Option<String>, SystemError> {
-        self.os.staged(self)
+        match self.os {
+            Backend::None => loader::staged(&self.root),
+            Backend::RpmOstree | Backend::Bootc => self.os.staged(self),
+        }
     }
 
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
-        self.os.restage(self, staged)
+        match self.os {
+            Backend::None => loader::restage(&self.root, self, staged),
+            Backend::RpmOstree | Backend::Bootc => self.os.restage(self, staged),
+        }
+    }
+
+    fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {
+        let release = OsRelease::read(&self.root)?.unwrap_or_default();
+        match self.os {
+            Backend::RpmOstree if release.is_el_coreos() => extension::verify(self, extensions),
+            Backend::RpmOstree | Backend::Bootc | Backend::None => Ok(()),
+        }
+    }
+
+    fn kubelet(&self) -> Answer {
+        match self.unit_state(kubelet::UNIT) {
+            Ok(state) if state.starts_with("enabled") => kubelet::ask(kubelet::HEALTH),
+            Ok(_) => Answer::NotAsked,
+            Err(error) => Answer::No(error.to_string()),
+        }
+    }
+
+    fn checks(&self) -> Answer {
+        let names = match self.root.list(CHECKS) {
+            Ok(names) if names.is_empty() => return Answer::NotAsked,
+            Ok(names) => names,
+            Err(error) => return Answer::No(error.to_string()),
+        };
+        for name in names {
+            let path = format!("{CHECKS}/{name}");
+            if let Err(error) = self.command(&["/usr/bin/timeout", CHECK_LIMIT, &path], b"") {
+                return Answer::No(error.to_string());
+            }
+        }
+        Answer::Yes
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

@@ -5,11 +5,19 @@
 //! `Also=`.
 
 mod install;
+pub(crate) mod name;
 mod preset;
+
+use std::collections::VecDeque;
 
 use crate::root::{Root, RootError};
 
-use install::Install;
+use self::{
+    install::Install,
+    name::{Kind, last},
+};
+
+pub use install::Refused;
 
 /// Where links and units of the administrator are.
 const OWN: &str = "/etc/systemd/system";
@@ -28,6 +36,9 @@ const FOLDERS: [&str; 3] = [".wants", ".requires", ".upholds"];
 /// As many units as `Also=` may lead through.
 const MAX_ALSO: usize = 64;
 
+/// As many names as may lead to one another.
+const MAX_ALIASES: usize = 8;
+
 /// Why a unit cannot be set to start at boot.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
@@ -40,13 +51,16 @@ pub enum UnitError {
         unit: String,
     },
     /// The unit must not start at all.
-    #[error("Failed to {verb} unit: Unit file {path} is masked.")]
+    #[error("Failed to {verb} unit, unit {path} is masked.")]
     Masked {
         /// What was asked for.
         verb: &'static str,
         /// The unit file.
         path: String,
     },
+    /// The unit file asks for links that cannot be.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Refused(Vec<Refused>),
     /// The tree cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
@@ -54,6 +68,8 @@ pub enum UnitError {
 
 /// A unit file that was found.
 struct Found {
+    /// The unit, which may have been asked for by another name.
+    name: String,
     path: String,
     install: Install,
 }
@@ -64,64 +80,140 @@ enum Lookup {
     Found(Found),
 }
 
+/// What to do about links that a unit file asks for and that cannot be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Impossible {
+    Refuse,
+    PassOver,
+}
+
 /// Makes a unit start at boot, by no other links than those its file asks for.
 pub fn enable(root: &Root, unit: &str) -> Result<(), UnitError> {
+    switch_on(root, unit, Impossible::Refuse)
+}
+
+fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), UnitError> {
     let mut wanted = Vec::new();
-    let mut pending = vec![unit.to_owned()];
+    let mut refused = Vec::new();
+    let mut pending = VecDeque::from([unit.to_owned()]);
     let mut seen = Vec::new();
-    while let Some(unit) = pending.pop() {
+    let mut first = None;
+    while let Some(unit) = pending.pop_front() {
         if seen.contains(&unit) || seen.len() > MAX_ALSO {
             continue;
         }
         let found = match lookup(root, &unit)? {
-            Lookup::Missing if seen.is_empty() => {
+            Lookup::Missing if first.is_none() => {
                 return Err(UnitError::Missing { verb: "enable", unit });
             }
-            Lookup::Masked(path) if seen.is_empty() => {
+            Lookup::Masked(path) if first.is_none() => {
                 return Err(UnitError::Masked { verb: "enable", path });
             }
             // As systemctl does for the units that only `Also=` names.
             Lookup::Missing | Lookup::Masked(_) => continue,
             Lookup::Found(found) => found,
         };
-        wanted
-            .extend(found.install.links(&unit).into_iter().map(|link| (link, found.path.clone())));
-        pending.extend(found.install.also.iter().cloned());
+        if first.is_none() && found.name != unit && name::kind(&unit) != Some(Kind::Instance) {
+            return Err(UnitError::Refused(vec![Refused::Linked(unit)]));
+        }
         seen.push(unit);
+        let links = found.install.links(&found.name);
+        refused.extend(links.refused);
+        for alias in links.aliases {
+            match obstacle(root, &alias, &found.path)? {
+                Some(obstacle) => refused.push(obstacle),
+                None => wanted.push((alias, found.path.clone())),
+            }
+        }
+        wanted.extend(links.wanted.into_iter().map(|link| (link, found.path.clone())));
+        pending.extend(found.install.also);
+        first.get_or_insert(found.name);
+    }
+    if impossible == Impossible::Refuse && !refused.is_empty() {
+        return Err(UnitError::Refused(refused));
     }
     // New links first: a crash in between leaves a link too many and never a unit that is off.
     for (link, target) in &wanted {
-        root.link(target, &format!("{OWN}/{link}"))?;
+        let path = format!("{OWN}/{link}");
+        if !leads_there(root, &path, target)? {
+            root.link(target, &path)?;
+        }
     }
+    let unit = first.as_deref().unwrap_or(unit);
     for link in links_to(root, unit)? {
-        if !wanted.iter().any(|(kept, _)| *kept == link) {
+        // A template has many instances, and each of them is switched on for itself.
+        let is_instance = name::kind(unit) == Some(Kind::Template)
+            && name::kind(last(&link)) == Some(Kind::Instance);
+        if !is_instance && !wanted.iter().any(|(kept, _)| *kept == link) {
             unlink(root, &link)?;
         }
     }
     Ok(())
 }
 
+/// Whether a link leads to a unit of the system already, by whichever name its folder has there.
+fn leads_there(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
+    let present = root.read_link(path)?.unwrap_or_default();
+    let is_system = |path: &str| path.contains("lib/systemd/system/");
+    Ok(is_system(&present) && is_system(target) && last(&present) == last(target))
+}
+
+/// What is in the way of another name for the unit at `path`.
+fn obstacle(root: &Root, alias: &str, path: &str) -> Result<Option<Refused>, RootError> {
+    let at = format!("{OWN}/{alias}");
+    let Some(stat) = root.stat(&at)? else { return Ok(None) };
+    let target = root.read_link(&at)?;
+    // A link to the unit's file in another place is one that the unit had before.
+    if stat.is_link() && target.as_deref().is_some_and(|target| last(target) == last(path)) {
+        return Ok(None);
+    }
+    Ok(Some(Refused::Exists { path: at, target }))
+}
+
 /// Makes a unit, and those its file names in `Also=`, not start at boot.
+///
+/// A masked unit keeps its links, as systemctl leaves them.
 pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
-    let also = match lookup(root, unit)? {
-        Lookup::Found(found) => found.install.also,
-        Lookup::Missing | Lookup::Masked(_) => Vec::new(),
-    };
-    for unit in std::iter::once(unit.to_owned()).chain(also) {
-        for link in links_to(root, &unit)? {
-            unlink(root, &link)?;
+    let mut pending = VecDeque::from([unit.to_owned()]);
+    let mut seen = Vec::new();
+    while let Some(unit) = pending.pop_front() {
+        if seen.contains(&unit) || seen.len() > MAX_ALSO {
+            continue;
         }
+        let name = match lookup(root, &unit)? {
+            Lookup::Masked(_) => continue,
+            Lookup::Missing => unit.clone(),
+            Lookup::Found(found) => {
+                pending.extend(found.install.also);
+                found.name
+            }
+        };
+        seen.push(unit);
+        drop_links(root, &name)?;
+    }
+    Ok(())
+}
+
+fn drop_links(root: &Root, unit: &str) -> Result<(), UnitError> {
+    for link in links_to(root, unit)? {
+        unlink(root, &link)?;
     }
     Ok(())
 }
 
 /// Makes a unit start at boot or not, as the operating system's presets say.
+///
+/// Nothing is done for a masked unit or for another name of one, as systemctl does not.
 pub fn preset(root: &Root, unit: &str) -> Result<(), UnitError> {
     match lookup(root, unit)? {
         Lookup::Missing => Err(UnitError::Missing { verb: "preset", unit: unit.to_owned() }),
-        Lookup::Masked(path) => Err(UnitError::Masked { verb: "preset", path }),
-        Lookup::Found(_) if preset::enables(root, unit)? => enable(root, unit),
-        Lookup::Found(_) => disable(root, unit),
+        Lookup::Masked(_) => Ok(()),
+        Lookup::Found(found) if found.name != unit => Ok(()),
+        Lookup::Found(_) if preset::enables(root, unit)? => {
+            switch_on(root, unit, Impossible::PassOver)
+        }
+        // What the unit takes along has a preset of its own.
+        Lookup::Found(found) => drop_links(root, &found.name),
     }
 }
 
@@ -131,12 +223,19 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
         Lookup::Missing => return Ok("not-found"),
         Lookup::Masked(path) if path.starts_with("/run") => return Ok("masked-runtime"),
         Lookup::Masked(_) => return Ok("masked"),
+        Lookup::Found(found)
+            if found.name != unit && name::kind(&found.name) != Some(Kind::Instance) =>
+        {
+            return Ok("alias");
+        }
         Lookup::Found(found) => found,
     };
-    Ok(if !links_to(root, unit)?.is_empty() {
+    let links = links_to(root, &found.name)?;
+    let is_known = |link: &String| found.install.knows(&found.name, last(link));
+    Ok(if links.iter().any(is_known) {
         "enabled"
-    } else if !found.install.links(unit).is_empty() {
-        "disabled"
+    } else if found.install.has_rules() {
+        if links.is_empty() { "disabled" } else { "indirect" }
     } else if found.install.also.is_empty() {
         "static"
     } else {
@@ -144,9 +243,25 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
     })
 }
 
-/// Whether a unit file of this name is there, masked or not.
+/// Whether a unit file of this very name is there, masked or not.
+///
+/// Compat: an instance of a template is none, as in systemd's list of unit files, so that one without
+/// a file of its own is not switched on (pkg/daemon/update.go).
 pub fn exists(root: &Root, unit: &str) -> Result<bool, UnitError> {
-    Ok(!matches!(lookup(root, unit)?, Lookup::Missing))
+    for folder in SEARCH {
+        if root.stat(&format!("{folder}/{unit}"))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The unit that a name stands for: itself, unless it is another name of one.
+pub fn real_name(root: &Root, unit: &str) -> Result<String, RootError> {
+    Ok(match lookup(root, unit)? {
+        Lookup::Found(found) => found.name,
+        Lookup::Missing | Lookup::Masked(_) => unit.to_owned(),
+    })
 }
 
 /// The paths of all links by which a unit starts at boot.
@@ -165,9 +280,8 @@ pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
 #[must_use]
 pub fn companions(unit: &str, text: &str) -> Vec<String> {
     let install = Install::parse(text);
-    let links = install.links(unit);
-    let instances = links.iter().filter_map(|link| link.rsplit('/').next().map(str::to_owned));
-    install.also.iter().cloned().chain(instances.filter(|name| name != unit)).collect()
+    let default = install.default_unit(unit);
+    install.also.into_iter().chain(default).collect()
 }
 
 /// The text of the file that a unit is made from, if there is one and it is not masked.
@@ -193,27 +307,66 @@ pub fn sweep(root: &Root, unit: &str) -> Result<(), RootError> {
 }
 
 fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
-    for name in install::file_names(unit) {
-        for folder in SEARCH {
-            let path = format!("{folder}/{name}");
-            if root.destination(&path)?.as_deref() == Some("/dev/null") {
-                return Ok(Lookup::Masked(path));
-            }
-            if let Some(bytes) = root.read(&path)? {
-                let install = Install::parse(&String::from_utf8_lossy(&bytes));
-                return Ok(Lookup::Found(Found { path, install }));
+    let mut name = unit.to_owned();
+    for _ in 0..MAX_ALIASES {
+        match find(root, &name)? {
+            Place::Nowhere => return Ok(Lookup::Missing),
+            Place::Masked(path) => return Ok(Lookup::Masked(path)),
+            Place::Alias(other) => name = other,
+            Place::File(path, text) => {
+                let install = Install::parse(&text);
+                return Ok(Lookup::Found(Found { name, path, install }));
             }
         }
     }
     Ok(Lookup::Missing)
 }
 
-/// The links by which a unit starts at boot, relative to the folder of units.
+enum Place {
+    Nowhere,
+    Masked(String),
+    Alias(String),
+    File(String, String),
+}
+
+fn find(root: &Root, unit: &str) -> Result<Place, RootError> {
+    for file in install::file_names(unit) {
+        for folder in SEARCH {
+            let path = format!("{folder}/{file}");
+            if root.destination(&path)?.as_deref() == Some("/dev/null") {
+                return Ok(Place::Masked(path));
+            }
+            let target = root.read_link(&path)?;
+            if let Some(other) = target.as_deref().map(last).filter(|other| *other != file) {
+                match (name::kind(other), name::instance(unit)) {
+                    (Some(Kind::Template), Some(instance)) => {
+                        return Ok(Place::Alias(name::with_instance(other, instance)));
+                    }
+                    (Some(_), _) => return Ok(Place::Alias(other.to_owned())),
+                    (None, _) => {}
+                }
+            }
+            if root.directory(&path)?.is_some() {
+                continue;
+            }
+            if let Some(bytes) = root.read(&path)? {
+                // systemd takes an empty file for a mask.
+                return Ok(if bytes.is_empty() {
+                    Place::Masked(path)
+                } else {
+                    Place::File(path, String::from_utf8_lossy(&bytes).into_owned())
+                });
+            }
+        }
+    }
+    Ok(Place::Nowhere)
+}
+
+/// The links by which a unit starts at boot, relative to the folder of units: those of its name, those
+/// that lead to its file, and for a template those of its instances.
 fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
-    let files = install::file_names(unit);
-    let leads_here = |target: &str| {
-        let last = target.rsplit('/').next().unwrap_or(target);
-        target != "/dev/null" && (last == unit || files.iter().any(|file| file == last))
+    let is_ours = |link: &str, target: &str| {
+        link == unit || last(target) == unit || name::template(link).as_deref() == Some(unit)
     };
     let mut links = Vec::new();
     for name in root.list(OWN)? {
@@ -221,15 +374,13 @@ fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
         if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
             for link in root.list(&path)? {
                 let target = root.read_link(&format!("{path}/{link}"))?;
-                // A template has many instances, each with its own links.
-                let is_other_instance = link != unit && link.contains('@') && unit.contains('@');
-                if link == unit || (target.is_some_and(|t| leads_here(&t)) && !is_other_instance) {
+                if target.is_some_and(|target| is_ours(&link, &target)) {
                     links.push(format!("{name}/{link}"));
                 }
             }
-        } else if name != unit && !name.contains('@') {
+        } else if name != unit {
             let target = root.read_link(&path)?;
-            if target.is_some_and(|target| leads_here(&target)) {
+            if target.is_some_and(|target| target != "/dev/null" && is_ours(&name, &target)) {
                 links.push(name);
             }
         }

@@ -39,24 +39,20 @@ pub(crate) struct ProcessArgs {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LeaderArgs {
     /// How long others wait for a leader that is not heard of any more; the reference waits 137s
-    #[arg(long, default_value = "15s", value_parser = duration::parse, value_name = "TIME")]
-    leader_elect_lease_duration: Duration,
+    #[arg(long = "leader-elect-lease-duration", default_value = "15s", value_parser = duration::parse, value_name = "TIME")]
+    lease: Duration,
     /// How long a leader goes on without renewing its lease; the reference goes on for 107s
-    #[arg(long, default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
-    leader_elect_renew_deadline: Duration,
+    #[arg(long = "leader-elect-renew-deadline", default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
+    renew: Duration,
     /// Pause between two tries to take or to renew the lease; 26s in the reference
-    #[arg(long, default_value = "2s", value_parser = duration::parse, value_name = "TIME")]
-    leader_elect_retry_period: Duration,
+    #[arg(long = "leader-elect-retry-period", default_value = "2s", value_parser = duration::parse, value_name = "TIME")]
+    retry: Duration,
 }
 
 impl LeaderArgs {
     /// The times, if two processes cannot lead at once with them.
     pub(crate) fn timings(self) -> anyhow::Result<Timings> {
-        let Self {
-            leader_elect_lease_duration: lease,
-            leader_elect_renew_deadline: renew,
-            leader_elect_retry_period: retry,
-        } = self;
+        let Self { lease, renew, retry } = self;
         Timings::new(lease, renew, retry).context("the flags --leader-elect-* do not fit together")
     }
 }

@@ -14,6 +14,7 @@
 mod cgroup;
 mod furnish;
 mod image;
+mod lone;
 mod machine;
 mod people;
 mod place;
@@ -37,6 +38,7 @@ use self::{cgroup::Groups, place::Place, plane::Plane, run::output, space::Space
 pub use self::{
     cgroup::Memory,
     image::SLEEP,
+    lone::Lone,
     machine::{Machine, Network},
     people::Background,
     wait::Step,

@@ -80,11 +80,11 @@ pub(super) async fn attempt(
         outcome = eviction.run(record) => outcome?,
         () = cache.run(api.clone(), config, &drainer.shutdown) => Attempt::Overtaken,
     };
-    match outcome {
-        // A watch can be late, so the server has the last word.
-        Attempt::Empty if !is_empty(&api, &name).await? => Ok(Attempt::Overtaken),
-        outcome => Ok(outcome),
+    // A watch can be late, so the server has the last word.
+    if matches!(outcome, Attempt::Empty) && !is_empty(&api, &name).await? {
+        return Ok(Attempt::Overtaken);
     }
+    Ok(outcome)
 }
 
 /// Whether the server knows of no pod that has to go.

@@ -105,7 +105,7 @@ fn resume_at(day: &str, fleet: &mut Fleet) {
 }
 
 async fn set_infrastructure(fleet: &Fleet, addresses: &[&str]) {
-    let infra = json!({"spec": {"cloudConfig": {"name": ""}}, "status": {
+    let infra = json!({"apiVersion": "config.openshift.io/v1", "kind": "Infrastructure", "spec": {"cloudConfig": {"name": ""}}, "status": {
         "apiServerInternalURI": "https://api-int.c.test:6443",
         "platformStatus": {"type": "BareMetal", "baremetal": {
             "apiServerInternalIPs": addresses, "ingressIPs": addresses,

@@ -253,8 +253,8 @@ async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(s
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     fleet.patch::<Node>("n0", json!({"spec": {"unschedulable": false}})).await;
     answered(&fleet, "drain-rendered-worker-1").await;
-    assert!(!is_counted(&registry));
     fleet.stop().await;
+    assert!(!is_counted(&registry));
 }
 
 // covers: DRN-3
@@ -398,8 +398,8 @@ async fn a_node_that_is_deleted_takes_its_alert_along(server: Server) {
     assert!(is_counted(&registry));
     fleet.all::<Node>().delete("n0", &DeleteParams::default()).await.unwrap();
     fleet.gone::<MachineConfigNode>("n0").await;
-    assert!(!is_counted(&registry));
     fleet.stop().await;
+    assert!(!is_counted(&registry));
 }
 
 // covers: DRN-5

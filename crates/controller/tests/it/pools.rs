@@ -8,6 +8,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams},
     core::GroupVersionKind,
+    runtime::wait::{Condition as _, conditions::is_crd_established},
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, MachineOSConfig, annotation, label};
 use serde_json::{Value, json};
@@ -143,6 +144,11 @@ async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
     }))
     .unwrap();
     fleet.create(&kind).await;
+    fleet
+        .wait::<CustomResourceDefinition>(&kind.name_any(), "it is served", |kind| {
+            is_crd_established().matches_object(Some(kind))
+        })
+        .await;
     let kind = GroupVersionKind::gvk("config.openshift.io", "v1", "Scheduler");
     let kind = ApiResource::from_gvk(&kind);
     let schedulers = Api::<DynamicObject>::all_with(fleet.client.clone(), &kind);
@@ -155,7 +161,9 @@ async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
     let is_worker = |node: &Node| node.labels().contains_key("node-role.kubernetes.io/worker");
     let taints = |node: &Node| -> Vec<String> {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        let others = taints.filter(|taint| taint.key != "UpdateInProgress");
+        // The real API server puts one on every new node.
+        let known = ["UpdateInProgress", "node.kubernetes.io/not-ready"];
+        let others = taints.filter(|taint| !known.contains(&taint.key.as_str()));
         others.map(|taint| taint.key.clone()).collect()
     };
     fleet.wait::<Node>("m0", "it takes pods", is_worker).await;

@@ -73,7 +73,8 @@ async fn an_image_that_a_config_chooses_is_told(server: Server) {
     let count = |registry: &Registry| {
         let mut text = String::new();
         encode(&mut text, registry).unwrap();
-        let line = text.lines().find(|line| line.starts_with("os_image_url_override{"));
+        let line =
+            text.lines().find(|line| line.starts_with("os_image_url_override{pool=\"worker"));
         line.unwrap_or_default().to_owned()
     };
     let before = fleet.rendered().await;
@@ -92,6 +93,8 @@ async fn an_image_that_a_config_chooses_is_told(server: Server) {
         fleet.event("OSImageURLOverridden").await,
         format!("OSImageURL was overridden via machineconfig in {after} (was:  is: {image})")
     );
+    // Who writes the status has counted before.
+    fleet.wait_for_pool("it is on its way", |status| is(status, "Updating", "True")).await;
     assert_eq!(count(&registry), "os_image_url_override{pool=\"worker\"} 1");
     fleet.stop().await;
 }

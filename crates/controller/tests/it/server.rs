@@ -21,11 +21,14 @@ use kube::{
     Api, Client, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams},
     client::{Body, ClientBuilder},
-    runtime::wait::{await_condition, conditions::is_crd_established},
+    runtime::wait::{
+        await_condition,
+        conditions::{is_crd_established, is_deleted},
+    },
 };
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration,
-    OSImageStream, PinnedImageSet, label,
+    MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
 };
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
@@ -34,6 +37,9 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{Mutex as Turn, OnceCell, OwnedMutexGuard};
 use tower::util::MapRequestLayer;
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Whose turn it is on the real server: pools and nodes have no namespaces to keep tests apart.
 static TURN: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);
@@ -171,8 +177,7 @@ async fn furnish(client: &Client) {
         apply::create(&crds, &crd).await.unwrap();
         let name = crd.name_any();
         let established = await_condition(crds.clone(), &name, is_crd_established());
-        let patience = Duration::from_mins(1);
-        tokio::time::timeout(patience, established).await.expect("it is established").unwrap();
+        tokio::time::timeout(PATIENCE, established).await.expect("it is established").unwrap();
     }
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
@@ -184,11 +189,24 @@ async fn furnish(client: &Client) {
 
 /// Removes what the last test left.
 async fn clear(client: &Client) {
+    let kinds = Api::<CustomResourceDefinition>::all(client.clone());
+    let ours: Vec<String> = mco_api::crds().iter().map(kube::ResourceExt::name_any).collect();
+    for kind in kinds.list(&ListParams::default()).await.unwrap() {
+        let name = kind.name_any();
+        if !ours.contains(&name) {
+            kinds.delete(&name, &DeleteParams::default()).await.unwrap();
+            let uid = kind.uid().unwrap_or_default();
+            let gone = await_condition(kinds.clone(), &name, is_deleted(&uid));
+            tokio::time::timeout(PATIENCE, gone).await.expect("it goes").unwrap();
+        }
+    }
     let everywhere = client.clone();
     remove(Api::<MachineConfigPool>::all(everywhere.clone())).await;
     remove(Api::<MachineConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigNode>::all(everywhere.clone())).await;
     remove(Api::<ControllerConfig>::all(everywhere.clone())).await;
+    remove(Api::<MachineOSConfig>::all(everywhere.clone())).await;
+    remove(Api::<MachineOSBuild>::all(everywhere.clone())).await;
     remove(Api::<MachineConfiguration>::all(everywhere.clone())).await;
     remove(Api::<OSImageStream>::all(everywhere.clone())).await;
     remove(Api::<PinnedImageSet>::all(everywhere.clone())).await;

@@ -30,7 +30,6 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
             })
             .await;
     }
-    fleet.pause().await;
     let theirs = json!({"metadata": {"annotations": {"theirs": "kept"}}});
     fleet.patch::<Node>("n1", theirs.clone()).await;
     fleet.patch::<MachineConfigPool>("worker", theirs.clone()).await;
@@ -41,6 +40,14 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
     let said = Patch::Merge(json!({"status": {"conditions": [foreign]}}));
     reports.patch_status("n1", &PatchParams::default(), &said).await.unwrap();
 
+    // What a node says of itself is counted in its pool.
+    let before = fleet
+        .wait::<MachineConfigPool>("worker", "it has counted the node", |pool| {
+            let status = pool.status.clone().unwrap_or_default().pool_synchronizers_status;
+            status.iter().any(|counts| counts.updated_machine_count == 1)
+        })
+        .await;
+    fleet.pause().await;
     // A controller that starts finds everything as it should be; a kubelet's heartbeat is no news.
     let controller = Controller::start(&fleet, "it").await;
     controller.leads(&fleet).await;
@@ -62,6 +69,7 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
     assert!(kept(node.annotations()));
     let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
     assert!(kept(pool.annotations()));
+    assert_eq!(pool.status, before.status);
     let report = reports.get("n1").await.unwrap();
     assert!(kept(report.annotations()));
     let conditions = report.status.unwrap().conditions;

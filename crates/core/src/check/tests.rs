@@ -70,7 +70,9 @@ fn nobody_starts_on_hold_or_twice() {
     };
     let fleet = |text: &str| {
         let mut fleet = rollout::Fleet::toward("new");
-        nodes(text).into_iter().for_each(|node| fleet.set(node));
+        for node in nodes(text) {
+            fleet.set(node);
+        }
         fleet
     };
     let active = pool(rollout::Phase::Active);

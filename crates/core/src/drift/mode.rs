@@ -67,6 +67,8 @@ impl fmt::Display for Mode {
             let is_set = self.0 & (0o400 >> place) != 0;
             letters.push(if is_set { letter } else { '-' });
         }
-        write!(f, "{letters}/{}/0{:o}", self.0, self.0)
+        // Nothing at all is one zero, not two.
+        let octal = if self.0 == 0 { String::new() } else { format!("{:o}", self.0) };
+        write!(f, "{letters}/{}/0{octal}", self.0)
     }
 }

@@ -142,7 +142,8 @@ pub(super) fn steps(
     if circumstances.phase == Phase::Serving {
         steps.push(Step::ProtectKubeconfig);
     }
-    if diff.users.is_some() || circumstances.force == Force::Yes {
+    let has_users = !to.config.passwd.users.is_empty();
+    if diff.users.is_some() || (circumstances.force == Force::Yes && has_users) {
         steps.extend([Step::WriteKeys, Step::SetPassword]);
     }
     stage_system(&mut steps, diff);
@@ -212,10 +213,13 @@ fn write_units(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, force: Fo
 }
 
 fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
-    let is_dropin = |path: &str| {
+    // The path went to another section of the config, which has written it by now.
+    let is_elsewhere = |path: &str| {
         let mut units = to.config.systemd.units.iter();
         units.any(|unit| {
-            unit.dropins.iter().any(|dropin| machine::dropin_path(&unit.name, &dropin.name) == path)
+            let mut dropins = unit.dropins.iter();
+            machine::unit_path(&unit.name) == path
+                || dropins.any(|dropin| machine::dropin_path(&unit.name, &dropin.name) == path)
         })
     };
     for file in diff.files.iter().filter(|file| file.change == Change::Removed) {
@@ -223,7 +227,7 @@ fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
         let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
         let is_certificate =
             matches!(path, KUBELET_CA | CLOUD_CA | USER_CA) || folder.contains(REGISTRY_CAS);
-        if !is_certificate && !is_dropin(path) {
+        if !is_certificate && !is_elsewhere(path) {
             steps.push(Step::RemoveFile(path.to_owned()));
         }
     }
@@ -235,7 +239,8 @@ fn remove_units(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &M
             let stays = to
                 .unit(&unit.name)
                 .is_some_and(|new| new.dropins.iter().any(|kept| kept.name == dropin.name));
-            if !stays {
+            let is_file = to.file(&machine::dropin_path(&unit.name, &dropin.name)).is_some();
+            if !stays && !is_file {
                 let (unit, dropin) = (unit.name.clone(), dropin.name.clone());
                 steps.push(Step::RemoveDropin { unit, dropin });
             }
@@ -243,7 +248,9 @@ fn remove_units(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &M
     }
     for unit in diff.units.iter().filter(|unit| unit.change == Change::Removed) {
         steps.push(Step::PresetUnit(unit.name.clone()));
-        steps.push(Step::RemoveUnit(unit.name.clone()));
+        if to.file(&machine::unit_path(&unit.name)).is_none() {
+            steps.push(Step::RemoveUnit(unit.name.clone()));
+        }
     }
 }
 

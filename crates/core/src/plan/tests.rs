@@ -116,7 +116,7 @@ fn steps_write_before_they_remove_and_record_the_config_before_anybody_hears_of_
     );
 }
 
-// covers: C69, C93
+// covers: C69, C74, C93
 #[test]
 fn masks_come_and_go_and_force_writes_everything_again() {
     let mut from = machine("old", "/etc/a=1 a.service=x b.service");
@@ -133,9 +133,33 @@ fn masks_come_and_go_and_force_writes_everything_again() {
     assert_eq!(
         steps(&plan),
         "write /etc/a; write unit a.service; unmask b.service; preset b.service; \
-         enable a.service; protect the kubelet's credentials; write SSH keys; set the password; \
-         record the config; remove the force file; reboot"
+         enable a.service; protect the kubelet's credentials; record the config; \
+         remove the force file; reboot"
     );
+}
+
+// covers: C74, C79
+#[test]
+fn only_what_differs_is_touched() {
+    let from = "/etc/a=1 /etc/b=1 a.service=x b.service=x karg:k os:1 ext:e";
+    let to = "/etc/a=2 /etc/b=1 a.service=y b.service=x karg:k os:1 ext:e";
+    assert_eq!(
+        steps(&plan(from, to)),
+        "write /etc/a; write unit a.service; enable a.service; protect the kubelet's credentials; \
+         record the config; reboot"
+    );
+}
+
+#[test]
+fn a_path_that_goes_to_another_section_keeps_what_that_has_written() {
+    let path = "/etc/systemd/system/u.service.d/x.conf";
+    let (file, dropin) = (format!("{path}=1"), "u.service/x.conf=1");
+    let steps_to_file = steps(&plan(dropin, &file));
+    assert!(steps_to_file.contains(&format!("write {path}")), "{steps_to_file}");
+    assert!(!steps_to_file.contains("remove drop-in"), "{steps_to_file}");
+    let (file, unit) = ("/etc/systemd/system/u.service=1", "u.service=x");
+    assert!(!steps(&plan(file, unit)).contains("remove /etc"));
+    assert!(!steps(&plan(unit, file)).contains("remove unit"));
 }
 
 #[test]

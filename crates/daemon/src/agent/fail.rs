@@ -16,6 +16,7 @@ use tracing::{error, warn};
 use super::Agent;
 use crate::{
     cluster::{Changes, Cluster, ClusterError, Weight},
+    confirm::TakenBack,
     decide::Missing,
     disk::DiskError,
     execute::ExecuteError,
@@ -50,6 +51,12 @@ pub enum SyncError {
         /// The node.
         node: NodeName,
     },
+    /// The config was taken back, and nobody asked to try it again.
+    #[error(
+        "config {} was taken back after its reboot: {}. Correct it, or create \
+         /run/machine-config-daemon-force on the node to try it again", .0.config, .0.why
+    )]
+    TakenBack(TakenBack),
     /// The change is one that a running node cannot take.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -134,6 +141,7 @@ impl SyncError {
             Self::Cluster(ClusterError::Call { .. }) => Class::Retry,
             Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
             Self::Drift { .. }
+            | Self::TakenBack(_)
             | Self::NoAnswer { .. }
             | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
             | Self::Execute(_)
@@ -162,6 +170,7 @@ impl SyncError {
             Self::Drift { .. } => "ConfigDrift",
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => "DrainTimeout",
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
+            Self::TakenBack(_) => "ConfigTakenBack",
             Self::Refused(_) => "Unreconcilable",
             Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
             Self::Execute(_) => "ApplyFailed",
@@ -200,6 +209,7 @@ impl SyncError {
             Self::Drift { found: Found::Later, .. } => Some("ConfigDriftDetected"),
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
+            Self::TakenBack(_) => Some("ConfigTakenBack"),
             Self::Refused(_) => Some("FailedToReconcile"),
             Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
             Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),

@@ -32,6 +32,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     ) -> Result<Next, SyncError> {
         if self.verified.as_ref() != Some(config) {
             let current = self.current(config).await?;
+            if self.pivots_to(&current).await? {
+                return self.reboot_into(config.as_str()).await;
+            }
             self.verify(config, &current).await?;
             info!("Validated on-disk state");
             self.tidy(current).await?;

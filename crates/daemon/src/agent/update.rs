@@ -38,6 +38,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.cluster.check_pool().await?;
         let target = self.cluster.machine_config(to.as_str()).await?;
         let source = self.current(from).await?;
+        self.expect_confirmation(to, force).await?;
         if force {
             info!("Skipping preflight config drift check; {} present", execute::FORCE_FILE);
         } else {
@@ -138,25 +139,28 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.applied(plan).await;
         match outcome {
             Outcome::Applied => Ok(Next::Again),
-            Outcome::RebootDue => {
-                info!("Performing post config change action: Reboot for config {config}");
-                self.note(Event::Rebooting);
-                let text = format!("Node will reboot into config {config}");
-                self.cluster.tell(Weight::Normal, "Reboot", &text).await;
-                let key = annotation::POST_CONFIG_ACTION.name().to_owned();
-                let value = Some(PostConfigAction::Rebooting.to_string());
-                if let Err(error) = self.annotate([(key, value)].into()).await {
-                    warn!(%error, "Could not update annotation");
-                }
-                // What is not said before the machine goes down is said late.
-                self.cluster.flush().await;
-                self.unprotect().await;
-                let config = config.to_owned();
-                let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
-                rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
-                Ok(Next::Rebooting)
-            }
+            Outcome::RebootDue => self.reboot_into(config).await,
         }
+    }
+
+    /// Says that the machine reboots, and has it reboot.
+    pub(super) async fn reboot_into(&mut self, config: &str) -> Result<Next, SyncError> {
+        info!("Performing post config change action: Reboot for config {config}");
+        self.note(Event::Rebooting);
+        let text = format!("Node will reboot into config {config}");
+        self.cluster.tell(Weight::Normal, "Reboot", &text).await;
+        let key = annotation::POST_CONFIG_ACTION.name().to_owned();
+        let value = Some(PostConfigAction::Rebooting.to_string());
+        if let Err(error) = self.annotate([(key, value)].into()).await {
+            warn!(%error, "Could not update annotation");
+        }
+        // What is not said before the machine goes down is said late.
+        self.cluster.flush().await;
+        self.unprotect().await;
+        let config = config.to_owned();
+        let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
+        rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
+        Ok(Next::Rebooting)
     }
 
     async fn plan(

@@ -129,6 +129,12 @@ impl Cluster for ApiCluster {
         Ok(policy.unwrap_or(DriftPolicy::Degrade))
     }
 
+    async fn confirm_minutes(&self) -> Result<Option<String>, ClusterError> {
+        let pool = pool(&self.client, &self.node).await?;
+        let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
+        Ok(annotation::CONFIRM_MINUTES.get(&annotations).ok().flatten())
+    }
+
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
         let node = self.node.as_str();
         let patched = apply::patch_annotations(&self.nodes, node, changes).await;

@@ -86,3 +86,25 @@ fn a_service_that_does_not_reload_is_named_as_the_reference_names_it() {
     assert_eq!(done, Outcome::Applied);
     assert!(folder.path().join("etc/containers/policy.json").exists());
 }
+
+// covers: C77
+#[test]
+fn the_kubelets_credentials_are_for_the_superuser_only() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    host.root.write(KUBECONFIG, b"secret", 0o644).unwrap();
+    let mut new = old();
+    new.metadata.name = Some("rendered-worker-new".to_owned());
+    begin(&mut host, &old(), &new, planned(&old(), &new), &mut |_| {}).unwrap();
+    assert_eq!(host.root.stat(KUBECONFIG).unwrap().unwrap().mode & 0o7777, 0o600);
+}
+
+// covers: C90
+#[test]
+fn a_machine_that_cannot_reboot_says_so() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    host.system.journal().fail("reboot");
+    let error = reboot(&mut host, "rendered-worker-new").unwrap_err();
+    assert_eq!(error.to_string(), "reboot command failed, something is seriously wrong");
+}

@@ -37,10 +37,16 @@ pub(super) fn of(
             Step::WriteDropin { unit, dropin } | Step::RemoveDropin { unit, dropin } => {
                 touched.file(&machine::dropin_path(unit, dropin));
             }
-            Step::WriteUnit(unit)
-            | Step::MaskUnit(unit)
-            | Step::UnmaskUnit(unit)
-            | Step::RemoveUnit(unit) => touched.file(&machine::unit_path(unit)),
+            Step::WriteUnit(unit) => {
+                touched.file(&machine::unit_path(unit));
+                touched.links(root, unit, from, to)?;
+            }
+            Step::MaskUnit(unit) | Step::UnmaskUnit(unit) => {
+                // Whatever is there goes, a folder too.
+                touched.wanted.trees.insert(machine::unit_path(unit));
+                touched.file(&machine::unit_path(unit));
+            }
+            Step::RemoveUnit(unit) => touched.file(&machine::unit_path(unit)),
             Step::EnableUnit(unit) | Step::DisableUnit(unit) | Step::PresetUnit(unit) => {
                 touched.links(root, unit, from, to)?;
             }
@@ -91,6 +97,7 @@ impl Touched {
         to: &Machine,
     ) -> Result<(), RootError> {
         self.wanted.units.insert(unit.to_owned());
+        self.wanted.units.insert(unit::real_name(root, unit)?);
         let present = unit::text(root, unit)?;
         let configs = [from, to].map(|config| config.unit(unit)?.contents.clone());
         for text in configs.into_iter().chain([present]).flatten() {

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 type Simulated = Host<SimulatedSystem>;
 
 /// A folder in memory where there is one: the tests write much, and trust the disk to keep it.
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn old() -> MachineConfig {
     config("rendered-worker-old", &ignition, &json!({"kernelArguments": ["quiet"]}))
 }
 
-fn new() -> MachineConfig {
+pub(crate) fn new() -> MachineConfig {
     let ignition = json!({
         "ignition": {"version": "3.5.0"},
         "passwd": {"users": [{"name": "core", "sshAuthorizedKeys": ["two"], "passwordHash": "$1$b"}]},
@@ -162,7 +162,7 @@ pub(crate) fn tree(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// What one boot has that the next may not, of the machine itself.
-fn system(folder: &Path) -> Value {
+pub(crate) fn system(folder: &Path) -> Value {
     let text = fs::read_to_string(folder.join("var/lib/mco-simulated/state.json")).unwrap();
     let mut state: Value = serde_json::from_str(&text).unwrap();
     state["bootId"] = Value::Null;
@@ -173,7 +173,7 @@ fn system(folder: &Path) -> Value {
 pub(crate) struct Ways {
     pub(crate) old: BTreeMap<String, String>,
     pub(crate) new: BTreeMap<String, String>,
-    old_system: Value,
+    pub(crate) old_system: Value,
     new_system: Value,
     points: usize,
 }
@@ -192,7 +192,7 @@ pub(crate) fn ways() -> Ways {
     Ways { old, new, old_system, new_system: system(folder.path()), points }
 }
 
-fn faulty(folder: &Path, faults: &Arc<Faults>) -> Root {
+pub(crate) fn faulty(folder: &Path, faults: &Arc<Faults>) -> Root {
     Root::open(folder).unwrap().with_faults(Arc::clone(faults))
 }
 

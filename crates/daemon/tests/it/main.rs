@@ -8,6 +8,8 @@ mod adopt;
 #[cfg(test)]
 mod certificates;
 #[cfg(test)]
+mod confirm;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

@@ -155,6 +155,22 @@ fn units_and_dropins_come_and_go() {
 }
 
 #[test]
+fn a_unit_that_no_config_wrote_stays_when_its_drop_in_goes() {
+    let mut machine = machine();
+    let path = machine.at("/etc/systemd/system/theirs.service");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, "[Service]").unwrap();
+    let only = |contents: Option<&str>| Unit {
+        contents: contents.map(str::to_owned),
+        ..unit("theirs.service", "")
+    };
+    for contents in [None, Some("")] {
+        machine.host.remove_unit(&only(contents)).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "[Service]");
+    }
+}
+
+#[test]
 fn a_unit_that_is_not_there_is_not_enabled_and_one_of_the_system_is() {
     let mut machine = machine();
     machine.host.enable_unit("gone.service").unwrap();

@@ -47,6 +47,12 @@ impl Stat {
     pub fn is_directory(&self) -> bool {
         self.mode & 0o170_000 == 0o040_000
     }
+
+    /// Whether it is a socket.
+    #[must_use]
+    pub fn is_socket(&self) -> bool {
+        self.mode & 0o170_000 == 0o140_000
+    }
 }
 
 impl Root {

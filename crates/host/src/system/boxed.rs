@@ -1,14 +1,14 @@
 //! A system of whatever kind turned out to be there.
 
-use super::{HostFacts, Staged, System, SystemError};
+use super::{Answer, HostFacts, Packaged, Staged, System, SystemError};
 
 impl System for Box<dyn System> {
     fn facts(&self) -> Result<HostFacts, SystemError> {
         (**self).facts()
     }
 
-    fn is_packaged(&self, path: &str) -> Result<bool, SystemError> {
-        (**self).is_packaged(path)
+    fn packaged(&self, path: &str) -> Result<Packaged, SystemError> {
+        (**self).packaged(path)
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
@@ -77,6 +77,18 @@ impl System for Box<dyn System> {
 
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
         (**self).restage(staged)
+    }
+
+    fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {
+        (**self).check_extensions(extensions)
+    }
+
+    fn kubelet(&self) -> Answer {
+        (**self).kubelet()
+    }
+
+    fn checks(&self) -> Answer {
+        (**self).checks()
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

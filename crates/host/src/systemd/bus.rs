@@ -23,6 +23,8 @@ const OUTPUT_LIMIT: u64 = 64 << 10;
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+/// What systemd calls a second wish for its signals.
+const SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const PEER: &str = "org.freedesktop.DBus.Peer";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 
@@ -259,8 +261,12 @@ async fn ends_of_jobs(
     manager: &Proxy<'static>,
 ) -> Result<zbus::proxy::SignalStream<'static>, zbus::Error> {
     let stream = manager.receive_signal("JobRemoved").await?;
-    manager.call_method("Subscribe", &()).await?;
-    Ok(stream)
+    match manager.call_method("Subscribe", &()).await {
+        Ok(_) => Ok(stream),
+        // An earlier job of this connection asked for the signals already.
+        Err(zbus::Error::MethodError(name, ..)) if name.as_str() == SUBSCRIBED => Ok(stream),
+        Err(error) => Err(error),
+    }
 }
 
 /// How a job ended; none if it did not in time.
@@ -304,6 +310,15 @@ fn ending(result: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // covers: C89
+    #[test]
+    fn what_must_come_before_a_task_is_waited_for() {
+        let task =
+            Task { unit: "a", description: "b", command: &["/bin/true"], after: &["f.service"] };
+        let names: Vec<&str> = properties(&task, "exec").iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["Description", "Type", "ExecStart", "Requires", "After"]);
+    }
 
     #[tokio::test]
     async fn a_machine_can_be_let_go_where_nothing_may_block() {

@@ -125,7 +125,7 @@ fn what_is_masked_or_missing_cannot_be_enabled() {
     assert_eq!(state(&tree.root, "a.service").unwrap(), "masked");
     assert_eq!(
         enable(&tree.root, "a.service").unwrap_err().to_string(),
-        "Failed to enable unit: Unit file /etc/systemd/system/a.service is masked."
+        "Failed to enable unit, unit /etc/systemd/system/a.service is masked."
     );
     disable(&tree.root, "a.service").unwrap();
     assert_eq!(state(&tree.root, "a.service").unwrap(), "masked", "disabling does not unmask");
@@ -151,4 +151,117 @@ fn presets_decide_by_the_first_match_and_enable_by_default() {
     assert!(preset(&tree.root, "none.service").is_err());
     assert!(preset::enables(&tree.root, "bb.service").unwrap());
     assert!(!preset::enables(&tree.root, "b.service").unwrap());
+}
+
+#[test]
+fn a_link_that_cannot_be_is_refused_in_systemctls_words() {
+    let cases = [
+        ("Alias=not b.socket", "cannot alias a.service as not."),
+        ("Alias=x/y.service", "invalid unit reference \"x/y.service\"."),
+        ("WantedBy=foo", "\"foo\" is not a valid unit name."),
+        ("Alias=taken.service", "file \"/etc/systemd/system/taken.service\" already exists."),
+        ("Alias=other.service", "already exists and is a symlink to \"/etc/x.service\"."),
+    ];
+    for (install, want) in cases {
+        let tree = tree(&[
+            (A, &format!("[Install]\nWantedBy=m.target\n{install}")),
+            ("/etc/systemd/system/taken.service", "[Service]"),
+        ]);
+        tree.root.link("/etc/x.service", "/etc/systemd/system/other.service").unwrap();
+        let error = enable(&tree.root, "a.service").unwrap_err().to_string();
+        assert!(error.contains(want), "{install}: {error}");
+        assert!(!tree.links().contains("m.target"), "nothing is done by halves");
+    }
+    let tree = tree(&[("/etc/systemd/system/t@.service", "[Install]\nWantedBy=m.target")]);
+    assert_eq!(
+        enable(&tree.root, "t@.service").unwrap_err().to_string(),
+        "Failed to enable t@.service, destination unit m.target is a non-template unit."
+    );
+    assert_eq!(state(&tree.root, "t@.service").unwrap(), "disabled");
+    preset(&tree.root, "t@.service").unwrap();
+}
+
+#[test]
+fn a_masked_unit_keeps_its_links_and_another_name_stands_for_its_unit() {
+    let tree = tree(&[
+        ("/usr/lib/systemd/system/a.service", "[Install]\nWantedBy=m.target\nAlias=b.service"),
+        ("/usr/lib/systemd/system-preset/90.preset", "disable *"),
+    ]);
+    enable(&tree.root, "a.service").unwrap();
+    tree.root.link("/dev/null", A).unwrap();
+    disable(&tree.root, "a.service").unwrap();
+    preset(&tree.root, "a.service").unwrap();
+    assert!(tree.links().contains("m.target.wants/a.service"), "{}", tree.links());
+    tree.root.remove(A).unwrap();
+    assert_eq!(state(&tree.root, "b.service").unwrap(), "alias");
+    preset(&tree.root, "b.service").unwrap();
+    assert_eq!(state(&tree.root, "a.service").unwrap(), "enabled", "not by its other name");
+    disable(&tree.root, "b.service").unwrap();
+    assert_eq!(tree.links(), "");
+}
+
+/// Runs `systemctl --root` on a tree; none where there is no such program.
+fn systemctl(folder: &Path, words: &[&str]) -> Option<std::process::Output> {
+    let root = format!("--root={}", folder.display());
+    std::process::Command::new("systemctl").arg(root).args(words).output().ok()
+}
+
+#[test]
+fn every_unit_comes_out_as_systemctl_itself_would_have_it() {
+    let units = [
+        ("plain.service", "[Install]\nWantedBy=m.target r.service\nRequiredBy=m.target\n"),
+        ("alias.service", "[Install]\nAlias=other.service\nWantedBy=m.target\n"),
+        ("also.service", "[Install]\nWantedBy=m.target\nAlso=also.socket none.socket\n"),
+        ("also.socket", "[Socket]\nListenStream=1\n[Install]\nWantedBy=sockets.target\n"),
+        ("t@.service", "[Install]\nDefaultInstance=d\nWantedBy=m.target\nAlias=u@.service\n"),
+        ("n@.service", "[Install]\nWantedBy=t@.service\n"),
+        ("refused@.service", "[Install]\nWantedBy=m.target\n"),
+        ("static.service", "[Service]\nExecStart=/bin/true\n"),
+        ("self.service", "[Install]\nAlias=self.service m.target.wants/self.service\n"),
+        ("spec.service", "[Install]\nWantedBy=%p-x.target %N.target 100%%.target\n"),
+    ];
+    let names = ["t@x.service", "other.service", "gone.service", "u@d.service"];
+    let names = || units.iter().map(|(name, _)| *name).chain(names);
+    for verb in ["enable", "disable", "preset"] {
+        for name in names() {
+            let (ours, theirs) = (furnished(&units), furnished(&units));
+            let Some(output) = systemctl(theirs.folder.path(), &[verb, name]) else {
+                eprintln!("skipped: there is no systemctl to compare with");
+                return;
+            };
+            let done = match verb {
+                "enable" => enable(&ours.root, name),
+                "disable" => disable(&ours.root, name),
+                _ => preset(&ours.root, name),
+            };
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if verb == "enable" {
+                assert_eq!(done.is_ok(), output.status.success(), "{verb} {name}: {said}");
+            }
+            if done.is_ok() {
+                assert_eq!(ours.links(), theirs.links(), "{verb} {name}: {said}");
+            }
+            for asked in names() {
+                let output = systemctl(theirs.folder.path(), &["is-enabled", asked]).unwrap();
+                let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                let said = if said.is_empty() { "not-found".to_owned() } else { said };
+                if done.is_ok() {
+                    let found = state(&ours.root, asked).unwrap();
+                    assert_eq!(found, said, "{asked} after {verb} {name}");
+                }
+            }
+        }
+    }
+}
+
+/// A tree with units of which some are on.
+fn furnished(units: &[(&str, &str)]) -> Tree {
+    let tree = tree(&[("/usr/lib/systemd/system-preset/90.preset", "enable p*\ndisable *\n")]);
+    for (name, text) in units {
+        tree.root.write(&format!("{OWN}/{name}"), text.as_bytes(), 0o644).unwrap();
+    }
+    for unit in ["plain.service", "alias.service", "also.service", "t@x.service"] {
+        enable(&tree.root, unit).unwrap();
+    }
+    tree
 }

@@ -91,9 +91,7 @@ impl File<'_> {
                 .get("contents")
                 .and_then(|contents| contents.get("verification")?.get("hash"))
                 .is_some();
-            if let Some(fault) = self.remote(source, is_verified) {
-                faults.push(self.object.fault_at(&path, fault));
-            }
+            faults.push(self.object.fault_at(&path, self.remote(source, is_verified)));
             return;
         }
         match content::decode(source, text("compression"), Limit::DEFAULT) {
@@ -109,13 +107,13 @@ impl File<'_> {
     }
 
     /// What there is to say of contents that are somewhere else.
-    fn remote(&self, source: &str, is_verified: bool) -> Option<Fault> {
+    fn remote(&self, source: &str, is_verified: bool) -> Fault {
         let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
         if !matches!(scheme.as_str(), "http" | "https") {
             let message =
                 format!("file {} has contents the daemon would have to fetch", self.name());
             let fault = Fault::error("RemoteSource", message);
-            return Some(fault.hint("only http and https are fetched: put the contents inside"));
+            return fault.hint("only http and https are fetched: put the contents inside");
         }
         let message = format!(
             "file {} has contents that the controller fetches; the name rendered here differs from the cluster's",
@@ -123,7 +121,7 @@ impl File<'_> {
         );
         let fault = Fault::warning("RemoteSource", message);
         let hint = "add verification.hash, so that nothing else than what you mean gets in";
-        Some(if is_verified { fault } else { fault.hint(hint) })
+        if is_verified { fault } else { fault.hint(hint) }
     }
 
     fn secrets(&self, bytes: &[u8], path: &Path, faults: &mut Vec<Fault>) {

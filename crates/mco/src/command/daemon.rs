@@ -1,5 +1,7 @@
 //! `mco daemon start`: the daemon of one node, alone.
 
+mod first_boot;
+
 use std::{
     io::Write as _,
     path::{Path, PathBuf},
@@ -18,7 +20,7 @@ use mco_cluster::{
 };
 use mco_core::render::Build;
 use mco_daemon::{
-    Clients, Surroundings,
+    Clients, Limits, Surroundings,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
@@ -50,6 +52,7 @@ pub(crate) struct DaemonArgs {
 #[derive(Debug, clap::Subcommand)]
 enum DaemonCommand {
     Start(Box<StartArgs>),
+    FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
     /// Say which version this is
     Version,
 }
@@ -66,6 +69,10 @@ struct StartArgs {
     /// Directory that is the machine's root; made where it is missing
     #[arg(long, default_value = "/rootfs")]
     root_mount: PathBuf,
+    /// Minutes that a machine has to prove healthy after a reboot before it takes the new config back,
+    /// where its pool does not say; 0 keeps it whatever happens
+    #[arg(long, default_value_t = 15, value_name = "MINUTES")]
+    confirm_minutes: u64,
     /// Whether to ask the kubelet if it is well
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     kubelet_healthz_enabled: bool,
@@ -104,6 +111,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     match &args.command {
         DaemonCommand::Start(args) => start(args, verbose),
+        DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
         DaemonCommand::Version => {
             let Build { version, hash } = process::build();
             writeln!(screen, "MachineConfigDaemon {version}-{hash}")?;
@@ -113,7 +121,7 @@ pub(crate) fn run(
 }
 
 fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
-    let StartArgs { process, node_name, root_mount, boot_seconds, .. } = args;
+    let StartArgs { process, node_name, root_mount, confirm_minutes, boot_seconds, .. } = args;
     let StartArgs { kubelet_healthz_enabled, kubelet_healthz_endpoint, .. } = args;
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
@@ -122,6 +130,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         }
     };
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
+    let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
+    let limits = Limits { confirm, ..Limits::default() };
     let mut ended = Ok(());
     let glass = Glass::default();
     let shown = glass.clone();
@@ -131,6 +141,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         let counted = |clients: Clients, speaker: Client| Surroundings {
             metrics,
             glass,
+            limits,
             kubelet: (is_real && *kubelet_healthz_enabled)
                 .then(|| kubelet_healthz_endpoint.clone()),
             ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))

@@ -1,6 +1,8 @@
 //! `mco host`: the same manifests on one machine, without a cluster.
 
 mod apply;
+mod confirm;
+mod pivot;
 mod plan;
 mod rollback;
 mod target;
@@ -26,6 +28,8 @@ enum HostCommand {
     Verify(verify::VerifyArgs),
     Rollback(rollback::RollbackArgs),
     Watch(watch::WatchArgs),
+    Confirm(confirm::ConfirmArgs),
+    Pivot(pivot::PivotArgs),
 }
 
 const EXAMPLES: &str = "\
@@ -36,8 +40,12 @@ Examples:
   mco host rollback                               back to what was there before the last apply
   mco host watch                                  says when something drifts, until Ctrl-C
   mco host apply -f manifests/ --root /mnt --yes  a machine that does not run, by its disk
+  mco host apply -f config.ign --yes              an Ignition config, as it is
+  mco host confirm                                after a reboot: keep the config, or take it back
+  mco host pivot quay.io/example/os@sha256:0123   the last resort: boot this OS image next
 
-MachineConfigs are merged as a pool renders them. Everything that an apply will touch is kept on the
+MachineConfigs are merged as a pool renders them; the node disruption policy of a MachineConfiguration
+among them counts. Everything that an apply will touch is kept on the
 machine first (below /etc/machine-config-daemon): an apply that fails is undone, and one that was
 killed goes on when it is started again.
 
@@ -46,7 +54,7 @@ enabled by links, and everything counts from the machine's next boot.
 
 Exit status:
   0  done, nothing to do, or as the config says
-  1  verify, watch: the machine differs; apply: it failed and was undone
+  1  verify, watch: the machine differs; apply: it failed and was undone; confirm: it was taken back
   2  it could not be tried: bad manifests, a machine that cannot be read, an answer of no
   3  done but for a reboot";
 
@@ -75,5 +83,7 @@ pub(crate) fn run(
         HostCommand::Verify(args) => verify::run(args, verbose, screen),
         HostCommand::Rollback(args) => rollback::run(args, screen),
         HostCommand::Watch(args) => watch::run(args, verbose, screen),
+        HostCommand::Confirm(args) => confirm::run(args, screen),
+        HostCommand::Pivot(args) => pivot::run(args, screen),
     }
 }

@@ -167,7 +167,7 @@ fn changed(
 }
 
 /// The policy in force: the one that the operator merged, else the administrator's over the defaults.
-fn policies(knobs: Option<&MachineConfiguration>) -> ClusterPolicies {
+pub(crate) fn policies(knobs: Option<&MachineConfiguration>) -> ClusterPolicies {
     let Some(knobs) = knobs else { return default_policies() };
     let status = knobs.status.as_ref();
     let merged = status

@@ -126,7 +126,7 @@ fn rows() -> Option<usize> {
 fn fitting(view: &View, rows: Option<usize>) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     write(view, &mut text)?;
-    let lines = text.iter().filter(|byte| **byte == b'\n').count();
+    let lines = String::from_utf8_lossy(&text).lines().count();
     // The cursor stands on a line of its own below the last one.
     let surplus = rows.map_or(0, |rows| (lines + 1).saturating_sub(rows));
     if surplus > 0 {

@@ -237,3 +237,79 @@ fn watching_says_when_something_drifts_and_when_it_is_back() {
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     assert_eq!(watch.0.wait().unwrap().code(), Some(0));
 }
+
+// covers: C13, C15
+#[test]
+fn an_ignition_config_is_applied_as_it_is_and_anything_else_is_refused() {
+    let folder = machine();
+    let ignition = r#"{"ignition": {"version": "3.4.0"},
+        "storage": {"files": [{"path": "/etc/once", "contents": {"source": "data:,once"}}]},
+        "systemd": {"units": [{"name": "once.service", "enabled": true,
+            "contents": "[Install]\nWantedBy=multi-user.target\n"}]}}"#;
+    folder.write("once.ign", ignition.as_bytes());
+    let (code, out, err) = run(&folder, "apply -f once.ign --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!(folder.read("root/etc/once"), "once");
+    assert_eq!(run(&folder, "verify -f once.ign").0, 0);
+    for (text, want) in [
+        ("{}", "unable to decipher onceFrom config type: bad.ign is no Ignition config"),
+        (
+            r#"{"ignition": {"version": "9.9.9"}}"#,
+            "unable to decipher onceFrom config type: bad.ign",
+        ),
+    ] {
+        folder.write("bad.ign", text.as_bytes());
+        let (code, _, err) = run(&folder, "apply -f bad.ign --yes");
+        assert_eq!(code, 2, "{err}");
+        assert!(err.contains(want), "{err}");
+    }
+}
+
+#[test]
+fn the_policy_among_the_manifests_counts() {
+    let folder = machine();
+    assert_eq!(run(&folder, "apply -f manifests --yes").0, 0);
+    let spec = MORE.replace("server%20b", "server%20c");
+    folder.write("manifests/60-b.yaml", config("60-b", &spec).as_bytes());
+    assert!(run(&folder, "plan -f manifests").1.contains("reboot needed"));
+    folder.write(
+        "manifests/policy.yaml",
+        b"apiVersion: operator.openshift.io/v1
+kind: MachineConfiguration
+metadata: {name: cluster}
+spec:
+  nodeDisruptionPolicy:
+    files:
+    - path: /etc/chrony.conf
+      actions: [{type: Restart, restart: {serviceName: chronyd.service}}]
+",
+    );
+    let (_, out, err) = run(&folder, "plan -f manifests");
+    assert!(out.contains("no reboot") && out.contains("restart chronyd.service"), "{out}{err}");
+}
+
+#[test]
+fn a_machine_that_somebody_works_on_is_left_alone() {
+    let folder = machine();
+    let root = mco_host::Root::open(&folder.path("root")).unwrap();
+    let lock = root.lock("/etc/machine-config-daemon").unwrap();
+    assert!(lock.is_some());
+    for words in ["apply -f manifests --yes", "rollback --yes", "confirm"] {
+        let (code, _, err) = run(&folder, words);
+        assert_eq!(code, 2, "{words}");
+        assert!(err.contains("another mco is at work"), "{words}: {err}");
+    }
+    drop(lock);
+    let (code, out, err) = run(&folder, "confirm");
+    assert_eq!((code, out.as_str()), (0, "nothing waits to be confirmed\n"), "{err}");
+}
+
+#[test]
+fn an_image_is_booted_only_where_there_are_images() {
+    let folder = machine();
+    let (code, _, err) = run(&folder, "pivot quay.io/example/os@sha256:01 --yes");
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("cannot boot the image quay.io/example/os@sha256:01"), "{err}");
+    let (code, _, err) = run(&folder, "pivot --yes not=an\u{a0}image");
+    assert_eq!(code, 2, "{err}");
+}

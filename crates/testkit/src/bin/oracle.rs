@@ -15,10 +15,6 @@ fn main() -> io::Result<ExitCode> {
     for outcome in &outcomes {
         writeln!(out, "{outcome}")?;
     }
-    for oracle::Outcome { name, passed, failed } in oracle::run_each(oracle::MEASURES, &folder)? {
-        let all = passed + failed.len();
-        writeln!(out, "oracle {name}: agrees in {passed} of {all}; a measure, not a gate yet")?;
-    }
     if !unknown.is_empty() {
         writeln!(out, "oracle: not checked yet: {}", unknown.join(", "))?;
     }

@@ -1,4 +1,7 @@
 //! The daemons of a whole fleet, played by one task: they answer at once and do nothing else.
+//!
+//! Those of `crate::daemons` go step by step and look at whole nodes, as tests need it; these write
+//! many at a time and see annotations only, so that the machine is left to what is measured.
 
 use std::{collections::HashMap, fmt, pin::pin, sync::Arc};
 
@@ -11,10 +14,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde_json::json;
-use tokio::{
-    sync::Semaphore,
-    task::{AbortHandle, JoinSet},
-};
+use tokio::{sync::Semaphore, task::JoinSet};
 
 /// How a daemon answers a new `desiredConfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,20 +39,16 @@ impl fmt::Display for Manner {
 const WRITES: usize = 64;
 
 /// They stop when this goes out of scope.
-pub(super) struct Daemons(AbortHandle, JoinSet<()>);
-
-impl Drop for Daemons {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+pub(super) struct Daemons {
+    _tasks: JoinSet<()>,
 }
 
 impl Daemons {
     /// Starts to answer.
     pub(super) fn start(client: &Client, manner: Manner) -> Self {
         let mut tasks = JoinSet::new();
-        let handle = tasks.spawn(answer(client.clone(), manner));
-        Self(handle, tasks)
+        tasks.spawn(answer(client.clone(), manner));
+        Self { _tasks: tasks }
     }
 }
 

@@ -140,7 +140,8 @@ impl Requests {
     pub(super) fn table(&self) -> String {
         let mut rows: Vec<(&String, &usize)> = self.0.iter().collect();
         rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        rows.iter().map(|(what, count)| format!("  {count:>6}  {what}\n")).collect()
+        let lines = rows.iter().map(|(what, count)| format!("  {count:>6}  {what}"));
+        lines.collect::<Vec<_>>().join("\n") + "\n"
     }
 }
 

@@ -95,6 +95,13 @@ impl Machine {
         self.power.wait_boot_after(boots)
     }
 
+    /// Does something that makes it reboot by itself, and waits until it is up again.
+    pub fn rebooted_by(&self, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let boots = self.power.boots();
+        act()?;
+        self.power.wait_boot_after(boots)
+    }
+
     /// Takes its power away: every process of it is gone at once.
     pub fn power_cut(&self) -> anyhow::Result<()> {
         self.power.cut()
@@ -180,7 +187,7 @@ impl Machine {
         self.power.console()
     }
 
-    fn root(&self) -> PathBuf {
+    pub(super) fn root(&self) -> PathBuf {
         self.space.path(&root(self.name()))
     }
 }

@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BootstrapArgs {
-    /// Directory with the manifests: ControllerConfig, FeatureGate, pools, MachineConfigs
+    /// Directory with the manifests: ControllerConfig, feature gate, pools, MachineConfigs
     #[arg(long, value_name = "DIR")]
     manifest_dir: PathBuf,
     /// Directory to write machine-pools/, machine-configs/ and controller-config/ into
@@ -79,7 +79,7 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manifests by kind, and the APIServer, which is only passed on.
+/// The manifests by kind, and the `APIServer`, which is only passed on.
 fn sort(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
     let mut given = Given { dir: dir.display().to_string(), ..Given::default() };
     let (mut faults, mut api_server) = (loaded.faults, None);

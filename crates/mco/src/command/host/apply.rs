@@ -4,6 +4,7 @@ use std::{io::Write as _, process::ExitCode};
 
 use mco_core::plan::{Force, Step};
 use mco_daemon::{
+    confirm,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
 };
@@ -57,6 +58,7 @@ pub(super) fn run(
     write!(screen, "{plan}")?;
     screen.flush()?;
     target::confirm(&format!("Apply {name}?"), args.yes)?;
+    confirm::prepare(&host, confirm::DEADLINE)?;
     let done = execute::begin(&mut host, &way.from, &way.to, plan, &mut told);
     conclude(args, &mut host, &name, done, screen)
 }

@@ -1,21 +1,25 @@
 //! The machine, and the config it is to have.
 
+mod ignition;
+mod policy;
+
 use std::{
     io::{self, IsTerminal as _, Write as _},
-    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
-use mco_api::MachineConfig;
+use mco_api::{
+    MachineConfig,
+    machine_configuration::{StorageOverride, disruption::ClusterPolicies},
+};
 use mco_core::{
     adopt,
     machine::Machine,
     plan::{self, Circumstances, Force, NodePlan, default_policies},
 };
 use mco_daemon::{disk, verify};
-use mco_host::{Host, OfflineSystem, Root, System, SystemdSystem};
-use rustix::fs::{FlockOperation, flock};
+use mco_host::{Host, Lock, OfflineSystem, Root, System, SystemdSystem};
 
 use crate::{
     fault::Advice,
@@ -24,9 +28,6 @@ use crate::{
 
 /// A machine of whatever kind turned out to be there.
 pub(super) type Lone = Host<Box<dyn System>>;
-
-/// Where the daemon and we keep what we know about the machine.
-const RECORDS: &str = "/etc/machine-config-daemon";
 
 /// The manifests, where they are not the applied config
 #[derive(Debug, clap::Args)]
@@ -66,26 +67,45 @@ pub(super) fn is_running(host: &Lone) -> anyhow::Result<bool> {
     Ok(!host.system.facts()?.boot_id.is_empty())
 }
 
-/// Keeps others of us from the machine for as long as the result is held.
-pub(super) fn lock(host: &Lone) -> anyhow::Result<OwnedFd> {
-    host.root.create_directory(RECORDS)?;
-    let directory = host.root.directory(RECORDS)?.context("the directory was just made")?;
-    flock(&directory, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-        Advice::error("another mco is at work on this machine", "wait until it is done")
-    })?;
-    Ok(directory)
+/// Keeps others of us, the daemon included, from the machine for as long as the result is held.
+pub(super) fn lock(host: &Lone) -> anyhow::Result<Lock> {
+    host.root.lock(disk::RECORDS)?.ok_or_else(|| {
+        Advice::error(
+            "another mco is at work on this machine",
+            "wait until it is done; the daemon of a node must be stopped first",
+        )
+    })
 }
 
-/// The config that the manifests come to.
+/// A config, and how a machine is to take it.
+pub(super) struct Target {
+    pub(super) config: MachineConfig,
+    pub(super) policies: ClusterPolicies,
+    pub(super) overrides: Vec<StorageOverride>,
+}
+
+impl Target {
+    fn new(config: MachineConfig) -> Self {
+        Self { config, policies: default_policies(), overrides: Vec::new() }
+    }
+}
+
+/// What the manifests come to: MachineConfigs as a pool renders them, or one Ignition config as it is.
 pub(super) fn render(
     sources: &Sources,
     pool: Option<&str>,
     verbose: bool,
-) -> anyhow::Result<MachineConfig> {
-    let manifests = Manifests::new(sources.load()?).or_refuse()?;
+) -> anyhow::Result<Target> {
+    if let Some(config) = ignition::only(&sources.paths)? {
+        return Ok(Target::new(config));
+    }
+    let mut loaded = sources.load()?;
+    let knobs = policy::take(&mut loaded);
+    let manifests = Manifests::new(loaded).or_refuse()?;
     manifests.tell(verbose);
     let rendered = manifests.render(manifests.pool(pool)?)?;
-    Ok(MachineConfig::new(rendered.name.as_str(), rendered.spec))
+    let config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
+    Ok(Target { config, policies: knobs.policies, overrides: knobs.overrides })
 }
 
 impl Given {
@@ -93,7 +113,7 @@ impl Given {
     pub(super) fn config(&self, host: &Lone, verbose: bool) -> anyhow::Result<MachineConfig> {
         if !self.paths.is_empty() {
             let sources = Sources { paths: self.paths.clone(), recursive: self.recursive };
-            return render(&sources, self.pool.as_deref(), verbose);
+            return Ok(render(&sources, self.pool.as_deref(), verbose)?.config);
         }
         disk::current_config(&host.root)?.ok_or_else(|| {
             Advice::error("no config was applied to this machine", "name manifests with -f")
@@ -108,7 +128,8 @@ pub(super) fn read(config: &MachineConfig) -> anyhow::Result<Machine> {
 }
 
 /// Plans the way from what the machine has to `to`.
-pub(super) fn way(host: &Lone, to: MachineConfig, force: Force) -> anyhow::Result<Way> {
+pub(super) fn way(host: &Lone, to: Target, force: Force) -> anyhow::Result<Way> {
+    let Target { config: to, policies, overrides } = to;
     let target = read(&to)?;
     let from = match disk::current_config(&host.root)? {
         Some(config) => config,
@@ -122,9 +143,9 @@ pub(super) fn way(host: &Lone, to: MachineConfig, force: Force) -> anyhow::Resul
         }
     }
     let facts = host.system.facts()?;
-    let circumstances =
-        Circumstances { force, kernel_fips: facts.kernel_fips, ..Circumstances::default() };
-    let plan = plan::node(&source, &target, &default_policies(), &circumstances)?;
+    let kernel_fips = facts.kernel_fips;
+    let circumstances = Circumstances { force, kernel_fips, overrides, ..Circumstances::default() };
+    let plan = plan::node(&source, &target, &policies, &circumstances)?;
     Ok(Way { from, to, plan: Some(plan) })
 }
 

@@ -32,33 +32,39 @@ pub(super) fn run(
     let paths: Vec<String> = drift::expected(&machine).into_iter().map(|it| it.path).collect();
     let paths = || paths.iter().map(String::as_str).filter(|path| path.starts_with('/'));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let shutdown = Shutdown::on_signals()?;
-        let mut said = None;
-        loop {
-            // Watched before it is looked at, so that nothing slips between.
-            let mut watch = Watch::new(&host.root, paths())?;
-            let found: Vec<String> =
-                verify::all(&host, &machine)?.iter().map(ToString::to_string).collect();
-            let differs = !found.is_empty();
-            if said.as_ref() != Some(&found) {
-                if found.is_empty() {
-                    writeln!(screen, "the machine is as {} says", machine.name)?;
-                }
-                for drift in &found {
-                    writeln!(screen, "{drift}")?;
-                }
-                screen.flush()?;
-                said = Some(found);
+    let shutdown = runtime.block_on(async { Shutdown::on_signals() })?;
+    let mut said = None;
+    loop {
+        // Watched before it is looked at, so that nothing slips between.
+        let mut watch = {
+            let _context = runtime.enter();
+            Watch::new(&host.root, paths())?
+        };
+        // Outside of the runtime: a machine's systemd is asked on one of its own.
+        let found: Vec<String> =
+            verify::all(&host, &machine)?.iter().map(ToString::to_string).collect();
+        let differs = !found.is_empty();
+        if said.as_ref() != Some(&found) {
+            if found.is_empty() {
+                writeln!(screen, "the machine is as {} says", machine.name)?;
             }
-            tokio::select! {
-                () = shutdown.requested() => {
-                    let code = if differs { DIFFERS } else { 0 };
-                    return Ok(ExitCode::from(code));
-                }
-                changed = watch.changed() => changed?,
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+            for drift in &found {
+                writeln!(screen, "{drift}")?;
             }
+            screen.flush()?;
+            said = Some(found);
         }
-    })
+        let is_told = runtime.block_on(async {
+            tokio::select! {
+                () = shutdown.requested() => Ok(true),
+                changed = watch.changed() => changed.map(|()| false),
+                () = tokio::time::sleep(LOOK_AGAIN) => Ok(false),
+            }
+        })?;
+        if is_told {
+            return Ok(ExitCode::from(if differs { DIFFERS } else { 0 }));
+        }
+        let _context = runtime.enter();
+        drop(watch);
+    }
 }

@@ -1,0 +1,113 @@
+//! What applying 200 small files costs, beside a plain loop that writes, syncs and renames them; and what
+//! looking at 1,000 files costs when nothing differs.
+//!
+//! On a real disk: the folder is made where the target folder is, for there is nothing to sync in memory.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    reason = "a benchmark looks at the clock and the disk, and prints what it found"
+)]
+
+use std::{
+    fs,
+    io::Write as _,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use mco_api::MachineConfig;
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, Phase, default_policies},
+};
+use mco_daemon::{execute, first_boot, verify};
+use mco_host::{Host, Root, SimulatedSystem};
+use serde_json::{Value, json};
+
+const FILES: usize = 200;
+const ROUNDS: usize = 15;
+
+fn config(name: &str, count: usize, text: &str) -> MachineConfig {
+    let file = |number: usize| {
+        let source = format!("data:,{text}-{number}-{}", "x".repeat(500));
+        let path = format!("/etc/bench/{}/{number}.conf", number % 5);
+        json!({"path": path, "contents": {"source": source}})
+    };
+    let files: Vec<Value> = (0..count).map(file).collect();
+    let object = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+        "metadata": {"name": name},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": files}}}
+    });
+    serde_json::from_value(object).expect("it is a MachineConfig")
+}
+
+fn machine(folder: &Path, config: &MachineConfig) -> Host<SimulatedSystem> {
+    let root = Root::open(folder).expect("the folder is there");
+    SimulatedSystem::furnish(&root).expect("the folder takes files");
+    let system = SimulatedSystem::open(&root).expect("the folder takes files");
+    let mut host = Host { root, system };
+    first_boot::provision(&mut host, config).expect("the machine is installed");
+    host.system.boot().expect("it boots");
+    host
+}
+
+/// Writes every file beside its name, syncs it, and renames it.
+fn plain(folder: &Path, text: &str) -> Duration {
+    let began = Instant::now();
+    for number in 0..FILES {
+        let path = folder.join(format!("etc/bench/{}/{number}.conf", number % 5));
+        let beside = path.with_extension("new");
+        let mut file = fs::File::create(&beside).expect("a file");
+        let bytes = format!("{text}-{number}-{}", "x".repeat(500));
+        file.write_all(bytes.as_bytes()).expect("its bytes");
+        file.sync_all().expect("a disk");
+        fs::rename(&beside, &path).expect("its name");
+    }
+    began.elapsed()
+}
+
+fn ours(host: &mut Host<SimulatedSystem>, from: &MachineConfig, to: &MachineConfig) -> Duration {
+    let read = |config: &MachineConfig| Machine::read(config).expect("it can be read");
+    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let plan = plan::node(&read(from), &read(to), &default_policies(), &at).expect("a plan");
+    let began = Instant::now();
+    execute::begin(host, from, to, plan, &mut |_| {}).expect("it is applied");
+    began.elapsed()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+fn main() {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let folder = tempfile::tempdir_in(target).expect("a folder on a disk");
+    let configs = [config("rendered-a", FILES, "a"), config("rendered-b", FILES, "b")];
+    let [first, second] = &configs;
+    let mut host = machine(folder.path(), first);
+    let (mut plains, mut applies) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS {
+        let (from, to) = if round % 2 == 0 { (first, second) } else { (second, first) };
+        plains.push(plain(folder.path(), &format!("plain{round}")));
+        applies.push(ours(&mut host, from, to));
+    }
+    let (plain, ours) = (median(plains), median(applies));
+    let ratio = ours.as_secs_f64() / plain.as_secs_f64();
+    println!("{FILES} changed files: plain loop {plain:.1?}, apply {ours:.1?}, {ratio:.2} times");
+
+    let many = config("rendered-many", 1_000, "m");
+    let folder = tempfile::tempdir_in(target).expect("a folder on a disk");
+    let host = machine(folder.path(), &many);
+    let read = Machine::read(&many).expect("it can be read");
+    let looks: Vec<Duration> = (0..ROUNDS)
+        .map(|_| {
+            let began = Instant::now();
+            assert_eq!(verify::files(&host, &read), None);
+            began.elapsed()
+        })
+        .collect();
+    println!("1000 managed files without a difference: {:.1?}", median(looks));
+}

@@ -1,0 +1,240 @@
+//! Completes the installation of a machine before its kubelet starts: the operating system, kernel
+//! arguments, kernel and extensions that Ignition cannot set.
+//!
+//! Compat: file names, what is compared and the texts are the reference's (`pkg/daemon/daemon.go`,
+//! `RunFirstbootCompleteMachineconfig`). Different: where the whole config is on the disk, that one is
+//! put on record and not the one without its files, so that nothing is forgotten later.
+
+use mco_api::MachineConfig;
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, Phase, default_policies},
+};
+use mco_host::{Host, RootError, System, SystemError, os};
+use tracing::info;
+
+use crate::{
+    disk::{self, DiskError},
+    execute::{self, ExecuteError},
+    ledger,
+};
+
+/// What completing came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completed {
+    /// There is nothing to complete.
+    Nothing,
+    /// The machine has everything already, and need not reboot.
+    Matches(String),
+    /// The machine reboots into this config.
+    Rebooting(String),
+}
+
+/// Why an installation cannot be completed.
+#[derive(Debug, thiserror::Error)]
+pub enum FirstBootError {
+    /// The file does not hold a MachineConfig.
+    #[error("cannot understand {path}")]
+    Parse {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// The config cannot be planned.
+    #[error(transparent)]
+    Refused(#[from] plan::Refusal),
+    /// The config could not be put on the machine.
+    #[error(transparent)]
+    Execute(#[from] ExecuteError),
+    /// The daemon's own files cannot be used.
+    #[error(transparent)]
+    Disk(#[from] DiskError),
+    /// The system does not answer.
+    #[error(transparent)]
+    System(#[from] SystemError),
+    /// The tree cannot be read or written.
+    #[error(transparent)]
+    Root(#[from] RootError),
+}
+
+/// Completes the installation with the config in `path`.
+pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, FirstBootError> {
+    let Some(bytes) = host.root.read(path)? else { return Ok(Completed::Nothing) };
+    let target: MachineConfig = serde_json::from_slice(&bytes)
+        .map_err(|source| FirstBootError::Parse { path: path.to_owned(), source })?;
+    let name = target.metadata.name.clone().unwrap_or_default();
+    let read = |config: &MachineConfig| {
+        Machine::read(config)
+            .map_err(|source| ExecuteError::Config { config: name.clone(), source })
+    };
+    // An update that was cut short is not to be mixed with this one.
+    if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
+        execute::put_back(host, &update, &progress)?;
+    }
+    let source = present(host, &target)?;
+    let (from, to) = (read(&source)?, read(&target)?);
+    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let plan = plan::node(&from, &to, &default_policies(), &at)?;
+    if plan.diff.is_empty() {
+        info!("No changes from {} to {name}", from.name);
+        info!("skipping reboot since no changes were detected from {} to {name}", from.name);
+        host.root.remove(path)?;
+        return Ok(Completed::Matches(name));
+    }
+    info!("Changes detected from {} to {name}: {}", from.name, plan.diff.system().join(", "));
+    execute::begin(host, &source, &target, plan, &mut |_| {})?;
+    match disk::installed_config(&host.root)? {
+        Some(whole) if whole.metadata.name == target.metadata.name => {
+            disk::record_config(&host.root, &whole)?;
+        }
+        // The daemon puts the cluster's on record once it has seen that the disk equals it.
+        _ if target.spec.config.is_none() || to.config == Machine::blank().config => {
+            disk::forget_config(&host.root)?;
+        }
+        _ => {}
+    }
+    let done = format!("{path}.bak");
+    host.root.rename(path, &done)?;
+    let why = format!("Completing firstboot provisioning to {name}");
+    if let Err(error) = execute::reboot_because(host, &why) {
+        // Without the reboot nothing is complete, so that the next try must find the file.
+        host.root.rename(&done, path)?;
+        return Err(error.into());
+    }
+    Ok(Completed::Rebooting(name))
+}
+
+/// What the machine has of the config already.
+fn present<S: System>(
+    host: &Host<S>,
+    target: &MachineConfig,
+) -> Result<MachineConfig, FirstBootError> {
+    let facts = host.system.facts()?;
+    let mut spec = Machine::blank().spec;
+    spec.os_image_url = facts.booted_image.unwrap_or_default();
+    spec.fips = facts.kernel_fips.unwrap_or(target.spec.fips);
+    // Compat: in the order of the command line, and an entry of several words never matches.
+    let wanted = &target.spec.kernel_arguments;
+    let booted = os::words(&[facts.kernel_arguments.join(" ")]);
+    spec.kernel_arguments = booted.into_iter().filter(|word| wanted.contains(word)).collect();
+    Ok(MachineConfig::new(&Machine::blank().name, spec))
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_host::{Root, SimulatedSystem};
+    use serde_json::json;
+
+    use super::*;
+    use crate::disk::ENCAPSULATED;
+
+    const DONE: &str = "/etc/ignition-machine-config-encapsulated.json.bak";
+
+    fn machine() -> (tempfile::TempDir, Host<SimulatedSystem>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        SimulatedSystem::furnish(&root).unwrap();
+        let mut system = SimulatedSystem::open(&root).unwrap();
+        system.stage_os("image-1").unwrap();
+        system.stage_kernel_arguments(&[], &["quiet".to_owned()]).unwrap();
+        system.boot().unwrap();
+        (folder, Host { root, system })
+    }
+
+    fn lay_down(host: &Host<SimulatedSystem>, path: &str, spec: &serde_json::Value) {
+        let config = json!({
+            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
+            "metadata": {"name": "rendered-worker-1"}, "spec": spec
+        });
+        host.root.write(path, config.to_string().as_bytes(), 0o600).unwrap();
+    }
+
+    // covers: C18
+    #[test]
+    fn a_machine_that_has_everything_does_not_reboot() {
+        let (_folder, mut host) = machine();
+        assert_eq!(complete(&mut host, ENCAPSULATED).unwrap(), Completed::Nothing);
+        lay_down(
+            &host,
+            ENCAPSULATED,
+            &json!({"osImageURL": "image-1", "kernelArguments": ["quiet"]}),
+        );
+        let done = complete(&mut host, ENCAPSULATED).unwrap();
+        assert_eq!(done, Completed::Matches("rendered-worker-1".to_owned()));
+        assert!(!host.root.exists(ENCAPSULATED).unwrap());
+        assert!(!host.system.wants_reboot());
+        // Another file than the usual one is the one that goes.
+        lay_down(
+            &host,
+            "/etc/mco/machineconfig-revert.json",
+            &json!({"osImageURL": "image-1", "kernelArguments": ["quiet"]}),
+        );
+        complete(&mut host, "/etc/mco/machineconfig-revert.json").unwrap();
+        assert!(!host.root.exists("/etc/mco/machineconfig-revert.json").unwrap());
+    }
+
+    // covers: C19
+    #[test]
+    fn the_operating_system_is_complete_before_the_kubelet_starts() {
+        let (_folder, mut host) = machine();
+        let spec = json!({
+            "osImageURL": "image-2", "kernelArguments": ["quiet", "nosmt"],
+            "kernelType": "realtime", "extensions": ["usbguard"]
+        });
+        lay_down(&host, ENCAPSULATED, &spec);
+        let mut whole = spec.clone();
+        whole["config"] = json!({
+            "ignition": {"version": "3.5.0"},
+            "storage": {"files": [{"path": "/etc/a", "contents": {"source": "data:,1"}}]}
+        });
+        lay_down(&host, disk::INSTALLED, &whole);
+        let done = complete(&mut host, ENCAPSULATED).unwrap();
+        assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));
+        assert!(host.root.exists(DONE).unwrap() && !host.root.exists(ENCAPSULATED).unwrap());
+        let calls = host.system.journal().calls().split_off(2).join("; ");
+        assert_eq!(
+            calls,
+            "stage-os image-2; stage-kargs -[quiet] +[quiet nosmt]; stage-kernel realtime; \
+             stage-extensions -[] +[usbguard]; reboot"
+        );
+        host.system.boot().unwrap();
+        let facts = host.system.facts().unwrap();
+        assert_eq!(facts.booted_image.as_deref(), Some("image-2"));
+        assert_eq!(facts.kernel_arguments, ["quiet", "nosmt"]);
+        let record = disk::current_config(&host.root).unwrap().unwrap();
+        assert!(record.spec.config.is_some(), "with its files, or they would be forgotten");
+    }
+
+    // covers: C20
+    #[test]
+    fn what_fails_is_undone_and_can_be_tried_again() {
+        let (_folder, mut host) = machine();
+        lay_down(&host, ENCAPSULATED, &json!({"osImageURL": "image-2"}));
+        for call in ["stage-os image-2", "reboot"] {
+            host.system.journal().fail(call);
+            assert!(complete(&mut host, ENCAPSULATED).is_err());
+            assert!(host.root.exists(ENCAPSULATED).unwrap(), "{call}: the next try must find it");
+            host.system.journal().mend(call);
+        }
+        let done = complete(&mut host, ENCAPSULATED).unwrap();
+        assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));
+        assert_eq!(disk::current_config(&host.root).unwrap(), None, "it had no files to record");
+        host.root.write(ENCAPSULATED, b"{", 0o600).unwrap();
+        let error = complete(&mut host, ENCAPSULATED).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot understand {ENCAPSULATED}"));
+    }
+
+    // covers: C25
+    #[test]
+    fn a_machine_that_joins_with_another_image_boots_the_configs() {
+        let (_folder, mut host) = machine();
+        let mut config = Machine::blank();
+        config.spec.os_image_url = "image-1".to_owned();
+        assert!(!super::super::pivot(&mut host, &config).unwrap());
+        config.spec.os_image_url = "image-2".to_owned();
+        assert!(super::super::pivot(&mut host, &config).unwrap());
+        host.system.boot().unwrap();
+        assert!(!super::super::pivot(&mut host, &config).unwrap());
+    }
+}

@@ -1,0 +1,83 @@
+//! What is done to a machine, in the machine's own journal.
+//!
+//! Where people look when a machine misbehaves and the cluster's logs are out of reach:
+//! `journalctl -t machine-config-daemon-host`.
+
+use std::{
+    os::{fd::AsRawFd as _, unix::net::UnixDatagram},
+    path::Path,
+};
+
+use crate::root::Root;
+
+/// Compat: the name that the reference's host side has in the journal.
+const IDENTIFIER: &str = "machine-config-daemon-host";
+const FOLDER: &str = "/run/systemd/journal";
+const SOCKET: &str = "/run/systemd/journal/socket";
+
+/// How much a line matters, as the journal counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// Something went wrong.
+    Error = 3,
+    /// Something went on as it should.
+    Info = 6,
+}
+
+/// Writes a line to the journal of the machine below `root`, where it runs one.
+///
+/// A journal that does not take it is no reason to stop: the same is in our own log.
+pub fn write(root: &Root, priority: Priority, text: &str) {
+    let Ok(Some(folder)) = root.directory(FOLDER) else { return };
+    let is_socket = root.stat(SOCKET).ok().flatten().is_some_and(|found| found.is_socket());
+    if !is_socket {
+        return;
+    }
+    let path = format!("/proc/self/fd/{}/socket", folder.as_raw_fd());
+    let entry = entry(priority, text);
+    // Never in the way: what the journal has no room for is dropped.
+    let send = |socket: UnixDatagram| {
+        socket.set_nonblocking(true)?;
+        socket.send_to(&entry, Path::new(&path))
+    };
+    let _ = UnixDatagram::unbound().and_then(send);
+}
+
+/// An entry in the journal's own format. A text of several lines has its length before it.
+fn entry(priority: Priority, text: &str) -> Vec<u8> {
+    let mut entry =
+        format!("SYSLOG_IDENTIFIER={IDENTIFIER}\nPRIORITY={}\n", priority as u8).into_bytes();
+    if text.contains('\n') {
+        entry.extend(b"MESSAGE\n");
+        entry.extend((text.len() as u64).to_le_bytes());
+    } else {
+        entry.extend(b"MESSAGE=");
+    }
+    entry.extend(text.as_bytes());
+    entry.push(b'\n');
+    entry
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_gets_to_the_journal_of_that_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        write(&root, Priority::Info, "there is no journal");
+        root.create_directory(FOLDER).unwrap();
+        let journal = UnixDatagram::bind(folder.path().join("run/systemd/journal/socket")).unwrap();
+        write(&root, Priority::Info, "Writing file \"/etc/a\"");
+        write(&root, Priority::Error, "two\nlines");
+        let mut buffer = [0; 256];
+        let length = journal.recv(&mut buffer).unwrap();
+        assert_eq!(
+            String::from_utf8_lossy(&buffer[..length]),
+            "SYSLOG_IDENTIFIER=machine-config-daemon-host\nPRIORITY=6\nMESSAGE=Writing file \"/etc/a\"\n"
+        );
+        let length = journal.recv(&mut buffer).unwrap();
+        assert!(buffer[..length].ends_with(b"MESSAGE\n\x09\0\0\0\0\0\0\0two\nlines\n"));
+    }
+}

@@ -1,0 +1,290 @@
+//! Kernel arguments of systems that come as packages, through the boot loader that they have.
+//!
+//! Three kinds are known: grub with a folder of settings (Debian and its kin), `grubby` (Fedora and its
+//! kin), and boot loader entries with `/etc/kernel/cmdline` (systemd-boot). Others are left alone.
+
+use super::{CommandRunner, words};
+use crate::{
+    root::Root,
+    system::{Staged, SystemError},
+};
+
+const GRUB_FOLDER: &str = "/etc/default/grub.d";
+/// Read after the distribution's own settings.
+const GRUB_SETTINGS: &str = "/etc/default/grub.d/90-mco.cfg";
+const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
+const GRUBBY: &str = "/usr/sbin/grubby";
+const ENTRIES: &str = "/boot/loader/entries";
+/// What new entries are made with.
+const CMDLINE: &str = "/etc/kernel/cmdline";
+
+/// A boot loader that can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loader {
+    Grub,
+    Grubby,
+    Entries,
+}
+
+fn detect(root: &Root) -> Result<Option<Loader>, SystemError> {
+    Ok(if root.directory(GRUB_FOLDER)?.is_some() && root.exists(UPDATE_GRUB)? {
+        Some(Loader::Grub)
+    } else if root.exists(GRUBBY)? {
+        Some(Loader::Grubby)
+    } else if !entries(root)?.is_empty() {
+        Some(Loader::Entries)
+    } else {
+        None
+    })
+}
+
+/// Has the second list of kernel arguments in place of the first at the next boot.
+pub(crate) fn stage(
+    root: &Root,
+    runner: &dyn CommandRunner,
+    remove: &[String],
+    add: &[String],
+) -> Result<(), SystemError> {
+    let (remove, add) = (words(remove), words(add));
+    match detect(root)? {
+        Some(Loader::Grub) => grub(root, runner, &settings(&add)),
+        Some(Loader::Grubby) => grubby(runner, &remove, &add),
+        Some(Loader::Entries) => edit_entries(root, &remove, &add),
+        None => Err(SystemError::Os {
+            what: format!(
+                "this machine cannot change kernel arguments (-[{}] +[{}]): it has neither \
+                 {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {ENTRIES}. Set them \
+                 by hand, or leave them out of the config",
+                remove.join(" "),
+                add.join(" ")
+            ),
+        }),
+    }
+}
+
+/// What the boot loader is told now, in words of our own; none where it cannot be told anything.
+pub(crate) fn staged(root: &Root) -> Result<Option<String>, SystemError> {
+    let kept: Vec<(String, String)> = match detect(root)? {
+        Some(Loader::Grub) => vec![(GRUB_SETTINGS.to_owned(), text(root, GRUB_SETTINGS)?)],
+        // grubby keeps them in the entries, and in the settings for new ones.
+        Some(Loader::Grubby | Loader::Entries) => {
+            let paths = entries(root)?.into_iter().chain([CMDLINE.to_owned()]);
+            paths
+                .map(|path| Ok((path.clone(), text(root, &path)?)))
+                .collect::<Result<_, SystemError>>()?
+        }
+        None => return Ok(None),
+    };
+    Ok(Some(serde_json::to_string(&kept).expect("text is JSON")))
+}
+
+/// Tells the boot loader again what it was told when [`staged`] gave these words.
+pub(crate) fn restage(
+    root: &Root,
+    runner: &dyn CommandRunner,
+    before: &str,
+) -> Result<Staged, SystemError> {
+    let kept: Vec<(String, String)> = serde_json::from_str(before).map_err(|error| {
+        SystemError::Command { command: "restage".to_owned(), fault: error.to_string() }
+    })?;
+    let mut differs = false;
+    for (path, before) in &kept {
+        if text(root, path)? == *before {
+            continue;
+        }
+        differs = true;
+        if before.is_empty() {
+            root.remove(path)?;
+        } else {
+            write(root, path, before)?;
+        }
+    }
+    if differs && detect(root)? == Some(Loader::Grub) {
+        runner.run(&[UPDATE_GRUB])?;
+    }
+    Ok(Staged::Back)
+}
+
+/// The settings file: all arguments of the config, and nothing of anybody else's.
+fn settings(add: &[String]) -> String {
+    if add.is_empty() {
+        return String::new();
+    }
+    // Read by a shell: what it would take for more than text is quoted.
+    let words: Vec<String> = add
+        .iter()
+        .map(|word| {
+            word.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$").replace('`', "\\`")
+        })
+        .collect();
+    format!("GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX {}\"\n", words.join(" "))
+}
+
+fn grub(root: &Root, runner: &dyn CommandRunner, wanted: &str) -> Result<(), SystemError> {
+    if wanted.is_empty() {
+        root.remove(GRUB_SETTINGS)?;
+    } else if text(root, GRUB_SETTINGS)? != wanted {
+        root.write(GRUB_SETTINGS, wanted.as_bytes(), 0o644)?;
+    }
+    // Always: a crash may have come between the settings and this.
+    runner.run(&[UPDATE_GRUB]).map(drop)
+}
+
+fn grubby(
+    runner: &dyn CommandRunner,
+    remove: &[String],
+    add: &[String],
+) -> Result<(), SystemError> {
+    let (gone, new) = (remove.join(" "), add.join(" "));
+    let (gone, new) = (format!("--remove-args={gone}"), format!("--args={new}"));
+    let mut command = vec![GRUBBY, "--update-kernel=ALL"];
+    if !remove.is_empty() {
+        command.push(&gone);
+    }
+    if !add.is_empty() {
+        command.push(&new);
+    }
+    runner.run(&command).map(drop)
+}
+
+fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), SystemError> {
+    let changed = |line: &str| {
+        let mut present = words(&[line.to_owned()]);
+        present.retain(|word| !remove.contains(word) && !add.contains(word));
+        present.extend(add.iter().cloned());
+        present.join(" ")
+    };
+    for path in entries(root)? {
+        let before = text(root, &path)?;
+        let edit = |line: &str| match line.split_once(char::is_whitespace) {
+            Some(("options", rest)) => format!("options {}\n", changed(rest)),
+            _ => format!("{line}\n"),
+        };
+        let after: String = before.lines().map(edit).collect();
+        if after != before {
+            write(root, &path, &after)?;
+        }
+    }
+    if root.exists(CMDLINE)? {
+        let before = text(root, CMDLINE)?;
+        let after = format!("{}\n", changed(before.trim()));
+        if after != before {
+            write(root, CMDLINE, &after)?;
+        }
+    }
+    Ok(())
+}
+
+/// Boot loader entries that have arguments.
+fn entries(root: &Root) -> Result<Vec<String>, SystemError> {
+    let mut found = Vec::new();
+    for name in root.list(ENTRIES)? {
+        let path = format!("{ENTRIES}/{name}");
+        let is_entry = name.strip_suffix(".conf").is_some();
+        if is_entry && text(root, &path)?.lines().any(|line| line.starts_with("options")) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+fn text(root: &Root, path: &str) -> Result<String, SystemError> {
+    let bytes = root.read(path)?.unwrap_or_default();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn write(root: &Root, path: &str, text: &str) -> Result<(), SystemError> {
+    let mode = root.stat(path)?.map_or(0o644, |stat| stat.mode & 0o7777);
+    Ok(root.write(path, text.as_bytes(), mode)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Tools(Mutex<Vec<String>>);
+
+    impl CommandRunner for Tools {
+        fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+            self.0.lock().unwrap().push(command.join(" "));
+            Ok(String::new())
+        }
+    }
+
+    fn list(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        for (path, text) in files {
+            root.write(path, text.as_bytes(), 0o644).unwrap();
+        }
+        (folder, root)
+    }
+
+    // covers: C129
+    #[test]
+    fn grub_is_told_by_a_settings_file_of_our_own() {
+        let (_folder, root) = machine(&[(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", "")]);
+        let tools = Tools::default();
+        let before = staged(&root).unwrap().unwrap();
+        stage(&root, &tools, &[], &list(&["nosmt", "a=\"b c\"", "d=$e"])).unwrap();
+        assert_eq!(
+            text(&root, GRUB_SETTINGS).unwrap(),
+            "GRUB_CMDLINE_LINUX=\"$GRUB_CMDLINE_LINUX nosmt a=\\\"b c\\\" d=\\$e\"\n"
+        );
+        stage(&root, &tools, &list(&["nosmt"]), &list(&["quiet"])).unwrap();
+        assert!(text(&root, GRUB_SETTINGS).unwrap().ends_with(" quiet\"\n"));
+        restage(&root, &tools, &before).unwrap();
+        assert!(!root.exists(GRUB_SETTINGS).unwrap());
+        assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 3]);
+    }
+
+    #[test]
+    fn grubby_is_told_by_its_command() {
+        let (_folder, root) = machine(&[(GRUBBY, "")]);
+        let tools = Tools::default();
+        stage(&root, &tools, &list(&["a b"]), &list(&["c"])).unwrap();
+        assert_eq!(
+            *tools.0.lock().unwrap(),
+            ["/usr/sbin/grubby --update-kernel=ALL --remove-args=a b --args=c"]
+        );
+    }
+
+    #[test]
+    fn entries_are_edited_once_however_often_it_is_asked_for() {
+        let entry = "/boot/loader/entries/a.conf";
+        let (_folder, root) = machine(&[
+            (entry, "title A\noptions root=/dev/x quiet\nlinux /vmlinuz\n"),
+            ("/boot/loader/entries/readme.txt", "options x\n"),
+            (CMDLINE, "root=/dev/x quiet\n"),
+        ]);
+        let tools = Tools::default();
+        let before = staged(&root).unwrap().unwrap();
+        for _ in 0..2 {
+            stage(&root, &tools, &list(&["quiet"]), &list(&["nosmt"])).unwrap();
+            let want = "title A\noptions root=/dev/x nosmt\nlinux /vmlinuz\n";
+            assert_eq!(text(&root, entry).unwrap(), want);
+            assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x nosmt\n");
+        }
+        assert_eq!(restage(&root, &tools, &before).unwrap(), Staged::Back);
+        assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");
+        assert!(tools.0.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_loader_that_nobody_knows_is_left_alone() {
+        let (_folder, root) = machine(&[]);
+        let error = stage(&root, &Tools::default(), &[], &list(&["nosmt"])).unwrap_err();
+        assert!(
+            error.to_string().contains("cannot change kernel arguments (-[] +[nosmt])"),
+            "{error}"
+        );
+        assert_eq!(staged(&root).unwrap(), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! Keeps the names of network interfaces across a new major version of the operating system.
+//!
+//! Compat: which systems, the commands and their arguments are the reference's (`pkg/daemon/daemon.go`).
+
+use tracing::{info, warn};
+
+use super::{CommandRunner, OsRelease, words};
+use crate::{root::Root, system::SystemError};
+
+const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
+/// Where nmstatectl may be: brought along by the daemon, or the machine's own.
+const PLACES: [&str; 2] = ["/run/machine-config-daemon-bin/nmstatectl", "/usr/bin/nmstatectl"];
+/// Where it leaves the kernel arguments that go with the names.
+const ARGUMENTS: &str = "/run/mco-nic-kargs";
+
+/// Pins the names on one release, and lets go of them again on the next.
+pub(crate) fn persist(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    let release = OsRelease::read(root)?.unwrap_or_default();
+    let (clean_up, verb) = match (release.is_el(9), release.is_el(10)) {
+        (true, _) => (false, "--append"),
+        (_, true) => (true, "--remove"),
+        (false, false) => return Ok(()),
+    };
+    let mut program = None;
+    for place in PLACES {
+        if program.is_none() && root.exists(place)? {
+            program = Some(place);
+        }
+    }
+    let Some(program) = program else {
+        info!("There is no nmstatectl, so the names of network interfaces are not pinned");
+        return Ok(());
+    };
+    root.remove(ARGUMENTS)?;
+    let mut command = vec![program, "persist-nic-names", "--root", "/", "--kargs-out", ARGUMENTS];
+    if clean_up {
+        command.push("--cleanup");
+    }
+    match runner.run(&command) {
+        // Names that were never pinned cannot be let go of.
+        Err(error) if clean_up => {
+            warn!(%error, "Cannot clean up the names of network interfaces");
+            return Ok(());
+        }
+        done => done?,
+    };
+    let text = root.read(ARGUMENTS)?.unwrap_or_default();
+    let arguments = words(&[String::from_utf8_lossy(&text).into_owned()]);
+    if arguments.is_empty() {
+        return Ok(());
+    }
+    let mut command = vec![RPM_OSTREE, "kargs"];
+    for argument in &arguments {
+        command.extend([verb, argument]);
+    }
+    runner.run(&command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Tools<'a> {
+        root: &'a Root,
+        calls: Mutex<Vec<String>>,
+    }
+
+    impl CommandRunner for Tools<'_> {
+        fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+            self.calls.lock().unwrap().push(command.join(" "));
+            if command.contains(&"persist-nic-names") {
+                self.root.write(ARGUMENTS, b"ifname=eth0:aa\n", 0o600)?;
+            }
+            Ok(String::new())
+        }
+    }
+
+    // covers: C24
+    #[test]
+    fn names_are_pinned_on_one_release_and_let_go_on_the_next() {
+        let nmstate = "/run/machine-config-daemon-bin/nmstatectl persist-nic-names --root / --kargs-out /run/mco-nic-kargs";
+        let cases = [
+            (
+                "ID=rhcos\nRHEL_VERSION=9.4",
+                vec![
+                    nmstate.to_owned(),
+                    "/usr/bin/rpm-ostree kargs --append ifname=eth0:aa".to_owned(),
+                ],
+            ),
+            (
+                "ID=rhcos\nRHEL_VERSION=10.0",
+                vec![
+                    format!("{nmstate} --cleanup"),
+                    "/usr/bin/rpm-ostree kargs --remove ifname=eth0:aa".to_owned(),
+                ],
+            ),
+            ("ID=fedora\nVARIANT_ID=coreos\nVERSION_ID=41", Vec::new()),
+        ];
+        for (release, want) in cases {
+            let folder = tempfile::tempdir().unwrap();
+            let root = Root::open(folder.path()).unwrap();
+            root.write("/etc/os-release", release.as_bytes(), 0o644).unwrap();
+            root.write("/run/machine-config-daemon-bin/nmstatectl", b"", 0o755).unwrap();
+            let tools = Tools { root: &root, calls: Mutex::default() };
+            persist(&root, &tools).unwrap();
+            assert_eq!(*tools.calls.lock().unwrap(), want, "{release}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The names of units: plain, of a template, or of an instance of one.
+
+use mco_core::machine::UNIT_TYPES;
+
+/// What a name is the name of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One unit, such as `a.service`.
+    Plain,
+    /// A pattern for units, such as `a@.service`.
+    Template,
+    /// One unit made from a template, such as `a@b.service`.
+    Instance,
+}
+
+/// systemd's own limit.
+const LONGEST: usize = 255;
+
+/// What the name stands for; none if no unit can have it.
+pub(crate) fn kind(name: &str) -> Option<Kind> {
+    let (stem, suffix) = name.rsplit_once('.')?;
+    let fits = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
+    let is_name = !stem.is_empty()
+        && name.len() <= LONGEST
+        && UNIT_TYPES.contains(&suffix)
+        && name.chars().all(fits);
+    if !is_name {
+        return None;
+    }
+    match stem.split_once('@') {
+        None => Some(Kind::Plain),
+        Some(("", _)) => None,
+        Some((_, "")) => Some(Kind::Template),
+        Some((_, _)) => Some(Kind::Instance),
+    }
+}
+
+/// What the name ends in.
+pub(crate) fn suffix(name: &str) -> &str {
+    name.rsplit_once('.').map_or("", |(_, suffix)| suffix)
+}
+
+/// The template of a name that has one.
+pub(crate) fn template(name: &str) -> Option<String> {
+    let (stem, suffix) = name.rsplit_once('.')?;
+    let (prefix, _) = stem.split_once('@')?;
+    Some(format!("{prefix}@.{suffix}"))
+}
+
+/// What comes between the sign and the suffix.
+pub(crate) fn instance(name: &str) -> Option<&str> {
+    let (stem, _) = name.rsplit_once('.')?;
+    stem.split_once('@').map(|(_, instance)| instance).filter(|instance| !instance.is_empty())
+}
+
+/// The instance of a template.
+pub(crate) fn with_instance(template: &str, instance: &str) -> String {
+    match (template.split_once('@'), template.rsplit_once('.')) {
+        (Some((prefix, _)), Some((_, suffix))) => format!("{prefix}@{instance}.{suffix}"),
+        _ => template.to_owned(),
+    }
+}
+
+/// The last part of a path.
+pub(crate) fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_plain_a_template_or_an_instance() {
+        let cases = [
+            ("a.service", Some(Kind::Plain)),
+            ("a.b.timer", Some(Kind::Plain)),
+            ("a@.service", Some(Kind::Template)),
+            ("a@b.c.service", Some(Kind::Instance)),
+            ("@a.service", None),
+            ("a", None),
+            ("a.conf", None),
+            ("a b.service", None),
+            (".service", None),
+        ];
+        for (name, want) in cases {
+            assert_eq!(kind(name), want, "{name}");
+        }
+        assert_eq!(template("a@b.service").as_deref(), Some("a@.service"));
+        assert_eq!(with_instance("a@.service", "x"), "a@x.service");
+        assert_eq!((instance("a@b.service"), instance("a@.service")), (Some("b"), None));
+    }
+}
