@@ -156,6 +156,9 @@ impl Line {
 
     fn said(&mut self) {
         let Some(said) = self.waiting.pop_front() else { return };
+        if said.what == What::Event(Event::NeedsUpdate) {
+            self.target = Some(said.desired.clone());
+        }
         if matches!(said.what, What::Event(Event::UpToDate | Event::NeedsUpdate)) {
             self.history.clear();
         }
@@ -170,7 +173,7 @@ impl Line {
     }
 
     /// Whether an update that is said to be needed has been told of already.
-    fn is_told(&mut self, desired: &str, conditions: &[Condition]) -> bool {
+    fn is_told(&self, desired: &str, conditions: &[Condition]) -> bool {
         let is_open = conditions.iter().any(|condition| {
             condition.type_ == NodeCondition::Updated.as_str()
                 && condition.status == "False"
@@ -178,7 +181,6 @@ impl Line {
         });
         // One that a daemon before this one told of goes on.
         let is_same = self.target.as_deref().is_none_or(|target| target == desired);
-        self.target = Some(desired.to_owned());
         is_open && is_same
     }
 }
@@ -235,7 +237,7 @@ impl Teller {
                     self.failures = 0;
                     self.line.said();
                 }
-                Err(Unsaid::Nowhere) => return None,
+                Err(Unsaid::Nowhere) => break,
                 Err(Unsaid::Refused(error)) => {
                     if self.failures == 0 {
                         warn!("Cannot write MachineConfigNode {}: {}", self.node, chain(&error));
@@ -248,8 +250,8 @@ impl Teller {
                 }
             }
         }
+        // All is said, or there is nowhere to say it; whoever asked may have lost patience.
         for done in self.flushes.drain(..) {
-            // Whoever asked may have lost patience.
             _ = done.send(());
         }
         None
