@@ -1,6 +1,5 @@
 //! Measures a roll-out to a whole fleet: `make bench-fleet`.
 
-
 use std::{env, io::Write as _, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, bail};
