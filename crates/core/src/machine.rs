@@ -127,6 +127,12 @@ pub fn unit_path(unit: &str) -> String {
     format!("{UNITS}/{unit}")
 }
 
+/// Whether a config puts anything at the unit's own path: contents, or a mask.
+#[must_use]
+pub fn has_file(unit: &Unit) -> bool {
+    unit.mask == Some(true) || has_contents(unit)
+}
+
 /// Where a drop-in of a unit is written.
 #[must_use]
 pub fn dropin_path(unit: &str, dropin: &str) -> String {

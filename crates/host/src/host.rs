@@ -179,14 +179,14 @@ impl<S: System> Host<S> {
 
     /// Takes a unit away, or puts back what was there before.
     ///
-    /// A unit that its config only enabled or gave drop-ins is somebody else's and stays; the
-    /// reference removes its file, and with it, say, a kubelet.
+    /// The file of a unit that its config only enabled or gave drop-ins is somebody else's and stays;
+    /// the reference removes it, and with it, say, a kubelet.
     pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
-        let has_contents = unit.contents.as_deref().is_some_and(|text| !text.is_empty());
-        if !has_contents && unit.mask != Some(true) {
+        let path = machine::unit_path(&unit.name);
+        let is_file = self.root.stat(&path)?.is_some_and(|found| found.is_file());
+        if is_file && !machine::has_file(unit) {
             return Ok(());
         }
-        let path = machine::unit_path(&unit.name);
         let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
         self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
         Ok(())

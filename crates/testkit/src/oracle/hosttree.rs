@@ -13,6 +13,8 @@
 //!   that would be off.
 //! - systemd tells units by their names, so that it does not matter from which of its folders a link to
 //!   one leads to which; ours leads to the file that counts.
+//! - The file of a unit that a config names without contents stays when the config goes: it may well be
+//!   somebody else's.
 //! - An account that no config has any longer gets a locked password and not an empty one.
 
 mod drift;
@@ -189,6 +191,14 @@ impl Play {
         for (path, section) in &old {
             if new.get(path).is_some_and(|now| now != section) {
                 self.aside.extend([path.clone(), original::stamp_path(path)]);
+            }
+        }
+        for unit in &from.config.systemd.units {
+            let path = machine::unit_path(&unit.name);
+            let is_file = |found: mco_host::Stat| found.is_file();
+            let is_there = self.host.root.stat(&path).ok().flatten().is_some_and(is_file);
+            if to.unit(&unit.name).is_none() && !machine::has_file(unit) && is_there {
+                self.aside.insert(path);
             }
         }
         for link in LEAKED_LINKS {
