@@ -76,6 +76,8 @@ pub struct Agent<S, C> {
     verified: Option<RenderedName>,
     /// What we wait for the drain controller to do, and since when.
     waiting: Option<(DrainRequest, Instant)>,
+    /// Since when the kubelet is missed after an update.
+    missed: Option<Instant>,
     failures: u32,
     /// When this daemon started.
     since: Instant,
@@ -115,6 +117,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             guard: None,
             verified: None,
             waiting: None,
+            missed: None,
             failures: 0,
             since: Instant::now(),
             healed: History::default(),

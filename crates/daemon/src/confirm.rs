@@ -141,6 +141,12 @@ impl Policy {
     }
 }
 
+/// Whether a kubelet is well that was so before the last update; others are not asked.
+pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<Answer, DiskError> {
+    let was_well = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
+    Ok(if was_well { host.system.kubelet() } else { Answer::NotAsked })
+}
+
 /// The config that was taken back last, if it is still refused.
 pub fn taken_back(root: &Root) -> Result<Option<TakenBack>, DiskError> {
     disk::parsed(root, TAKEN_BACK)

@@ -79,6 +79,8 @@ pub struct Limits {
     pub drain: Duration,
     /// For the node to be open to pods again.
     pub uncordon: Duration,
+    /// For a kubelet that was well before an update to be well after it.
+    pub kubelet: Duration,
     /// For the operator to say what a change of the disruption policies comes to.
     pub policies: Duration,
     /// For others to answer once the daemon was told to stop.
@@ -93,6 +95,7 @@ impl Default for Limits {
         Self {
             drain: Duration::from_hours(1),
             uncordon: Duration::from_mins(10),
+            kubelet: Duration::from_mins(2),
             policies: Duration::from_mins(2),
             farewell: Duration::from_secs(5),
             confirm: confirm::DEADLINE,

@@ -6,17 +6,22 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use mco_api::{MachineConfig, NodeName, RenderedName};
 use mco_host::{Answer, System};
+use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Agent, SyncError};
+use super::{Agent, Next, SyncError};
 use crate::{
     cluster::Cluster,
     confirm::{self, Probe},
     disk, first_boot,
+    state::Waiting,
 };
 
 /// An API server that takes longer than that is none to build on.
 const LIMIT: Duration = Duration::from_secs(20);
+
+/// How often a kubelet that is missed is asked again.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// Asks for the node that the machine is.
 pub(crate) struct OwnNode {
@@ -52,6 +57,26 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Ok(first_boot::pivot(host, &machine)?)
         })
         .await?
+    }
+
+    /// Waits for a kubelet that was well before the update, so that a config which breaks it in place
+    /// goes no further than this node; none once it is well.
+    pub(super) async fn await_kubelet(&mut self) -> Result<Option<Next>, SyncError> {
+        let answer = self.on_host(|host| confirm::kubelet(host)).await??;
+        let Answer::No(why) = answer else {
+            if self.missed.take().is_some() {
+                self.glass.note(|state| state.waiting_for = None);
+            }
+            return Ok(None);
+        };
+        let now = Instant::now();
+        let since = *self.missed.get_or_insert(now);
+        if now >= since + self.limits.kubelet {
+            return Err(SyncError::Unwell(why));
+        }
+        let waiting = Waiting { what: "the kubelet".to_owned(), since: self.now() };
+        self.glass.note(|state| _ = state.waiting_for.get_or_insert(waiting));
+        Ok(Some(Next::Wait(Some(now + PAUSE))))
     }
 
     /// Refuses a config that was taken back, and sees that the one that comes is confirmed.

@@ -51,6 +51,12 @@ pub enum SyncError {
         /// The node.
         node: NodeName,
     },
+    /// The kubelet does not run as it did before the update.
+    #[error(
+        "the kubelet was well before this config and is not since: {0}. Correct the config or take it \
+         back"
+    )]
+    Unwell(String),
     /// The config was taken back, and nobody asked to try it again.
     #[error(
         "config {} was taken back after its reboot: {}. Correct it, or create \
@@ -142,6 +148,7 @@ impl SyncError {
             Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
             Self::Drift { .. }
             | Self::TakenBack(_)
+            | Self::Unwell(_)
             | Self::NoAnswer { .. }
             | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
             | Self::Execute(_)
@@ -171,6 +178,7 @@ impl SyncError {
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => "DrainTimeout",
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
             Self::TakenBack(_) => "ConfigTakenBack",
+            Self::Unwell(_) => "KubeletUnwell",
             Self::Refused(_) => "Unreconcilable",
             Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
             Self::Execute(_) => "ApplyFailed",
@@ -210,6 +218,7 @@ impl SyncError {
             Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
             Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
             Self::TakenBack(_) => Some("ConfigTakenBack"),
+            Self::Unwell(_) => Some("KubeletUnwell"),
             Self::Refused(_) => Some("FailedToReconcile"),
             Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
             Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),

@@ -54,6 +54,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         info!("Completing update to target MachineConfig: {config}");
         self.note(Event::Resumed(config.to_string()));
+        if let Some(next) = self.await_kubelet().await? {
+            return Ok(next);
+        }
         if let Some(next) = self.await_drain(node, DrainVerb::Uncordon, config).await? {
             return Ok(next);
         }

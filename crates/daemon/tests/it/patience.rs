@@ -123,6 +123,32 @@ async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
     assert_eq!(fleet.text("/etc/containers/policy.json").as_deref(), Some("1"));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_breaks_the_kubelet_in_place_goes_no_further_than_this_node() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.limits.kubelet = SHORT;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    journal.answer("kubelet healthz");
+    journal.hold("reload crio.service");
+    fleet.render("rendered-worker-2", QUIET, &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait_for_event("AddSigtermProtection").await;
+    journal.fail("kubelet healthz");
+    journal.release("reload crio.service");
+    fleet
+        .wait(
+            "state=Degraded, reason=the kubelet was well before this config and is not since: \
+             kubelet healthz fails. Correct the config or take it back",
+        )
+        .await;
+    fleet.wait_for_event("KubeletUnwell").await;
+    // Taking it back needs no kubelet.
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-1").await;
+    fleet.stop().await;
+}
+
 async fn set_policies(fleet: &Fleet, spec: Value) -> MachineConfiguration {
     let api: Api<MachineConfiguration> = Api::all(fleet.client.clone());
     let object = json!({

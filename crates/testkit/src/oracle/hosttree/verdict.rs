@@ -18,10 +18,7 @@ pub(super) fn of(host: &Simulated, config: &Machine) -> String {
     // The reference means to notice a unit that is off and should be on, and cannot: it loses what
     // systemctl says when that fails. We notice. It does not look at owners at all; we do.
     let counts = |drift: &drift::Drift| {
-        !matches!(
-            drift,
-            drift::Drift::Enablement { want: true, .. } | drift::Drift::Owner { .. }
-        )
+        !matches!(drift, drift::Drift::Enablement { want: true, .. } | drift::Drift::Owner { .. })
     };
     let found = verify::all_files(host, config).into_iter().find(counts);
     found.map_or(OK.to_owned(), |drift| drift.to_string())
