@@ -121,7 +121,11 @@ mod tests {
         let next = MachineConfig::new(rendered.name.as_str(), rendered.spec);
         let known = BTreeSet::from(["00-worker"]);
         let found = check_reconcilable(&current, &next, &parts, &known, overrides);
-        found.err().map(|error| error.to_string()).unwrap_or_default()
+        let text = |error: IrreconcilableError| match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        found.err().map(text).unwrap_or_default()
     }
 
     /// What the pool has, what a config adds, and why that cannot be.
@@ -209,7 +213,7 @@ mod tests {
         let append = r#","storage":{"files":[{"path":"/etc/a","append":[{"source":"data:,a"}]}]}"#;
         let said = verdict("", &[base(), with("50-new", append)], &[]);
         assert!(said.starts_with("render reconciliation error: "), "{said}");
-        assert!(said.ends_with("\"50-new\": ignition file /etc/a includes append"), "{said}");
+        assert!(said.contains("overwrite must be false if source is unspecified"), "{said}");
         let mut fips = machine_config("50-new", "worker");
         fips.spec.fips = true;
         let said = verdict("", &[base(), fips], &[]);
