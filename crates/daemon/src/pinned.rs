@@ -1,7 +1,7 @@
 //! Keeps the images of the pool's PinnedImageSets on the machine, so that a restart or an update needs
 //! no registry.
 //!
-//! observe (pool and sets by name, what the engine has) -> [`plan`] (pure) -> pull what is missing, one
+//! observe (pool and sets by name, what the engine has) -> `plan` (pure) -> pull what is missing, one
 //! after the other -> pin by the engine's own file -> say so in the MachineConfigNode. The pool is the
 //! one that the node's MachineConfigNode names. A newer set stops the work on the older.
 
