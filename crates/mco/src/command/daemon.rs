@@ -21,6 +21,7 @@ use mco_cluster::{
 use mco_core::render::Build;
 use mco_daemon::{
     Clients, Limits, Surroundings,
+    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
@@ -188,6 +189,9 @@ async fn manage(
     around.commands = Some(Arc::new(move |command: &[&str]| {
         commands.lock().unwrap_or_else(PoisonError::into_inner).run(command)
     }));
+    around.standby = Program::own()
+        .inspect_err(|error| warn!(error = chain(error), "Cannot find out which program this is"))
+        .ok();
     let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
     if let Err(error) = previous_logs::keep(&kept) {
         warn!(error = chain(&error), "The log is not kept");
