@@ -19,14 +19,12 @@ use mco_api::{
 use mco_cluster::{Shutdown, lease::Ended};
 use mco_controller::{Config, Settle};
 use mco_core::render::Build;
+use mco_testkit::PATIENCE;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::server::Server;
-
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The label that a node of the pool `infra` has.
 pub(crate) const INFRA: &str = "node-role.kubernetes.io/infra";
