@@ -14,6 +14,7 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
+use tokio::runtime::{Builder, Runtime};
 
 /// Pause between two tries to reach the API server.
 const REACH_AGAIN: Duration = Duration::from_secs(1);
@@ -85,11 +86,30 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    run_with_state(args, verbose, None, register, work)
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    run_on(&runtime, args, verbose, None, register, work)
 }
 
-/// The same for a process that shows what it is doing at `/state`.
-pub(crate) fn run_with_state<S, F>(
+/// The same for the process of one node, which shows what it is doing at `/state`.
+///
+/// It is on every machine and has little to do at a time: a thread for each processor of a large machine
+/// would be most of what it takes.
+pub(crate) fn run_for_node<S, F>(
+    args: &ProcessArgs,
+    verbose: bool,
+    state: StatePage,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    run_on(&runtime, args, verbose, Some(state), register, work)
+}
+
+fn run_on<S, F>(
+    runtime: &Runtime,
     args: &ProcessArgs,
     verbose: bool,
     state: Option<StatePage>,
@@ -105,7 +125,6 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
         let client = client::connect(args.kubeconfig.as_deref()).await?;

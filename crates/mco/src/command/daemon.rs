@@ -33,6 +33,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    command::host::once,
     fault::Advice,
     print::Screen,
     process::{self, ProcessArgs},
@@ -86,6 +87,13 @@ struct StartArgs {
     /// Taken for compatibility; nothing here is served over TLS
     #[arg(long, hide = true, value_name = "VERSION")]
     tls_min_version: Option<String>,
+    /// Apply this MachineConfig or Ignition config once, without a cluster, and end; what mco host apply does
+    /// to several
+    #[arg(long, value_name = "FILE")]
+    once_from: Option<PathBuf>,
+    /// With --once-from: leave the reboot to somebody else
+    #[arg(long)]
+    skip_reboot: bool,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
@@ -111,7 +119,12 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     match &args.command {
-        DaemonCommand::Start(args) => start(args, verbose),
+        DaemonCommand::Start(args) => match args.once_from.as_deref() {
+            Some(path) if !path.as_os_str().is_empty() => {
+                once::run(&args.root_mount, path, !args.skip_reboot, screen)
+            }
+            Some(_) | None => start(args, verbose),
+        },
         DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
         DaemonCommand::Version => {
             let Build { version, hash } = process::build();
@@ -158,7 +171,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         };
         Ended::Released
     };
-    let code = process::run_with_state(process, verbose, Some(page), register, work)?;
+    let code = process::run_for_node(process, verbose, page, register, work)?;
     ended.map(|()| code)
 }
 

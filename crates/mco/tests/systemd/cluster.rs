@@ -12,14 +12,13 @@ use kube::{
 };
 use mco_api::{MachineConfig, MachineConfigPool, MachineConfiguration, label};
 use mco_testkit::{
+    PATIENCE,
     api::{ApiServer as _, Embedded, Process, command, wait},
     lab::{Lone, Machine},
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-
-use crate::PATIENCE;
 
 /// The daemon's unit.
 pub(crate) const DAEMON: &str = "machine-config-daemon.service";

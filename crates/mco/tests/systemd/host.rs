@@ -1,8 +1,8 @@
 //! `mco host` on a booted machine: its own systemd, a real reboot, drift by an editor, and first boot.
 
-use mco_testkit::{api::wait, lab::Machine};
+use mco_testkit::{PATIENCE, api::wait, lab::Machine};
 
-use crate::{PATIENCE, boot_id, done, machine, said};
+use crate::{boot_id, done, machine, said};
 
 /// Runs mco on the machine: its exit code and all that it said.
 fn mco(machine: &Machine, words: &str) -> (i32, String) {

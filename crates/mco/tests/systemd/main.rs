@@ -7,12 +7,9 @@ mod cluster;
 mod host;
 mod node;
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use mco_testkit::lab::{Ingredients, Lone, Machine};
-
-/// Longer than anything takes on a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Ends the test with the whole chain of reasons.
 fn done<T>(result: anyhow::Result<T>) -> T {

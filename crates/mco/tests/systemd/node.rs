@@ -1,11 +1,11 @@
 //! A node whose daemon is a service of its systemd: configs with and without a reboot, kill -9 in the middle,
 //! an editor behind everybody's back, and a config after which the daemon does not come up.
 
-use mco_testkit::{api::wait, lab::Machine};
+use mco_testkit::{PATIENCE, api::wait, lab::Machine};
 use serde_json::{Value, json};
 
 use crate::{
-    PATIENCE, boot_id,
+    boot_id,
     cluster::{Cluster, DAEMON, View},
     done, machine, said,
 };
