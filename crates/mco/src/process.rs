@@ -28,7 +28,12 @@ pub(crate) struct ProcessArgs {
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
     /// Where to serve /metrics, /healthz and /readyz, and for the daemon /state
-    #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        visible_alias = "metrics-url",
+        default_value = "127.0.0.1:8797",
+        value_name = "ADDRESS"
+    )]
     metrics_listen_address: SocketAddr,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t)]
@@ -85,14 +90,23 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    run_with_state(args, verbose, None, register, work)
+    run_as(args, verbose, Own::default(), register, work)
 }
 
-/// The same for a process that shows what it is doing at `/state`.
-pub(crate) fn run_with_state<S, F>(
+/// What some processes have besides.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// What it shows at `/state`.
+    pub(crate) state: Option<StatePage>,
+    /// Where the API server is, where that is known better than by the pod that this is.
+    pub(crate) server: Option<String>,
+}
+
+/// The same for a process that has something of its own.
+pub(crate) fn run_as<S, F>(
     args: &ProcessArgs,
     verbose: bool,
-    state: Option<StatePage>,
+    own: Own,
     register: impl FnOnce(&mut Registry) -> S,
     work: impl FnOnce(S, Client, Shutdown) -> F,
 ) -> anyhow::Result<ExitCode>
@@ -108,11 +122,14 @@ where
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-        let client = client::connect(args.kubeconfig.as_deref()).await?;
+        let client = match (&args.kubeconfig, &own.server) {
+            (None, Some(server)) => client::connect_as_pod(Some(server))?,
+            (kubeconfig, _) => client::connect(kubeconfig.as_deref()).await?,
+        };
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
-        let admin = admin.with_state(state);
+        let admin = admin.with_state(own.state);
         tokio::spawn(reach(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();
