@@ -11,6 +11,7 @@ mod fail;
 mod protect;
 mod say;
 mod settle;
+mod start;
 mod update;
 
 use std::time::Duration;
@@ -84,6 +85,10 @@ pub struct Agent<S, C> {
     since: Instant,
     /// What was put right of late.
     healed: History,
+    /// Whether the machine was made ready by this daemon.
+    is_prepared: bool,
+    /// What went wrong when the last boot ended.
+    root_cause: Option<String>,
     /// Whether everything was well since this daemon started.
     has_settled: bool,
     /// Whether the machine is being changed, so that a request to stop must wait.
@@ -124,6 +129,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             failures: 0,
             since: Instant::now(),
             healed: History::default(),
+            is_prepared: false,
+            root_cause: None,
             has_settled: false,
             protected: false,
             shutdown: Shutdown::new(),
@@ -184,7 +191,12 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let node = NodeView::read(&self.known.annotations)?;
         let disk = self.on_host(look).await??;
         self.show(&node, &disk);
-        match decide::next(&node, &disk) {
+        let task = decide::next(&node, &disk);
+        // What was begun is finished first, whatever else is wrong with the machine.
+        if !matches!(task, Task::Resume(_)) {
+            self.prepare().await?;
+        }
+        match task {
             Task::Resume(resume) => self.resume(resume).await,
             Task::NoteReboot => self.note_reboot().await,
             Task::Introduce(annotations) => {
@@ -243,7 +255,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let made = self
             .on_host(move |host| {
                 let paths = expected.iter().map(|item| item.path.as_str());
-                Watch::new(&host.root, paths.filter(|path| path.starts_with('/')))
+                let paths = paths.filter(|path| path.starts_with('/'));
+                // Whoever asks for everything again is heard at once, too.
+                Watch::new(&host.root, paths.chain([crate::execute::FORCE_FILE]))
             })
             .await?;
         let is_new = self.guard.is_none();

@@ -174,6 +174,8 @@ async fn run_in_span<S: System + 'static>(
     around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
+    // Ends with the whole process, and may end alone to start anew.
+    let shutdown = shutdown.child();
     let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
     let client = around.clients.own.clone();
     let probe = agent::confirm::OwnNode { client, node: node.clone() };
@@ -191,6 +193,7 @@ async fn run_in_span<S: System + 'static>(
         clients: around.clients.clone(),
         seen: seen.clone(),
         trouble,
+        stop: shutdown.clone(),
     };
     let pinner = around.commands.clone().map(|run| Pinner {
         node: node.clone(),
