@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use crate::server::Server;
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 /// The label that a node of the pool `infra` has.
 pub(crate) const INFRA: &str = "node-role.kubernetes.io/infra";
@@ -112,6 +112,15 @@ impl Fleet {
     {
         let patch = Patch::Merge(patch);
         self.all::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Says what only somebody else says: what an object's status is.
+    pub(crate) async fn patch_status<K>(&self, name: &str, status: Value)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({"status": status}));
+        self.all::<K>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// A config of the role `worker` with one file at `path`.

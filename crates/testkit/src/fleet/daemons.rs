@@ -26,6 +26,16 @@ pub enum Manner {
     Drain,
 }
 
+impl Manner {
+    /// How many requests of the controller an update costs at most, for each node.
+    pub(super) const fn most_requests(self) -> f64 {
+        match self {
+            Self::Instant => 2.5,
+            Self::Drain => 7.0,
+        }
+    }
+}
+
 impl fmt::Display for Manner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
