@@ -1,19 +1,22 @@
 //! How a process finds the API server.
 
+mod renew;
 mod retry;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response};
 pub use kube::Client;
-use kube::{
-    Config,
-    client::Body,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Config, client::Body};
+use serde_json::Value;
 use tower::{Service, retry::Retry};
 
+pub use self::renew::ReadFile;
+use self::renew::{Renewing, Source};
 use crate::CallError;
 
 /// Why there is no client.
@@ -30,6 +33,14 @@ pub enum ConnectError {
     /// There is no service account to use.
     #[error("no kubeconfig was given and this is not a pod of a cluster")]
     InCluster(#[source] Box<kube::config::InClusterError>),
+    /// The address of the API server is none.
+    #[error("{server:?} is no address of an API server")]
+    Server {
+        /// The address.
+        server: String,
+        /// What is wrong with it.
+        source: http::uri::InvalidUri,
+    },
     /// The settings do not make a client.
     #[error("cannot make a client for the API server")]
     Client(#[source] CallError),
@@ -39,17 +50,58 @@ pub enum ConnectError {
 ///
 /// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    use_ring();
-    client(config(kubeconfig).await?)
+    match kubeconfig {
+        Some(path) => connect_through(&path.to_string_lossy(), from_disk()).await,
+        None => connect_as_pod(None),
+    }
 }
 
-/// A client that knows when to ask again, and has no limit of its own: the API server's priority and
-/// fairness knows better what it can bear.
-fn client(mut config: Config) -> Result<Client, ConnectError> {
-    config.default_retry = false;
+/// A client by a kubeconfig, which it follows when that changes; files are read by `read`.
+pub async fn connect_through(kubeconfig: &str, read: ReadFile) -> Result<Client, ConnectError> {
+    use_ring();
+    let (renewing, namespace) = Renewing::new(Source::new(kubeconfig, read)).await?;
+    let service = tower::service_fn(move |request| renewing.clone().send(request));
+    Ok(Client::new(Retry::new(retry::Again::default(), service), namespace))
+}
+
+/// A client for the cluster that this process is a pod of, at `server` where one is given: the address
+/// that the cluster gives its pods may depend on what runs on this very machine.
+pub fn connect_as_pod(server: Option<&str>) -> Result<Client, ConnectError> {
+    use_ring();
+    let mut config =
+        Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?;
+    if let Some(server) = server {
+        config.cluster_url = server
+            .parse()
+            .map_err(|source| ConnectError::Server { server: server.to_owned(), source })?;
+    }
     let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))?;
-    Ok(Client::new(Retry::new(retry::Again::default(), service(client)), namespace))
+    let service = service(plain(config)?);
+    Ok(Client::new(Retry::new(retry::Again::default(), service), namespace))
+}
+
+/// Where the API server is, by a kubeconfig whose files are read by `read`.
+pub fn server(kubeconfig: &str, read: ReadFile) -> Result<Option<String>, ConnectError> {
+    let file = Source::new(kubeconfig, read).load()?;
+    let named = |list: &str, name: &Value| {
+        let mut entries = file.get(list).and_then(Value::as_array).into_iter().flatten();
+        entries.find(|entry| entry.get("name") == Some(name)).cloned()
+    };
+    let context = named("contexts", file.get("current-context").unwrap_or(&Value::Null));
+    let cluster = context.and_then(|it| named("clusters", it.pointer("/context/cluster")?));
+    let server = cluster.and_then(|it| it.pointer("/cluster/server")?.as_str().map(str::to_owned));
+    Ok(server)
+}
+
+fn from_disk() -> ReadFile {
+    Arc::new(|path: &str| std::fs::read(path))
+}
+
+/// A client that has no limit of its own and does not ask again: the API server's priority and fairness
+/// knows better what it can bear, and [`retry`] when to ask again.
+fn plain(mut config: Config) -> Result<Client, ConnectError> {
+    config.default_retry = false;
+    Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
 }
 
 /// The client as something that layers can be put around.
@@ -84,41 +136,11 @@ fn pem(certificate: &[u8]) -> String {
 
 async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
     match kubeconfig {
-        Some(path) => from_file(path, Path::new("/")).await,
-        None => Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source))),
-    }
-}
-
-/// A client by a kubeconfig of the machine below `root`, which names its files as that machine does.
-pub async fn connect_below(root: &Path, kubeconfig: &str) -> Result<Client, ConnectError> {
-    use_ring();
-    let path = root.join(kubeconfig.trim_start_matches('/'));
-    client(from_file(&path, root).await?)
-}
-
-async fn from_file(path: &Path, root: &Path) -> Result<Config, ConnectError> {
-    let named =
-        |source| ConnectError::Kubeconfig { path: path.to_owned(), source: Box::new(source) };
-    let mut file = Kubeconfig::read_from(path).map_err(named)?;
-    if root != Path::new("/") {
-        reroot(&mut file, root);
-    }
-    Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.map_err(named)
-}
-
-/// Makes every file that a kubeconfig names the one below `root`.
-fn reroot(file: &mut Kubeconfig, root: &Path) {
-    let clusters = file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut());
-    let users = file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut());
-    let files =
-        clusters.flat_map(|cluster| [&mut cluster.certificate_authority]).chain(users.flat_map(
-            |user| [&mut user.client_certificate, &mut user.client_key, &mut user.token_file],
-        ));
-    for path in files.flatten() {
-        let below = root.join(path.trim_start_matches('/'));
-        if path.starts_with('/') && !Path::new(path.as_str()).starts_with(root) {
-            *path = below.to_string_lossy().into_owned();
+        Some(path) => {
+            let source = Source::new(&path.to_string_lossy(), from_disk());
+            source.config(source.load()?).await
         }
+        None => Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source))),
     }
 }
 
@@ -132,25 +154,20 @@ pub fn use_ring() {
 mod tests {
     use super::*;
 
+    // covers: C07
     #[test]
-    fn files_of_a_kubeconfig_are_those_below_the_root() {
-        let text = "\
-apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: https://a, certificate-authority: /etc/ca.crt}}]
-users:
-- name: u
-  user: {client-certificate: /var/lib/kubelet/pki/now.pem, client-key: /m/etc/key}
-- name: v
-  user: {tokenFile: /run/token}
-";
-        let mut file = Kubeconfig::from_yaml(text).unwrap();
-        reroot(&mut file, Path::new("/m"));
-        let cluster = file.clusters[0].cluster.clone().unwrap();
-        let users: Vec<_> = file.auth_infos.iter().filter_map(|u| u.auth_info.clone()).collect();
-        assert_eq!(cluster.certificate_authority.as_deref(), Some("/m/etc/ca.crt"));
-        assert_eq!(users[0].client_certificate.as_deref(), Some("/m/var/lib/kubelet/pki/now.pem"));
-        assert_eq!(users[0].client_key.as_deref(), Some("/m/etc/key"), "it is below already");
-        assert_eq!(users[1].token_file.as_deref(), Some("/m/run/token"));
+    fn the_server_is_that_of_the_current_context() {
+        let read = |text: &'static str| -> ReadFile { Arc::new(move |_| Ok(text.into())) };
+        let two = "current-context: b\n\
+                   contexts: [{name: a, context: {cluster: x, user: u}}, \
+                   {name: b, context: {cluster: y, user: u}}]\n\
+                   clusters: [{name: x, cluster: {server: 'https://x'}}, \
+                   {name: y, cluster: {server: 'https://api-int.y:6443'}}]\n";
+        let found = server("/etc/kubernetes/kubeconfig", read(two)).unwrap();
+        assert_eq!(found.as_deref(), Some("https://api-int.y:6443"));
+        assert_eq!(server("/k", read("kind: Config\n")).unwrap(), None);
+        let gone: ReadFile = Arc::new(|_| Err(std::io::ErrorKind::NotFound.into()));
+        let error = server("/etc/kubernetes/kubeconfig", gone).unwrap_err();
+        assert_eq!(error.to_string(), "cannot use kubeconfig /etc/kubernetes/kubeconfig");
     }
 }

@@ -11,6 +11,7 @@ mod fail;
 mod protect;
 mod say;
 mod settle;
+mod start;
 mod update;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use self::fail::{Found, SyncError};
 use crate::{
     Limits, Surroundings,
     cluster::{Changes, Cluster, NodeState, Weight},
+    confirm::standby::Program,
     decide::{self, NodeView, Task},
     disk,
     heal::History,
@@ -83,6 +85,10 @@ pub struct Agent<S, C> {
     since: Instant,
     /// What was put right of late.
     healed: History,
+    /// Whether the machine was made ready by this daemon.
+    is_prepared: bool,
+    /// What went wrong when the last boot ended.
+    root_cause: Option<String>,
     /// Whether everything was well since this daemon started.
     has_settled: bool,
     /// Whether the machine is being changed, so that a request to stop must wait.
@@ -92,6 +98,8 @@ pub struct Agent<S, C> {
     glass: Glass,
     limits: Limits,
     clock: Clock,
+    /// What takes a config back where no daemon comes up after its reboot.
+    standby: Option<Program>,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -121,6 +129,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             failures: 0,
             since: Instant::now(),
             healed: History::default(),
+            is_prepared: false,
+            root_cause: None,
             has_settled: false,
             protected: false,
             shutdown: Shutdown::new(),
@@ -128,6 +138,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             glass: around.glass.clone(),
             limits: around.limits,
             clock: around.clock,
+            standby: around.standby.clone(),
         }
     }
 
@@ -180,7 +191,12 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let node = NodeView::read(&self.known.annotations)?;
         let disk = self.on_host(look).await??;
         self.show(&node, &disk);
-        match decide::next(&node, &disk) {
+        let task = decide::next(&node, &disk);
+        // What was begun is finished first, whatever else is wrong with the machine.
+        if !matches!(task, Task::Resume(_)) {
+            self.prepare().await?;
+        }
+        match task {
             Task::Resume(resume) => self.resume(resume).await,
             Task::NoteReboot => self.note_reboot().await,
             Task::Introduce(annotations) => {
@@ -239,7 +255,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let made = self
             .on_host(move |host| {
                 let paths = expected.iter().map(|item| item.path.as_str());
-                Watch::new(&host.root, paths.filter(|path| path.starts_with('/')))
+                let paths = paths.filter(|path| path.starts_with('/'));
+                // Whoever asks for everything again is heard at once, too.
+                Watch::new(&host.root, paths.chain([crate::execute::FORCE_FILE]))
             })
             .await?;
         let is_new = self.guard.is_none();

@@ -5,24 +5,28 @@
 //! differs -> an annotation that says up to which ControllerConfig. What is written is never logged.
 
 mod bundle;
+mod deferred;
 mod rotation;
 
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::{Api, Client, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ControllerConfig, NodeName, annotation, label};
-use mco_cluster::{CallError, apply, report::chain};
+use mco_cluster::{CallError, Shutdown, apply, report::chain};
 use mco_host::{Host, RootError, System, SystemError};
 use tokio::{sync::watch, task::JoinError, time::sleep};
 use tracing::{info, warn};
 
-use self::rotation::{Restart, Rotation};
+use self::{
+    deferred::MadeUp,
+    rotation::{Restart, Rotation},
+};
 use crate::{
     Clients,
     cluster::{
         Changes, NodeState,
-        follow::{Listening, follow_object},
+        follow::{Listening, follow_minding},
     },
     execute::KUBECONFIG,
     shared::SharedHost,
@@ -70,27 +74,49 @@ pub(crate) struct Keeper<S> {
     pub(crate) seen: watch::Receiver<NodeState>,
     /// What is wrong, for the node to say.
     pub(crate) trouble: watch::Sender<Option<String>>,
+    /// Ends the daemon, so that it starts anew with what the cluster is trusted by now.
+    pub(crate) stop: Shutdown,
 }
 
 impl<S: System + 'static> Keeper<S> {
     /// Keeps certificates up to date until dropped.
-    pub(crate) async fn run(mut self) {
-        let (sender, mut latest) = watch::channel(None);
-        let following = follow(self.clients.own.clone(), sender);
-        let keeping = async {
-            // Nobody can be told anything about a node that is not there.
-            if self.seen.wait_for(|node| node.version > 0).await.is_err() {
-                return;
+    pub(crate) async fn run(self) {
+        let (sender, latest) = watch::channel(None);
+        let (doubt, doubts) = watch::channel(None);
+        let following = follow(self.clients.own.clone(), sender, doubt);
+        tokio::join!(following, self.keep(latest), self.mind(doubts));
+    }
+
+    async fn keep(&self, mut latest: watch::Receiver<Option<ControllerConfig>>) {
+        // Nobody can be told anything about a node that is not there.
+        if self.seen.clone().wait_for(|node| node.version > 0).await.is_err() {
+            return;
+        }
+        let mut failures = 0_u32;
+        while let Some(pause) = self.look(&mut latest, &mut failures).await {
+            tokio::select! {
+                changed = latest.changed() => if changed.is_err() { return },
+                () = sleep(pause) => {}
             }
-            let mut failures = 0_u32;
-            while let Some(pause) = self.look(&mut latest, &mut failures).await {
-                tokio::select! {
-                    changed = latest.changed() => if changed.is_err() { return },
-                    () = sleep(pause) => {}
+        }
+    }
+
+    /// Makes up for a restart of the kubelet once its want is felt.
+    async fn mind(&self, mut doubts: watch::Receiver<Option<String>>) {
+        while doubts.changed().await.is_ok() {
+            let doubt = doubts.borrow_and_update().clone().unwrap_or_default();
+            let made_up = self.host.work(move |host| deferred::make_up(host, &doubt)).await;
+            match made_up.map_err(CertificateError::from).flatten() {
+                Ok(MadeUp::NotDue) => {}
+                Ok(MadeUp::Yes) => {
+                    deferred::wait_for_kubelet(&self.host).await;
+                    info!("Ending, to start again with what the cluster is trusted by now");
+                    self.stop.request();
+                    return;
                 }
+                Err(error) => warn!("The kubelet is not set up anew: {}", chain(&error)),
             }
-        };
-        tokio::join!(following, keeping);
+        }
     }
 
     /// One try; how long to wait for the next unless something happens before.
@@ -188,8 +214,12 @@ impl<S: System + 'static> Keeper<S> {
     }
 }
 
-/// Keeps `seen` at the one ControllerConfig.
-async fn follow(client: Client, seen: watch::Sender<Option<ControllerConfig>>) {
+/// Keeps `seen` at the one ControllerConfig, and `doubt` at why the API server is not trusted.
+async fn follow(
+    client: Client,
+    seen: watch::Sender<Option<ControllerConfig>>,
+    doubt: watch::Sender<Option<String>>,
+) {
     let tell = |object: Option<ControllerConfig>| {
         if seen.is_closed() {
             return Listening::No;
@@ -197,7 +227,13 @@ async fn follow(client: Client, seen: watch::Sender<Option<ControllerConfig>>) {
         seen.send_replace(object);
         Listening::Yes
     };
-    Box::pin(follow_object(Api::all(client), label::CONTROLLER_CONFIG, tell)).await;
+    let mind = |error: &watcher::Error| {
+        let text = chain(error);
+        if deferred::is_distrust(&text) {
+            doubt.send_replace(Some(text));
+        }
+    };
+    Box::pin(follow_minding(Api::all(client), label::CONTROLLER_CONFIG, tell, mind)).await;
 }
 
 /// Makes the kubelet trust these CAs, restarting it where it must know at once.
@@ -221,12 +257,16 @@ fn take_over<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), Certifi
     }
     match restart {
         Restart::No => {}
-        Restart::Later => info!("Skipping kubelet restart"),
+        Restart::Later => {
+            info!("Skipping kubelet restart");
+            deferred::note(&host.root)?;
+        }
         Restart::Now => {
             info!("Need to restart kubelet");
             info!("restarting kubelet due to server-ca rotation");
             host.system.reload_systemd().map_err(CertificateError::Restart)?;
             host.system.restart(KUBELET).map_err(CertificateError::Restart)?;
+            deferred::forget(&host.root)?;
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use mco_api::{
     MachineConfig, annotation::DriftPolicy, machine_configuration::disruption::ClusterPolicies,
 };
 use mco_core::membership::MembershipError;
+use mco_host::Duty;
 
 pub use self::real::{ApiCluster, follow, pool_config};
 use crate::report::Said;
@@ -23,6 +24,8 @@ pub struct NodeState {
     pub version: u64,
     /// The annotations.
     pub annotations: BTreeMap<String, String>,
+    /// What the node is for.
+    pub duty: Duty,
 }
 
 /// Why the cluster did not answer, in its own words.

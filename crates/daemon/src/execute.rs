@@ -4,6 +4,7 @@
 //! of a step. A failed step is undone together with all before it, by putting back what was there.
 
 mod back;
+mod packages;
 
 use mco_api::MachineConfig;
 use mco_core::{
@@ -11,7 +12,7 @@ use mco_core::{
     plan::{NodePlan, Step},
 };
 use mco_host::{
-    Host, HostError, System, SystemError,
+    Host, HostError, KEYS, System, SystemError,
     log::{self, Priority},
     original,
     snapshot::SnapshotError,
@@ -20,6 +21,7 @@ use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
 pub use self::back::{put_back, take_back, undo};
+use self::packages::Packages;
 use crate::{
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
@@ -124,6 +126,7 @@ pub fn proceed<S: System>(
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
     ledger.before.sweep(&host.root)?;
+    let mut packages = Packages::of(&from, &to);
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
             ledger.before.drop_empty_folders(&host.root)?;
@@ -139,7 +142,11 @@ pub fn proceed<S: System>(
         if is_write(step) {
             host.root.put_off();
         }
-        let mut taken = take(host, step, &from, &to, &ledger.to);
+        let mut taken = packages.at_hand(&mut host.system, step);
+        taken = taken.and_then(|()| take(host, step, &from, &to, &ledger.to));
+        if taken.is_err() || !ledger.plan.steps.get(number + 1).is_some_and(Step::stages) {
+            packages.put_away(&mut host.system);
+        }
         if ends || taken.is_err() {
             let settled = host.root.settle_all().map_err(HostError::from);
             taken = taken.and_then(|()| Ok(settled?));
@@ -309,6 +316,7 @@ fn find_dropin<'m>(
 }
 
 fn write_keys<S: System>(host: &mut Host<S>, to: &Machine) -> Result<(), ExecuteError> {
+    info!("Writing SSH keys to {KEYS:?}");
     if !host.write_keys(&to.ssh_keys())? {
         info!(
             "core user does not exist, and creating users is not supported, \
@@ -326,6 +334,9 @@ fn reload_systemd<S: System>(system: &mut S, config: &str) -> Result<(), Execute
 
 fn reload<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
     announce("Reload", config);
+    if lacks(system, service)? {
+        return Ok(());
+    }
     let failed = |source| ExecuteError::Reload { service: service.to_owned(), source };
     system.reload(service).map_err(failed)?;
     info!("{service} service reloaded successfully!");
@@ -334,10 +345,24 @@ fn reload<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), 
 
 fn restart<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
     announce("Restart", config);
+    if lacks(system, service)? {
+        return Ok(());
+    }
     let failed = |source| ExecuteError::Restart { service: service.to_owned(), source };
     system.restart(service).map_err(failed)?;
     info!("{service} service restarted successfully!");
     Ok(())
+}
+
+/// Whether this is the container engine of OpenShift on a machine that has another one: policies name it
+/// by default, and what it would read there nobody reads.
+fn lacks<S: System>(system: &S, service: &str) -> Result<bool, ExecuteError> {
+    let is_engine = matches!(service, "crio" | "crio.service");
+    let lacks = is_engine && !system.has_unit("crio.service")?;
+    if lacks {
+        info!("There is no CRI-O on this machine that could hear of it");
+    }
+    Ok(lacks)
 }
 
 fn announce(action: &str, config: &str) {

@@ -41,6 +41,7 @@ use tracing::{Instrument as _, warn};
 use crate::{
     certificates::Keeper,
     cluster::{ApiCluster, NodeState, follow},
+    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     pinned::{Pinner, RunCommand},
@@ -122,6 +123,8 @@ pub struct Surroundings {
     pub kubelet: Option<HealthAddress>,
     /// How commands are run on the machine; without, images are not pulled ahead of time.
     pub commands: Option<RunCommand>,
+    /// What is left on the machine for a reboot after which no daemon comes up; nothing without.
+    pub standby: Option<Program>,
 }
 
 impl Surroundings {
@@ -137,6 +140,7 @@ impl Surroundings {
             clock: Clock::System,
             kubelet: None,
             commands: None,
+            standby: None,
         }
     }
 }
@@ -170,6 +174,8 @@ async fn run_in_span<S: System + 'static>(
     around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
+    // Ends with the whole process, and may end alone to start anew.
+    let shutdown = shutdown.child();
     let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
     let client = around.clients.own.clone();
     let probe = agent::confirm::OwnNode { client, node: node.clone() };
@@ -187,6 +193,7 @@ async fn run_in_span<S: System + 'static>(
         clients: around.clients.clone(),
         seen: seen.clone(),
         trouble,
+        stop: shutdown.clone(),
     };
     let pinner = around.commands.clone().map(|run| Pinner {
         node: node.clone(),

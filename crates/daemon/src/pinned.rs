@@ -2,10 +2,11 @@
 //! no registry.
 //!
 //! observe (pool and sets by name, what the engine has) -> `plan` (pure) -> pull what is missing, one
-//! after the other -> pin by the engine's own file -> say so in the MachineConfigNode. The pool is the
+//! after the other -> have the engine keep them -> say so in the MachineConfigNode. The pool is the
 //! one that the node's MachineConfigNode names. A newer set stops the work on the older.
 
 mod engine;
+mod keep;
 mod plan;
 mod watch;
 
@@ -23,7 +24,7 @@ use mco_host::{RootError, System, SystemError};
 use tokio::{sync::watch as latest, task::JoinError, time::sleep};
 use tracing::{info, warn};
 
-use self::engine::Engine;
+use self::{engine::Engine, keep::Runtime};
 use crate::{
     Clients,
     cluster::NodeState,
@@ -33,10 +34,6 @@ use crate::{
 
 /// Runs a command on the machine and gives what it printed.
 pub type RunCommand = Arc<dyn Fn(&[&str]) -> Result<String, SystemError> + Send + Sync>;
-
-/// Where the engine is told what to keep.
-const PIN_FILE: &str = "/etc/crio/crio.conf.d/50-pinned-images";
-const ENGINE: &str = "crio.service";
 
 /// A failed try is repeated after one second, then two, and so on up to this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
@@ -70,8 +67,14 @@ pub(crate) enum PinError {
     #[error("image removed during sync: {0}")]
     Vanished(String),
     /// The engine did not take the list.
-    #[error("cannot reload the container engine")]
-    Reload(#[source] SystemError),
+    #[error("cannot tell the container engine which images to keep")]
+    Engine(#[source] SystemError),
+    /// Nothing on the machine could keep an image.
+    #[error(
+        "this machine has neither CRI-O nor containerd, so nothing would keep a pinned image; take its \
+         pool's pinnedImageSets away"
+    )]
+    NoEngine,
     /// The list cannot be written.
     #[error(transparent)]
     Root(#[from] RootError),
@@ -162,7 +165,10 @@ impl<S: System + 'static> Pinner<S> {
     }
 
     async fn is_pinning(&self) -> Result<bool, PinError> {
-        Ok(self.host.work(|host| host.root.exists(PIN_FILE)).await??)
+        let look = self.host.work(|host| -> Result<bool, RootError> {
+            Ok(host.root.exists(keep::PIN_FILE)? || host.root.exists(keep::LABELLED)?)
+        });
+        Ok(look.await??)
     }
 
     async fn pull_and_pin(
@@ -171,6 +177,10 @@ impl<S: System + 'static> Pinner<S> {
         wanted: &latest::Receiver<Option<Vec<PinnedImageSet>>>,
     ) -> Result<(), PinError> {
         let images = plan::images(sets);
+        let runtime = self.host.work(|host| keep::find(host)).await??;
+        if !images.is_empty() && runtime.is_none() {
+            return Err(PinError::NoEngine);
+        }
         if !images.is_empty() {
             let engine = self.host.work(|host| Engine::find(&host.root)).await??;
             let (run, asked) = (Arc::clone(&self.run), images.clone());
@@ -192,7 +202,11 @@ impl<S: System + 'static> Pinner<S> {
                 return Err(PinError::Vanished(image));
             }
         }
-        self.pin(images).await
+        match runtime {
+            Some(Runtime::Crio) => self.host.work(move |host| keep::by_file(host, &images)).await?,
+            Some(Runtime::Containerd(program)) => self.label(program, images).await,
+            None => Ok(()),
+        }
     }
 
     async fn check_node(&self, engine: Engine, missing: &[String]) -> Result<(), PinError> {
@@ -205,27 +219,22 @@ impl<S: System + 'static> Pinner<S> {
         Ok(plan::fits(room, needed)?)
     }
 
-    /// Tells the engine what to keep, if it does not know yet.
-    async fn pin(&self, images: Vec<String>) -> Result<(), PinError> {
-        self.host
-            .work(move |host| {
-                let text = plan::pin_file(&images);
-                let found = host.root.read(PIN_FILE)?;
-                if found.as_deref() == text.as_deref().map(str::as_bytes) {
-                    info!("CRI-O config file is up to date, no reload required");
-                    return Ok(());
-                }
-                match text {
-                    Some(text) => host.root.write(PIN_FILE, text.as_bytes(), 0o644)?,
-                    None => _ = host.root.remove(PIN_FILE)?,
-                }
-                if !host.system.has_unit(ENGINE).map_err(PinError::Reload)? {
-                    warn!("There is no CRI-O: images are pulled, but nothing keeps them");
-                    return Ok(());
-                }
-                host.system.reload(ENGINE).map_err(PinError::Reload)
+    /// Has containerd keep these images and no others of ours.
+    async fn label(&self, program: &'static str, images: Vec<String>) -> Result<(), PinError> {
+        let wanted = images.clone();
+        let let_go = self
+            .host
+            .work(move |host| -> Result<_, RootError> {
+                let before = keep::labelled(host)?;
+                let (all, let_go) = plan::labels(&before, &wanted);
+                // On record before they have it, so that a crash leaves none that nobody knows of.
+                keep::record(host, &all)?;
+                Ok(let_go)
             })
-            .await?
+            .await??;
+        let (run, wanted) = (Arc::clone(&self.run), images.clone());
+        blocking(move || keep::label(&run, program, &wanted, &let_go)).await??;
+        Ok(self.host.work(move |host| keep::record(host, &images)).await??)
     }
 
     fn say(&self, sets: Vec<PinnedImageSetState>, event: PinEvent) {

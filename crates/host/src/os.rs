@@ -4,16 +4,26 @@
 //! take their place. Nothing here changes the running system: everything is staged.
 
 mod arguments;
+pub(crate) mod auth;
 mod bootc;
+mod bootupd;
 pub(crate) mod extension;
+pub(crate) mod finalize;
 pub(crate) mod loader;
 pub(crate) mod nics;
 mod ostree;
 mod release;
+pub(crate) mod repository;
+mod storage;
+pub(crate) mod trust;
+
+use std::time::Duration;
+
+use tracing::warn;
 
 use crate::{
     root::{Root, RootError},
-    system::{Staged, SystemError},
+    system::{Duty, Staged, SystemError},
 };
 
 pub use arguments::words;
@@ -24,6 +34,31 @@ pub use release::OsRelease;
 pub trait CommandRunner {
     /// What the command printed; an error unless it succeeded.
     fn run(&self, command: &[&str]) -> Result<String, SystemError>;
+
+    /// Lets time pass before something is tried again.
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
+/// The pause after the first failure; twice as long after each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Tries so often; what went wrong at last otherwise.
+fn repeat(
+    runner: &dyn CommandRunner,
+    tries: u32,
+    work: impl Fn() -> Result<(), SystemError>,
+) -> Result<(), SystemError> {
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1..tries {
+        let Err(error) = work() else { return Ok(()) };
+        warn!(attempt, %error, "Trying again");
+        runner.pause(pause);
+        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+    }
+    work()
 }
 
 /// How the operating system of a machine is changed.
@@ -62,11 +97,40 @@ impl Backend {
     }
 
     /// Has this image booted next.
-    pub fn stage_os(self, runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+    pub fn stage_os(
+        self,
+        root: &Root,
+        runner: &dyn CommandRunner,
+        image: &str,
+    ) -> Result<(), SystemError> {
+        // The secrets may have changed since the machine started.
+        auth::link(root, self)?;
         match self {
-            Self::RpmOstree => ostree::rebase(runner, image),
+            Self::RpmOstree => ostree::rebase(root, runner, image),
             Self::Bootc => bootc::switch(runner, image),
             Self::None => Err(unable(&format!("boot the image {image}"))),
+        }
+    }
+
+    /// Does what the system needs whenever its daemon starts.
+    pub fn prepare(
+        self,
+        root: &Root,
+        runner: &dyn CommandRunner,
+        duty: Duty,
+    ) -> Result<(), SystemError> {
+        // Without it images that need no credentials can still be pulled.
+        if let Err(error) = auth::link(root, self) {
+            warn!(%error, "The operating system has no credentials to pull images with");
+        }
+        match self {
+            Self::RpmOstree => {
+                repository::withdraw(root, runner)?;
+                storage::forbid(root, runner)?;
+                nics::persist(root, runner)?;
+                ostree::sync_objects(runner, duty)
+            }
+            Self::Bootc | Self::None => Ok(()),
         }
     }
 

@@ -12,12 +12,16 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    os::finalize,
     root::{Root, RootError},
-    system::{Answer, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
     unit,
 };
 
 const STATE: &str = "/var/lib/mco-simulated/state.json";
+
+/// What the end of the last boot told, line by line; whoever plays a machine with a past puts it there.
+const LAST_WORDS: &str = "/var/lib/mco-simulated/last-boot.log";
 
 /// The call that [`Journal::fail`] makes a kubelet unwell by.
 const HEALTH: &str = "kubelet healthz";
@@ -316,7 +320,9 @@ impl System for SimulatedSystem {
         }
         self.journal.note(&format!("password {user}"))?;
         self.state.password = Some(hash.to_owned());
-        self.save()
+        self.save()?;
+        tracing::info!("Password has been configured");
+        Ok(())
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
@@ -379,6 +385,27 @@ impl System for SimulatedSystem {
             self.save()?;
         }
         Ok(result)
+    }
+
+    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
+        let duty = match duty {
+            Duty::ControlPlane => "control-plane",
+            Duty::Worker => "worker",
+        };
+        self.journal.note(&format!("prepare {duty}"))
+    }
+
+    fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
+        let text = self.root.read(LAST_WORDS)?.unwrap_or_default();
+        Ok(finalize::first_error(&String::from_utf8_lossy(&text)))
+    }
+
+    fn provide_packages(&mut self, image: &str) -> Result<(), SystemError> {
+        self.journal.note(&format!("provide-packages {image}"))
+    }
+
+    fn withdraw_packages(&mut self) -> Result<(), SystemError> {
+        self.journal.note("withdraw-packages")
     }
 
     fn kubelet(&self) -> Answer {

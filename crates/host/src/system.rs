@@ -84,6 +84,16 @@ pub enum Answer {
     NotAsked,
 }
 
+/// What a machine is for, as far as the operating system cares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Duty {
+    /// It holds a part of the cluster itself.
+    ControlPlane,
+    /// It does the cluster's work.
+    #[default]
+    Worker,
+}
+
 /// What going back to something staged before came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
@@ -135,6 +145,22 @@ pub trait System: Send {
     fn staged(&self) -> Result<Option<String>, SystemError>;
     /// Has booted next what was to be when [`System::staged`] gave these words.
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
+    /// Does what the machine needs whenever its daemon starts.
+    fn prepare(&mut self, _: Duty) -> Result<(), SystemError> {
+        Ok(())
+    }
+    /// Why what was staged last did not come up, where the end of the last boot tells.
+    fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
+        Ok(None)
+    }
+    /// Has the packages of this image at hand for what is staged next.
+    fn provide_packages(&mut self, _: &str) -> Result<(), SystemError> {
+        Ok(())
+    }
+    /// Takes them away again.
+    fn withdraw_packages(&mut self) -> Result<(), SystemError> {
+        Ok(())
+    }
     /// Refuses a machine that has not booted with all packages of these extensions.
     fn check_extensions(&self, _: &[String]) -> Result<(), SystemError> {
         Ok(())

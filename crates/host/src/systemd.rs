@@ -12,13 +12,13 @@ use std::{path::Path, sync::OnceLock};
 use mco_core::machine::UNIT_TYPES;
 use tracing::info;
 
-use self::bus::{Bus, BusError, Task};
+use self::bus::{Bus, BusError, Output, Task};
 use crate::{
     account, kubelet,
-    os::{Backend, CommandRunner, OsRelease, extension, loader, nics},
+    os::{Backend, CommandRunner, OsRelease, extension, finalize, loader, nics, repository, trust},
     package,
     root::{Root, RootError},
-    system::{Answer, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
     unit,
 };
 
@@ -26,8 +26,6 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 const KERNEL_ARGUMENTS: &str = "/proc/cmdline";
 const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
-/// Puts a new image of an image-based system in place at shutdown; the reboot must not outrun it.
-const FINALIZE: &str = "ostree-finalize-staged.service";
 
 /// Programs that say by their exit status whether the machine is well; people put them there.
 pub const CHECKS: &str = "/etc/machine-config-daemon/checks.d";
@@ -103,8 +101,7 @@ impl SystemdSystem {
         if output.status == 0 {
             return Ok(output.text);
         }
-        let fault = format!("{}: exit status {}", output.text.trim(), output.status);
-        Err(SystemError::Command { command: shown, fault })
+        Err(SystemError::Command { command: shown, fault: complaint(&output) })
     }
 }
 
@@ -200,7 +197,14 @@ impl System for SystemdSystem {
     }
 
     fn restart(&mut self, service: &str) -> Result<(), SystemError> {
-        self.job("restart", "RestartUnit", service)
+        let done = self.job("restart", "RestartUnit", service);
+        match (&done, trust::tool(&self.root, service)?) {
+            (Err(error), Some(tool)) => {
+                info!("{service} cannot be restarted ({error}), running {tool}");
+                self.command(&[tool], b"").map(drop)
+            }
+            (Ok(()), _) | (Err(_), None) => done,
+        }
     }
 
     fn password(&self, user: &str) -> Result<Option<String>, SystemError> {
@@ -221,7 +225,7 @@ impl System for SystemdSystem {
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
-        self.os.stage_os(self, image)
+        self.os.stage_os(&self.root, self, image)
     }
 
     fn stage_kernel_arguments(
@@ -259,6 +263,31 @@ impl System for SystemdSystem {
         }
     }
 
+    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
+        self.os.prepare(&self.root, self, duty)
+    }
+
+    fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
+        match self.os {
+            Backend::RpmOstree | Backend::Bootc => finalize::fault(self),
+            Backend::None => Ok(None),
+        }
+    }
+
+    fn provide_packages(&mut self, image: &str) -> Result<(), SystemError> {
+        match self.os {
+            Backend::RpmOstree => repository::provide(&self.root, self, image),
+            Backend::Bootc | Backend::None => Ok(()),
+        }
+    }
+
+    fn withdraw_packages(&mut self) -> Result<(), SystemError> {
+        match self.os {
+            Backend::RpmOstree => repository::withdraw(&self.root, self),
+            Backend::Bootc | Backend::None => Ok(()),
+        }
+    }
+
     fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {
         let release = OsRelease::read(&self.root)?.unwrap_or_default();
         match self.os {
@@ -291,8 +320,9 @@ impl System for SystemdSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        let staged = unit::exists(&self.root, FINALIZE)?;
-        let finalize: &[&str] = if staged { &[FINALIZE] } else { &[] };
+        // The reboot must not outrun what puts a staged system in place.
+        let staged = unit::exists(&self.root, finalize::UNIT)?;
+        let finalize: &[&str] = if staged { &[finalize::UNIT] } else { &[] };
         let task = Task {
             unit: "machine-config-daemon-reboot.service",
             description: &format!("machine-config-daemon: {why}"),
@@ -306,6 +336,23 @@ impl System for SystemdSystem {
             Err(error) => Err(failed("systemctl reboot", &error)),
         }
     }
+}
+
+/// As much of a complaint as a person reads; the end of it, where the reason stands.
+const LONGEST_COMPLAINT: usize = 1024;
+
+/// What a command that failed is said to have failed by.
+fn complaint(output: &Output) -> String {
+    let said = [output.complaints.trim(), output.text.trim()];
+    let said = said.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+    let status = format!("exit status {}", output.status);
+    if said.is_empty() {
+        return status;
+    }
+    let cut = said.chars().count().saturating_sub(LONGEST_COMPLAINT);
+    let tail: String = said.chars().skip(cut).collect();
+    let omitted = if cut == 0 { String::new() } else { format!("[{cut} chars before] ") };
+    format!("{omitted}{tail}: {status}")
 }
 
 fn full_name(unit: &str) -> String {
@@ -328,6 +375,29 @@ fn failed(command: &str, error: &dyn std::error::Error) -> SystemError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // covers: C133
+    #[test]
+    fn a_failed_command_says_what_it_complained_of_and_no_more_than_people_read() {
+        let said = |complaints: &str, text: &str| {
+            let output =
+                Output { status: 3, text: text.to_owned(), complaints: complaints.to_owned() };
+            let command = "systemctl reload a".to_owned();
+            SystemError::Command { command, fault: complaint(&output) }.to_string()
+        };
+        let cases = [
+            ("no such unit\n", "", "error running systemctl reload a: no such unit: exit status 3"),
+            ("", "printed\n", "error running systemctl reload a: printed: exit status 3"),
+            ("both", "printed", "error running systemctl reload a: both: exit status 3"),
+            ("", "", "error running systemctl reload a: exit status 3"),
+        ];
+        for (complaints, text, want) in cases {
+            assert_eq!(said(complaints, text), want);
+        }
+        let long = said(&format!("{}the reason", "x".repeat(5000)), "");
+        assert!(long.contains("[3986 chars before] xxx"), "{long}");
+        assert!(long.ends_with("xthe reason: exit status 3"), "{long}");
+    }
 
     #[test]
     fn a_name_without_a_kind_is_a_service() {

@@ -14,6 +14,7 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
+use tokio::runtime::{Builder, Runtime};
 
 /// Pause between two tries to reach the API server.
 const REACH_AGAIN: Duration = Duration::from_secs(1);
@@ -28,7 +29,12 @@ pub(crate) struct ProcessArgs {
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
     /// Where to serve /metrics, /healthz and /readyz, and for the daemon /state
-    #[arg(long, alias = "metrics-url", default_value = "127.0.0.1:8797", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        visible_alias = "metrics-url",
+        default_value = "127.0.0.1:8797",
+        value_name = "ADDRESS"
+    )]
     metrics_listen_address: SocketAddr,
     /// How lines of the log look
     #[arg(long, value_enum, default_value_t)]
@@ -85,14 +91,42 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    run_with_state(args, verbose, None, register, work)
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    run_on(&runtime, args, verbose, Own::default(), register, work)
 }
 
-/// The same for a process that shows what it is doing at `/state`.
-pub(crate) fn run_with_state<S, F>(
+/// What the process of a node has besides.
+#[derive(Default)]
+pub(crate) struct Own {
+    /// What it shows at `/state`.
+    pub(crate) state: Option<StatePage>,
+    /// Where the API server is, where that is known better than by the pod that this is.
+    pub(crate) server: Option<String>,
+}
+
+/// The same for the process of one node.
+///
+/// It is on every machine and has little to do at a time: a thread for each processor of a large machine
+/// would be most of what it takes.
+pub(crate) fn run_for_node<S, F>(
     args: &ProcessArgs,
     verbose: bool,
-    state: Option<StatePage>,
+    own: Own,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    run_on(&runtime, args, verbose, own, register, work)
+}
+
+fn run_on<S, F>(
+    runtime: &Runtime,
+    args: &ProcessArgs,
+    verbose: bool,
+    own: Own,
     register: impl FnOnce(&mut Registry) -> S,
     work: impl FnOnce(S, Client, Shutdown) -> F,
 ) -> anyhow::Result<ExitCode>
@@ -105,14 +139,16 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-        let client = client::connect(args.kubeconfig.as_deref()).await?;
+        let client = match (&args.kubeconfig, &own.server) {
+            (None, Some(server)) => client::connect_as_pod(Some(server))?,
+            (kubeconfig, _) => client::connect(kubeconfig.as_deref()).await?,
+        };
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
-        let admin = admin.with_state(state);
+        let admin = admin.with_state(own.state);
         tokio::spawn(reach(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();

@@ -5,8 +5,8 @@
 //! config does not interrupt a script that has begun.
 
 use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use futures::StreamExt as _;
@@ -20,9 +20,9 @@ use kube::{
     },
 };
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
+use tokio::{sync::Notify, task::JoinHandle};
 
-const PREFIX: &str = "machineconfiguration.openshift.io/";
+pub(crate) const PREFIX: &str = "machineconfiguration.openshift.io/";
 
 /// What a daemon does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,7 @@ pub const SILENT: Script = &[];
 pub struct Daemons {
     task: JoinHandle<()>,
     most: Arc<Mutex<Vec<String>>>,
+    gate: Arc<Gate>,
 }
 
 impl Drop for Daemons {
@@ -94,20 +95,72 @@ impl Daemons {
         client: Client,
         script: impl Fn(&str, &str) -> Script + Send + Sync + 'static,
     ) -> Self {
+        Self::at(Arc::default(), client, script)
+    }
+
+    /// Has `count` nodes, whichever begin first, follow a script at once, and the others once they are
+    /// released: what a test does in between is in the middle of a roll-out.
+    #[must_use]
+    pub fn held(client: Client, count: usize, script: Script) -> Self {
+        let gate: Arc<Gate> = Arc::default();
+        let at_gate = gate.clone();
+        let held = move |node: &str, config: &str| match config {
+            "" => SILENT,
+            _ if at_gate.lets(node, count) => script,
+            _ => SILENT,
+        };
+        Self::at(gate, client, held)
+    }
+
+    /// Lets the nodes go on that were held.
+    pub fn release(&self) {
+        lock(&self.gate.passed).is_open = true;
+        self.gate.opened.notify_one();
+    }
+
+    fn at(
+        gate: Arc<Gate>,
+        client: Client,
+        script: impl Fn(&str, &str) -> Script + Send + Sync + 'static,
+    ) -> Self {
         let most: Arc<Mutex<Vec<String>>> = Arc::default();
-        let play = Play { nodes: Api::all(client), script, most: most.clone() };
-        Self { task: tokio::spawn(play.run()), most }
+        let nodes = Api::all(client);
+        let play = Play { nodes, script, most: most.clone(), gate: gate.clone() };
+        Self { task: tokio::spawn(play.run()), most, gate }
     }
 
     /// The most nodes that were between two configs at a time.
     #[must_use]
     pub fn busiest(&self) -> Vec<String> {
-        self.most.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.most).clone()
     }
 
     /// Counts from now on.
     pub fn count_anew(&self) {
-        self.most.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.most).clear();
+    }
+}
+
+/// Where nodes wait.
+#[derive(Debug, Default)]
+struct Gate {
+    passed: Mutex<Passed>,
+    opened: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Passed {
+    nodes: BTreeSet<String>,
+    is_open: bool,
+}
+
+impl Gate {
+    fn lets(&self, node: &str, count: usize) -> bool {
+        let mut passed = lock(&self.passed);
+        if passed.nodes.len() < count {
+            passed.nodes.insert(node.to_owned());
+        }
+        passed.is_open || passed.nodes.contains(node)
     }
 }
 
@@ -127,6 +180,7 @@ struct Play<F> {
     nodes: Api<Node>,
     script: F,
     most: Arc<Mutex<Vec<String>>>,
+    gate: Arc<Gate>,
 }
 
 impl<F: Fn(&str, &str) -> Script> Play<F> {
@@ -135,26 +189,34 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
         let mut progress: BTreeMap<String, Progress> = BTreeMap::new();
         let changes = watcher(self.nodes.clone(), watcher::Config::default()).default_backoff();
         let mut changes = std::pin::pin!(changes);
-        while let Some(change) = changes.next().await {
-            match change {
-                // What a write gave back may be newer than what the watch tells now.
-                Ok(Event::Apply(node) | Event::InitApply(node))
-                    if known.get(&node.name_any()).is_some_and(|last| !is_newer(&node, last)) => {}
-                Ok(Event::Apply(node) | Event::InitApply(node)) => {
-                    known.insert(node.name_any(), node.clone());
-                    self.count(&known);
-                    let progress = progress.entry(node.name_any()).or_insert(Progress::IDLE);
-                    if let Some(node) = self.go_on(node, progress).await {
-                        known.insert(node.name_any(), node);
-                        self.count(&known);
+        loop {
+            let due: Vec<Node> = tokio::select! {
+                () = self.gate.opened.notified() => known.values().cloned().collect(),
+                change = changes.next() => match change {
+                    // What a write gave back may be newer than what the watch tells now.
+                    Some(Ok(Event::Apply(node) | Event::InitApply(node)))
+                        if known.get(&node.name_any()).is_none_or(|last| is_newer(&node, last)) =>
+                    {
+                        vec![node]
                     }
+                    Some(Ok(Event::Delete(node))) => {
+                        known.remove(&node.name_any());
+                        progress.remove(&node.name_any());
+                        continue;
+                    }
+                    // The watch is taken up again by itself.
+                    Some(Ok(_) | Err(_)) => continue,
+                    None => return,
+                },
+            };
+            for node in due {
+                known.insert(node.name_any(), node.clone());
+                self.count(&known);
+                let progress = progress.entry(node.name_any()).or_insert(Progress::IDLE);
+                if let Some(node) = self.go_on(node, progress).await {
+                    known.insert(node.name_any(), node);
+                    self.count(&known);
                 }
-                Ok(Event::Delete(node)) => {
-                    known.remove(&node.name_any());
-                    progress.remove(&node.name_any());
-                }
-                // The watch is taken up again by itself.
-                Ok(Event::Init | Event::InitDone) | Err(_) => {}
             }
         }
     }
@@ -190,8 +252,14 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
     }
 
     /// Writes annotations on a node; a node that is gone says nothing more.
-    async fn write(&self, node: &str, pairs: &[(&str, &str)], config: &str) -> Option<Node> {
-        let patch = Patch::Merge(annotations(pairs, config));
+    async fn write(
+        &self,
+        node: &str,
+        pairs: &'static [(&'static str, &'static str)],
+        config: &str,
+    ) -> Option<Node> {
+        let pairs = pairs.iter().map(|(key, text)| (*key, text.replace("{config}", config)));
+        let patch = Patch::Merge(annotations(pairs));
         self.nodes.patch(node, &PatchParams::default(), &patch).await.ok()
     }
 
@@ -202,11 +270,15 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
         };
         let now: Vec<String> =
             known.values().filter(is_under_way).map(kube::ResourceExt::name_any).collect();
-        let mut most = self.most.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut most = lock(&self.most);
         if now.len() > most.len() {
             *most = now;
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn value<'n>(node: &'n Node, key: &str) -> &'n str {
@@ -223,9 +295,8 @@ fn is_newer(node: &Node, last: &Node) -> bool {
     node.uid() != last.uid() || version(node) > version(last)
 }
 
-fn annotations(pairs: &[(&str, &str)], config: &str) -> Value {
-    let pairs = pairs.iter().map(|(key, text)| {
-        (format!("{PREFIX}{key}"), Value::from(text.replace("{config}", config)))
-    });
+/// Annotations, named without their prefix, as a patch.
+pub(crate) fn annotations(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Value {
+    let pairs = pairs.into_iter().map(|(key, text)| (format!("{PREFIX}{key}"), text.into()));
     json!({"metadata": {"annotations": pairs.collect::<serde_json::Map<_, _>>()}})
 }

@@ -27,7 +27,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     runtime::{conditions, wait::await_condition},
 };
-use mco_api::{ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, label};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_cluster::client;
 use rustix::process::Signal;
 use serde::{Serialize, de::DeserializeOwned};
@@ -247,7 +247,7 @@ impl Bench {
         let watch = tokio::time::timeout(PATIENCE, watch::start(&self.client, base)).await?;
         let watch = watch.context("the roll-out cannot be watched")?;
         let start = Instant::now();
-        let change = objects::config("99-worker-bench", "worker", "/etc/bench", 300)?;
+        let change = objects::config("99-worker-bench", "worker", "/etc/bench", 300);
         self.create(&change).await?;
         let seen = tokio::time::timeout(PATIENCE, watch.see(self.plan.nodes, start)).await;
         let seen = seen.with_context(|| format!("no end in sight:\n{}", self.controller.log()))?;

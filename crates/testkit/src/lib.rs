@@ -4,6 +4,11 @@ pub mod api;
 pub mod daemons;
 pub mod fleet;
 pub mod lab;
+pub mod objects;
 pub mod oracle;
 pub mod pki;
 pub mod sim;
+
+/// How long tests wait for what is sure to come: only what is broken takes this long, on the slowest
+/// machine too.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(5);

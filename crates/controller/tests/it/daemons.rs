@@ -2,7 +2,9 @@
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt as _, api::DeleteParams};
-use mco_api::{MachineConfig, MachineConfigPool, annotation};
+use mco_api::{
+    MachineConfig, MachineConfigPool, annotation, machine_config_pool::MachineConfigPoolStatus,
+};
 use mco_testkit::daemons::{Daemons, FAILS, IN_PLACE, REBOOT, REFUSES, SILENT, Script};
 use serde_json::json;
 
@@ -98,21 +100,28 @@ async fn taken_back(server: Server, script: Script) {
 // covers: NOD-18
 async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
     let fleet = Fleet::on(server, 6).await;
-    let daemons = Daemons::start(fleet.client.clone(), |_, _| REBOOT);
+    let daemons = Daemons::held(fleet.client.clone(), 2, REBOOT);
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
-    let some = 1..6;
-    fleet.wait_for_pool("one is updated", |s| some.contains(&s.updated_machine_count)).await;
-    limit(&fleet, 1, true).await;
-    let message = format!("Pool is paused; will not update to MachineConfig {new}");
-    let paused = fleet
-        .wait_for_pool("it rests", |status| {
-            status.unavailable_machine_count == 0
-                && status.conditions.iter().any(|c| c.kind == "Updating" && c.message == message)
+    fleet
+        .wait_for_pool("two are updated, the third is under way", |status| {
+            status.updated_machine_count == 2 && status.unavailable_machine_count == 1
         })
         .await;
-    assert!(paused.updated_machine_count < 6, "{paused:?}");
+    limit(&fleet, 1, true).await;
+    let message = format!("Pool is paused; will not update to MachineConfig {new}");
+    let is_paused = |status: &MachineConfigPoolStatus| {
+        status.conditions.iter().any(|c| c.kind == "Updating" && c.message == message)
+    };
+    fleet.wait_for_pool("the pause is seen", is_paused).await;
+    daemons.release();
+    let paused = fleet
+        .wait_for_pool("it rests", |status| {
+            is_paused(status) && status.unavailable_machine_count == 0
+        })
+        .await;
+    assert_eq!(paused.updated_machine_count, 3, "{paused:?}");
     assert_eq!(daemons.busiest().len(), 1);
     assert_eq!(fleet.under_way(&new).await, [""; 0]);
     daemons.count_anew();

@@ -28,6 +28,7 @@ use mco_api::{
 };
 use mco_cluster::Shutdown;
 use mco_controller::Metrics;
+use mco_testkit::PATIENCE;
 use prometheus_client::registry::Registry;
 use serde_json::json;
 use tokio::{
@@ -36,7 +37,7 @@ use tokio::{
 };
 
 use crate::{
-    fleet::{Fleet, PATIENCE},
+    fleet::Fleet,
     server::{Server, on_both},
 };
 

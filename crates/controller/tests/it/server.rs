@@ -6,7 +6,6 @@ use std::{
     io::Write as _,
     path::Path,
     sync::{Arc, LazyLock, Mutex, Once},
-    time::Duration,
 };
 
 use k8s_openapi::{
@@ -33,14 +32,14 @@ use mco_api::{
 };
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
-use mco_testkit::api::{self, ApiServer as _, Programs};
+use mco_testkit::{
+    PATIENCE,
+    api::{self, ApiServer as _, Programs},
+};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{Mutex as Turn, OnceCell, OwnedMutexGuard};
 use tower::{BoxError, Service, ServiceExt as _};
-
-/// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Whose turn it is on the real server: pools and nodes have no namespaces to keep tests apart.
 static TURN: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);

@@ -98,6 +98,18 @@ const USER_CA: &str = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca
 const REGISTRY_CAS: &str = "/etc/docker/certs.d";
 
 impl Step {
+    /// Whether it changes what is booted next, and nothing that runs now.
+    #[must_use]
+    pub fn stages(&self) -> bool {
+        matches!(
+            self,
+            Self::StageOs(_)
+                | Self::StageKernel(_)
+                | Self::StageExtensions { .. }
+                | Self::StageKernelArguments { .. }
+        )
+    }
+
     /// What the step is about, as verdicts name it; none if it is about no single difference.
     pub(super) fn subject(&self) -> Option<String> {
         match self {

@@ -25,13 +25,13 @@ use crate::{
 };
 
 /// Compat: longer reasons are cut (`pkg/daemon/writer.go`).
-const LONGEST_REASON: usize = 2000;
+pub(super) const LONGEST_REASON: usize = 2000;
 
 /// Why a node is not where it should be.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
     /// The disk is not as the config says.
-    #[error("unexpected on-disk state validating against {config}: {drift}")]
+    #[error("unexpected on-disk state validating against {config}: {drift}{}", because(.cause.as_deref()))]
     Drift {
         /// The config.
         config: RenderedName,
@@ -39,6 +39,8 @@ pub enum SyncError {
         drift: Drift,
         /// When it was found.
         found: Found,
+        /// What the end of the last boot said, which may well be why.
+        cause: Option<String>,
     },
     /// The drain controller does not answer.
     #[error(
@@ -121,6 +123,10 @@ pub enum Found {
     BeforeUpdate,
     /// At any other time.
     Later,
+}
+
+fn because(cause: Option<&str>) -> String {
+    cause.map(|cause| format!("; possible root cause: {cause}")).unwrap_or_default()
 }
 
 fn limit(verb: DrainVerb) -> &'static str {

@@ -101,16 +101,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 
     async fn staged(&self, plan: &NodePlan) {
-        let stages = |step: &Step| {
-            matches!(
-                step,
-                Step::StageOs(_)
-                    | Step::StageKernel(_)
-                    | Step::StageExtensions { .. }
-                    | Step::StageKernelArguments { .. }
-            )
-        };
-        if !plan.steps.iter().any(stages) {
+        if !plan.steps.iter().any(Step::stages) {
             return;
         }
         self.metrics.pivot(false);

@@ -133,7 +133,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         match first {
             Some(drift) => {
                 let found = if self.has_settled { Found::Later } else { Found::AtStart };
-                Err(SyncError::Drift { config: name.clone(), drift, found })
+                let cause = self.root_cause.clone();
+                Err(SyncError::Drift { config: name.clone(), drift, found, cause })
             }
             None => Ok(()),
         }

@@ -157,6 +157,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         // What is not said before the machine goes down is said late.
         self.cluster.flush().await;
         self.unprotect().await;
+        self.leave_standby().await?;
         let config = config.to_owned();
         let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
         rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
@@ -180,6 +181,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         info!("Checking Reconcilable for config {} to {}", from.name, to.name);
         let plan = plan::node(&from, &to, &policies, &circumstances)
             .inspect_err(|refusal| self.refuse(&from, &to, refusal))?;
+        if plan.diff.users.is_some() {
+            info!("SSH Keys reconcilable");
+        }
         info!("Changes detected from {} to {}: {}", from.name, to.name, flags(&plan));
         info!("Starting update from {} to {}: {}", from.name, to.name, flags(&plan));
         for verdict in &plan.verdicts {

@@ -19,7 +19,19 @@ use tracing::{debug, info, warn};
 pub(crate) async fn follow_object<K>(
     api: Api<K>,
     name: &str,
+    tell: impl FnMut(Option<K>) -> Listening,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    follow_minding(api, name, tell, |_| {}).await;
+}
+
+/// The same, and calls `mind` with what keeps the API from answering.
+pub(crate) async fn follow_minding<K>(
+    api: Api<K>,
+    name: &str,
     mut tell: impl FnMut(Option<K>) -> Listening,
+    mut mind: impl FnMut(&watcher::Error),
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
@@ -34,7 +46,10 @@ pub(crate) async fn follow_object<K>(
                     return;
                 }
             }
-            Err(error) => calm.fails(&kind, name, &error),
+            Err(error) => {
+                mind(&error);
+                calm.fails(&kind, name, &error);
+            }
         }
     }
 }

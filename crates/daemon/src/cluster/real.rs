@@ -1,8 +1,8 @@
 //! The cluster by its API: one watch on one node, and everything else by name.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{Api, Client, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfiguration, NodeName,
@@ -15,6 +15,7 @@ use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
+use mco_host::Duty;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -74,10 +75,7 @@ pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeStat
             return Listening::No;
         }
         if let Some(object) = object {
-            seen.send_replace(NodeState {
-                version: version(object.metadata.resource_version.as_ref()),
-                annotations: object.metadata.annotations.unwrap_or_default(),
-            });
+            seen.send_replace(state(&object.metadata));
         }
         Listening::Yes
     };
@@ -138,7 +136,7 @@ impl Cluster for ApiCluster {
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
         let node = self.node.as_str();
         let patched = apply::patch_annotations(&self.nodes, node, changes).await;
-        patched.map(|object| state(&object)).map_err(|source| ClusterError::Call {
+        patched.map(|object| state(&object.metadata)).map_err(|source| ClusterError::Call {
             what: format!("patch node {node}"),
             source: Box::new(source),
         })
@@ -161,10 +159,17 @@ impl Cluster for ApiCluster {
     }
 }
 
-fn state(node: &Node) -> NodeState {
-    let annotations: BTreeMap<String, String> =
-        node.metadata.annotations.clone().unwrap_or_default();
-    NodeState { version: version(node.metadata.resource_version.as_ref()), annotations }
+fn state(node: &ObjectMeta) -> NodeState {
+    let has_role = |role: &str| {
+        let label = format!("{}{role}", label::NODE_ROLE_PREFIX);
+        node.labels.as_ref().is_some_and(|labels| labels.contains_key(&label))
+    };
+    let is_control_plane = ["master", "control-plane"].into_iter().any(has_role);
+    NodeState {
+        version: version(node.resource_version.as_ref()),
+        annotations: node.annotations.clone().unwrap_or_default(),
+        duty: if is_control_plane { Duty::ControlPlane } else { Duty::Worker },
+    }
 }
 
 /// Versions are numbers on every server there is; one that is not counts as the newest.

@@ -87,6 +87,22 @@ fn a_service_that_does_not_reload_is_named_as_the_reference_names_it() {
     assert!(folder.path().join("etc/containers/policy.json").exists());
 }
 
+#[test]
+fn a_machine_with_another_engine_has_no_crio_to_reload() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    host.root.remove("/usr/lib/systemd/system/crio.service").unwrap();
+    for service in ["crio", "crio.service"] {
+        reload(&mut host.system, service, "rendered-worker-new").unwrap();
+        restart(&mut host.system, service, "rendered-worker-new").unwrap();
+    }
+    // Any other that is missing is somebody's mistake.
+    host.system.journal().fail("reload missing.service");
+    assert!(reload(&mut host.system, "missing.service", "rendered-worker-new").is_err());
+    let calls = host.system.journal().calls();
+    assert!(!calls.iter().any(|call| call.contains("crio")), "{calls:?}");
+}
+
 // covers: C77
 #[test]
 fn the_kubelets_credentials_are_for_the_superuser_only() {
@@ -107,4 +123,42 @@ fn a_machine_that_cannot_reboot_says_so() {
     host.system.journal().fail("reboot");
     let error = reboot(&mut host, "rendered-worker-new").unwrap_err();
     assert_eq!(error.to_string(), "reboot command failed, something is seriously wrong");
+}
+
+// covers: C84
+#[test]
+fn packages_are_at_hand_for_as_long_as_something_is_staged() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    let rest = json!({
+        "osImageURL": "image-2", "baseOSExtensionsContainerImage": "extensions-2",
+        "kernelType": "realtime", "extensions": ["usbguard"], "kernelArguments": ["quiet"],
+    });
+    let old = old();
+    let ignition: Value = serde_json::from_str(old.spec.config.as_ref().unwrap().get()).unwrap();
+    let to = config("rendered-worker-new", &ignition, &rest);
+    let asked = |host: &Host<SimulatedSystem>| -> Vec<String> {
+        let is_about = |call: &String| call.contains("stage-") || call.contains("packages");
+        host.system.journal().calls().into_iter().filter(is_about).collect()
+    };
+    let begun = asked(&host).len();
+    host.system.journal().fail("stage-kernel realtime");
+    begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap_err();
+    let tried = ["provide-packages extensions-2", "stage-os image-2", "stage-kernel realtime"];
+    assert_eq!(asked(&host)[begun..][..3], tried);
+    assert_eq!(asked(&host)[begun + 3], "withdraw-packages", "before anything is undone");
+
+    host.system.journal().mend("stage-kernel realtime");
+    let begun = asked(&host).len();
+    let done = begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap();
+    assert_eq!(done, Outcome::RebootDue);
+    let all = [tried.as_slice(), &["stage-extensions -[] +[usbguard]", "withdraw-packages"]];
+    assert_eq!(asked(&host)[begun..], all.concat());
+
+    // A config that layers nothing needs none.
+    let begun = asked(&host).len();
+    let rest = json!({"osImageURL": "image-2", "baseOSExtensionsContainerImage": "extensions-2"});
+    let plain = config("rendered-worker-plain", &ignition, &rest);
+    begin(&mut host, &old, &plain, planned(&old, &plain), &mut |_| {}).unwrap();
+    assert!(!asked(&host)[begun..].iter().any(|call| call.contains("packages")));
 }

@@ -55,6 +55,13 @@ pub(super) fn pin_file(images: &[String]) -> Option<String> {
     Some(format!("[crio]\n  [crio.image]\n    pinned_images = [{}]\n", names.join(", ")))
 }
 
+/// All images that have or had a label from us, and those that are to lose it.
+pub(super) fn labels(before: &[String], wanted: &[String]) -> (Vec<String>, Vec<String>) {
+    let all: BTreeSet<&String> = before.iter().chain(wanted).collect();
+    let let_go = before.iter().filter(|image| !wanted.contains(image)).cloned().collect();
+    (all.into_iter().cloned().collect(), let_go)
+}
+
 /// How many bytes a node that is well has for images.
 pub(super) fn room(node: &Node) -> Result<u64, Unfit> {
     let status = node.status.clone().unwrap_or_default();

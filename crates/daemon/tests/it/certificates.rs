@@ -24,7 +24,7 @@ fn authority(name: &str) -> String {
 }
 
 /// Makes or changes the ControllerConfig; its version is what the node must say.
-async fn configure(fleet: &Fleet, rotates: bool, spec: Value) -> String {
+pub(crate) async fn configure(fleet: &Fleet, rotates: bool, spec: Value) -> String {
     let api: Api<ControllerConfig> = Api::all(fleet.client.clone());
     let key = "machineconfiguration.openshift.io/service-ca-rotate";
     let annotations = json!({key: rotates.to_string()});

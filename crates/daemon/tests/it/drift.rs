@@ -67,6 +67,28 @@ async fn drift_while_the_daemon_was_away_is_found_when_it_starts() {
     fleet.stop().await;
 }
 
+// covers: C96
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drifted_node_gets_its_config_back_by_the_force_file_and_a_reboot() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/bar", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+    fs::remove_file(fleet.path("/etc/bar")).unwrap();
+    fleet.wait("state=Degraded").await;
+    // Nobody waits for the next try: the file is seen when it comes.
+    fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
+    fleet.wait("state=Done, reason=, desiredDrain=uncordon-rendered-worker-1").await;
+    for path in ["/etc/foo", "/etc/bar"] {
+        assert_eq!(fleet.text(path).as_deref(), Some("1"), "{path}");
+    }
+    assert_ne!(fleet.boot_id(), boot);
+    assert!(!fleet.path("/run/machine-config-daemon-force").exists(), "it served once");
+    assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
+    fleet.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_wants_it_has_drift_put_right_until_somebody_insists() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/bar", "1")], Drains::Answered).await;

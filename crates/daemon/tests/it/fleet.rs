@@ -27,6 +27,7 @@ use mco_daemon::{
     watch::Watch,
 };
 use mco_host::{Host, Journal, Root, SimulatedSystem};
+use mco_testkit::PATIENCE;
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -125,7 +126,7 @@ impl Fleet {
                 watch.changed().await.unwrap();
             }
         };
-        let done = tokio::time::timeout(Duration::from_secs(30), has_it).await;
+        let done = tokio::time::timeout(PATIENCE, has_it).await;
         assert!(done.is_ok(), "{path} never had {want:?}: {:?}", self.text(path));
     }
 
@@ -134,7 +135,8 @@ impl Fleet {
         let file = |(path, text): &(&str, &str)| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
         let files: Vec<Value> = files.iter().map(file).collect();
         let mut spec = rest.clone();
-        spec["config"] = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}});
+        spec["config"]["ignition"] = json!({"version": "3.5.0"});
+        spec["config"]["storage"] = json!({"files": files});
         let object = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": spec
@@ -206,7 +208,7 @@ impl Fleet {
     pub(crate) async fn stop(&mut self) {
         let (handle, shutdown) = self.daemon.take().expect("it was started");
         shutdown.request();
-        tokio::time::timeout(Duration::from_secs(20), handle).await.expect("it stops").unwrap();
+        tokio::time::timeout(PATIENCE, handle).await.expect("it stops").unwrap();
     }
 
     /// Asks the daemon to stop, as SIGTERM does, and does not wait.
@@ -246,9 +248,9 @@ impl Fleet {
             }
             panic!("the watch ended");
         };
-        let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
+        let seen = tokio::time::timeout(PATIENCE, waiting).await;
         let Ok(event) = seen else {
-            panic!("{reason} not told in 30 s; told: {:?}", self.events().await);
+            panic!("{reason} was not told; told: {:?}", self.events().await);
         };
         event
     }
@@ -298,8 +300,8 @@ impl Fleet {
                 }
             }
         };
-        let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
-        assert!(seen.is_ok(), "not seen in 30 s: {what}; last: {last:#?}");
+        let seen = tokio::time::timeout(PATIENCE, waiting).await;
+        assert!(seen.is_ok(), "not seen: {what}; last: {last:#?}");
         last
     }
 

@@ -18,6 +18,8 @@ mod drift;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod log;
+#[cfg(test)]
 mod patience;
 #[cfg(test)]
 mod pinned;
@@ -25,5 +27,7 @@ mod pinned;
 mod protocol;
 #[cfg(test)]
 mod report;
+#[cfg(test)]
+mod start;
 #[cfg(test)]
 mod update;

@@ -4,7 +4,6 @@ use std::{
     collections::BTreeSet,
     fs,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
 use futures::TryStreamExt as _;
@@ -16,6 +15,7 @@ use kube::{
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_host::SystemError;
+use mco_testkit::PATIENCE;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -31,11 +31,14 @@ struct Images {
     has: BTreeSet<String>,
     broken: BTreeSet<String>,
     pulls: Vec<String>,
+    labels: BTreeSet<String>,
+    commands: Vec<String>,
 }
 
 impl Engine {
     fn run(&self, command: &[&str]) -> Result<String, SystemError> {
         let mut images = self.0.lock().unwrap();
+        images.commands.push(command.join(" "));
         match command {
             [_, "images", "-o", "json"] => {
                 let list: Vec<_> =
@@ -50,6 +53,15 @@ impl Engine {
                     return Err(SystemError::Command { command, fault });
                 }
                 images.has.insert((*image).to_owned());
+                Ok(String::new())
+            }
+            [_, "manifest", "inspect", "--authfile", _, _] => Ok(r#"{"layers":[]}"#.to_owned()),
+            [_, "-n", "k8s.io", "images", "label", image, label] => {
+                match *label {
+                    "io.cri-containerd.pinned=pinned" => images.labels.insert((*image).to_owned()),
+                    "io.cri-containerd.pinned=" => images.labels.remove(*image),
+                    other => panic!("no such label: {other}"),
+                };
                 Ok(String::new())
             }
             other => panic!("no such command: {other:?}"),
@@ -111,8 +123,8 @@ async fn wait(fleet: &Fleet, want: &str) {
             }
         }
     };
-    let seen = tokio::time::timeout(Duration::from_secs(30), waiting).await;
-    assert!(seen.is_ok(), "not seen in 30 s: {want}; last: {last}");
+    let seen = tokio::time::timeout(PATIENCE, waiting).await;
+    assert!(seen.is_ok(), "not seen: {want}; last: {last}");
 }
 
 async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
@@ -189,5 +201,57 @@ async fn an_image_that_cannot_be_pulled_is_said_and_a_newer_set_mends_it() {
     fs::remove_file(fleet.path(PIN_FILE)).unwrap();
     pin(&fleet, "a", "ab").await;
     wait(&fleet, "a=3/3").await;
+    fleet.stop().await;
+}
+
+// covers: C113
+#[tokio::test(flavor = "multi_thread")]
+async fn containerd_keeps_images_by_a_label_and_without_an_engine_none_are_pulled() {
+    let (mut fleet, engine, _journal) = fleet().await;
+    fs::remove_file(fleet.path("/usr/lib/systemd/system/crio.service")).unwrap();
+    pin(&fleet, "a", "ab").await;
+    name_sets(&fleet, &["a"]).await;
+    wait(&fleet, "Degraded Progressing a=0/1!").await;
+    let object = fleet.reports().get("worker-0").await.unwrap();
+    let fault = object.status.unwrap().pinned_image_sets[0].last_failed_generation_error.clone();
+    assert!(fault.starts_with("this machine has neither CRI-O nor containerd"), "{fault}");
+    assert!(engine.0.lock().unwrap().pulls.is_empty());
+
+    let unit = "[Service]\nExecStart=/usr/bin/containerd\n";
+    fs::write(fleet.path("/usr/lib/systemd/system/containerd.service"), unit).unwrap();
+    pin(&fleet, "a", "abc").await;
+    wait(&fleet, "a=2/2").await;
+    let labels = || engine.0.lock().unwrap().labels.iter().cloned().collect::<Vec<_>>();
+    assert_eq!(labels(), [image('a'), image('b'), image('c')]);
+    assert_eq!(fleet.text(PIN_FILE), None, "nobody would read it");
+    pin(&fleet, "a", "b").await;
+    wait(&fleet, "a=3/3").await;
+    assert_eq!(labels(), [image('b')]);
+    name_sets(&fleet, &[]).await;
+    wait(&fleet, "").await;
+    assert_eq!(labels(), [""; 0]);
+    assert_eq!(fleet.text("/etc/machine-config-daemon/mco-pinned-images.json"), None);
+    fleet.stop().await;
+}
+
+// covers: C116
+#[tokio::test(flavor = "multi_thread")]
+async fn mirrors_and_credentials_are_the_engine_s_affair_and_pass_through_no_command() {
+    let (mut fleet, engine, _journal) = fleet().await;
+    let secret = r#"{"auths":{"q.example":{"auth":"c2VjcmV0"}}}"#;
+    fs::create_dir_all(fleet.path("/var/lib/kubelet")).unwrap();
+    fs::write(fleet.path("/var/lib/kubelet/config.json"), secret).unwrap();
+    fs::create_dir_all(fleet.path("/usr/bin")).unwrap();
+    fs::write(fleet.path("/usr/bin/podman"), "").unwrap();
+    pin(&fleet, "a", "a").await;
+    name_sets(&fleet, &["a"]).await;
+    wait(&fleet, "a=1/1").await;
+    let commands = engine.0.lock().unwrap().commands.clone();
+    let asked: Vec<&str> =
+        commands.iter().map(String::as_str).filter(|it| !it.contains(" images ")).collect();
+    let image = image('a');
+    let size =
+        format!("/usr/bin/podman manifest inspect --authfile /var/lib/kubelet/config.json {image}");
+    assert_eq!(asked, [size, format!("/usr/bin/crictl pull {image}")]);
     fleet.stop().await;
 }

@@ -3,7 +3,7 @@
 //! The daemon's side is the table that `mco_testkit::daemons` plays against our controller, so both
 //! halves are held to the same words.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::collections::BTreeMap;
 
 use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
@@ -12,13 +12,19 @@ use kube::{
     api::{Patch, PatchParams},
     runtime::{WatchStreamExt as _, watcher},
 };
-use mco_testkit::daemons::{IN_PLACE, REBOOT, Script, Step};
+use mco_testkit::{
+    PATIENCE,
+    daemons::{IN_PLACE, REBOOT, Script, Step},
+};
 use serde_json::{Value, json};
-use tokio::sync::Mutex;
+use tokio::sync::watch;
 
 use crate::fleet::{Drains, Fleet};
 
 const PREFIX: &str = "machineconfiguration.openshift.io/";
+
+/// Every state that a node was in, as its annotations told.
+type States = Vec<BTreeMap<String, String>>;
 
 /// What the reference's controller does with a request, write by write.
 fn answers(request: &str) -> [Value; 2] {
@@ -31,7 +37,7 @@ fn answers(request: &str) -> [Value; 2] {
 }
 
 /// Plays the reference's drain controller, and keeps every state of the node.
-async fn control(nodes: Api<Node>, seen: Arc<Mutex<Vec<BTreeMap<String, String>>>>) {
+async fn control(nodes: Api<Node>, seen: watch::Sender<States>) {
     let changes = watcher(nodes.clone(), watcher::Config::default()).applied_objects();
     let mut changes = std::pin::pin!(changes);
     while let Ok(Some(node)) = changes.try_next().await {
@@ -42,7 +48,7 @@ async fn control(nodes: Api<Node>, seen: Arc<Mutex<Vec<BTreeMap<String, String>>
         let value = |key: &str| own.get(key).cloned().unwrap_or_default();
         let request = value("desiredDrain");
         let is_open = request != value("lastAppliedDrain");
-        seen.lock().await.push(own);
+        seen.send_modify(|states| states.push(own));
         if is_open {
             for write in answers(&request) {
                 let patch = Patch::Merge(write);
@@ -96,37 +102,29 @@ fn follow(states: &[BTreeMap<String, String>], table: &[(String, String)]) -> (u
     (next, foreign)
 }
 
+/// All states up to the one in which the node is done with a config.
+async fn told(seen: &mut watch::Receiver<States>, config: &str) -> States {
+    let is_done = |states: &States| {
+        states.last().is_some_and(|last| {
+            let is = |key: &str, value: &str| last.get(key).is_some_and(|found| found == value);
+            is("currentConfig", config) && is("state", "Done")
+        })
+    };
+    let states = tokio::time::timeout(PATIENCE, seen.wait_for(is_done)).await;
+    states.expect("the watch tells").expect("somebody watches").clone()
+}
+
 async fn update(files: &[(&str, &str)], rest: &Value, script: Script) {
     let mut fleet = Fleet::new(&[], Drains::Ignored).await;
-    let seen: Arc<Mutex<Vec<BTreeMap<String, String>>>> = Arc::default();
-    let controller = tokio::spawn(control(fleet.nodes.clone(), seen.clone()));
+    let (sender, mut seen) = watch::channel(States::new());
+    let controller = tokio::spawn(control(fleet.nodes.clone(), sender));
     fleet.start();
-    fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
+    let before = told(&mut seen, "rendered-worker-1").await.len() - 1;
     fleet.render("rendered-worker-2", files, rest).await;
-    let before = {
-        let mut seen = seen.lock().await;
-        let last = seen.last().cloned().unwrap_or_default();
-        seen.clear();
-        last
-    };
     fleet.desire("rendered-worker-2").await;
-    fleet.wait("currentConfig=rendered-worker-2, state=Done").await;
+    let states = told(&mut seen, "rendered-worker-2").await.split_off(before);
     fleet.stop().await;
-    // The controller's own watch may be a little behind.
-    let complete = async {
-        loop {
-            let done = seen.lock().await.last().is_some_and(|last| {
-                last.get("currentConfig").map(String::as_str) == Some("rendered-worker-2")
-            });
-            if done {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(30), complete).await.expect("the watch tells");
     controller.abort();
-    let states: Vec<_> = [before].into_iter().chain(seen.lock().await.clone()).collect();
     let table = words(script, "rendered-worker-2");
     let (reached, foreign) = follow(&states, &table);
     assert_eq!(foreign, [""; 0], "{states:#?}");

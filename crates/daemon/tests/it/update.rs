@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use kube::{Api, api::DeleteParams};
+use mco_api::MachineConfig;
 use mco_daemon::simulate::Power;
 use serde_json::json;
 
@@ -127,5 +129,45 @@ async fn the_force_file_applies_the_config_again_with_a_reboot() {
     assert!(is_back(), "{:?}", fleet.text("/etc/foo"));
     assert_ne!(fleet.boot_id(), boot);
     assert!(!fleet.path("/run/machine-config-daemon-force").exists());
+    fleet.stop().await;
+}
+
+// covers: C107
+#[tokio::test(flavor = "multi_thread")]
+async fn new_authorities_of_the_user_are_trusted_without_drain_or_reboot() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    let path = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
+    fleet.render("rendered-worker-2", &[(path, "authority")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.text(path).as_deref(), Some("authority"));
+    let calls = journal.calls().split_off(1);
+    assert_eq!(calls, ["restart coreos-update-ca-trust.service", "restart crio.service"]);
+    let events = fleet.events().await;
+    for silent in ["Drain", "Cordon", "Reboot"] {
+        assert!(!events.iter().any(|event| event == silent), "{silent} in {events:?}");
+    }
+    // It stays trusted when its config goes, as with the reference.
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-1").await;
+    assert_eq!(fleet.text(path).as_deref(), Some("authority"));
+    fleet.stop().await;
+}
+
+// covers: C26
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_config_the_cluster_does_not_have_is_moved_from_the_copy_on_its_disk() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/old", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    let configs: Api<MachineConfig> = Api::all(fleet.client.clone());
+    configs.delete("rendered-worker-1", &DeleteParams::default()).await.unwrap();
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Done, currentConfig=rendered-worker-2, reason=").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
+    assert_eq!(fleet.text("/etc/old"), None, "what only the old one had is gone");
     fleet.stop().await;
 }

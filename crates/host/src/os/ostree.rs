@@ -6,16 +6,22 @@
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::{CommandRunner, arguments::words, extension, garbled};
-use crate::system::{Staged, SystemError};
+use super::{CommandRunner, arguments::words, bootupd, extension, garbled, storage};
+use crate::{
+    log::{self, Priority},
+    root::Root,
+    system::{Duty, Staged, SystemError},
+};
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
+const OSTREE: &str = "/usr/bin/ostree";
 
 /// Where an image comes from, as rpm-ostree writes it before the image.
 const REGISTRY: &str = "ostree-unverified-registry:";
+const STORAGE: &str = "ostree-unverified-image:containers-storage:";
 
 /// How often a pull is tried: registries have moments.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: u32 = 5;
 
 /// The packages of the default kernel.
 const KERNEL: [&str; 5] =
@@ -74,7 +80,8 @@ impl Deployment {
     pub(super) fn image(&self) -> Option<String> {
         let reference = self.container_image_reference.as_deref()?;
         // Such as `ostree-unverified-registry:host/image` or `ostree-unverified-image:docker://…`.
-        let image = reference.strip_prefix(REGISTRY).unwrap_or_else(|| {
+        let known = [REGISTRY, STORAGE].iter().find_map(|kind| reference.strip_prefix(kind));
+        let image = known.unwrap_or_else(|| {
             reference.rsplit_once("docker://").map_or(reference, |(_, image)| image)
         });
         Some(image.to_owned())
@@ -87,7 +94,11 @@ pub(super) fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> 
 }
 
 /// Stages an image; a try that failed may be repeated, and what is booted already is not pulled.
-pub(super) fn rebase(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+pub(super) fn rebase(
+    root: &Root,
+    runner: &dyn CommandRunner,
+    image: &str,
+) -> Result<(), SystemError> {
     // What an earlier try staged would otherwise be mixed with this one.
     runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
     let status = status(runner)?;
@@ -95,23 +106,61 @@ pub(super) fn rebase(runner: &dyn CommandRunner, image: &str) -> Result<(), Syst
         info!("Already in desired image {image}");
         return Ok(());
     }
+    if let Err(error) = bootupd::update(root, runner, image) {
+        let text = format!("bootloader update failed: {error}");
+        warn!("{text}");
+        // Where whoever finds that the machine does not boot will look.
+        log::write(root, Priority::Error, &text);
+    }
+    match storage::find(root, runner, image)? {
+        Some(local) => rebase_from_storage(root, runner, &local),
+        None => rebase_from_registry(runner, image),
+    }
+}
+
+fn rebase_from_storage(
+    root: &Root,
+    runner: &dyn CommandRunner,
+    image: &storage::Local,
+) -> Result<(), SystemError> {
+    // A policy that may well allow the image as it is must not be in the way.
+    if let Err(error) = storage::allow(root, runner, image) {
+        warn!(%error, "The policy for images cannot be opened for {}", image.digest);
+    }
+    info!("Executing local container storage rebase to {}", image.digest);
+    let target = format!("{STORAGE}{}", image.digest);
+    let done = runner.run(&[RPM_OSTREE, "rebase", "--experimental", &target]);
+    storage::forbid_or_warn(root, runner);
+    done.map(drop).map_err(|error| SystemError::Os {
+        what: format!("failed to update OS from local storage: {}: {error}", image.digest),
+    })
+}
+
+fn rebase_from_registry(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
+    info!("Executing rebase to {image}");
     let target = format!("{REGISTRY}{image}");
-    let mut last = String::new();
-    for attempt in 1..=ATTEMPTS {
-        match runner.run(&[RPM_OSTREE, "rebase", "--experimental", &target]) {
-            Ok(_) => return Ok(()),
-            Err(error) => {
-                last = error.to_string();
-                warn!(attempt, error = last, "Could not rebase");
-            }
+    let command = [RPM_OSTREE, "rebase", "--experimental", &target];
+    super::repeat(runner, ATTEMPTS, || runner.run(&command).map(drop)).map_err(|last| {
+        SystemError::Os {
+            what: format!(
+                "failed to update OS to {image} after retries: {last}: \
+                 timed out waiting for the condition"
+            ),
+        }
+    })
+}
+
+/// Has objects written one by one on machines that hold the cluster's store: a flood of writes would
+/// hold that up. Others are not asked for it.
+pub(super) fn sync_objects(runner: &dyn CommandRunner, duty: Duty) -> Result<(), SystemError> {
+    match duty {
+        Duty::Worker => Ok(()),
+        Duty::ControlPlane => {
+            let repository = "--repo=/sysroot/ostree/repo";
+            let command = [OSTREE, repository, "config", "set", "core.per-object-fsync", "true"];
+            runner.run(&command).map(drop)
         }
     }
-    Err(SystemError::Os {
-        what: format!(
-            "failed to update OS to {image} after retries: {last}: \
-             timed out waiting for the condition"
-        ),
-    })
 }
 
 pub(super) fn kernel_arguments(

@@ -1,8 +1,10 @@
 //! rpm-ostree and bootc, played by scripts that keep state in a folder as the real ones do.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
 use super::*;
+
+mod images;
 
 /// A machine whose tools are scripts.
 struct Machine {
@@ -62,15 +64,29 @@ esac
 impl Machine {
     fn new() -> Self {
         let machine = Self { folder: tempfile::tempdir().unwrap() };
-        for (name, text) in [("rpm-ostree", RPM_OSTREE), ("bootc", BOOTC)] {
-            machine.put(name, text);
-            let path = machine.folder.path().join(name);
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        }
+        machine.install("rpm-ostree", RPM_OSTREE);
+        machine.install("bootc", BOOTC);
         machine.booted(&[], &[]);
         machine.put("kargs", "root=/dev/x rw quiet\n");
         machine.put("image", "registry.example/os:1");
         machine
+    }
+
+    fn install(&self, name: &str, script: &str) {
+        self.put(name, script);
+        let path = self.folder.path().join(name);
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// The machine's own files.
+    fn root(&self) -> Root {
+        let path = self.folder.path().join("root");
+        fs::create_dir_all(&path).unwrap();
+        Root::open(&path).unwrap()
+    }
+
+    fn stage(&self, os: Backend, image: &str) -> Result<(), SystemError> {
+        os.stage_os(&self.root(), self, image)
     }
 
     fn put(&self, name: &str, text: &str) {
@@ -110,6 +126,11 @@ impl CommandRunner for Machine {
         let fault = String::from_utf8_lossy(&output.stderr).trim().to_owned();
         Err(SystemError::Command { command: command.join(" "), fault })
     }
+
+    fn pause(&self, time: Duration) {
+        let calls = fs::OpenOptions::new().append(true).open(self.folder.path().join("calls"));
+        writeln!(calls.unwrap(), "pause {}", time.as_secs()).unwrap();
+    }
 }
 
 fn list(words: &[&str]) -> Vec<String> {
@@ -122,15 +143,16 @@ fn an_image_is_staged_with_retries_and_one_that_is_booted_is_not_pulled() {
     let os = Backend::RpmOstree;
     let machine = Machine::new();
     assert_eq!(os.booted_image(&machine).unwrap().as_deref(), Some("registry.example/os:1"));
-    os.stage_os(&machine, "registry.example/os:1").unwrap();
+    machine.stage(os, "registry.example/os:1").unwrap();
     assert_eq!(machine.calls(), ["rpm-ostree cleanup -p"]);
     machine.put("fail-rebase", "2");
-    os.stage_os(&machine, "registry.example/os:2").unwrap();
+    machine.stage(os, "registry.example/os:2").unwrap();
     let rebase =
         "rpm-ostree rebase --experimental ostree-unverified-registry:registry.example/os:2";
-    assert_eq!(machine.calls()[1..], ["rpm-ostree cleanup -p", rebase, rebase, rebase]);
+    let tried = ["rpm-ostree cleanup -p", rebase, "pause 5", rebase, "pause 10", rebase];
+    assert_eq!(machine.calls()[1..], tried);
     machine.put("fail-rebase", "9");
-    let error = os.stage_os(&machine, "registry.example/os:3").unwrap_err().to_string();
+    let error = machine.stage(os, "registry.example/os:3").unwrap_err().to_string();
     assert!(error.starts_with("failed to update OS to registry.example/os:3 after retries: "));
     assert!(
         error.ends_with("no route to registry: timed out waiting for the condition"),
@@ -209,7 +231,7 @@ fn what_was_staged_is_dropped_on_the_way_back() {
     let machine = Machine::new();
     let os = Backend::RpmOstree;
     let before = os.staged(&machine).unwrap().unwrap();
-    os.stage_os(&machine, "registry.example/os:2").unwrap();
+    machine.stage(os, "registry.example/os:2").unwrap();
     assert_eq!(os.restage(&machine, &before).unwrap(), Staged::Back);
     assert!(!machine.folder.path().join("staged").exists());
     assert_eq!(os.restage(&machine, "c0").unwrap(), Staged::AtNextBoot);
@@ -220,13 +242,13 @@ fn what_was_staged_is_dropped_on_the_way_back() {
 fn bootc_switches_images_and_refuses_what_belongs_into_them() {
     let machine = Machine::new();
     let os = Backend::Bootc;
-    os.stage_os(&machine, "registry.example/os:1").unwrap();
+    machine.stage(os, "registry.example/os:1").unwrap();
     assert!(machine.calls().is_empty(), "it is booted already");
-    os.stage_os(&machine, "registry.example/os:2").unwrap();
+    machine.stage(os, "registry.example/os:2").unwrap();
     assert_eq!(machine.calls(), ["bootc switch registry.example/os:2"]);
     assert_eq!(os.restage(&machine, "registry.example/os:1").unwrap(), Staged::Back);
     machine.put("fail", "");
-    let error = os.stage_os(&machine, "registry.example/os:3").unwrap_err();
+    let error = machine.stage(os, "registry.example/os:3").unwrap_err();
     assert!(error.to_string().ends_with("error: unauthorized"), "{error}");
     let error = os.stage_kernel_arguments(&machine, &[], &list(&["nosmt"])).unwrap_err();
     assert!(error.to_string().contains("build them into the image"), "{error}");

@@ -93,6 +93,7 @@ fn a_root_that_is_not_there_is_named() {
     assert_eq!(error.to_string(), "cannot open directory /no/such/root");
 }
 
+// covers: C04
 #[test]
 fn no_change_or_look_leaves_the_root_through_a_link() {
     let tree = tree();

@@ -1,6 +1,6 @@
 //! A system of whatever kind turned out to be there.
 
-use super::{Answer, HostFacts, Packaged, Staged, System, SystemError};
+use super::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError};
 
 impl System for Box<dyn System> {
     fn facts(&self) -> Result<HostFacts, SystemError> {
@@ -77,6 +77,22 @@ impl System for Box<dyn System> {
 
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
         (**self).restage(staged)
+    }
+
+    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
+        (**self).prepare(duty)
+    }
+
+    fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
+        (**self).finalization_fault()
+    }
+
+    fn provide_packages(&mut self, image: &str) -> Result<(), SystemError> {
+        (**self).provide_packages(image)
+    }
+
+    fn withdraw_packages(&mut self) -> Result<(), SystemError> {
+        (**self).withdraw_packages()
     }
 
     fn check_extensions(&self, extensions: &[String]) -> Result<(), SystemError> {

@@ -17,8 +17,12 @@ use zbus::{DynamicType, OwnedObjectPath, Proxy, Variant, connection::Builder};
 
 /// Longer than any unit is given to start or stop by default.
 const JOB_LIMIT: Duration = Duration::from_mins(10);
-/// As much of what a command prints as is kept.
-const OUTPUT_LIMIT: u64 = 64 << 10;
+/// Longer than an image takes over a slow line.
+const COMMAND_LIMIT: Duration = Duration::from_hours(2);
+/// As much of what a command prints as is kept: lists of images are long.
+const OUTPUT_LIMIT: u64 = 8 << 20;
+/// As much of what it complains about.
+const COMPLAINT_LIMIT: u64 = 64 << 10;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
@@ -44,7 +48,7 @@ pub(super) enum BusError {
     #[error("Job for {unit} {}", ending(.result))]
     Job { unit: String, result: String },
     /// The job did not end in time.
-    #[error("Job for {unit} did not end within {} minutes", JOB_LIMIT.as_secs() / 60)]
+    #[error("Job for {unit} did not end in time")]
     Late { unit: String },
     /// A pipe for a command cannot be made.
     #[error("cannot make a pipe")]
@@ -68,8 +72,10 @@ pub(super) struct Task<'a> {
 pub(super) struct Output {
     /// Its exit code.
     pub(super) status: i32,
-    /// The beginning of what it printed, complaints included.
+    /// The beginning of what it printed.
     pub(super) text: String,
+    /// The beginning of what it complained about.
+    pub(super) complaints: String,
 }
 
 /// One machine's systemd.
@@ -108,7 +114,7 @@ impl Bus {
         let result = self.with(async |manager| {
             let mut ended = ends_of_jobs(manager).await?;
             let job: OwnedObjectPath = manager.call(method, &(unit, "replace")).await?;
-            end_of(&mut ended, &job).await
+            end_of(&mut ended, &job, JOB_LIMIT).await
         })?;
         judge(unit, result)
     }
@@ -129,27 +135,28 @@ impl Bus {
     /// Has systemd run a command, hands it `input`, and waits for its end.
     pub(super) fn run(&self, task: &Task<'_>, input: &[u8]) -> Result<Output, BusError> {
         let (reader, writer) = std::io::pipe().map_err(BusError::Pipe)?;
+        let (complained, complaints) = std::io::pipe().map_err(BusError::Pipe)?;
         let (stdin, mut feed) = std::io::pipe().map_err(BusError::Pipe)?;
         let input = input.to_vec();
         let feeder = std::thread::spawn(move || {
             // A command that does not read to the end says so by its exit code.
             let _ = std::io::Write::write_all(&mut feed, &input);
         });
-        let listener = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let mut reader = reader.take(OUTPUT_LIMIT);
-            let _ = reader.read_to_end(&mut text);
-            let _ = std::io::copy(&mut reader.into_inner(), &mut std::io::sink());
-            String::from_utf8_lossy(&text).into_owned()
-        });
-        let ended = self.finish(task, stdin.into(), writer.into());
-        // Both end by themselves: every other end of the pipes is closed by now.
-        let (_, text) = (feeder.join(), listener.join());
-        Ok(Output { status: ended?, text: text.unwrap_or_default() })
+        let listeners = [(reader, OUTPUT_LIMIT), (complained, COMPLAINT_LIMIT)].map(listen);
+        let ended = self.finish(task, stdin.into(), writer.into(), complaints.into());
+        // All end by themselves: every other end of the pipes is closed by now.
+        let _ = feeder.join();
+        let [text, complaints] = listeners.map(|it| it.join().unwrap_or_default());
+        Ok(Output { status: ended?, text, complaints })
     }
 
-    fn finish(&self, task: &Task<'_>, stdin: OwnedFd, output: OwnedFd) -> Result<i32, BusError> {
-        let complaints = output.try_clone().map_err(BusError::Pipe)?;
+    fn finish(
+        &self,
+        task: &Task<'_>,
+        stdin: OwnedFd,
+        output: OwnedFd,
+        complaints: OwnedFd,
+    ) -> Result<i32, BusError> {
         let result = self.with(async move |manager| {
             let mut ended = ends_of_jobs(manager).await?;
             let mut properties = properties(task, "oneshot");
@@ -162,7 +169,7 @@ impl Bus {
             let body = (task.unit, "fail", properties, none);
             let job: OwnedObjectPath = manager.call("StartTransientUnit", &body).await?;
             drop(body);
-            end_of(&mut ended, &job).await
+            end_of(&mut ended, &job, COMMAND_LIMIT).await
         })?;
         match result.as_deref() {
             Some("failed") => self.exit_code(task.unit),
@@ -232,6 +239,17 @@ impl std::fmt::Debug for Bus {
     }
 }
 
+/// Reads the beginning of what comes through a pipe, and lets the rest pass.
+fn listen((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut text = Vec::new();
+        let mut reader = reader.take(limit);
+        let _ = reader.read_to_end(&mut text);
+        let _ = std::io::copy(&mut reader.into_inner(), &mut std::io::sink());
+        String::from_utf8_lossy(&text).into_owned()
+    })
+}
+
 fn properties<'a>(task: &Task<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
     let words: Vec<String> = task.command.iter().map(|&word| word.to_owned()).collect();
     let program = words.first().cloned().unwrap_or_default();
@@ -273,6 +291,7 @@ async fn ends_of_jobs(
 async fn end_of(
     ended: &mut zbus::proxy::SignalStream<'static>,
     job: &OwnedObjectPath,
+    limit: Duration,
 ) -> Result<Option<String>, zbus::Error> {
     let wait = async {
         while let Some(signal) = ended.next().await {
@@ -286,7 +305,7 @@ async fn end_of(
             std::io::ErrorKind::ConnectionReset.into(),
         )))
     };
-    tokio::time::timeout(JOB_LIMIT, wait).await.unwrap_or(Ok(None))
+    tokio::time::timeout(limit, wait).await.unwrap_or(Ok(None))
 }
 
 fn judge(unit: &str, result: Option<String>) -> Result<(), BusError> {

@@ -3,7 +3,7 @@
 mod first_boot;
 
 use std::{
-    io::Write as _,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::{Arc, Mutex, PoisonError},
@@ -14,13 +14,14 @@ use mco_api::NodeName;
 use mco_cluster::{
     NoteCount, Reporter, Shutdown,
     admin::StatePage,
-    client::{self, Client},
+    client::{self, Client, ReadFile},
     lease::Ended,
     report::chain,
 };
 use mco_core::render::Build;
 use mco_daemon::{
     Clients, Limits, Surroundings,
+    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
@@ -32,6 +33,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    command::host::once,
     fault::Advice,
     print::Screen,
     process::{self, ProcessArgs},
@@ -41,6 +43,9 @@ const COMPONENT: &str = "machineconfigdaemon";
 
 /// The kubelet's own credentials, on the machine: as OpenShift and as kubeadm have them.
 const KUBELET: [&str; 2] = ["/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet.conf"];
+
+/// Where a machine says how it reaches the API server: as OpenShift and as kubeadm have it.
+const SERVER: [&str; 3] = ["/etc/kubernetes/kubeconfig", KUBELET[0], KUBELET[1]];
 
 /// Run the daemon of one node
 #[derive(Debug, clap::Args)]
@@ -85,9 +90,46 @@ struct StartArgs {
     /// Taken for compatibility; nothing here is served over TLS
     #[arg(long, hide = true, value_name = "VERSION")]
     tls_min_version: Option<String>,
+    /// Apply this MachineConfig or Ignition config once, without a cluster, and end; what mco host apply does
+    /// to several
+    #[arg(long, value_name = "FILE")]
+    once_from: Option<PathBuf>,
+    /// With --once-from: leave the reboot to somebody else
+    #[arg(long)]
+    skip_reboot: bool,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
+    #[command(flatten)]
+    elsewhere: Elsewhere,
+}
+
+/// Flags of the reference whose work is done by something else here.
+#[derive(Debug, clap::Args)]
+struct Elsewhere {
+    #[arg(long, hide = true, value_name = "FILE")]
+    once_from: Option<String>,
+    #[arg(long, hide = true)]
+    skip_reboot: bool,
+    #[arg(long, hide = true, value_name = "DIRECTORY")]
+    desired_configmap: Option<String>,
+}
+
+impl Elsewhere {
+    /// Refuses them with what to use instead.
+    fn refuse(&self) -> anyhow::Result<()> {
+        let (flag, instead) = match self {
+            Self { once_from: Some(_), .. } => ("--once-from", "use mco host apply -f FILE"),
+            Self { skip_reboot: true, .. } => {
+                ("--skip-reboot", "use mco host apply, which reboots only with --reboot")
+            }
+            Self { desired_configmap: Some(_), .. } => {
+                ("--desired-configmap", "hosted control planes are not supported")
+            }
+            Self { once_from: None, skip_reboot: false, desired_configmap: None } => return Ok(()),
+        };
+        Err(Advice::error(format!("{flag} is not for this daemon"), instead))
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -110,7 +152,12 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     match &args.command {
-        DaemonCommand::Start(args) => start(args, verbose),
+        DaemonCommand::Start(args) => match args.once_from.as_deref() {
+            Some(path) if !path.as_os_str().is_empty() => {
+                once::run(&args.root_mount, path, !args.skip_reboot, screen)
+            }
+            Some(_) | None => start(args, verbose),
+        },
         DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
         DaemonCommand::Version => {
             let Build { version, hash } = process::build();
@@ -129,7 +176,9 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
             return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME"));
         }
     };
+    args.elsewhere.refuse()?;
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
+    let server = if is_real && process.kubeconfig.is_none() { server(root_mount)? } else { None };
     let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
     let limits = Limits { confirm, ..Limits::default() };
     let mut ended = Ok(());
@@ -137,7 +186,13 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
+    let named = server.clone();
     let work = |(notes, metrics), client: Client, shutdown| async {
+        let Build { version, hash } = process::build();
+        info!("Version: {version} ({hash})");
+        if let Some(server) = named {
+            info!("overriding kubernetes api to {server}");
+        }
         let counted = |clients: Clients, speaker: Client| Surroundings {
             metrics,
             glass,
@@ -157,7 +212,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         };
         Ended::Released
     };
-    let code = process::run_with_state(process, verbose, Some(page), register, work)?;
+    let own = process::Own { state: Some(page), server };
+    let code = process::run_for_node(process, verbose, own, register, work)?;
     ended.map(|()| code)
 }
 
@@ -169,10 +225,8 @@ async fn manage(
     counted: impl FnOnce(Clients, Client) -> Surroundings,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
-    let Build { version, hash } = process::build();
-    info!("Version: {version} ({hash})");
     let tree = Root::open(root)?;
-    let node_client = kubelet(&tree, root).await?.unwrap_or_else(|| {
+    let node_client = kubelet(&tree).await?.unwrap_or_else(|| {
         warn!(
             "The machine has no credentials of a kubelet ({}): what is said of the node is said \
              with the daemon's own, which the manifests do not let change nodes",
@@ -188,6 +242,9 @@ async fn manage(
     around.commands = Some(Arc::new(move |command: &[&str]| {
         commands.lock().unwrap_or_else(PoisonError::into_inner).run(command)
     }));
+    around.standby = Program::own()
+        .inspect_err(|error| warn!(error = chain(error), "Cannot find out which program this is"))
+        .ok();
     let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
     if let Err(error) = previous_logs::keep(&kept) {
         warn!(error = chain(&error), "The log is not kept");
@@ -200,13 +257,39 @@ async fn manage(
     Ok(())
 }
 
+/// Reads the files of a machine, and none outside it.
+fn reader(tree: &Root) -> anyhow::Result<ReadFile> {
+    let tree = tree.try_clone()?;
+    Ok(Arc::new(move |path: &str| {
+        let bytes = tree.read(path).map_err(io::Error::other)?;
+        bytes.ok_or_else(|| io::ErrorKind::NotFound.into())
+    }))
+}
+
+/// Where the machine itself finds the API server; none if it does not say.
+fn server(root: &Path) -> anyhow::Result<Option<String>> {
+    let tree = Root::open(root)?;
+    for path in SERVER {
+        if !tree.exists(path)? {
+            continue;
+        }
+        match client::server(path, reader(&tree)?) {
+            Ok(Some(server)) => return Ok(Some(server)),
+            // One that only other machines write is empty here.
+            Ok(None) => {}
+            Err(error) => warn!(error = chain(&error), "Cannot use {path}"),
+        }
+    }
+    Ok(None)
+}
+
 /// A client by the kubelet's own credentials, where the machine has any.
-async fn kubelet(tree: &Root, root: &Path) -> anyhow::Result<Option<Client>> {
+async fn kubelet(tree: &Root) -> anyhow::Result<Option<Client>> {
     for path in KUBELET {
         if !tree.exists(path)? {
             continue;
         }
-        match client::connect_below(root, path).await {
+        match client::connect_through(path, reader(tree)?).await {
             Ok(client) => {
                 info!("What is said of the node is said as its kubelet, by {path}");
                 return Ok(Some(client));

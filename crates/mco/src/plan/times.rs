@@ -43,7 +43,7 @@ impl Times {
             (matches!(plan.drain, Drain::Needed(_)), self.drain),
             // Files are written in one go, and so is what the next boot needs.
             (true, self.files),
-            (has(is_staging), self.image),
+            (has(Step::stages), self.image),
             (true, self.service.saturating_mul(services)),
             (plan.reboots(), self.reboot),
         ];
@@ -54,16 +54,6 @@ impl Times {
 
 fn is_service(step: &Step) -> bool {
     matches!(step, Step::ReloadSystemd | Step::ReloadService(_) | Step::RestartService(_))
-}
-
-fn is_staging(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::StageOs(_)
-            | Step::StageKernel(_)
-            | Step::StageExtensions { .. }
-            | Step::StageKernelArguments { .. }
-    )
 }
 
 /// A time that somebody gave: `reboot=10m`.

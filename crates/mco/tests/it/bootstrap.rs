@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test looks at what was written")]
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 use kube::{
     Api, Client, ResourceExt as _,
@@ -13,13 +13,11 @@ use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::Shutdown;
 use mco_core::render::Build;
+use mco_testkit::PATIENCE;
 use serde::Serialize;
 use serde_json::json;
 
 use crate::Folder;
-
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 fn build() -> Build {
     let version = env!("CARGO_PKG_VERSION").to_owned();

@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod bootstrap;
 mod check;
+mod daemon;
 mod diff;
 mod examples;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Each process alone, as a child of the test, against the embedded API server and the real one.
 
-use std::{io::Write as _, path::Path, process::ExitStatus, time::Duration};
+use std::{io::Write as _, path::Path, process::ExitStatus};
 
 use k8s_openapi::{
     api::coordination::v1::Lease,
@@ -13,13 +13,11 @@ use kube::{
 use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::client;
 use mco_testkit::{
+    PATIENCE,
     api::{ApiServer, Embedded, KubeApiServer, Process, Programs, Settings, command},
     pki::Authority,
 };
 use rustix::process::Signal;
-
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Asks it to stop, and waits until it has.
 fn stop(mut process: Process) -> ExitStatus {

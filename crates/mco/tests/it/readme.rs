@@ -1,8 +1,11 @@
 //! What the README shows is what the program does.
 
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
-use mco_testkit::api::{self, Process};
+use mco_testkit::{
+    PATIENCE,
+    api::{self, Process},
+};
 
 use crate::workspace;
 
@@ -71,7 +74,6 @@ fn the_first_minute_is_as_the_readme_tells_it() {
     let folder = tempfile::tempdir().unwrap();
     let examples = workspace().join("examples").canonicalize().unwrap();
     std::os::unix::fs::symlink(examples, folder.path().join("examples")).unwrap();
-    let patience = Duration::from_secs(90);
     let mco = |command: &str| {
         let mut run = Command::new(env!("CARGO_BIN_EXE_mco"));
         run.args(command.split_whitespace()).env_remove("KUBECONFIG").env("NO_COLOR", "1");
@@ -91,7 +93,7 @@ fn the_first_minute_is_as_the_readme_tells_it() {
     let mut start = api::command(env!("CARGO_BIN_EXE_mco"));
     let start = start.arg("up").env_remove("KUBECONFIG").current_dir(folder.path());
     let mut up = Process::start("mco up", start, &folder.path().join("log")).unwrap();
-    api::wait("the cluster to settle", patience, settled).unwrap();
+    api::wait("the cluster to settle", PATIENCE, settled).unwrap();
     let said = without_ports(&up.log());
     assert!(said.starts_with(&without_ports(hello)), "{said}");
 
@@ -99,12 +101,12 @@ fn the_first_minute_is_as_the_readme_tells_it() {
     assert_eq!(mco(&command), expected);
     let (command, expected) = shown_after(status);
     let reached = || settled().filter(|shown| shown.starts_with(&expected));
-    api::wait(&format!("`mco {command}` to show\n{expected}"), patience, reached).unwrap();
+    api::wait(&format!("`mco {command}` to show\n{expected}"), PATIENCE, reached).unwrap();
     let said = up.log();
     let told: Vec<Option<usize>> = progress.lines().map(|line| said.find(line)).collect();
     assert!(told[0].is_some() && told[told.len() - 1].is_some(), "{progress}\n{said}");
     let told: Vec<usize> = told.into_iter().flatten().collect();
     assert!(told.is_sorted(), "{progress}\n{said}");
     mco("down --purge");
-    assert!(up.wait(patience).unwrap().success());
+    assert!(up.wait(PATIENCE).unwrap().success());
 }

@@ -209,7 +209,7 @@ fn nothing_is_lost_when_it_is_killed<R: Runs>(cluster: &mut Cluster<R>) {
     cluster.apply(EXAMPLE);
     cluster.wait("a worker to be under way", || {
         let workers = Nodes::Workers.names();
-        workers.iter().any(|node| cluster.node(node).state == "Working").then_some(())
+        workers.iter().any(|node| cluster.node(node).desired != before).then_some(())
     });
     cluster.processes.kill_and_start_again();
     let after = cluster.wait_updated("worker", &before);

@@ -18,7 +18,7 @@ use mco_operator::Config;
 use serde_json::{Value, json};
 
 /// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 async fn wait(
     client: &Client,

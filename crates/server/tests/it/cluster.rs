@@ -1,6 +1,6 @@
 //! Configs from an API server, played by a few lines that list and watch.
 
-use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
+use std::{convert::Infallible, path::Path, sync::Arc};
 
 use bytes::Bytes;
 use futures::{
@@ -208,7 +208,7 @@ async fn a_stop_is_heard_while_the_cluster_is_not_known_yet() {
     let certificate = mco_server::Certificate::Given { chain: pair.chain, key: pair.key };
     let run = mco_server::run(settings(certificate), source, &shutdown);
     let stop = async {
-        timeout(Duration::from_secs(30), api.asked.notified()).await.expect("a list is asked for");
+        timeout(PATIENCE, api.asked.notified()).await.expect("a list is asked for");
         shutdown.request();
     };
     let (ended, ()) = tokio::join!(run, stop);

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::authority::Authority;
 
 /// What every wait in these tests ends after, so that none hangs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(crate) struct Running {
     pub(crate) secure: SocketAddr,

@@ -1,16 +1,11 @@
 //! The embedded API server, as a process of its own.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
 use super::{ApiServer, Process, command};
-
-/// It takes a fraction of a second; a busy machine may need more.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::PATIENCE;
 
 /// A running `mco apiserver`.
 #[derive(Debug)]

@@ -12,16 +12,15 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    time::Duration,
 };
 
 use anyhow::Context as _;
 
 use super::{ApiServer, Process, Programs, command};
-use crate::pki::{Authority, Credentials, SigningKey};
-
-/// About three seconds on an idle machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+use crate::{
+    PATIENCE,
+    pki::{Authority, Credentials, SigningKey},
+};
 
 /// The address of the service `kubernetes`, which pods of the cluster call.
 const SERVICES: &str = "10.96.0.0/16";

@@ -10,17 +10,15 @@ use std::{
     io::{BufRead as _, BufReader},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use mco_testkit::{
+    PATIENCE,
     api::wait,
     lab::{Ingredients, Lab, Network, Plan},
 };
 use rustix::process::{Pid, Signal, kill_process};
-
-/// Longer than anything takes on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What a lab is made from, or a line that says why this test proves nothing here.
 fn ingredients() -> Option<Ingredients> {

@@ -2,16 +2,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
 
-use std::{fs, path::PathBuf, process::Command, time::Duration};
+use std::{fs, path::PathBuf, process::Command};
 
-use mco_testkit::api::{self, Process};
+use mco_testkit::{
+    PATIENCE,
+    api::{self, Process},
+};
 use rustix::process::Signal;
 
 use super::cluster::{Runs, text};
 use crate::workspace;
-
-/// It takes less than three seconds on a machine that has nothing else to do.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A running `mco up` with three masters and three workers.
 pub(super) struct Up {
@@ -72,7 +72,7 @@ impl Up {
     }
 
     fn wait_end(&mut self) {
-        let status = self.process.wait(Duration::from_secs(30)).unwrap();
+        let status = self.process.wait(PATIENCE).unwrap();
         assert!(status.success(), "{status}");
     }
 }

@@ -6,18 +6,16 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test makes the files that it hands over")]
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use mco_testkit::{
+    PATIENCE,
     api::{self, ApiServer as _, KubeApiServer, Process, Programs},
     pki::Authority,
 };
 use rustix::process::Signal;
 
 use super::cluster::{Nodes, Runs};
-
-/// For a process to start or to end.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The kubelets and the workload; its lines are the news of the nodes.
 const SURROUNDINGS: &str = "surroundings";

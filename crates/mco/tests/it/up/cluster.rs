@@ -10,11 +10,13 @@ use std::{
     fs,
     path::PathBuf,
     process::{Command, Output},
-    time::Duration,
 };
 
 use http::{Request, header::ACCEPT};
-use mco_testkit::api::{self, Programs};
+use mco_testkit::{
+    PATIENCE,
+    api::{self, Programs},
+};
 use serde_json::Value;
 
 use super::{condition, target};
@@ -40,9 +42,6 @@ pub(super) trait Runs {
     /// Ends them without giving them a chance to tidy up, and starts them again.
     fn kill_and_start_again(&mut self);
 }
-
-/// Longer than anything takes on a busy machine; every wait says what it was for.
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Which nodes.
 #[derive(Clone, Copy, Debug)]

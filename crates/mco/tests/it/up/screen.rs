@@ -2,12 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
 
-use std::{fs, io::Write as _, process::Command, time::Duration};
+use std::{fs, io::Write as _, process::Command};
 
-use mco_testkit::api::{self, Process};
-
-/// Long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+use mco_testkit::{
+    PATIENCE,
+    api::{self, Process},
+};
 
 /// The pictures that were drawn, each with how far up the cursor went before it.
 fn pictures(output: &str) -> Vec<(usize, String)> {

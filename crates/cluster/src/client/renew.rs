@@ -1,0 +1,279 @@
+//! A client by a kubeconfig whose credentials may be replaced while it is used: a kubelet gets a new
+//! certificate long before the old one ends, and whoever borrows it must follow.
+
+use std::{
+    io,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{Request, Response};
+use kube::{
+    Client, Config,
+    client::Body,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::Value;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use super::ConnectError;
+
+/// Reads a file by the path that the kubeconfig's machine knows it by.
+pub type ReadFile = Arc<dyn Fn(&str) -> io::Result<Vec<u8>> + Send + Sync>;
+
+/// How often the files are looked at, at most. Certificates are replaced days before they end.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Members of a kubeconfig that name files, and those that hold the same themselves.
+const CLUSTER_FILES: [(&str, &str); 1] = [("certificate-authority", "certificate-authority-data")];
+const USER_FILES: [(&str, &str); 3] = [
+    ("client-certificate", "client-certificate-data"),
+    ("client-key", "client-key-data"),
+    ("tokenFile", "token"),
+];
+
+/// Where a kubeconfig comes from.
+pub(super) struct Source {
+    path: String,
+    read: ReadFile,
+}
+
+impl Source {
+    pub(super) fn new(path: &str, read: ReadFile) -> Self {
+        Self { path: path.to_owned(), read }
+    }
+
+    /// The kubeconfig, with the files that it names put in.
+    pub(super) fn load(&self) -> Result<Value, ConnectError> {
+        let bytes = self.read(&self.path)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let file = Kubeconfig::from_yaml(&text).map_err(|error| self.unusable(error))?;
+        let mut value = serde_json::to_value(&file).map_err(|error| self.broken(error))?;
+        let lists = [("clusters", "cluster", &CLUSTER_FILES[..]), ("users", "user", &USER_FILES)];
+        for (list, member, files) in lists {
+            for entry in value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
+                if let Some(entry) = entry.get_mut(member) {
+                    self.put_in(entry, files)?;
+                }
+            }
+        }
+        Ok(value)
+    }
+
+    fn put_in(&self, entry: &mut Value, files: &[(&str, &str)]) -> Result<(), ConnectError> {
+        let Some(entry) = entry.as_object_mut() else { return Ok(()) };
+        for (named, held) in files {
+            let Some(Value::String(path)) = entry.remove(*named) else { continue };
+            // What is held itself counts.
+            if entry.get(*held).is_some_and(|value| !value.is_null()) || path.is_empty() {
+                continue;
+            }
+            let bytes = self.read(&self.absolute(&path))?;
+            let text = match *held {
+                "token" => String::from_utf8_lossy(&bytes).trim().to_owned(),
+                _ => STANDARD.encode(bytes),
+            };
+            entry.insert((*held).to_owned(), Value::String(text));
+        }
+        Ok(())
+    }
+
+    /// Files are named from where the kubeconfig is.
+    fn absolute(&self, path: &str) -> String {
+        let folder = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
+        folder.join(path).to_string_lossy().into_owned()
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, ConnectError> {
+        (self.read)(path)
+            .map_err(|error| self.unusable(KubeconfigError::ReadConfig(error, path.into())))
+    }
+
+    /// What a client is made by.
+    pub(super) async fn config(&self, loaded: Value) -> Result<Config, ConnectError> {
+        let file: Kubeconfig =
+            serde_json::from_value(loaded).map_err(|error| self.broken(error))?;
+        let made = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
+        made.map_err(|error| self.unusable(error))
+    }
+
+    fn unusable(&self, source: KubeconfigError) -> ConnectError {
+        let path = self.path.clone().into();
+        ConnectError::Kubeconfig { path, source: Box::new(source) }
+    }
+
+    fn broken(&self, error: serde_json::Error) -> ConnectError {
+        self.unusable(KubeconfigError::ReadConfig(error.into(), self.path.clone().into()))
+    }
+}
+
+/// A client that follows its kubeconfig; clones share it.
+#[derive(Clone)]
+pub(super) struct Renewing {
+    source: Arc<Source>,
+    every: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    loaded: Value,
+    looked: Instant,
+    client: Client,
+}
+
+impl Renewing {
+    pub(super) async fn new(source: Source) -> Result<(Self, String), ConnectError> {
+        Self::looking(source, LOOK_AGAIN).await
+    }
+
+    /// The client, and the namespace that its kubeconfig names.
+    async fn looking(source: Source, every: Duration) -> Result<(Self, String), ConnectError> {
+        let loaded = source.load()?;
+        let config = source.config(loaded.clone()).await?;
+        let namespace = config.default_namespace.clone();
+        let state = State { loaded, looked: Instant::now(), client: super::plain(config)? };
+        Ok((
+            Self { source: Arc::new(source), every, state: Arc::new(Mutex::new(state)) },
+            namespace,
+        ))
+    }
+
+    /// Sends a request with the credentials of now.
+    pub(super) async fn send(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
+        self.look().await;
+        let client = self.state.lock().unwrap_or_else(PoisonError::into_inner).client.clone();
+        client.send(request).await
+    }
+
+    async fn look(&self) {
+        let before = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            if state.looked.elapsed() < self.every {
+                return;
+            }
+            state.looked = Instant::now();
+            state.loaded.clone()
+        };
+        let path = &self.source.path;
+        let renewed = async {
+            let loaded = self.source.load()?;
+            if loaded == before {
+                return Ok(None);
+            }
+            let client = super::plain(self.source.config(loaded.clone()).await?)?;
+            Ok::<_, ConnectError>(Some((loaded, client)))
+        };
+        match renewed.await {
+            Ok(None) => {}
+            Ok(Some((loaded, client))) => {
+                info!("Using the new credentials of {path}");
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                (state.loaded, state.client) = (loaded, client);
+            }
+            // Somebody may be in the middle of replacing it; the old credentials may well do.
+            Err(error) => {
+                let error = crate::report::chain(&error);
+                warn!("Cannot use what {path} is now, and go on with what it was: {error}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
+
+    fn reader(files: &Files) -> ReadFile {
+        let files = Arc::clone(files);
+        Arc::new(move |path: &str| {
+            let files = files.lock().unwrap();
+            files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        })
+    }
+
+    fn put(files: &Files, path: &str, text: &str) {
+        files.lock().unwrap().insert(path.to_owned(), text.as_bytes().to_vec());
+    }
+
+    /// An API server that answers one request; as whom it was asked.
+    async fn asked_as(listener: &TcpListener) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut bytes = vec![0; 4096];
+        let length = stream.read(&mut bytes).await.unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        let text = String::from_utf8_lossy(&bytes[..length]).to_lowercase();
+        let line = text.lines().find_map(|line| line.strip_prefix("authorization: bearer "));
+        line.unwrap_or_default().to_owned()
+    }
+
+    // covers: C06
+    #[tokio::test]
+    async fn whoever_borrows_credentials_follows_them_when_they_are_replaced() {
+        crate::client::use_ring();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let files = Files::default();
+        let kubeconfig = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\n\
+             contexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'http://{address}'}}}}]\n\
+             users: [{{name: u, user: {{tokenFile: pki/token}}}}]\n"
+        );
+        put(&files, "/var/lib/kubelet/kubeconfig", &kubeconfig);
+        put(&files, "/var/lib/kubelet/pki/token", "first\n");
+        let source = Source::new("/var/lib/kubelet/kubeconfig", reader(&files));
+        let (renewing, _) = Renewing::looking(source, Duration::ZERO).await.unwrap();
+        let ask = || {
+            let request = Request::get("/version").body(Body::empty()).unwrap();
+            renewing.clone().send(request)
+        };
+        for (token, want) in [(None, "first"), (Some("second"), "second")] {
+            if let Some(token) = token {
+                put(&files, "/var/lib/kubelet/pki/token", token);
+            }
+            let (answer, user) = tokio::join!(ask(), asked_as(&listener));
+            assert!(answer.unwrap().status().is_success());
+            assert_eq!(user, want);
+        }
+        // What is broken for a moment is not followed.
+        put(&files, "/var/lib/kubelet/kubeconfig", "clusters: [");
+        let (_, user) = tokio::join!(ask(), asked_as(&listener));
+        assert_eq!(user, "second");
+    }
+
+    #[test]
+    fn files_are_those_of_the_machine_and_what_is_held_counts_before_them() {
+        let files = Files::default();
+        put(
+            &files,
+            "/etc/kubernetes/kubelet.conf",
+            "clusters: [{name: c, cluster: {server: 'https://a', certificate-authority: /etc/ca}}]\n\
+             users:\n- {name: u, user: {client-certificate: now.pem, client-key: /m/key}}\n\
+             - {name: v, user: {tokenFile: /gone, token: held}}\n",
+        );
+        put(&files, "/etc/ca", "A");
+        put(&files, "/etc/kubernetes/now.pem", "B");
+        let source = Source::new("/etc/kubernetes/kubelet.conf", reader(&files));
+        let error = source.load().unwrap_err();
+        assert!(crate::report::chain(&error).contains("/m/key"), "{error:?}");
+        put(&files, "/m/key", "C");
+        let loaded = source.load().unwrap();
+        assert_eq!(loaded["clusters"][0]["cluster"]["certificate-authority-data"], "QQ==");
+        assert_eq!(loaded["users"][0]["user"]["client-certificate-data"], "Qg==");
+        assert_eq!(loaded["users"][0]["user"]["client-key-data"], "Qw==");
+        assert_eq!(loaded["users"][1]["user"]["token"], "held");
+    }
+}

@@ -1,0 +1,185 @@
+//! Lines that people and their tools look for in the daemon's log.
+
+use std::{
+    fs,
+    future::Future,
+    io,
+    sync::{Arc, Mutex},
+};
+
+use mco_testkit::PATIENCE;
+use serde_json::json;
+use tracing::Dispatch;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::{
+    certificates,
+    fleet::{Drains, Fleet},
+};
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> MakeWriter<'w> for Lines {
+    type Writer = Self;
+
+    fn make_writer(&'w self) -> Self {
+        self.clone()
+    }
+}
+
+/// Runs something on threads of its own, and gives all that was logged there.
+fn logged<F: Future<Output = ()> + Send + 'static>(work: F) -> String {
+    let lines = Lines::default();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(lines.clone())
+        .with_ansi(false)
+        .with_max_level(tracing::Level::INFO)
+        .finish();
+    let dispatch = Dispatch::new(subscriber);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .on_thread_start(move || {
+            // For as long as the thread lives.
+            std::mem::forget(tracing::dispatcher::set_default(&dispatch));
+        })
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let done = tokio::time::timeout(PATIENCE, tokio::spawn(work)).await;
+        done.expect("it ends").unwrap();
+    });
+    runtime.shutdown_background();
+    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+}
+
+fn contains_all(log: &str, lines: &[&str]) {
+    for line in lines {
+        assert!(log.contains(line), "no {line:?} in {log}");
+    }
+    for line in ["Unable to rotate token", "unable to update node", "panic:", "panicked"] {
+        assert!(!log.contains(line), "{line:?} in {log}");
+    }
+}
+
+// covers: C128
+#[test]
+fn an_update_with_everything_has_every_line_that_is_promised() {
+    let log = logged(async {
+        let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+        let version = certificates::configure(&fleet, false, json!({})).await;
+        fleet.start();
+        let synced = format!("lastSyncedControllerConfigResourceVersion={version}");
+        fleet.wait(&format!("state=Done, {synced}")).await;
+        let user = json!({"name": "core", "sshAuthorizedKeys": ["a key"], "passwordHash": "$6$x"});
+        let rest = json!({
+            "osImageURL": "image-2", "kernelArguments": ["nosmt"],
+            "config": {"passwd": {"users": [user]}},
+        });
+        fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &rest).await;
+        fleet.desire("rendered-worker-2").await;
+        fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+        fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+        fleet.wait("state=Degraded").await;
+        fs::write(fleet.path("/etc/foo"), "2").unwrap();
+        fleet.wait("state=Done, reason=").await;
+        fleet.render("rendered-worker-3", &[], &json!({"fips": true})).await;
+        fleet.desire("rendered-worker-3").await;
+        fleet.wait("state=Unreconcilable").await;
+        // An older memory of the node than its disk has.
+        fleet.stop().await;
+        fleet.desire("rendered-worker-2").await;
+        fleet.annotate("currentConfig", "rendered-worker-1").await;
+        fleet.start();
+        fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
+        fleet.stop().await;
+    });
+    contains_all(
+        &log,
+        &[
+            "Starting to manage node: worker-0",
+            "In bootstrap mode",
+            "Booted osImageURL: image-2",
+            "Current+desired config: rendered-worker-1",
+            "Current config: rendered-worker-1",
+            "Desired config: rendered-worker-2",
+            "Validated on-disk state",
+            "Disk currentConfig \"rendered-worker-2\" overrides node's currentConfig annotation",
+            "Preflight config drift check",
+            "Checking Reconcilable for config rendered-worker-1 to rendered-worker-2",
+            "SSH Keys reconcilable",
+            "Changes detected from rendered-worker-1 to rendered-worker-2: &{osUpdate:true kargs:true",
+            "Starting update from rendered-worker-1 to rendered-worker-2",
+            "Drain calculated for node disruption: true for config rendered-worker-2",
+            "requesting cordon and drain via annotation to controller",
+            "drain complete",
+            "Adding SIGTERM protection",
+            "Removing SIGTERM protection",
+            "Writing file \"/etc/foo\"",
+            "Writing SSH keys to \"/home/core/.ssh/authorized_keys.d/ignition\"",
+            "Password has been configured",
+            "Performing post config change action: Reboot for config rendered-worker-2",
+            "initiating reboot: Node will reboot into config rendered-worker-2",
+            "reboot successful",
+            "Update completed for config rendered-worker-2",
+            "In desired state MachineConfig: rendered-worker-2",
+            "Config Drift Monitor started",
+            "Config Drift Monitor has shut down",
+            "Marking Degraded due to: ",
+            "content mismatch for file \\\"/etc/foo\\\"",
+            "Marking Unreconcilable due to: ",
+            "Certificate was synced from controllerconfig resourceVersion",
+        ],
+    );
+    assert!(!log.contains("a key") && !log.contains("$6$x"), "what is written is never logged");
+}
+
+// covers: C104, C128, C132
+#[test]
+fn a_new_pull_secret_needs_neither_drain_nor_reboot_and_the_log_says_so() {
+    let log = logged(async {
+        let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+        fs::create_dir_all(fleet.path("/etc/pivot")).unwrap();
+        fs::write(fleet.path("/etc/pivot/kernel-args"), "ADD nosmt\n").unwrap();
+        let journal = fleet.start_watched().await;
+        fleet.wait("state=Done").await;
+        let files = [("/etc/foo", "1"), ("/var/lib/kubelet/config.json", "c2VjcmV0")];
+        fleet.render("rendered-worker-2", &files, &json!({})).await;
+        fleet.desire("rendered-worker-2").await;
+        fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+        let secret = fleet.text("/var/lib/kubelet/config.json");
+        assert_eq!(secret.as_deref(), Some("c2VjcmV0"));
+        let events = fleet.events().await;
+        for silent in ["Drain", "Cordon", "Reboot"] {
+            assert!(!events.iter().any(|event| event == silent), "{silent} in {events:?}");
+        }
+        let calls = journal.calls();
+        assert_eq!(calls, ["prepare worker"], "nothing is restarted or reloaded");
+        fleet.stop().await;
+    });
+    contains_all(
+        &log,
+        &[
+            "Writing file \"/var/lib/kubelet/config.json\"",
+            "Changes do not require drain, skipping",
+            "Drain calculated for node disruption: false for config rendered-worker-2",
+            "Performing post config change action: None for config rendered-worker-2",
+            "Node has Desired Config rendered-worker-2, skipping reboot",
+            "/etc/pivot/kernel-args is not read: put kernelArguments into a MachineConfig",
+        ],
+    );
+    assert!(!log.contains("c2VjcmV0"), "what is written is never logged");
+}
