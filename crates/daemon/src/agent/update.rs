@@ -154,10 +154,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if let Err(error) = self.annotate([(key, value)].into()).await {
             warn!(%error, "Could not update annotation");
         }
+        self.leave_standby().await?;
         // What is not said before the machine goes down is said late.
         self.cluster.flush().await;
         self.unprotect().await;
-        self.leave_standby().await?;
         let config = config.to_owned();
         let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
         rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
