@@ -49,6 +49,7 @@ gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
 bench: ## Measure rendering, status, choosing nodes, serving, simulating and applying
+	$(CARGO) build --release --package mco
 	$(CARGO) bench --package mco-core --package mco-server --package mco-sim --package mco-daemon
 
 bench-fleet: ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary

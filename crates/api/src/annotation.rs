@@ -70,8 +70,8 @@ keys! {
     DRAIN_ATTEMPT_TIMEOUT: Span = "drain-attempt-timeout";
     /// Pool: what the daemons of its nodes do about drift. Written by people; the reference has none.
     DRIFT_POLICY: DriftPolicy = "drift-policy";
-    /// Pool: how many minutes its nodes have to prove healthy after a reboot before they take the new config
-    /// back; 0 keeps it whatever happens. Written by people; the reference has none.
+    /// Pool: how long its nodes have to prove healthy after a reboot before they take the new config back, in
+    /// minutes or as `90s`; 0 keeps it whatever happens. Written by people; the reference has none.
     CONFIRM_MINUTES: String = "confirm-minutes";
     /// Node: copy of the cluster's control plane topology.
     CONTROL_PLANE_TOPOLOGY: Topology = "controlPlaneTopology";

@@ -1,14 +1,15 @@
 //! How fast and how small the daemon is, each figure beside what the machine itself allows.
 //!
-//! `cargo bench -p mco-daemon`. The cluster is the embedded API; the machine is a directory.
+//! `cargo bench -p mco-daemon`, after `cargo build --release -p mco`, whose process is measured. The cluster is
+//! the embedded API; the machine is a directory.
 
 #![expect(clippy::disallowed_methods, reason = "measures a machine from outside")]
 
 use std::{
     env, fs,
-    io::{self, Write as _},
+    io::{self, BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command},
+    process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -19,7 +20,7 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt as _, api::PostParams, runtime::wait::await_condition};
 use mco_api::{MachineConfig, MachineConfigPool};
 use mco_apiserver::{ApiServer, Listener, Settings};
-use mco_cluster::{NoteCount, Reporter, Shutdown, client};
+use mco_cluster::{NoteCount, Reporter, Shutdown, client, telemetry};
 use mco_core::machine::Machine;
 use mco_daemon::{Surroundings, disk, first_boot, state::Glass, verify};
 use mco_host::{Host, Root, SimulatedSystem};
@@ -27,7 +28,7 @@ use serde_json::json;
 
 const FILES: usize = 1000;
 const ROUNDS: usize = 20;
-/// Set for the process whose memory is measured: the machine's directory and the kubeconfig.
+/// Set for a process of this program that is to be a daemon: the machine's directory and the kubeconfig.
 const ROLE: &str = "MCO_BENCH_DAEMON";
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -63,7 +64,7 @@ async fn measure() -> Outcome<()> {
     let listener = Listener::bind(api, folder.path(), ([127, 0, 0, 1], 0).into()).await?;
     let kubeconfig = listener.kubeconfig().to_owned();
     let serving = tokio::spawn(listener.serve(std::future::pending()));
-    memory(&root, &kubeconfig).await?;
+    process(&root, &kubeconfig).await?;
     serving.abort();
     Ok(())
 }
@@ -220,18 +221,77 @@ async fn drift(client: &Client, nodes: &Api<Node>, root: &Path) -> Outcome<()> {
     )?)
 }
 
-/// What one daemon takes that has nothing to do.
-async fn memory(root: &Path, kubeconfig: &Path) -> Outcome<()> {
-    let role = format!("{}\n{}", root.display(), kubeconfig.display());
-    let child = Command::new(env::current_exe()?).env(ROLE, role).spawn()?;
-    let child = Kept(child);
-    tokio::time::sleep(Duration::from_secs(10)).await;
+/// What is measured of a whole process: ours as it is shipped, or this one where that is not built.
+struct Subject {
+    what: &'static str,
+    program: PathBuf,
+    /// Its words, or the role of this program.
+    role: Result<Vec<String>, String>,
+}
+
+impl Subject {
+    fn find(root: &Path, kubeconfig: &Path) -> io::Result<Self> {
+        let this = env::current_exe()?;
+        let (root, kubeconfig) = (root.display().to_string(), kubeconfig.display().to_string());
+        // Benchmarks are in a folder below the one of the binaries.
+        let mco = this.ancestors().nth(2).map(|folder| folder.join("mco"));
+        let Some(program) = mco.filter(|mco| mco.exists()) else {
+            let (what, role) = ("this program (no mco is built)", format!("{root}\n{kubeconfig}"));
+            return Ok(Self { what, program: this, role: Err(role) });
+        };
+        let words = ["daemon", "start", "--node-name", "worker-0", "--root-mount", &root];
+        let more = ["--kubeconfig", &kubeconfig, "--metrics-listen-address", "127.0.0.1:0"];
+        let words = words.iter().chain(&more).map(|&word| word.to_owned()).collect();
+        Ok(Self { what: "mco daemon start", program, role: Ok(words) })
+    }
+
+    /// Starts it; returns once it has compared its disk with its config.
+    fn start(&self) -> Outcome<(Kept, Duration)> {
+        let mut command = Command::new(&self.program);
+        match &self.role {
+            Ok(words) => command.args(words),
+            Err(role) => command.env(ROLE, role),
+        };
+        let begun = Instant::now();
+        let mut child = Kept(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?);
+        let mut lines = BufReader::new(child.0.stderr.take().ok_or("no log")?).lines();
+        for line in &mut lines {
+            if line?.contains("Config Drift Monitor started") {
+                let took = begun.elapsed();
+                // Read to the end, so that it can go on saying something.
+                std::thread::spawn(move || lines.count());
+                return Ok((child, took));
+            }
+        }
+        Err("the daemon ended".into())
+    }
+}
+
+/// What one daemon takes: until it has looked at everything, and when it has nothing to do.
+async fn process(root: &Path, kubeconfig: &Path) -> Outcome<()> {
+    let subject = Subject::find(root, kubeconfig)?;
+    let mut best = Duration::MAX;
+    for _ in 0..5 {
+        let start = || subject.start().map(|(_, took)| took).map_err(|error| error.to_string());
+        best = best.min(tokio::task::block_in_place(start)?);
+    }
+    let limit = format!("{}; wanted 100 ms", subject.what);
+    say("start of the process to its first sync", &milliseconds(best), &limit)?;
+    let start = || subject.start().map_err(|error| error.to_string());
+    let (child, _) = tokio::task::block_in_place(start)?;
+    // Threads that are no longer needed end after ten seconds.
+    tokio::time::sleep(Duration::from_secs(15)).await;
     let status = fs::read_to_string(format!("/proc/{}/status", child.0.id()))?;
     let line = |key: &str| {
         let found = status.lines().find_map(|line| line.strip_prefix(key));
         found.map(|rest| rest.trim().to_owned()).unwrap_or_default()
     };
-    let limit = format!("of it files {}; wanted 12 MiB", line("RssFile:"));
+    let limit = format!(
+        "{}; of it files {}, {} threads; wanted 12 MiB",
+        subject.what,
+        line("RssFile:"),
+        line("Threads:")
+    );
     Ok(say("memory when idle (RSS)", &line("VmRSS:"), &limit)?)
 }
 
@@ -247,6 +307,7 @@ impl Drop for Kept {
 }
 
 async fn daemon(role: &str) -> Outcome<()> {
+    telemetry::start(telemetry::Format::Text, tracing::Level::INFO)?;
     let (root, kubeconfig) = role.split_once('\n').ok_or("a root and a kubeconfig")?;
     let client = client::connect(Some(Path::new(kubeconfig))).await?;
     let (node, host) = ("worker-0".parse()?, open(Path::new(root))?);

@@ -28,6 +28,7 @@ pub use self::fail::{Found, SyncError};
 use crate::{
     Limits, Surroundings,
     cluster::{Changes, Cluster, NodeState, Weight},
+    confirm::standby::Program,
     decide::{self, NodeView, Task},
     disk,
     heal::History,
@@ -97,6 +98,8 @@ pub struct Agent<S, C> {
     glass: Glass,
     limits: Limits,
     clock: Clock,
+    /// What takes a config back where no daemon comes up after its reboot.
+    standby: Option<Program>,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -135,6 +138,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             glass: around.glass.clone(),
             limits: around.limits,
             clock: around.clock,
+            standby: around.standby.clone(),
         }
     }
 

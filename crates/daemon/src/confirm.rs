@@ -4,8 +4,12 @@
 //! checks that people put on it pass, and the cluster can be reached. One that does not within its time
 //! is taken back: everything is put back as it was, the machine reboots once more, and the node says
 //! why. The same config is not tried again until another is wanted or somebody asks for it.
+//!
+//! The daemon decides. Where the config keeps the daemon itself from starting, a unit of the machine does
+//! (`standby`).
 
 mod settle;
+pub mod standby;
 
 use std::time::Duration;
 

@@ -41,6 +41,7 @@ use tracing::{Instrument as _, warn};
 use crate::{
     certificates::Keeper,
     cluster::{ApiCluster, NodeState, follow},
+    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     pinned::{Pinner, RunCommand},
@@ -122,6 +123,8 @@ pub struct Surroundings {
     pub kubelet: Option<HealthAddress>,
     /// How commands are run on the machine; without, images are not pulled ahead of time.
     pub commands: Option<RunCommand>,
+    /// What is left on the machine for a reboot after which no daemon comes up; nothing without.
+    pub standby: Option<Program>,
 }
 
 impl Surroundings {
@@ -137,6 +140,7 @@ impl Surroundings {
             clock: Clock::System,
             kubelet: None,
             commands: None,
+            standby: None,
         }
     }
 }

@@ -14,6 +14,7 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
+use tokio::runtime::{Builder, Runtime};
 
 /// Pause between two tries to reach the API server.
 const REACH_AGAIN: Duration = Duration::from_secs(1);
@@ -90,10 +91,11 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    run_as(args, verbose, Own::default(), register, work)
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    run_on(&runtime, args, verbose, Own::default(), register, work)
 }
 
-/// What some processes have besides.
+/// What the process of a node has besides.
 #[derive(Default)]
 pub(crate) struct Own {
     /// What it shows at `/state`.
@@ -102,8 +104,26 @@ pub(crate) struct Own {
     pub(crate) server: Option<String>,
 }
 
-/// The same for a process that has something of its own.
-pub(crate) fn run_as<S, F>(
+/// The same for the process of one node.
+///
+/// It is on every machine and has little to do at a time: a thread for each processor of a large machine
+/// would be most of what it takes.
+pub(crate) fn run_for_node<S, F>(
+    args: &ProcessArgs,
+    verbose: bool,
+    own: Own,
+    register: impl FnOnce(&mut Registry) -> S,
+    work: impl FnOnce(S, Client, Shutdown) -> F,
+) -> anyhow::Result<ExitCode>
+where
+    F: Future<Output = Ended>,
+{
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    run_on(&runtime, args, verbose, own, register, work)
+}
+
+fn run_on<S, F>(
+    runtime: &Runtime,
     args: &ProcessArgs,
     verbose: bool,
     own: Own,
@@ -119,7 +139,6 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
         let client = match (&args.kubeconfig, &own.server) {

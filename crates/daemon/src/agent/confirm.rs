@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
-use mco_api::{MachineConfig, NodeName, RenderedName};
+use mco_api::{
+    MachineConfig, NodeName, RenderedName,
+    duration::{self, BadDuration},
+};
+use mco_cluster::report::chain;
 use mco_host::{Answer, System};
 use tokio::time::Instant;
 use tracing::warn;
@@ -12,7 +16,7 @@ use tracing::warn;
 use super::{Agent, Next, SyncError};
 use crate::{
     cluster::Cluster,
-    confirm::{self, Probe},
+    confirm::{self, Probe, standby},
     disk, first_boot,
     state::Waiting,
 };
@@ -79,6 +83,19 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         Ok(Some(Next::Wait(Some(now + PAUSE))))
     }
 
+    /// Sees that the machine takes the config back by itself, should no daemon come up after the reboot.
+    pub(super) async fn leave_standby(&self) -> Result<(), SyncError> {
+        let Some(program) = self.standby.clone() else { return Ok(()) };
+        let left = self.on_host(move |host| standby::arrange(host, &program)).await?;
+        if let Err(error) = left {
+            warn!(
+                error = chain(&error),
+                "The machine cannot take the config back without a daemon"
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses a config that was taken back, and sees that the one that comes is confirmed.
     pub(super) async fn expect_confirmation(
         &self,
@@ -86,12 +103,11 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         is_asked_for: bool,
     ) -> Result<(), SyncError> {
         let said = self.cluster.confirm_minutes().await?;
-        let minutes = said.as_deref().map(|said| said.trim().parse::<u64>());
-        let deadline = match minutes {
+        let deadline = match said.as_deref().map(|said| (said, time(said))) {
             None => self.limits.confirm,
-            Some(Ok(minutes)) => Duration::from_secs(minutes.saturating_mul(60)),
-            Some(Err(_)) => {
-                warn!("{said:?} is no number of minutes; configs are confirmed as by default");
+            Some((_, Ok(time))) => time,
+            Some((said, Err(bad))) => {
+                warn!("{said:?} is {bad}; configs are confirmed as by default");
                 self.limits.confirm
             }
         };
@@ -106,5 +122,27 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Some(back) => Err(SyncError::TakenBack(back)),
             None => Ok(()),
         }
+    }
+}
+
+/// How long a machine has: minutes, or a time such as 90s.
+fn time(text: &str) -> Result<Duration, BadDuration> {
+    let text = text.trim();
+    match text.parse::<u64>() {
+        Ok(minutes) => Ok(Duration::from_secs(minutes.saturating_mul(60))),
+        Err(_) => duration::parse(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_minutes_and_anything_else_says_its_unit() {
+        for (text, want) in [("15", 900), (" 0 ", 0), ("90s", 90), ("1h30m", 5400)] {
+            assert_eq!(time(text), Ok(Duration::from_secs(want)), "{text}");
+        }
+        assert!(time("soon").is_err() && time("-1").is_err() && time("").is_err());
     }
 }

@@ -157,6 +157,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         // What is not said before the machine goes down is said late.
         self.cluster.flush().await;
         self.unprotect().await;
+        self.leave_standby().await?;
         let config = config.to_owned();
         let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
         rebooted.inspect_err(|_| self.metrics.reboot_failed())?;

@@ -10,7 +10,7 @@ use mco_host::{Answer, Host, System};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::{Health, PAUSE, Verdict, decide, policy};
+use super::{Health, PAUSE, Policy, Verdict, decide, policy, standby};
 use crate::{
     Ended,
     execute::{self, ExecuteError},
@@ -36,7 +36,7 @@ pub enum Settled<S> {
 }
 
 /// What the ledger says is to be settled.
-enum Open {
+pub(super) enum Open {
     Nothing,
     /// The machine is to reboot into this config, which it had before.
     Reboot(String),
@@ -44,12 +44,11 @@ enum Open {
     Prove(Box<Proof>),
 }
 
-struct Proof {
-    update: Ledger,
-    progress: Progress,
-    deadline: Duration,
-    kubelet: Answer,
-    checks: Answer,
+/// What a machine has to prove healthy with, and how.
+pub(super) struct Proof {
+    pub(super) update: Ledger,
+    pub(super) progress: Progress,
+    pub(super) policy: Policy,
 }
 
 /// Settles what is open; returns at once where nothing is.
@@ -64,7 +63,14 @@ pub async fn settle<S: System + 'static, P: Probe>(
         let open;
         (host, open) = on_host(host, look).await;
         let proof = match open {
-            Ok(Open::Nothing) => return Settled::Go(host),
+            Ok(Open::Nothing) => {
+                let removed;
+                (host, removed) = on_host(host, standby::remove).await;
+                if let Err(fault) = removed {
+                    warn!(error = chain(&fault), "Cannot remove {}", standby::UNIT);
+                }
+                return Settled::Go(host);
+            }
             Ok(Open::Reboot(config)) => {
                 let done;
                 (host, done) = on_host(host, move |host| execute::reboot(host, &config)).await;
@@ -87,10 +93,12 @@ pub async fn settle<S: System + 'static, P: Probe>(
         let spent = Duration::from_secs(proof.progress.waited);
         let before = *before.get_or_insert(spent + START_COST);
         let waited = before + since.elapsed();
+        let policy = proof.policy;
         let cluster = probe.cluster().await;
-        let health =
-            Health { cluster, kubelet: proof.kubelet.clone(), checks: proof.checks.clone() };
-        let verdict = decide(&health, waited, proof.deadline);
+        let (kubelet, checks);
+        (host, (kubelet, checks)) = on_host(host, move |host| policy.ask(host)).await;
+        let health = Health { cluster, kubelet, checks };
+        let verdict = decide(&health, waited, policy.deadline());
         let wait = match &verdict {
             Verdict::Wait(wait) => Some(*wait),
             Verdict::Keep | Verdict::TakeBack(_) => None,
@@ -106,7 +114,8 @@ pub async fn settle<S: System + 'static, P: Probe>(
     }
 }
 
-fn look<S: System>(host: &mut Host<S>) -> Result<Open, ExecuteError> {
+/// Looks at what is to be settled. Only for who holds the machine's lock.
+pub(super) fn look<S: System>(host: &mut Host<S>) -> Result<Open, ExecuteError> {
     let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(Open::Nothing) };
     let before = update.from.metadata.name.clone().unwrap_or_default();
     let booted = host.system.facts()?.boot_id;
@@ -124,8 +133,7 @@ fn look<S: System>(host: &mut Host<S>) -> Result<Open, ExecuteError> {
         (Resume::Reboot, Stage::Returning) => Ok(Open::Reboot(before)),
         (Resume::Verify, _) if !progress.confirmed => {
             let Some(policy) = policy(&host.root)? else { return Ok(Open::Nothing) };
-            let (deadline, (kubelet, checks)) = (policy.deadline(), policy.ask(host));
-            Ok(Open::Prove(Box::new(Proof { update, progress, deadline, kubelet, checks })))
+            Ok(Open::Prove(Box::new(Proof { update, progress, policy })))
         }
         (Resume::Verify | Resume::Reboot | Resume::Undo | Resume::Continue(_), _) => {
             Ok(Open::Nothing)
@@ -150,7 +158,7 @@ fn act<S: System>(
             let waited = waited.as_secs();
             // Not at every look: the record would only grow.
             if waited >= proof.progress.waited + START_COST.as_secs() {
-                let left = proof.deadline.as_secs().saturating_sub(waited);
+                let left = proof.policy.deadline().as_secs().saturating_sub(waited);
                 warn!("Config {name} is taken back in {left} s unless the machine gets healthy");
                 ledger::advance(&host.root, &Progress { waited, ..proof.progress.clone() })?;
             }
@@ -164,7 +172,7 @@ fn act<S: System>(
 }
 
 /// Runs something on the machine, on a thread that may block.
-async fn on_host<S: System + 'static, T: Send + 'static>(
+pub(super) async fn on_host<S: System + 'static, T: Send + 'static>(
     mut host: Host<S>,
     work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
 ) -> (Host<S>, T) {
@@ -177,7 +185,7 @@ async fn on_host<S: System + 'static, T: Send + 'static>(
 }
 
 /// Waits; says whether it was told to stop.
-async fn pause(time: Duration, shutdown: &Shutdown) -> bool {
+pub(super) async fn pause(time: Duration, shutdown: &Shutdown) -> bool {
     tokio::select! {
         () = shutdown.requested() => true,
         () = tokio::time::sleep(time) => false,

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    fs,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -13,7 +15,10 @@ use std::{
 use mco_cluster::Shutdown;
 use mco_daemon::{
     Ended,
-    confirm::{self, Probe, Settled},
+    confirm::{
+        self, Probe, Settled,
+        standby::{self, Program},
+    },
     execute::{self, Outcome},
     ledger::{self, Resume},
 };
@@ -51,13 +56,22 @@ impl Probe for Reachable {
     }
 }
 
-/// A machine that has just rebooted into the new config.
-fn rebooted(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
+/// A machine that is about to reboot into the new config.
+fn applied(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
     furnish(folder);
     let mut host = open(Root::open(folder).unwrap());
     host.system.journal().answer(HEALTH);
     confirm::prepare(&host, deadline).unwrap();
     assert_eq!(begin(&mut host).unwrap(), Outcome::RebootDue);
+    host
+}
+
+/// A machine that has just rebooted into the new config.
+fn rebooted(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
+    reboot(applied(folder, deadline))
+}
+
+fn reboot(mut host: Host<SimulatedSystem>) -> Host<SimulatedSystem> {
     execute::reboot(&mut host, "rendered-worker-new").unwrap();
     host.system.boot().unwrap();
     host
@@ -191,4 +205,138 @@ fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
         assert!(confirm::refusal(&host.root, &name, false).unwrap().is_some(), "{at}");
     }
     assert!(back > 40, "the way back was tried: {back}");
+}
+
+const UNIT: &str = "etc/systemd/system/machine-config-daemon-confirm.service";
+const LINK: &str =
+    "etc/systemd/system/multi-user.target.wants/machine-config-daemon-confirm.service";
+const COPY: &str = "var/lib/machine-config-daemon/confirm/mco";
+
+/// Any file will do: nobody starts it here.
+fn program() -> Program {
+    Program::new(PathBuf::from("/etc/passwd"), "")
+}
+
+/// A machine that has just rebooted into the new config, with a standby.
+fn rebooted_with_standby(folder: &Path) -> Host<SimulatedSystem> {
+    let mut host = applied(folder, MINUTE);
+    standby::arrange(&mut host, &program()).unwrap();
+    assert!(folder.join(LINK).is_symlink(), "it starts at boot");
+    reboot(host)
+}
+
+/// Whether there is something, be it a link that leads nowhere here.
+fn is_there(folder: &Path, path: &str) -> bool {
+    fs::symlink_metadata(folder.join(path)).is_ok()
+}
+
+/// Looks once.
+async fn stand_by(host: Host<SimulatedSystem>) -> Settled<SimulatedSystem> {
+    let shutdown = Shutdown::new();
+    shutdown.request();
+    standby::stand_by(host, &shutdown).await
+}
+
+fn reopened(folder: &Path) -> Host<SimulatedSystem> {
+    open(Root::open(folder).unwrap())
+}
+
+#[tokio::test]
+async fn where_no_daemon_comes_up_the_machine_takes_the_config_back_once_its_time_is_up() {
+    let (folder, ways) = (folder(), ways());
+    let host = rebooted_with_standby(folder.path());
+    let settled = stand_by(host).await;
+    assert!(matches!(settled, Settled::Ended(Ended::Stopped)), "there is time left: {settled:?}");
+    let host = reopened(folder.path());
+    let (_, progress) = ledger::open(&host.root).unwrap().unwrap();
+    assert!(!progress.confirmed && progress.back_in.is_none(), "{progress:?}");
+
+    confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
+    host.system.journal().fail(HEALTH);
+    let settled = standby::stand_by(host, &Shutdown::new()).await;
+    assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
+    let mut host = reopened(folder.path());
+    assert!(host.system.wants_reboot());
+    host.system.boot().unwrap();
+    let settled = stand_by(host).await;
+    assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+    assert_back(folder.path(), &ways, "nothing of the standby is left either");
+
+    // The daemon that comes up at last finds why, and does not try again.
+    let (host, probe) = (reopened(folder.path()), Reachable::from(0));
+    let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
+    let Settled::Go(host) = settled else { panic!("{settled:?}") };
+    let back = confirm::refusal(&host.root, "rendered-worker-new", false).unwrap().unwrap();
+    assert_eq!(back.why, "no daemon came up to confirm it within 0s; kubelet healthz fails");
+}
+
+#[tokio::test]
+async fn a_standby_never_decides_beside_a_daemon() {
+    let folder = folder();
+    let host = rebooted_with_standby(folder.path());
+    confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
+    let daemon = reopened(folder.path());
+    let lock = daemon.root.lock(mco_daemon::disk::RECORDS).unwrap();
+    assert!(lock.is_some());
+    let settled = stand_by(host).await;
+    assert!(matches!(settled, Settled::Ended(Ended::Stopped)), "{settled:?}");
+    let (_, progress) = ledger::open(&daemon.root).unwrap().unwrap();
+    assert!(progress.back_in.is_none(), "{progress:?}");
+
+    confirm::set_deadline(&daemon.root, MINUTE).unwrap();
+    let settled = confirm::settle(daemon, &Reachable::from(0), &Shutdown::new()).await;
+    assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+    for path in [UNIT, LINK, COPY] {
+        assert!(!is_there(folder.path(), path), "{path}");
+    }
+    // The lock is the daemon's still.
+    let settled = stand_by(reopened(folder.path())).await;
+    assert!(matches!(settled, Settled::Go(_)), "its unit is gone, so it is over: {settled:?}");
+    drop(lock);
+}
+
+#[test]
+fn a_standby_is_there_only_while_a_config_is_to_be_confirmed() {
+    let folder = folder();
+    let there = || [UNIT, COPY, LINK].map(|path| is_there(folder.path(), path));
+    let mut host = applied(folder.path(), Duration::ZERO);
+    standby::arrange(&mut host, &program()).unwrap();
+    assert_eq!(there(), [false; 3], "nothing is confirmed");
+    confirm::prepare(&host, MINUTE).unwrap();
+    standby::arrange(&mut host, &program()).unwrap();
+    assert_eq!(there(), [true; 3]);
+    let stat = || [UNIT, COPY].map(|path| fs::metadata(folder.path().join(path)).unwrap());
+    let before = stat();
+    assert_eq!(before[1].mode() & 0o777, 0o755);
+    standby::arrange(&mut host, &program()).unwrap();
+    assert_eq!(stat().map(|it| it.ino()), before.map(|it| it.ino()), "not written again");
+    ledger::close(&host.root).unwrap();
+    standby::arrange(&mut host, &program()).unwrap();
+    assert_eq!(there(), [false; 3], "nothing waits for a reboot");
+}
+
+#[test]
+fn at_whatever_change_it_dies_the_next_daemon_arranges_the_standby() {
+    let attempt = |folder: &Path, faults: &Arc<Faults>| {
+        drop(applied(folder, MINUTE));
+        standby::arrange(&mut open(faulty(folder, faults)), &program())
+    };
+    let whole = folder();
+    let faults = Arc::new(Faults::none());
+    attempt(whole.path(), &faults).unwrap();
+    let want = tree(whole.path());
+    assert!(faults.points() > 8, "{}", faults.points());
+    for number in 1..=faults.points() {
+        let folder = folder();
+        let faults = Arc::new(Faults::at(number, Fault::Die));
+        let died = attempt(folder.path(), &faults);
+        let at = format!("{number} {}: {died:?}", faults.failed().unwrap_or_default());
+        let mut host = reopened(folder.path());
+        standby::arrange(&mut host, &program()).unwrap();
+        let names = |tree: &BTreeMap<String, String>| tree.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(names(&tree(folder.path())), names(&want), "{at}");
+        standby::remove(&mut host).unwrap();
+        let found = tree(folder.path());
+        assert!(!found.keys().any(|name| name.contains("daemon-confirm")), "{at}: {found:?}");
+    }
 }

@@ -21,6 +21,7 @@ use mco_cluster::{
 use mco_core::render::Build;
 use mco_daemon::{
     Clients, Limits, Surroundings,
+    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
@@ -32,6 +33,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
+    command::host::once,
     fault::Advice,
     print::Screen,
     process::{self, ProcessArgs},
@@ -88,6 +90,13 @@ struct StartArgs {
     /// Taken for compatibility; nothing here is served over TLS
     #[arg(long, hide = true, value_name = "VERSION")]
     tls_min_version: Option<String>,
+    /// Apply this MachineConfig or Ignition config once, without a cluster, and end; what mco host apply does
+    /// to several
+    #[arg(long, value_name = "FILE")]
+    once_from: Option<PathBuf>,
+    /// With --once-from: leave the reboot to somebody else
+    #[arg(long)]
+    skip_reboot: bool,
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
@@ -143,7 +152,12 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     match &args.command {
-        DaemonCommand::Start(args) => start(args, verbose),
+        DaemonCommand::Start(args) => match args.once_from.as_deref() {
+            Some(path) if !path.as_os_str().is_empty() => {
+                once::run(&args.root_mount, path, !args.skip_reboot, screen)
+            }
+            Some(_) | None => start(args, verbose),
+        },
         DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
         DaemonCommand::Version => {
             let Build { version, hash } = process::build();
@@ -199,7 +213,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         Ended::Released
     };
     let own = process::Own { state: Some(page), server };
-    let code = process::run_as(process, verbose, own, register, work)?;
+    let code = process::run_for_node(process, verbose, own, register, work)?;
     ended.map(|()| code)
 }
 
@@ -228,6 +242,9 @@ async fn manage(
     around.commands = Some(Arc::new(move |command: &[&str]| {
         commands.lock().unwrap_or_else(PoisonError::into_inner).run(command)
     }));
+    around.standby = Program::own()
+        .inspect_err(|error| warn!(error = chain(error), "Cannot find out which program this is"))
+        .ok();
     let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
     if let Err(error) = previous_logs::keep(&kept) {
         warn!(error = chain(&error), "The log is not kept");

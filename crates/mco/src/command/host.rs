@@ -2,6 +2,7 @@
 
 mod apply;
 mod confirm;
+pub(crate) mod once;
 mod pivot;
 mod plan;
 mod rollback;

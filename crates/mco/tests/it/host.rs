@@ -313,3 +313,35 @@ fn an_image_is_booted_only_where_there_are_images() {
     let (code, _, err) = run(&folder, "pivot --yes not=an\u{a0}image");
     assert_eq!(code, 2, "{err}");
 }
+
+// covers: C13, C14, C15
+#[test]
+fn one_config_is_applied_once_as_the_references_flag_has_it() {
+    let ignition = br#"{"ignition": {"version": "3.2.0"}, "storage": {"files": [
+        {"path": "/etc/motd", "contents": {"source": "data:,ours"}}]}}"#;
+    let alone = config("only", MORE).replace("role: worker", "role: nobody");
+    let folder = machine();
+    folder.write("ignition", ignition);
+    folder.write("machine", alone.as_bytes());
+    folder.write("neither", b"hello: world");
+    folder.write("root/etc/ignition-machine-config-encapsulated.json", b"{}");
+    let once = |from: &str| {
+        let words = ["daemon", "start", "--root-mount", "root", "--once-from", from];
+        let out = folder.mco(&[&words[..], &["--skip-reboot"]].concat()).output().unwrap();
+        (out.status.code().unwrap(), String::from_utf8(out.stderr).unwrap())
+    };
+    for (from, want) in [
+        ("neither", "unable to decipher onceFrom config type: neither"),
+        ("https://example.com/a.ign", "nothing is fetched for --once-from"),
+    ] {
+        let (code, err) = once(from);
+        assert!(code != 0 && err.contains(want), "{from}: {code} {err}");
+    }
+    assert_eq!(folder.read("root/etc/motd"), "welcome", "nothing was changed");
+    let (code, err) = once("ignition");
+    assert_eq!((code, folder.read("root/etc/motd").as_str()), (0, "ours"), "{err}");
+    assert!(!folder.path("root/etc/ignition-machine-config-encapsulated.json").exists());
+    let (code, err) = once("machine");
+    assert_eq!((code, folder.read("root/etc/chrony.conf").as_str()), (0, "server b"), "{err}");
+    assert!(!folder.path("root/etc/motd").exists(), "it is the whole config");
+}

@@ -48,6 +48,12 @@ impl View {
         }
     }
 
+    /// Whether it has the config that follows `before`, and nothing is left to do about it.
+    pub(crate) fn is_past(&self, before: &str) -> bool {
+        let has_it = self.current == self.desired && self.current != before;
+        has_it && self.state == "Done" && self.ready && !self.cordoned
+    }
+
     /// Whether it is on its way from one config to another. That a node is not Ready may have other
     /// reasons on a busy host.
     fn is_under_way(&self) -> bool {

@@ -62,12 +62,7 @@ async fn our_processes_take_the_machines_over(lab: &Lab, fleet: &Fleet<'_>) -> a
     })
     .await?;
     for machine in lab.machines() {
-        fleet
-            .wait(machine, "its first config", |node| {
-                let settled = !node.current.is_empty() && node.current == node.desired;
-                settled && node.state == "Done" && node.ready && !node.cordoned
-            })
-            .await?;
+        fleet.wait(machine, "its first config", |node| node.is_past("")).await?;
     }
     pool_is_updated(lab).await.map(drop)
 }
@@ -77,16 +72,13 @@ async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = pool_is_updated(lab).await?;
-    application.wait_complete().await?;
-    fleet.busiest();
-    application.fewest_available();
+    let before = at_rest(lab, fleet, application).await?;
     let pods = application.pods().await?;
     let boots: Vec<String> =
         lab.machines().iter().map(|machine| fleet.view(machine).boot_id).collect();
     let config = workspace().join("examples/99-worker-custom.yaml").display().to_string();
     lab.ask(&["apply", "-f", &config])?;
-    let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
+    let mut waiting = names(lab);
     while !waiting.is_empty() {
         let machine = fleet.wait_next(&waiting, &before).await?;
         changes(fleet, machine, &before).await?;
@@ -152,11 +144,10 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = pool_is_updated(lab).await?;
-    application.wait_complete().await?;
+    let before = at_rest(lab, fleet, application).await?;
     let config = workspace().join("crates/mco/tests/lab/second.yaml").display().to_string();
     lab.ask(&["apply", "-f", &config])?;
-    let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
+    let mut waiting = names(lab);
     let victim = fleet.wait_next(&waiting, &before).await?;
     let drained = |node: &View| node.state == "Working" && node.cordoned && node.drained;
     fleet.wait(victim, "it to be drained for its update", drained).await?;
@@ -167,16 +158,29 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     while !waiting.is_empty() {
         let machine = fleet.wait_next(&waiting, &before).await?;
         let what = "it to be Done with the second config";
-        fleet
-            .wait(machine, what, |node| {
-                let has_it = node.current == node.desired && node.current != before;
-                has_it && node.state == "Done" && node.ready && !node.cordoned
-            })
-            .await?;
+        fleet.wait(machine, what, |node| node.is_past(&before)).await?;
         assert_eq!(machine.read(SECOND)?.as_deref(), Some("second\n"), "{}", machine.name());
         waiting.remove(machine.name());
     }
     pool_is_updated(lab).await.map(drop)
+}
+
+/// Waits until nothing is under way, and counts from then on; returns the name of everybody's config.
+pub(crate) async fn at_rest(
+    lab: &Lab,
+    fleet: &Fleet<'_>,
+    application: &Application<'_>,
+) -> anyhow::Result<String> {
+    let before = pool_is_updated(lab).await?;
+    application.wait_complete().await?;
+    fleet.busiest();
+    application.fewest_available();
+    Ok(before)
+}
+
+/// The names of all machines.
+pub(crate) fn names(lab: &Lab) -> BTreeSet<&str> {
+    lab.machines().iter().map(Machine::name).collect()
 }
 
 /// Waits until every machine of the pool has its config, and returns the config's name.

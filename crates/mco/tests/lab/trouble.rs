@@ -1,8 +1,6 @@
 //! What goes wrong in real clusters while a config is on its way: a budget that is never met, a machine
 //! that is cut off, a leader whose machine goes down, and a config that breaks the kubelet.
 
-use std::collections::BTreeSet;
-
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use mco_api::{MachineConfigNode, label};
@@ -11,7 +9,7 @@ use mco_testkit::lab::{Lab, Machine, Network, Step};
 use crate::{
     application::Application,
     fleet::{Fleet, View},
-    rollout::{pool_is_updated, wait_for_pool},
+    rollout::{at_rest, names, pool_is_updated, wait_for_pool},
     workspace,
 };
 
@@ -21,29 +19,22 @@ fn manifest(name: &str) -> String {
     workspace().join("crates/mco/tests/lab").join(name).display().to_string()
 }
 
-fn has_it(node: &View, before: &str) -> bool {
-    let has_it = node.current == node.desired && node.current != before;
-    has_it && node.state == "Done" && node.ready && !node.cordoned
-}
-
 /// One roll-out, with another trouble on each of the three machines.
 pub(crate) async fn a_roll_out_meets_with_trouble(
     lab: &Lab,
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = pool_is_updated(lab).await?;
-    application.wait_complete().await?;
-    fleet.busiest();
+    let before = at_rest(lab, fleet, application).await?;
     set_budget(lab, 3)?;
     lab.ask(&["apply", "-f", &manifest("third.yaml")])?;
-    let mut waiting: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
+    let mut waiting = names(lab);
 
     let machine = fleet.wait_next(&waiting, &before).await?;
     a_drain_that_cannot_finish_says_who_is_to_blame(lab, machine).await?;
     set_budget(lab, 2)?;
     let what = "it to be updated once the budget allows it";
-    fleet.wait(machine, what, |node| has_it(node, &before)).await?;
+    fleet.wait(machine, what, |node| node.is_past(&before)).await?;
     waiting.remove(machine.name());
     eprintln!("lab: a drain that could not finish said so, and finished");
 
@@ -55,7 +46,7 @@ pub(crate) async fn a_roll_out_meets_with_trouble(
     let machine = fleet.wait_next(&waiting, &before).await?;
     the_leaders_machine_goes_down(lab, fleet).await?;
     let what = "it to be updated although the leader was lost";
-    fleet.wait(machine, what, |node| has_it(node, &before)).await?;
+    fleet.wait(machine, what, |node| node.is_past(&before)).await?;
     pool_is_updated(lab).await?;
     let busiest = fleet.busiest();
     assert_eq!(busiest.len(), 1, "one machine at a time, whatever happens: {busiest:#?}");
@@ -105,7 +96,7 @@ async fn a_machine_that_is_cut_off_keeps_its_place(
     machine.set_network(Network::Cut)?;
     fleet.wait(machine, "it to be missed", |node| !node.ready).await?;
     machine.set_network(Network::Connected)?;
-    fleet.wait(machine, "it to be updated after the cut", |node| has_it(node, before)).await?;
+    fleet.wait(machine, "it to be updated after the cut", |node| node.is_past(before)).await?;
     Ok(())
 }
 
@@ -141,8 +132,7 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
     let file = manifest("policies-status.json");
     lab.ask(&[&status[..], &["merge", "--patch-file", &file]].concat())?;
     lab.ask(&["apply", "-f", &manifest("broken.yaml")])?;
-    let all: BTreeSet<&str> = lab.machines().iter().map(Machine::name).collect();
-    let machine = fleet.wait_next(&all, &before).await?;
+    let machine = fleet.wait_next(&names(lab), &before).await?;
     let boot = fleet.view(machine).boot_id;
     let noticed = |node: &View| !node.ready || node.state == "Degraded";
     let found = fleet.wait(machine, "its kubelet to be missed", noticed).await?;
@@ -151,6 +141,10 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
         assert_ne!(String::from_utf8_lossy(&kubelet.stdout).trim(), "active");
     }
     eprintln!("lab: {} was told to break its kubelet: {found}", machine.name());
+    for other in lab.machines().iter().filter(|other| other.name() != machine.name()) {
+        let view = fleet.view(other);
+        assert_eq!(view.desired, before, "it goes no further: {} {view}", other.name());
+    }
 
     lab.ask(&["delete", "mc", "99-worker-broken"])?;
     let what = "it to be repaired by the revert";

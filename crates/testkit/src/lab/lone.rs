@@ -1,10 +1,13 @@
-//! One machine without a cluster: its own systemd, and nothing that would expect an API server.
+//! One machine that is no node: its own systemd, and nothing that would expect an API server.
 
-use std::{path::Path, process::Command, sync::Arc};
+use std::{net::SocketAddr, path::Path, process::Command, sync::Arc};
 
 use anyhow::Context as _;
 
-use super::{Ingredients, Machine, cgroup::Groups, image, place::Place, run::run, space::Space};
+use super::{
+    Ingredients, Machine, cgroup::Groups, image, place::Place, plane::ADDRESS, relay, run::run,
+    space::Space,
+};
 
 /// Units that make a machine a node.
 const OF_NODES: [&str; 3] = ["kubelet.service", "containerd.service", "lab-images.service"];
@@ -38,6 +41,11 @@ impl Lone {
         let lone = Self { machine, space, _place: place };
         lone.machine.boot()?;
         Ok(lone)
+    }
+
+    /// Lets the machine reach a server on this machine's loopback address; says by which address.
+    pub fn admit(&self, server: SocketAddr) -> anyhow::Result<SocketAddr> {
+        relay::admit(&self.space.network(), ADDRESS.into(), server)
     }
 
     /// The machine.

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The control plane's address, which machines use.
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 /// The port of the service `kubernetes`, whose address is simply one of the control plane's.
 const PORT: u16 = 443;
 

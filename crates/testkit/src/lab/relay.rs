@@ -1,9 +1,10 @@
-//! The way from this machine's loopback address to the lab's API server, whose network is its own.
+//! Ways between this machine's loopback address and the lab, whose network is its own: out of it to the
+//! lab's API server, and from the lab's machines to a server of this one.
 
 use std::{
     fs::File,
     io,
-    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::AsFd as _,
     path::{Path, PathBuf},
     thread,
@@ -28,14 +29,44 @@ pub(super) fn start(network: &Path, target: SocketAddr) -> anyhow::Result<Socket
     Ok(address)
 }
 
+/// Listens on a free port of `address` in the network namespace `network` and passes every connection
+/// on to `target`, which is this machine's own, until this process ends or the namespace is gone.
+pub(super) fn admit(
+    network: &Path,
+    address: IpAddr,
+    target: SocketAddr,
+) -> anyhow::Result<SocketAddr> {
+    let network = File::open(network).context("cannot open the lab's network")?;
+    // A socket stays in the network where it was made, whoever uses it; so only its maker moves there.
+    let bind = move || {
+        move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        TcpListener::bind((address, 0))
+    };
+    let bound = thread::spawn(bind).join().expect("binding does not panic");
+    let listener = bound.context("cannot listen in the lab")?;
+    let address = listener.local_addr().context("cannot listen in the lab")?;
+    thread::spawn(move || {
+        for far in listener.incoming().map_while(Result::ok) {
+            thread::spawn(move || {
+                let near = TcpStream::connect(target);
+                drop(near.and_then(|near| exchange(&near, &far)));
+            });
+        }
+    });
+    Ok(address)
+}
+
 fn pass(near: &TcpStream, network: &File, target: SocketAddr) -> io::Result<()> {
     move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
-    let far = TcpStream::connect(target)?;
+    exchange(near, &TcpStream::connect(target)?)
+}
+
+fn exchange(near: &TcpStream, far: &TcpStream) -> io::Result<()> {
     near.set_nodelay(true)?;
     far.set_nodelay(true)?;
     thread::scope(|scope| {
-        scope.spawn(|| copy(near, &far));
-        copy(&far, near);
+        scope.spawn(|| copy(near, far));
+        copy(far, near);
     });
     Ok(())
 }

@@ -45,11 +45,33 @@ pub(super) fn run(
     let to = target::render(&args.sources, args.pool.as_deref(), verbose)?;
     let mut host = target::open(&args.place.root)?;
     let _lock = target::lock(&host)?;
-    if let Some(code) = resume(args, &mut host, screen)? {
+    let manner = Manner { force: args.force, yes: args.yes, reboot: args.reboot };
+    carry_out(manner, &mut host, to, screen)
+}
+
+/// How people want it.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    /// Whatever the machine has.
+    pub(super) force: bool,
+    /// Nobody is asked.
+    pub(super) yes: bool,
+    /// Reboot if the change needs it.
+    pub(super) reboot: bool,
+}
+
+/// Makes a machine that nobody else changes what `to` says.
+pub(super) fn carry_out(
+    args: Manner,
+    host: &mut target::Lone,
+    to: target::Target,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(code) = resume(args, host, screen)? {
         return Ok(code);
     }
     let force = if args.force { Force::Yes } else { Force::No };
-    let way = target::way(&host, to, force)?;
+    let way = target::way(host, to, force)?;
     let name = way.to.metadata.name.clone().unwrap_or_default();
     let Some(plan) = way.plan else {
         writeln!(screen, "nothing to do: the machine has {name}")?;
@@ -58,14 +80,14 @@ pub(super) fn run(
     write!(screen, "{plan}")?;
     screen.flush()?;
     target::confirm(&format!("Apply {name}?"), args.yes)?;
-    confirm::prepare(&host, confirm::DEADLINE)?;
-    let done = execute::begin(&mut host, &way.from, &way.to, plan, &mut told);
-    conclude(args, &mut host, &name, done, screen)
+    confirm::prepare(host, confirm::DEADLINE)?;
+    let done = execute::begin(host, &way.from, &way.to, plan, &mut told);
+    conclude(args, host, &name, done, screen)
 }
 
 /// Goes on with what was begun before; none if nothing of it is left to do.
 fn resume(
-    args: &ApplyArgs,
+    args: Manner,
     host: &mut target::Lone,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<Option<ExitCode>> {
@@ -98,7 +120,7 @@ fn resume(
 }
 
 fn conclude(
-    args: &ApplyArgs,
+    args: Manner,
     host: &mut target::Lone,
     name: &str,
     done: Result<Outcome, ExecuteError>,

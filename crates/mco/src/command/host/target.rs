@@ -21,6 +21,7 @@ use mco_core::{
 use mco_daemon::{disk, verify};
 use mco_host::{Host, Lock, OfflineSystem, Root, System, SystemdSystem};
 
+use self::policy::Knobs;
 use crate::{
     fault::Advice,
     load::{Sources, manifests::Manifests},
@@ -106,6 +107,33 @@ pub(super) fn render(
     let rendered = manifests.render(manifests.pool(pool)?)?;
     let config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
     Ok(Target { config, policies: knobs.policies, overrides: knobs.overrides })
+}
+
+/// The one config of a file, as it is: a MachineConfig, or an Ignition config.
+pub(super) fn single(path: &Path) -> anyhow::Result<Target> {
+    let text = path.to_string_lossy();
+    if text.starts_with("http://") || text.starts_with("https://") {
+        return Err(Advice::error(
+            format!("{text} is an address, and nothing is fetched for --once-from"),
+            format!("fetch it first: curl -fsSLo config.ign {text}"),
+        ));
+    }
+    if let Some(config) = ignition::read(path)? {
+        return Ok(Target::new(config));
+    }
+    let sources = Sources { paths: vec![path.to_owned()], recursive: false };
+    let undeciphered = || format!("{}: {text}", ignition::UNDECIPHERED);
+    let mut loaded = sources.load()?;
+    let knobs = policy::take(&mut loaded);
+    let manifests = Manifests::new(loaded).or_refuse().with_context(undeciphered)?;
+    let [manifest] = manifests.configs.as_slice() else {
+        return Err(Advice::error(
+            format!("{text} has {} MachineConfigs, and one is applied", manifests.configs.len()),
+            "apply several with mco host apply -f, which merges them as a pool does",
+        ));
+    };
+    let Knobs { policies, overrides } = knobs;
+    Ok(Target { config: manifest.value.clone(), policies, overrides })
 }
 
 impl Given {

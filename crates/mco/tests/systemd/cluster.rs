@@ -1,0 +1,239 @@
+//! A cluster around one machine. The embedded API server, operator and controller run on this side; the
+//! daemon runs on the machine, as a service of its systemd.
+
+use std::{fmt::Debug, net::SocketAddr, path::Path};
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client, Resource, ResourceExt as _,
+    api::{DeleteParams, Patch, PatchParams, PostParams},
+    runtime::wait::await_condition,
+};
+use mco_api::{MachineConfig, MachineConfigPool, MachineConfiguration, label};
+use mco_testkit::{
+    PATIENCE,
+    api::{ApiServer as _, Embedded, Process, command, wait},
+    lab::{Lone, Machine},
+};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// The daemon's unit.
+pub(crate) const DAEMON: &str = "machine-config-daemon.service";
+
+const KUBECONFIG: &str = "/etc/mco/kubeconfig";
+const PREFIX: &str = "machineconfiguration.openshift.io/";
+/// What matters of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) current: String,
+    pub(crate) desired: String,
+    pub(crate) state: String,
+    pub(crate) reason: String,
+    pub(crate) desired_drain: String,
+    pub(crate) last_drain: String,
+    pub(crate) cordoned: bool,
+}
+
+impl View {
+    fn of(node: &Node) -> Self {
+        let text = |key: &str| {
+            node.annotations().get(&format!("{PREFIX}{key}")).cloned().unwrap_or_default()
+        };
+        Self {
+            current: text("currentConfig"),
+            desired: text("desiredConfig"),
+            state: text("state"),
+            reason: text("reason"),
+            desired_drain: text("desiredDrain"),
+            last_drain: text("lastAppliedDrain"),
+            cordoned: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
+        }
+    }
+
+    /// Whether it has its config, and nothing is left to do.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == "Done" && self.current == self.desired && self.reason.is_empty()
+    }
+}
+
+/// A machine that is a node of a cluster.
+pub(crate) struct Cluster<'m> {
+    pub(crate) machine: &'m Machine,
+    runtime: Runtime,
+    client: Client,
+    // Dropped in this order, so that nobody complains of a missing server.
+    controller: Process,
+    _operator: Process,
+    _api: Embedded,
+    _folder: tempfile::TempDir,
+}
+
+impl<'m> Cluster<'m> {
+    /// Makes a cluster with these node disruption policies, and a node in it for the machine, which does
+    /// not run its daemon yet.
+    pub(crate) fn around(lone: &'m Lone, policies: &Value) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())?;
+        let start = |process: &str| {
+            let mut command = command(env!("CARGO_BIN_EXE_mco"));
+            command.args([process, "start", "--metrics-listen-address", "127.0.0.1:0"]);
+            command.arg("--kubeconfig").arg(api.kubeconfig()).env_remove("RELEASE_VERSION");
+            Process::start(process, &mut command, &folder.path().join(format!("{process}.log")))
+        };
+        let (operator, controller) = (start("operator")?, start("controller")?);
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let client = runtime.block_on(mco_cluster::client::connect(Some(api.kubeconfig())))?;
+        install_daemon(lone, &api)?;
+        let machine = lone.machine();
+        let cluster = Self {
+            machine,
+            runtime,
+            client,
+            controller,
+            _operator: operator,
+            _api: api,
+            _folder: folder,
+        };
+        cluster.furnish(policies)?;
+        Ok(cluster)
+    }
+
+    fn furnish(&self, policies: &Value) -> anyhow::Result<()> {
+        // There is nothing to watch until the operator has installed the kinds.
+        let pools = Api::<MachineConfigPool>::all(self.client.clone());
+        wait("the pool to have a config", PATIENCE, || {
+            let pool = self.runtime.block_on(pools.get("worker")).ok()?;
+            (!pool.spec.configuration.rendered.name.is_empty()).then_some(())
+        })?;
+        self.create::<MachineConfiguration>(&json!({
+            "metadata": {"name": label::CLUSTER},
+            "spec": {"managementState": "Managed", "nodeDisruptionPolicy": policies},
+        }))?;
+        self.create::<Node>(&json!({
+            "metadata": {
+                "name": self.machine.name(),
+                "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
+            },
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }))
+    }
+
+    fn create<K>(&self, object: &Value) -> anyhow::Result<()>
+    where
+        K: Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
+            + Clone
+            + Debug
+            + DeserializeOwned
+            + serde::Serialize,
+    {
+        // By its text: a raw config does not come out of a value.
+        let object: K = serde_json::from_str(&object.to_string())?;
+        let objects = Api::<K>::all(self.client.clone());
+        self.runtime.block_on(objects.create(&PostParams::default(), &object))?;
+        Ok(())
+    }
+
+    /// Adds a config of the worker pool.
+    pub(crate) fn add(&self, name: &str, storage: &Value, units: &Value) -> anyhow::Result<()> {
+        self.create::<MachineConfig>(&json!({
+            "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
+            "spec": {"config": {
+                "ignition": {"version": "3.5.0"},
+                "storage": {"files": storage},
+                "systemd": {"units": units},
+            }},
+        }))
+    }
+
+    /// Takes a config away.
+    pub(crate) fn remove(&self, name: &str) -> anyhow::Result<()> {
+        let configs = Api::<MachineConfig>::all(self.client.clone());
+        self.runtime.block_on(configs.delete(name, &DeleteParams::default()))?;
+        Ok(())
+    }
+
+    /// Has the nodes of the worker pool prove healthy within this time after a reboot.
+    pub(crate) fn confirm_within(&self, time: &str) -> anyhow::Result<()> {
+        let pools = Api::<MachineConfigPool>::all(self.client.clone());
+        let key = format!("{PREFIX}confirm-minutes");
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: time}}}));
+        self.runtime.block_on(pools.patch("worker", &PatchParams::default(), &patch))?;
+        Ok(())
+    }
+
+    /// The node as it is now.
+    pub(crate) fn node(&self) -> anyhow::Result<View> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        Ok(View::of(&self.runtime.block_on(nodes.get(self.machine.name()))?))
+    }
+
+    /// Waits until the node is as it should be; what may explain that it is not is told if it never is.
+    pub(crate) fn wait(&self, what: &str, is: impl Fn(&View) -> bool) -> anyhow::Result<View> {
+        let nodes = Api::<Node>::all(self.client.clone());
+        let holds = |node: Option<&Node>| node.is_some_and(|node| is(&View::of(node)));
+        let found = self.runtime.block_on(async {
+            let found = await_condition(nodes, self.machine.name(), holds);
+            tokio::time::timeout(PATIENCE, found).await
+        });
+        let why = || {
+            let log = self.controller.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.get(lines.len().saturating_sub(10)..).unwrap_or_default();
+            format!(
+                "waited in vain for {what}: {:?}\n{}\nthe controller:\n{}",
+                self.node(),
+                self.machine.journal(None, 60).unwrap_or_default(),
+                last.join("\n")
+            )
+        };
+        let node = found.with_context(why)??;
+        Ok(View::of(&node.context("the node is gone")?))
+    }
+
+    /// Adds a config and waits until the node has it.
+    pub(crate) fn roll_out(
+        &self,
+        name: &str,
+        storage: &Value,
+        units: &Value,
+    ) -> anyhow::Result<View> {
+        let before = self.node()?.current;
+        self.add(name, storage, units)?;
+        self.wait(&format!("it to have {name}"), |node| {
+            node.is_done() && node.current != before && !node.cordoned
+        })
+    }
+}
+
+/// Makes the daemon a service of the machine that starts at boot; it does not run yet.
+fn install_daemon(lone: &Lone, api: &Embedded) -> anyhow::Result<()> {
+    let machine = lone.machine();
+    let server: SocketAddr = api.url().trim_start_matches("https://").parse()?;
+    let near = lone.admit(server)?;
+    let kubeconfig = String::from_utf8(mco_host::input::file(api.kubeconfig(), 1 << 20)?)?;
+    let kubeconfig = kubeconfig.replace(
+        &format!("server: https://{server}"),
+        &format!("server: https://{near}\n    tls-server-name: localhost"),
+    );
+    machine.write(KUBECONFIG, &kubeconfig)?;
+    let name = machine.name();
+    let unit = format!(
+        "\
+[Unit]
+Description=The daemon of node {name}
+StartLimitIntervalSec=0
+[Service]
+ExecStart=/usr/local/bin/mco daemon start --node-name {name} --root-mount / --kubeconfig {KUBECONFIG} --kubelet-healthz-enabled=false
+Restart=always
+RestartSec=200ms
+[Install]
+WantedBy=multi-user.target
+"
+    );
+    machine.write(&format!("/etc/systemd/system/{DAEMON}"), &unit)?;
+    machine.ask(&["systemctl", "daemon-reload"])?;
+    machine.ask(&["systemctl", "enable", DAEMON]).map(drop)
+}
