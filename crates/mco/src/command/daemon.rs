@@ -100,36 +100,9 @@ struct StartArgs {
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
-    #[command(flatten)]
-    elsewhere: Elsewhere,
-}
-
-/// Flags of the reference whose work is done by something else here.
-#[derive(Debug, clap::Args)]
-struct Elsewhere {
-    #[arg(long, hide = true, value_name = "FILE")]
-    once_from: Option<String>,
-    #[arg(long, hide = true)]
-    skip_reboot: bool,
+    /// Taken only to be refused in so many words
     #[arg(long, hide = true, value_name = "DIRECTORY")]
-    desired_configmap: Option<String>,
-}
-
-impl Elsewhere {
-    /// Refuses them with what to use instead.
-    fn refuse(&self) -> anyhow::Result<()> {
-        let (flag, instead) = match self {
-            Self { once_from: Some(_), .. } => ("--once-from", "use mco host apply -f FILE"),
-            Self { skip_reboot: true, .. } => {
-                ("--skip-reboot", "use mco host apply, which reboots only with --reboot")
-            }
-            Self { desired_configmap: Some(_), .. } => {
-                ("--desired-configmap", "hosted control planes are not supported")
-            }
-            Self { once_from: None, skip_reboot: false, desired_configmap: None } => return Ok(()),
-        };
-        Err(Advice::error(format!("{flag} is not for this daemon"), instead))
-    }
+    desired_configmap: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -176,7 +149,13 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
             return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME"));
         }
     };
-    args.elsewhere.refuse()?;
+    if args.desired_configmap.is_some() {
+        let text = "--desired-configmap is not for this daemon";
+        return Err(Advice::error(
+            text,
+            "hosted control planes are not served; leave the flag out",
+        ));
+    }
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
     let server = if is_real && process.kubeconfig.is_none() { server(root_mount)? } else { None };
     let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
