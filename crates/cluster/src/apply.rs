@@ -28,57 +28,50 @@ pub enum Guard<'a> {
     Unchanged(&'a str),
 }
 
+/// An object that can be written and comes back as it is then.
+pub trait Object: Resource + Clone + DeserializeOwned + Debug {}
+
+impl<K: Resource + Clone + DeserializeOwned + Debug> Object for K {}
+
 /// Sets and removes annotations.
-pub async fn patch_annotations<K>(
+pub async fn patch_annotations<K: Object>(
     api: &Api<K>,
     name: &str,
     changes: &Changes,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
+) -> Result<K, CallError> {
     merge(api, name, json!({"metadata": {"annotations": changes}}), Guard::Any).await
 }
 
 /// Merges `members` into the object.
-pub async fn merge<K>(
+pub async fn merge<K: Object>(
     api: &Api<K>,
     name: &str,
     members: Value,
     guard: Guard<'_>,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
+) -> Result<K, CallError> {
     let patch = Patch::Merge(guarded(members, guard));
     Ok(api.patch(name, &PatchParams::default(), &patch).await?)
 }
 
 /// Merges `status` into the object's status.
-pub async fn merge_status<K>(
+pub async fn merge_status<K: Object>(
     api: &Api<K>,
     name: &str,
     status: impl Serialize,
     guard: Guard<'_>,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
+) -> Result<K, CallError> {
     let patch = Patch::Merge(guarded(json!({"status": status}), guard));
     Ok(api.patch_status(name, &PatchParams::default(), &patch).await?)
 }
 
 /// Makes `manager` the owner of what `object` says in its status.
-pub async fn own_status<K>(
+pub async fn own_status<K: Object>(
     api: &Api<K>,
     name: &str,
     manager: &str,
     object: Value,
     guard: Guard<'_>,
-) -> Result<K, CallError>
-where
-    K: Resource + Clone + DeserializeOwned + Debug,
-{
+) -> Result<K, CallError> {
     let patch = Patch::Apply(guarded(object, guard));
     Ok(api.patch_status(name, &PatchParams::apply(manager).force(), &patch).await?)
 }
@@ -93,10 +86,7 @@ pub enum Created {
 }
 
 /// Creates the object unless one of its name exists.
-pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Created, CallError>
-where
-    K: Resource + Clone + Serialize + DeserializeOwned + Debug,
-{
+pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Created, CallError> {
     match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
         Ok(_) => Ok(Created::Now),
         Err(error) if error.refused() == Some(Refused::AlreadyExists) => Ok(Created::Before),

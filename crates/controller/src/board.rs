@@ -13,8 +13,8 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, annotation,
-    annotation::Topology, condition::PoolCondition,
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
+    annotation, annotation::Topology, condition::PoolCondition,
 };
 use mco_cluster::{Queue, cache::Change};
 use mco_core::{
@@ -148,6 +148,13 @@ pub(crate) fn listen(context: &Arc<Context>) {
         orders.upgrade().iter().for_each(|context| look_at_pools(context, pool.clone()));
     });
     let (one, two) = (Arc::downgrade(context), Arc::downgrade(context));
+    context.caches.builds.on_change(move |change| {
+        one.upgrade().iter().for_each(|context| build(context, &change));
+    });
+    context.caches.streams.on_change(move |_| {
+        two.upgrade().iter().for_each(|context| look_at_all_pools(context));
+    });
+    let (one, two) = (Arc::downgrade(context), Arc::downgrade(context));
     context.caches.cluster.on_change(move |change| {
         one.upgrade().iter().for_each(|context| cluster(context, &change));
     });
@@ -174,6 +181,10 @@ fn pool(context: &Context, change: &Change<'_, MachineConfigPool>) {
     let nodes = context.caches.nodes.list();
     let views = nodes.iter().map(|node| (view(context, node), node.labels()));
     roster.replace(pools.iter().map(|pool| &**pool), views);
+    for node in &nodes {
+        let name = node.name_any();
+        context.metrics.member(&name, roster.pool_of(&name).ok().flatten());
+    }
     drop(roster);
     look_at_all(context);
 }
@@ -189,7 +200,9 @@ fn node(context: &Context, change: &Change<'_, Node>) {
         }
         None => (roster.forget_node(&name), false),
     };
-    let is_master = roster.pool_of(&name).ok().flatten() == Some(MASTER);
+    let pool = roster.pool_of(&name).ok().flatten();
+    let is_master = pool == Some(MASTER);
+    context.metrics.member(&name, pool);
     drop(roster);
     context.metrics.pool_alert(&name, alert);
     look_at_pools(context, concerned);
@@ -201,7 +214,7 @@ fn node(context: &Context, change: &Change<'_, Node>) {
         }
     }
     if node_matters(change) {
-        context.board.nodes.add_after(name, context.settle.report);
+        context.board.nodes.settle(name, context.settle.report);
     }
 }
 
@@ -214,7 +227,7 @@ fn report(context: &Context, change: &Change<'_, MachineConfigNode>) {
     };
     drop(roster);
     look_at_pools(context, concerned);
-    context.board.nodes.add_after(name, context.settle.report);
+    context.board.nodes.settle(name, context.settle.report);
 }
 
 /// A rendered config that comes or goes may say which pool a new node is for.
@@ -233,6 +246,13 @@ fn config(context: &Context, change: &Change<'_, MachineConfig>) {
     }
 }
 
+/// A build that changes is told of by the pool that it is for.
+fn build(context: &Context, change: &Change<'_, MachineOSBuild>) {
+    let Some(build) = change.object() else { return };
+    let order = context.caches.orders.get(&build.spec.machine_os_config.name);
+    look_at_pools(context, order.map(|order| order.spec.machine_config_pool.name.clone()));
+}
+
 fn cluster(context: &Context, change: &Change<'_, ControllerConfig>) {
     let told = |config: Option<&Arc<ControllerConfig>>| {
         let status = config.and_then(|config| config.status.clone());
@@ -244,8 +264,12 @@ fn cluster(context: &Context, change: &Change<'_, ControllerConfig>) {
     }
 }
 
-fn look_at_all(context: &Context) {
+fn look_at_all_pools(context: &Context) {
     look_at_pools(context, context.caches.pools.list().iter().map(|pool| pool.name_any()));
+}
+
+fn look_at_all(context: &Context) {
+    look_at_all_pools(context);
     for node in context.caches.nodes.list() {
         context.board.nodes.add_after(node.name_any(), context.settle.report);
     }
@@ -265,9 +289,15 @@ fn look_at_pools(context: &Context, pools: impl IntoIterator<Item = String>) {
 /// Whether a pool changed in a way that its nodes or its status depend on.
 fn pool_matters(change: &Change<'_, MachineConfigPool>) -> bool {
     let (Some(before), Some(after)) = (change.before, change.after) else { return true };
+    // What others find goes into the pool's condition Degraded.
     let degraded = |pool: &MachineConfigPool| {
         let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
-        status::holds(conditions.unwrap_or_default(), &PoolCondition::RenderDegraded)
+        let found = [
+            PoolCondition::RenderDegraded,
+            PoolCondition::ImageBuildDegraded,
+            PoolCondition::PinnedImageSetsDegraded,
+        ];
+        found.map(|kind| status::holds(conditions.unwrap_or_default(), &kind))
     };
     before.spec != after.spec
         || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Debug,
+    mem,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -13,8 +14,8 @@ use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
     ControllerConfig, GROUP, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigSpec, MachineConfiguration, MachineOSConfig, OSImageStream, PinnedImageSet, label,
-    name::RENDERED_PREFIX,
+    MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream,
+    PinnedImageSet, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use mco_core::rollout::scheduling::MastersSchedulable;
@@ -42,6 +43,7 @@ pub(crate) struct Caches {
     pub(crate) pinned: Arc<Cache<PinnedImageSet>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
     pub(crate) orders: Arc<Cache<MachineOSConfig>>,
+    pub(crate) builds: Arc<Cache<MachineOSBuild>>,
     /// Whether there was ever a Scheduler to go by.
     scheduler_seen: AtomicBool,
 }
@@ -62,6 +64,7 @@ impl Caches {
             pinned: Arc::new(Cache::new(trim_pinned)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
             orders: Arc::new(Cache::new(trim::metadata)),
+            builds: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
         }
     }
@@ -74,6 +77,7 @@ impl Caches {
         watch(&self.reports, PAGE, client, shutdown, tasks);
         watch(&self.cluster, PAGE, client, shutdown, tasks);
         watch(&self.orders, PAGE, client, shutdown, tasks);
+        watch(&self.builds, PAGE, client, shutdown, tasks);
         watch(&self.settings, PAGE, client, shutdown, tasks);
         watch(&self.streams, PAGE, client, shutdown, tasks);
         watch(&self.pinned, PAGE, client, shutdown, tasks);
@@ -98,6 +102,7 @@ impl Caches {
                 self.reports.ready(),
                 self.cluster.ready(),
                 self.orders.ready(),
+                self.builds.ready(),
             )
         };
         tokio::select! {
@@ -216,12 +221,13 @@ fn trim_node(node: &mut Node) {
     }
 }
 
-/// Rendered configs are large, many, and only asked for by name.
+/// Rendered configs are large, many, and only asked for by name and image.
 fn trim_config(config: &mut MachineConfig) {
     trim::metadata(config);
     let name = config.metadata.name.as_deref().unwrap_or_default();
     if name.starts_with(RENDERED_PREFIX) && owner(config).is_some() {
-        config.spec = MachineConfigSpec::default();
+        let os_image_url = mem::take(&mut config.spec.os_image_url);
+        config.spec = MachineConfigSpec { os_image_url, ..MachineConfigSpec::default() };
     }
 }
 

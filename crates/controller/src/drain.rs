@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use self::{evict::Attempt, wake::Wakes};
-use crate::{Context, error::ActError};
+use crate::{Context, error::ActError, metrics::Action};
 
 /// How many nodes are drained at a time: the pools' limits decide, not this.
 const WIDTH: usize = 1024;
@@ -70,7 +70,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
             nodes.add_after(node.name_any(), delay);
         }
         Some(_) => {}
-        None => change.before.into_iter().for_each(|node| metrics.drain_over(&node.name_any())),
+        None => change.before.into_iter().for_each(|node| metrics.node_gone(&node.name_any())),
     });
     let reporter = context.reporter("nodecontroller");
     let drainer = Drainer {
@@ -102,7 +102,7 @@ fn is_cordoned(node: &Node) -> bool {
 async fn sync(drainer: &Drainer, name: String) -> Next {
     let metrics = &drainer.context.metrics;
     let Some(node) = drainer.context.caches.nodes.get(&name) else {
-        metrics.drain_over(&name);
+        metrics.node_gone(&name);
         return Next::Wait;
     };
     let outcome = match asked(&node) {
@@ -136,6 +136,7 @@ impl Drainer {
         self.patch(node, patch, Guard::Any)
             .await
             .map_err(|source| ActError::Uncordon { node: node.name_any(), source })?;
+        self.context.metrics.acted(Action::Uncordon, &node.name_any(), self.context.clock.now());
         info!(node = node.name_any(), "Node is open to pods again");
         Ok(Next::Wait)
     }
@@ -148,7 +149,14 @@ impl Drainer {
             self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
             self.context.metrics.drain_overdue(&name);
         }
-        match evict::attempt(self, node, &mut record, &limits).await? {
+        let pods = evict::in_the_way(&self.context, &name).await?;
+        if !pods.is_empty()
+            && is_fresh(&record)
+            && let Some(text) = foresee::blockers(&self.context, &name, &pods).await
+        {
+            self.reporter.publish(&Note::warning(node, "DrainBlocked", text)).await;
+        }
+        match evict::attempt(self, node, &pods, &mut record, &limits).await? {
             Attempt::Empty => self.finish(node).await,
             Attempt::Overtaken => Ok(Next::After(Duration::ZERO)),
             Attempt::Blocked => {
@@ -170,9 +178,6 @@ impl Drainer {
             // The daemon has thought better of the config, but it is still the same drain.
             Some(record) => DrainRecord { request, ..record },
             None => {
-                if let Some(text) = foresee::blockers(&self.context, node).await {
-                    self.reporter.publish(&Note::warning(node, "DrainBlocked", text)).await;
-                }
                 let since = Time(self.context.clock.now());
                 DrainRecord { request, since, attempts: 0, blockers: Vec::new(), more: 0 }
             }
@@ -209,6 +214,7 @@ impl Drainer {
             .await
             .map_err(|source| ActError::AnswerDrain { node: name.clone(), source })?;
         self.context.metrics.drain_over(&name);
+        self.context.metrics.acted(Action::Drain, &name, self.context.clock.now());
         info!(node = name, "Node is drained");
         Ok(Next::Wait)
     }
@@ -284,6 +290,11 @@ fn known(node: &Node) -> Option<DrainRecord> {
         warn!(node = node.name_any(), error = chain(&error), "The drain starts anew");
         None
     })
+}
+
+/// Whether nobody has tried to evict anything in this drain yet.
+fn is_fresh(record: &DrainRecord) -> bool {
+    record.attempts == 0 && record.blockers.is_empty()
 }
 
 fn request(node: &Node) -> String {

@@ -1,8 +1,10 @@
 //! Pools whose nodes run images that are built in the cluster.
 //!
-//! We build none. A pool with a MachineOSConfig is counted and left as it is, because a node that is
-//! told to run a plain config leaves image mode. Only what would keep a builder from starting is
-//! cleared away.
+//! We build none. A pool with a MachineOSConfig is counted, says how somebody else's build goes, and is
+//! left as it is, because a node that is told to run a plain config leaves image mode. Only what would
+//! keep a builder from starting is cleared away.
+
+use std::{collections::BTreeMap, sync::Arc};
 
 use kube::{Api, ResourceExt as _};
 use mco_api::{MachineConfigPool, MachineOSBuild, MachineOSConfig};
@@ -41,4 +43,34 @@ pub(crate) async fn forget_stale(
     context.caches.orders.learn(patched);
     info!(pool = pool.name_any(), build, "MachineOSConfig named a build that is not its pool's");
     Ok(())
+}
+
+/// The build of the pool's config, if there is one: the one that the order names, or any other.
+pub(crate) fn build(
+    context: &Context,
+    order: &MachineOSConfig,
+    pool: &MachineConfigPool,
+) -> Option<Arc<MachineOSBuild>> {
+    let target = &pool.spec.configuration.rendered.name;
+    let is_of_config = |build: &Arc<MachineOSBuild>| build.spec.machine_config.name == *target;
+    let named = order.annotations().get(CURRENT_BUILD);
+    let named = named.and_then(|name| context.caches.builds.get(name)).filter(is_of_config);
+    named.or_else(|| {
+        let (builds, name) = (context.caches.builds.list(), order.name_any());
+        let is_of_order = |build: &Arc<MachineOSBuild>| build.spec.machine_os_config.name == name;
+        builds.into_iter().find(|build| is_of_order(build) && is_of_config(build))
+    })
+}
+
+/// The OS images that the pool's config and its sources name.
+pub(crate) fn named(context: &Context, pool: &MachineConfigPool) -> BTreeMap<String, String> {
+    let configuration = &pool.spec.configuration;
+    let sources = configuration.source.iter().map(|source| &source.name);
+    let names = [&configuration.rendered.name].into_iter().chain(sources);
+    names
+        .filter_map(|name| {
+            let config = context.caches.configs.get(name)?;
+            Some((name.clone(), config.spec.os_image_url.clone()))
+        })
+        .collect()
 }

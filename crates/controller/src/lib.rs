@@ -68,7 +68,8 @@ pub struct Settle {
     pub node: Duration,
     /// Before draining.
     pub drain: Duration,
-    /// Before saying on a node, or in its MachineConfigNode, what is going on with it.
+    /// Without a change of a node, before it is said in its MachineConfigNode, or on itself, what is
+    /// going on with it; ten times as long at most. What is over before that is not worth a write.
     pub report: Duration,
     /// Without any node of the pool being told its config, before those that wait are marked as such
     /// by a taint and by a condition; twelve times as long at most. While nodes are done in seconds,
@@ -86,7 +87,7 @@ impl Settle {
         render: Duration::from_millis(150),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
-        report: Duration::from_millis(500),
+        report: Duration::from_secs(2),
         mark: Duration::from_secs(5),
         status: Duration::from_secs(1),
         prune: Duration::from_mins(1),

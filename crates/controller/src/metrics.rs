@@ -1,5 +1,7 @@
 //! Metrics of the controller process. Names are a public contract.
 
+mod state;
+
 use k8s_openapi::jiff::Timestamp;
 use mco_api::MachineConfigPoolStatus;
 use prometheus_client::{
@@ -7,6 +9,8 @@ use prometheus_client::{
     metrics::{family::Family, gauge::Gauge},
     registry::Registry,
 };
+
+use self::state::States;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolLabel {
@@ -40,6 +44,43 @@ pub struct Metrics {
     pool_alert: Family<NodeLabel, Gauge>,
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
+    states: States,
+}
+
+/// A part of the controller, and what it does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// A pool has the config that belongs to it.
+    Render,
+    /// Nodes of a pool were told their config.
+    Node,
+    /// A node is drained.
+    Drain,
+    /// A node is open again.
+    Uncordon,
+}
+
+impl Action {
+    /// Compat: the reference's words.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Render => {
+                ("machine-config-controller-render", "Sync Machine Config Pool with new MC")
+            }
+            Self::Node => ("machine-config-controller-node", "Sync Machine Config Pool"),
+            Self::Drain => ("machine-config-controller-drain", "drain"),
+            Self::Uncordon => ("machine-config-controller-drain", "uncordon"),
+        }
+    }
+
+    fn label(self, object: &str) -> ActionLabel {
+        let (subcontroller, state) = self.words();
+        ActionLabel {
+            subcontroller: subcontroller.to_owned(),
+            state: state.to_owned(),
+            object: object.to_owned(),
+        }
+    }
 }
 
 impl Metrics {
@@ -47,43 +88,42 @@ impl Metrics {
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         // Compat: names and help texts are the reference's (pkg/controller/common/metrics.go).
-        let pools = [
+        let by_pool = [
             (
+                &metrics.machines,
                 "mco_machine_count",
                 "total number of machines in a specified pool",
-                &metrics.machines,
             ),
             (
+                &metrics.updated,
                 "mco_updated_machine_count",
                 "total number of updated machines in specified pool",
-                &metrics.updated,
             ),
             (
+                &metrics.degraded,
                 "mco_degraded_machine_count",
                 "total number of degraded machines in specified pool",
-                &metrics.degraded,
             ),
             (
+                &metrics.unavailable,
                 "mco_unavailable_machine_count",
                 "total number of unavailable machines in specified pool",
-                &metrics.unavailable,
             ),
+            (&metrics.os_image, "os_image_url_override", "state of OS image override"),
         ];
-        for (name, help, gauge) in pools {
+        for (gauge, name, help) in by_pool {
             registry.register(name, help, gauge.clone());
         }
-        registry.register("mcc_drain_err", "logs failed drain", metrics.drain_failed.clone());
-        registry.register("mcc_pool_alert", "pool status alert", metrics.pool_alert.clone());
-        registry.register(
-            "os_image_url_override",
-            "state of OS image override",
-            metrics.os_image.clone(),
-        );
-        registry.register(
-            "mcc_sub_controller_state",
-            "state of sub-controllers in the MCC",
-            metrics.actions.clone(),
-        );
+        let by_node = [
+            (&metrics.drain_failed, "mcc_drain_err", "logs failed drain"),
+            (&metrics.pool_alert, "mcc_pool_alert", "pool status alert"),
+        ];
+        for (gauge, name, help) in by_node {
+            registry.register(name, help, gauge.clone());
+        }
+        let (name, help) = ("mcc_sub_controller_state", "state of sub-controllers in the MCC");
+        registry.register(name, help, metrics.actions.clone());
+        registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
     }
@@ -114,18 +154,14 @@ impl Metrics {
         self.os_image.get_or_create(&label).set(is_overridden.into());
     }
 
-    /// A part of the controller has done something; `part` is such as `node`.
-    pub(crate) fn acted(&self, part: &str, what: &str, object: &str, now: Timestamp) {
-        let label = ActionLabel {
-            subcontroller: format!("machine-config-controller-{part}"),
-            state: what.to_owned(),
-            object: object.to_owned(),
-        };
-        self.actions.get_or_create(&label).set(now.as_second());
+    /// A part of the controller has done something about a pool or a node.
+    pub(crate) fn acted(&self, action: Action, object: &str, now: Timestamp) {
+        self.actions.get_or_create(&action.label(object)).set(now.as_second());
     }
 
-    /// Takes over a pool's counters.
-    pub(crate) fn pool(&self, pool: &str, status: &MachineConfigPoolStatus) {
+    /// Takes over a pool's counters, and how it is.
+    pub(crate) fn pool(&self, pool: &str, status: &MachineConfigPoolStatus, now: Timestamp) {
+        self.states.pool(pool, &status.conditions, now);
         let label = PoolLabel { pool: pool.to_owned() };
         let counts = [
             (&self.machines, status.machine_count),
@@ -145,6 +181,25 @@ impl Metrics {
         for gauge in counts.into_iter().chain([&self.os_image]) {
             gauge.remove(&label);
         }
+        for action in [Action::Render, Action::Node] {
+            self.actions.remove(&action.label(pool));
+        }
+        self.states.pool_gone(pool);
+    }
+
+    /// Whose a node is; of no pool if it is nobody's.
+    pub(crate) fn member(&self, node: &str, pool: Option<&str>) {
+        self.states.member(node, pool);
+    }
+
+    /// Forgets a node that is gone.
+    pub(crate) fn node_gone(&self, node: &str) {
+        self.states.member(node, None);
+        self.drain_over(node);
+        self.pool_alert(node, false);
+        for action in [Action::Drain, Action::Uncordon] {
+            self.actions.remove(&action.label(node));
+        }
     }
 
     /// A node's drain has gone on for too long.
@@ -152,7 +207,7 @@ impl Metrics {
         self.drain_failed.get_or_create(&NodeLabel { node: node.to_owned() }).set(1);
     }
 
-    /// A node's drain is over, or the node is gone.
+    /// A node's drain is over.
     pub(crate) fn drain_over(&self, node: &str) {
         self.drain_failed.remove(&NodeLabel { node: node.to_owned() });
     }
@@ -160,6 +215,8 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+    use mco_api::meta::LooseCondition;
     use prometheus_client::encoding::text;
 
     use super::*;
@@ -178,24 +235,45 @@ mod tests {
         assert_eq!(
             said(&registry),
             [
+                r#"os_image_url_override{pool="initialize"} 0"#,
                 r#"mcc_drain_err{node="initialize"} 0"#,
                 r#"mcc_pool_alert{node="initialize"} 0"#,
-                r#"os_image_url_override{pool="initialize"} 0"#,
                 r#"mcc_sub_controller_state{subcontroller="initialize",state="initialize",object="initialize"} 0"#,
             ]
         );
+        let condition = |kind: &str, status: &str, second: i64| LooseCondition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            reason: format!("because of {kind}"),
+            message: String::new(),
+            last_transition_time: Some(Time(Timestamp::from_second(second).unwrap())),
+        };
         let status = MachineConfigPoolStatus {
+            conditions: vec![
+                condition("RenderDegraded", "False", 30),
+                condition("Updating", "True", 20),
+                condition("NodeDegraded", "True", 10),
+            ],
             machine_count: 4,
             updated_machine_count: 3,
             degraded_machine_count: 2,
             unavailable_machine_count: 1,
             ..MachineConfigPoolStatus::default()
         };
-        metrics.pool("worker", &status);
+        let later = Timestamp::from_second(100).unwrap();
+        metrics.pool("worker", &status, later);
+        metrics.member("n0", Some("worker"));
         metrics.os_image("worker", true);
         metrics.pool_alert("m0", true);
         metrics.drain_overdue("n0");
-        metrics.acted("node", "Sync Machine Config Pool", "worker", Timestamp::UNIX_EPOCH);
+        for (action, object) in [
+            (Action::Node, "worker"),
+            (Action::Render, "worker"),
+            (Action::Drain, "n0"),
+            (Action::Uncordon, "n0"),
+        ] {
+            metrics.acted(action, object, later);
+        }
         let lines = said(&registry);
         for line in [
             r#"mco_machine_count{pool="worker"} 4"#,
@@ -205,7 +283,11 @@ mod tests {
             r#"os_image_url_override{pool="worker"} 1"#,
             r#"mcc_pool_alert{node="m0"} 1"#,
             r#"mcc_drain_err{node="n0"} 1"#,
-            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-node",state="Sync Machine Config Pool",object="worker"} 0"#,
+            r#"mco_state{node="n0",pool="worker",state="Updating",reason="because of Updating"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-node",state="Sync Machine Config Pool",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-render",state="Sync Machine Config Pool with new MC",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="drain",object="n0"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="uncordon",object="n0"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }
@@ -217,14 +299,21 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let before = said(&registry);
-        metrics.pool("worker", &MachineConfigPoolStatus::default());
+        metrics.pool("worker", &MachineConfigPoolStatus::default(), Timestamp::UNIX_EPOCH);
         metrics.os_image("worker", false);
-        metrics.pool_alert("m0", true);
+        metrics.acted(Action::Node, "worker", Timestamp::UNIX_EPOCH);
+        metrics.acted(Action::Render, "worker", Timestamp::UNIX_EPOCH);
+        let without_nodes = said(&registry);
+        metrics.member("n0", Some("worker"));
+        metrics.pool_alert("n0", true);
         metrics.drain_overdue("n0");
-        assert_ne!(said(&registry), before);
+        metrics.acted(Action::Drain, "n0", Timestamp::UNIX_EPOCH);
+        metrics.acted(Action::Uncordon, "n0", Timestamp::UNIX_EPOCH);
+        assert_ne!(said(&registry), without_nodes);
+        metrics.node_gone("n0");
+        assert_eq!(said(&registry), without_nodes);
+        assert_ne!(without_nodes, before);
         metrics.pool_gone("worker");
-        metrics.pool_alert("m0", false);
-        metrics.drain_over("n0");
         assert_eq!(said(&registry), before);
     }
 }

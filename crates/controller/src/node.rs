@@ -20,7 +20,7 @@ use mco_cluster::{
 };
 use mco_core::{
     rollout::RolloutPlan,
-    status::{Around, ImageBuild},
+    status::{Around, ImageBuild, Streams},
 };
 use serde_json::json;
 use tracing::{debug, info, warn};
@@ -30,6 +30,7 @@ use crate::{
     error::ActError,
     image,
     mark::Marks,
+    metrics::Action,
     rollout::{self, CONTROL_PLANE, MASTER},
 };
 
@@ -111,7 +112,7 @@ async fn start(
     }
     if !plan.starts.is_empty() {
         context.board.started(&name);
-        context.metrics.acted("node", "Sync Machine Config Pool", &name, context.clock.now());
+        context.metrics.acted(Action::Node, &name, context.clock.now());
     }
     act(context, &plan).await?;
     label(context, &plan).await?;
@@ -169,11 +170,20 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next
     let now = Time(context.clock.now());
     let cluster = context.caches.controller_config();
     let order = context.caches.order_of(name);
-    let image_build = ImageBuild { config: order.as_deref(), build: None };
-    let around = Around { controller_config: cluster.as_deref(), image_build, ..Around::default() };
+    let build = order.as_ref().and_then(|order| image::build(context, order, &pool));
+    let offered = context.caches.streams();
+    let around = Around {
+        controller_config: cluster.as_deref(),
+        image_build: ImageBuild { config: order.as_deref(), build: build.as_deref() },
+        streams: offered.as_deref().map(|offered| Streams {
+            offered: Some(offered),
+            images: image::named(context, &pool),
+        }),
+        ..Around::default()
+    };
     let status = context.board.roster().status(&pool, &around, &now);
     let Some(status) = status else { return Ok(Next::Wait) };
-    context.metrics.pool(name, &status);
+    context.metrics.pool(name, &status, now.0);
     context.metrics.os_image(name, is_os_overridden(context, &pool));
     let before = pool.status.clone().unwrap_or_default();
     if status == before {

@@ -28,7 +28,7 @@ use mco_core::{
 use serde_json::json;
 use tracing::{debug, info, warn};
 
-use crate::{Context, caches::owner, condition, error::ActError};
+use crate::{Context, caches::owner, condition, error::ActError, metrics::Action};
 
 use self::decide::{Decision, Outcome, Trouble};
 pub(crate) use self::restore::Sound;
@@ -226,6 +226,7 @@ async fn act(
         context.caches.pools.learn(patched);
         info!(pool = pool.name_any(), config = name, "Pool has a new config");
     }
+    context.metrics.acted(Action::Render, &pool.name_any(), context.clock.now());
     condition::set(context, &pool.name_any(), &RENDER_DEGRADED, Finding::no("", "")).await
 }
 

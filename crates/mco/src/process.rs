@@ -14,7 +14,7 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 
 /// Pause between two tries to reach the API server.
 const REACH_AGAIN: Duration = Duration::from_secs(1);
@@ -91,39 +91,22 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
-    run_on(&runtime, args, verbose, Own::default(), register, work)
+    run_as(args, verbose, Own::default(), register, work)
 }
 
-/// What the process of a node has besides.
+/// What some processes have besides.
 #[derive(Default)]
 pub(crate) struct Own {
     /// What it shows at `/state`.
     pub(crate) state: Option<StatePage>,
     /// Where the API server is, where that is known better than by the pod that this is.
     pub(crate) server: Option<String>,
+    /// How many threads it shares its work among; as many as there are processors where it does not say.
+    pub(crate) threads: Option<usize>,
 }
 
-/// The same for the process of one node.
-///
-/// It is on every machine and has little to do at a time: a thread for each processor of a large machine
-/// would be most of what it takes.
-pub(crate) fn run_for_node<S, F>(
-    args: &ProcessArgs,
-    verbose: bool,
-    own: Own,
-    register: impl FnOnce(&mut Registry) -> S,
-    work: impl FnOnce(S, Client, Shutdown) -> F,
-) -> anyhow::Result<ExitCode>
-where
-    F: Future<Output = Ended>,
-{
-    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    run_on(&runtime, args, verbose, own, register, work)
-}
-
-fn run_on<S, F>(
-    runtime: &Runtime,
+/// The same for a process that has something of its own.
+pub(crate) fn run_as<S, F>(
     args: &ProcessArgs,
     verbose: bool,
     own: Own,
@@ -139,7 +122,11 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    runtime.block_on(async {
+    let mut runtime = Builder::new_multi_thread();
+    if let Some(threads) = own.threads {
+        runtime.worker_threads(threads);
+    }
+    runtime.enable_all().build()?.block_on(async {
         let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
         let client = match (&args.kubeconfig, &own.server) {
             (None, Some(server)) => client::connect_as_pod(Some(server))?,

@@ -22,7 +22,7 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::{sync::Notify, task::JoinHandle};
 
-const PREFIX: &str = "machineconfiguration.openshift.io/";
+pub(crate) const PREFIX: &str = "machineconfiguration.openshift.io/";
 
 /// What a daemon does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,8 +252,14 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
     }
 
     /// Writes annotations on a node; a node that is gone says nothing more.
-    async fn write(&self, node: &str, pairs: &[(&str, &str)], config: &str) -> Option<Node> {
-        let patch = Patch::Merge(annotations(pairs, config));
+    async fn write(
+        &self,
+        node: &str,
+        pairs: &'static [(&'static str, &'static str)],
+        config: &str,
+    ) -> Option<Node> {
+        let pairs = pairs.iter().map(|(key, text)| (*key, text.replace("{config}", config)));
+        let patch = Patch::Merge(annotations(pairs));
         self.nodes.patch(node, &PatchParams::default(), &patch).await.ok()
     }
 
@@ -289,9 +295,8 @@ fn is_newer(node: &Node, last: &Node) -> bool {
     node.uid() != last.uid() || version(node) > version(last)
 }
 
-fn annotations(pairs: &[(&str, &str)], config: &str) -> Value {
-    let pairs = pairs.iter().map(|(key, text)| {
-        (format!("{PREFIX}{key}"), Value::from(text.replace("{config}", config)))
-    });
+/// Annotations, named without their prefix, as a patch.
+pub(crate) fn annotations(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Value {
+    let pairs = pairs.into_iter().map(|(key, text)| (format!("{PREFIX}{key}"), text.into()));
     json!({"metadata": {"annotations": pairs.collect::<serde_json::Map<_, _>>()}})
 }

@@ -7,6 +7,7 @@
 mod daemons;
 mod measure;
 mod objects;
+mod settled;
 mod watch;
 
 use std::{
@@ -26,7 +27,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
     runtime::{conditions, wait::await_condition},
 };
-use mco_api::{ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, label};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_cluster::client;
 use rustix::process::Signal;
 use serde::{Serialize, de::DeserializeOwned};
@@ -72,13 +73,22 @@ pub struct Outcome {
     plan: Plan,
     /// Patches of one annotation of every node, by as many writers as the controller has.
     floor: Duration,
-    start_cpu: Duration,
-    start_requests: Requests,
-    idle: measure::Memory,
+    /// Until it has counted all nodes.
+    start: Effort,
+    /// While nothing happens.
+    idle: Effort,
+    idle_memory: measure::Memory,
     sights: Sights,
     cpu: Duration,
     server_cpu: Duration,
     memory: measure::Memory,
+    requests: Requests,
+}
+
+/// What the controller did in some time.
+#[derive(Debug)]
+struct Effort {
+    cpu: Duration,
     requests: Requests,
 }
 
@@ -99,21 +109,22 @@ pub async fn run(programs: &Programs, folder: &Path, plan: &Plan) -> anyhow::Res
     let base = bench.furnish().await?;
     let floor = bench.floor().await?;
     // A fresh process, so that its memory is not that of the one that saw the nodes come.
-    let (start_cpu, start_requests) = bench.restart().await?;
-    let idle = measure::Memory::of(bench.controller.id())?;
+    let start = bench.restart().await?;
+    let idle = bench.idle().await?;
+    let idle_memory = measure::Memory::of(bench.controller.id())?;
     let daemons = Daemons::start(&bench.client, plan.manner);
     let (cpu, server) = (bench.cpu()?, bench.server_cpu()?);
     bench.audit.skip()?;
     let sights = bench.roll_out(&base).await?;
-    // What is said of nodes may come after the pool is done.
-    sleep(Duration::from_secs(3)).await;
+    // What is said of nodes comes after the pool is done.
+    settled::all_told(&bench.client).await?;
     let requests = bench.audit.requests(CONTROLLER)?;
     let outcome = Outcome {
         plan: plan.clone(),
         floor,
-        start_cpu,
-        start_requests,
+        start,
         idle,
+        idle_memory,
         sights,
         cpu: bench.cpu()?.saturating_sub(cpu),
         server_cpu: bench.server_cpu()?.saturating_sub(server),
@@ -169,14 +180,20 @@ impl Bench {
             }
         })
         .await?;
+        self.counted().await?;
+        settled::all_told(&self.client).await?;
+        Ok(base)
+    }
+
+    /// Waits until the controller has counted all nodes.
+    async fn counted(&self) -> anyhow::Result<()> {
         let count = i32::try_from(self.plan.nodes)?;
-        let settled = self.pool("counts its nodes", |pool| {
+        let counted = self.pool("counts its nodes", |pool| {
             pool.status.as_ref().is_some_and(|status| {
                 status.machine_count == count && status.updated_machine_count == count
             })
         });
-        settled.await?;
-        Ok(base)
+        counted.await.map(drop)
     }
 
     /// What the API server itself needs for one small write to each node.
@@ -197,25 +214,40 @@ impl Bench {
         Ok(start.elapsed())
     }
 
-    /// Starts the controller anew and leaves it alone for a while.
-    async fn restart(&mut self) -> anyhow::Result<(Duration, Requests)> {
+    /// Starts the controller anew; it leads and has counted all nodes afterwards.
+    async fn restart(&mut self) -> anyhow::Result<Effort> {
         self.controller.signal(Signal::TERM)?;
         self.controller.wait(PATIENCE)?;
+        // What the last one counted is taken away, so that it shows when this one has.
+        let pools = Api::<MachineConfigPool>::all(self.client.clone());
+        let nothing =
+            Patch::Merge(json!({"status": {"machineCount": 0, "updatedMachineCount": 0}}));
+        pools.patch_status("worker", &PatchParams::default(), &nothing).await?;
         self.audit.skip()?;
         self.controller = controller(&self.plan.mco, &self.kubeconfig, &self.log)?;
+        let counted = self.counted().await;
+        counted.with_context(|| format!("the controller says:\n{}", self.controller.log()))?;
+        Ok(Effort { cpu: self.cpu()?, requests: self.audit.requests(CONTROLLER)? })
+    }
+
+    /// Leaves the controller alone for a while.
+    async fn idle(&mut self) -> anyhow::Result<Effort> {
+        let cpu = self.cpu()?;
+        self.audit.skip()?;
+        // What a process costs that has nothing to do is a question of time: here nothing is waited for.
         sleep(self.plan.idle).await;
         if let Some(status) = self.controller.ended()? {
             bail!("the controller ended ({status}):\n{}", self.controller.log());
         }
-        Ok((self.cpu()?, self.audit.requests(CONTROLLER)?))
+        let cpu = self.cpu()?.saturating_sub(cpu);
+        Ok(Effort { cpu, requests: self.audit.requests(CONTROLLER)? })
     }
 
     async fn roll_out(&self, base: &str) -> anyhow::Result<Sights> {
-        let watch = watch::start(&self.client, base);
-        // What is there already is seen first.
-        sleep(Duration::from_secs(2)).await;
+        let watch = tokio::time::timeout(PATIENCE, watch::start(&self.client, base)).await?;
+        let watch = watch.context("the roll-out cannot be watched")?;
         let start = Instant::now();
-        let change = objects::config("99-worker-bench", "worker", "/etc/bench", 300)?;
+        let change = objects::config("99-worker-bench", "worker", "/etc/bench", 300);
         self.create(&change).await?;
         let seen = tokio::time::timeout(PATIENCE, watch.see(self.plan.nodes, start)).await;
         let seen = seen.with_context(|| format!("no end in sight:\n{}", self.controller.log()))?;
@@ -272,15 +304,34 @@ where
     outcomes.into_iter().collect()
 }
 
+impl Outcome {
+    /// Fails if the controller asked for more than is promised.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let (share, most) = (self.requests_per_node(), self.plan.manner.most_requests());
+        if share > most {
+            bail!("{share:.2} requests per node, where {most} are promised at most");
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "both are small")]
+    fn requests_per_node(&self) -> f64 {
+        self.requests.total() as f64 / self.plan.nodes as f64
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.plan.nodes;
         let mut line = |what: &str, value: String| writeln!(f, "{what:<44}{value}");
         line("nodes, daemons", format!("{nodes}, {}", self.plan.manner))?;
         line("one small write to each node, nothing else", seconds(self.floor))?;
-        line("start: CPU", seconds(self.start_cpu))?;
-        line("start: requests", self.start_requests.to_string())?;
-        line("idle: memory", self.idle.to_string())?;
+        line("start: CPU", seconds(self.start.cpu))?;
+        line("start: requests", self.start.requests.to_string())?;
+        let (idle, long) = (&self.idle, seconds(self.plan.idle));
+        line("idle: memory", self.idle_memory.to_string())?;
+        line("idle: CPU", format!("{} in {long}", seconds(idle.cpu)))?;
+        line("idle: requests", format!("{} in {long}", idle.requests))?;
         line("MachineConfig to rendered config", seconds(self.sights.rendered))?;
         line("MachineConfig to pool's target", seconds(self.sights.targeted))?;
         line("MachineConfig to first desiredConfig", seconds(self.sights.first))?;
@@ -290,9 +341,7 @@ impl fmt::Display for Outcome {
         line("controller CPU", seconds(self.cpu))?;
         line("API server and etcd CPU", seconds(self.server_cpu))?;
         line("memory afterwards", self.memory.to_string())?;
-        let requests = self.requests.total();
-        #[expect(clippy::cast_precision_loss, reason = "both are small")]
-        let share = requests as f64 / nodes as f64;
+        let (requests, share) = (self.requests.total(), self.requests_per_node());
         line("requests", format!("{requests}, {share:.2} per node"))?;
         write!(f, "{}", self.requests.table())
     }

@@ -1,7 +1,7 @@
 //! One attempt to get all pods off a node.
 //!
-//! A node without pods costs one list. For any other its pods are watched, so that a drain is over
-//! when its last pod is, and nothing is asked for while it waits.
+//! A node without pods costs one list, made when it is closed to new ones. For any other its pods are
+//! watched, so that a drain is over when its last pod is, and nothing is asked for while it waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -54,47 +54,52 @@ struct Held {
     until: Instant,
 }
 
-/// Evicts, and waits for pods to go, for as long as an attempt may take.
+/// Evicts these pods and those that come to light, and waits for them to go, for as long as an attempt
+/// may take.
 ///
 /// What holds it up is written down as soon as it is known, not only at the end.
 pub(super) async fn attempt(
     drainer: &Drainer,
     node: &Node,
+    pods: &[Pod],
     record: &mut DrainRecord,
     limits: &Limits,
 ) -> Result<Attempt, ActError> {
-    let (context, name) = (&drainer.context, node.name_any());
-    let api = Api::<Pod>::all(context.client.clone());
-    let here = format!("spec.nodeName={name}");
-    if is_empty(&api, &name).await? {
+    if pods.is_empty() {
         return Ok(Attempt::Empty);
     }
+    let (context, name) = (&drainer.context, node.name_any());
     let cache = Cache::new(trim::pod);
     let changed = Arc::new(Notify::new());
     let told = changed.clone();
     cache.on_change(move |_| told.notify_one());
-    let config = watcher::Config::default().fields(&here);
+    let config = watcher::Config::default().fields(&of(&name));
     let until = Instant::now() + limits.attempt;
     let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, until };
     let outcome = tokio::select! {
         outcome = eviction.run(record) => outcome?,
-        () = cache.run(api.clone(), config, &drainer.shutdown) => Attempt::Overtaken,
+        () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Overtaken,
     };
     // A watch can be late, so the server has the last word.
-    if matches!(outcome, Attempt::Empty) && !is_empty(&api, &name).await? {
+    if matches!(outcome, Attempt::Empty) && !in_the_way(context, &name).await?.is_empty() {
         return Ok(Attempt::Overtaken);
     }
     Ok(outcome)
 }
 
-/// Whether the server knows of no pod that has to go.
-async fn is_empty(api: &Api<Pod>, node: &str) -> Result<bool, ActError> {
-    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+/// The pods of a node that have to go, as the server knows them.
+pub(super) async fn in_the_way(context: &Context, node: &str) -> Result<Vec<Pod>, ActError> {
+    let api = Api::<Pod>::all(context.client.clone());
     let pods = api
-        .list(&here)
+        .list(&ListParams::default().fields(&of(node)))
         .await
         .map_err(|source| ActError::ListPods { node: node.to_owned(), source: source.into() })?;
-    Ok(!pods.iter().any(|pod| PodView::of(pod).is_in_the_way()))
+    Ok(pods.into_iter().filter(|pod| PodView::of(pod).is_in_the_way()).collect())
+}
+
+/// Selects the pods of a node.
+fn of(node: &str) -> String {
+    format!("spec.nodeName={node}")
 }
 
 struct Eviction<'a> {

@@ -182,3 +182,47 @@ fn unfinished(cluster: &Arc<ControllerConfig>) -> Option<String> {
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // covers: REN-8
+    #[test]
+    fn nothing_is_rendered_before_the_base_configs_are_complete() {
+        let rows = [
+            // generation, the one that the status is of, conditions that hold, what is awaited
+            (1, 1, "Completed", None),
+            (2, 1, "Completed", Some("is being reported for 1, expecting it for 2")),
+            (1, 1, "", Some("completed(false) running(false) failing(false)")),
+            (1, 1, "Running", Some("completed(false) running(true) failing(false)")),
+            (1, 1, "Completed Running", Some("completed(true) running(true) failing(false)")),
+            (1, 1, "Completed Failing", Some("completed(true) running(false) failing(true)")),
+        ];
+        for (generation, seen, holding, expected) in rows {
+            let conditions = ["Completed", "Running", "Failing"].map(|kind| {
+                let holds = holding.split(' ').any(|word| word == kind);
+                json!({
+                    "type": format!("TemplateController{kind}"),
+                    "status": if holds { "True" } else { "False" },
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                })
+            });
+            let cluster: ControllerConfig = serde_json::from_value(json!({
+                "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+                "metadata": {"name": "machine-config-controller", "generation": generation},
+                "spec": {},
+                "status": {"observedGeneration": seen, "conditions": conditions},
+            }))
+            .unwrap();
+            let why = unfinished(&Arc::new(cluster));
+            match (&why, expected) {
+                (None, None) => {}
+                (Some(why), Some(expected)) => assert!(why.ends_with(expected), "{why}"),
+                _ => panic!("{why:?}, not {expected:?}"),
+            }
+        }
+    }
+}

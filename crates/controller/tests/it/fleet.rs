@@ -12,14 +12,12 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
     runtime::watcher,
 };
-use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
-    machine_config_pool::MachineConfigPoolStatus,
-};
+use mco_api::{MachineConfigPool, annotation, label, machine_config_pool::MachineConfigPoolStatus};
 use mco_cluster::{Shutdown, lease::Ended};
 use mco_controller::{Config, Settle};
 use mco_core::render::Build;
-use mco_testkit::PATIENCE;
+pub(crate) use mco_testkit::objects::worker;
+use mco_testkit::{PATIENCE, objects};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -68,7 +66,7 @@ impl Fleet {
         set: impl FnOnce(&mut Config),
     ) -> Self {
         let client = server.client().await;
-        describe(&client).await;
+        objects::describe(&client, VERSION).await.unwrap();
         let shutdown = Shutdown::new();
         let mut config = config();
         set(&mut config);
@@ -76,10 +74,10 @@ impl Fleet {
         let running = tokio::spawn(run);
         let fleet = Self { client, config, server, shutdown, running };
         fleet.apply_config("00-worker", "/etc/base").await;
-        fleet.create(&pool()).await;
+        fleet.create(&objects::pool("worker")).await;
         let base = fleet.rendered().await;
         for number in 0..workers {
-            fleet.create(&node(&format!("n{number}"), &base)).await;
+            fleet.create(&worker(&format!("n{number}"), &base)).await;
         }
         fleet
             .wait_for_pool("worker Updated with all nodes", |status| {
@@ -112,16 +110,18 @@ impl Fleet {
         self.all::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
+    /// Says what only somebody else says: what an object's status is.
+    pub(crate) async fn patch_status<K>(&self, name: &str, status: Value)
+    where
+        K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+    {
+        let patch = Patch::Merge(json!({"status": status}));
+        self.all::<K>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
+    }
+
     /// A config of the role `worker` with one file at `path`.
     pub(crate) async fn apply_config(&self, name: &str, path: &str) {
-        let config: MachineConfig = serde_json::from_value(json!({
-            "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
-            "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
-                {"path": path, "mode": 0o644, "contents": {"source": "data:,hello"}},
-            ]}}},
-        }))
-        .unwrap();
-        self.create(&config).await;
+        self.create(&objects::config(name, "worker", path, "hello")).await;
     }
 
     /// The name of the worker pool's config, once it has one.
@@ -281,8 +281,11 @@ pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> 
     status.conditions.iter().any(|c| c.kind == kind && c.status == wanted)
 }
 
+/// Which build the controllers are.
+const VERSION: &str = "v1";
+
 fn build() -> Build {
-    Build { version: "v1".to_owned(), hash: "abc".to_owned() }
+    Build { version: VERSION.to_owned(), hash: "abc".to_owned() }
 }
 
 /// Settings of controllers that do not keep a test waiting.
@@ -299,55 +302,4 @@ pub(crate) fn config() -> Config {
     };
     config.pace.refused = Duration::from_millis(20);
     config
-}
-
-/// Says what the cluster is like, as the operator would.
-async fn describe(client: &Client) {
-    let cluster = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
-        "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {
-            annotation::GENERATED_BY_VERSION.name(): "v1",
-            annotation::RELEASE_IMAGE_VERSION.name(): "4.20.0",
-        }},
-    });
-    let mut cluster: ControllerConfig = serde_json::from_value(cluster).unwrap();
-    cluster.spec.base_os_container_image = "quay.test/os@sha256:0".to_owned();
-    cluster.spec.kube_api_server_serving_ca_data = b"authority".to_vec().into();
-    cluster.spec.root_ca_data = b"authority".to_vec().into();
-    let configs = Api::<ControllerConfig>::all(client.clone());
-    let made = configs.create(&PostParams::default(), &cluster).await.unwrap();
-    let now = "2026-01-01T00:00:00Z";
-    let status = json!({"status": {"observedGeneration": made.metadata.generation, "conditions": [
-        {"type": "TemplateControllerCompleted", "status": "True", "lastTransitionTime": now},
-    ]}});
-    let patch = Patch::Merge(status);
-    configs.patch_status(label::CONTROLLER_CONFIG, &PatchParams::default(), &patch).await.unwrap();
-}
-
-fn pool() -> MachineConfigPool {
-    serde_json::from_value(json!({
-        "metadata": {"name": "worker"},
-        "spec": {
-            "machineConfigSelector": {"matchLabels": {label::ROLE: "worker"}},
-            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
-        },
-    }))
-    .unwrap()
-}
-
-/// A node of the role worker that has `config` and is well.
-pub(crate) fn node(name: &str, config: &str) -> Node {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": name,
-            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
-            "annotations": {
-                annotation::CURRENT_CONFIG.name(): config,
-                annotation::DESIRED_CONFIG.name(): config,
-                annotation::STATE.name(): "Done",
-            },
-        },
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }))
-    .unwrap()
 }

@@ -10,6 +10,7 @@ use mco_cluster::{
     lease::{Ended, Timings},
 };
 use mco_controller::{Leader, NAME};
+use mco_testkit::PATIENCE;
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -58,7 +59,7 @@ impl Controller {
             spec.is_some_and(|spec| spec.holder_identity.as_deref() == Some(self.identity))
         };
         let leading = await_condition(leases, NAME, holds);
-        tokio::time::timeout(Duration::from_mins(1), leading).await.expect("it leads").unwrap();
+        tokio::time::timeout(PATIENCE, leading).await.expect("it leads").unwrap();
     }
 
     /// Has it stop, and waits until it has.

@@ -1,8 +1,8 @@
 //! Which pinned image sets a pool has.
 
 use kube::{ResourceExt as _, api::DeleteParams};
-use mco_api::{MachineConfigPool, PinnedImageSet, label};
-use serde_json::json;
+use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet, label};
+use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, is},
@@ -12,6 +12,7 @@ use crate::{
 on_both! {
     a_pool_has_the_sets_that_its_selector_matches_by_name,
     a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole,
+    a_pool_counts_the_nodes_that_have_all_images_of_their_sets,
 }
 
 fn set(name: &str, role: &str) -> PinnedImageSet {
@@ -74,5 +75,42 @@ async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Serv
     fleet
         .wait_for_pool("it is well again", |status| is(status, "PinnedImageSetsDegraded", "False"))
         .await;
+    fleet.stop().await;
+}
+
+// covers: NOD-25
+async fn a_pool_counts_the_nodes_that_have_all_images_of_their_sets(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
+    let counted = async |updated: i64| {
+        fleet
+            .wait_for_pool(&format!("{updated} nodes have their images"), |status| {
+                let [counts] = status.pool_synchronizers_status.as_slice() else { return false };
+                counts.pool_synchronizer_type.as_str() == "PinnedImageSets"
+                    && counts.updated_machine_count == updated
+                    && (counts.machine_count, counts.available_machine_count) == (2, 2)
+                    && (counts.ready_machine_count, counts.unavailable_machine_count) == (2, 0)
+            })
+            .await;
+    };
+    let says = async |node: &str, sets: Value| {
+        let heard = json!([{"type": "Updated", "status": "True", "reason": "Updated",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
+        let status = json!({"conditions": heard, "pinnedImageSets": sets});
+        fleet.wait::<MachineConfigNode>(node, "it is there", |_| true).await;
+        fleet.patch_status::<MachineConfigNode>(node, status).await;
+    };
+    let at = |current: i32, desired: i32| json!([{"name": "a", "currentGeneration": current, "desiredGeneration": desired}]);
+    // A node that has nothing to pull has all of it.
+    says("n0", json!([])).await;
+    says("n1", json!([])).await;
+    counted(2).await;
+    says("n0", at(1, 2)).await;
+    counted(1).await;
+    says("n1", at(1, 2)).await;
+    counted(0).await;
+    says("n0", at(2, 2)).await;
+    counted(1).await;
+    says("n1", at(2, 2)).await;
+    counted(2).await;
     fleet.stop().await;
 }

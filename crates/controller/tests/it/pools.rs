@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, is},
+    image::order,
     server::{Server, on_both},
 };
 
@@ -183,16 +184,7 @@ async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let build = "machineconfiguration.openshift.io/current-machine-os-build";
-    let order = json!({
-        "metadata": {"name": "worker", "annotations": {build: "worker-gone"}},
-        "spec": {
-            "machineConfigPool": {"name": "worker"},
-            "imageBuilder": {"imageBuilderType": "Job"},
-            "renderedImagePushSecret": {"name": "push"},
-            "renderedImagePushSpec": "registry.test/os:latest",
-        },
-    });
-    fleet.create::<MachineOSConfig>(&serde_json::from_value(order).unwrap()).await;
+    fleet.create(&order(&json!({build: "worker-gone"}))).await;
     let is_cleared = |order: &MachineOSConfig| !order.annotations().contains_key(build);
     fleet.wait::<MachineOSConfig>("worker", "its stale build is forgotten", is_cleared).await;
     let image = "registry.test/os@sha256:0";

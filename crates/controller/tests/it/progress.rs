@@ -6,7 +6,7 @@ use mco_api::{ControllerConfig, MachineConfigNode, MachineConfigPool, annotation
 use serde_json::json;
 
 use crate::{
-    fleet::{Fleet, INFRA, node},
+    fleet::{Fleet, INFRA, worker},
     server::{Server, on_both},
 };
 
@@ -134,7 +134,7 @@ async fn nodes_say_how_the_control_plane_is_laid_out(server: Server) {
 async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let config = fleet.infra_pool().await;
-    let mut new = node("new", &config);
+    let mut new = worker("new", &config);
     let booted = annotation::FIRST_PIVOT_CONFIG.name().to_owned();
     new.annotations_mut().insert(booted, config.clone());
     fleet.create(&new).await;

@@ -2,6 +2,7 @@
 
 use std::{
     fmt::Debug,
+    future,
     io::Write as _,
     path::Path,
     sync::{Arc, LazyLock, Mutex, Once},
@@ -19,7 +20,7 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams},
-    client::{Body, ClientBuilder},
+    client::Body,
     runtime::wait::{
         await_condition,
         conditions::{is_crd_established, is_deleted},
@@ -38,7 +39,7 @@ use mco_testkit::{
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use tokio::sync::{Mutex as Turn, OnceCell, OwnedMutexGuard};
-use tower::util::MapRequestLayer;
+use tower::{BoxError, Service, ServiceExt as _};
 
 /// Whose turn it is on the real server: pools and nodes have no namespaces to keep tests apart.
 static TURN: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);
@@ -128,17 +129,25 @@ impl Server {
         &self,
         alter: impl Fn(http::Request<Body>) -> http::Request<Body> + Clone + Send + 'static,
     ) -> Client {
-        let layer = MapRequestLayer::new(alter);
+        self.gated(move |request| future::ready(alter(request))).await
+    }
+
+    /// A client whose requests go out when `gate` lets them, as it lets them.
+    pub(crate) async fn gated<F>(
+        &self,
+        gate: impl Fn(http::Request<Body>) -> F + Clone + Send + 'static,
+    ) -> Client
+    where
+        F: Future<Output = http::Request<Body>> + Send + 'static,
+    {
         match self {
-            Self::Embedded(server) => {
-                ClientBuilder::new(server.clone(), "default").with_layer(&layer).build()
-            }
+            Self::Embedded(server) => through(server.clone(), gate),
             Self::Real { .. } => {
                 let programs = Programs::find().expect("they were there a moment ago");
                 let api = api::shared(&programs, Path::new(env!("CARGO_TARGET_TMPDIR")));
                 let api = api.as_ref().expect("it starts");
                 let client = client::connect(Some(api.kubeconfig())).await.unwrap();
-                ClientBuilder::new(client::service(client), "default").with_layer(&layer).build()
+                through(client::service(client), gate)
             }
         }
     }
@@ -155,6 +164,26 @@ impl Server {
         });
         (client.await, writes)
     }
+}
+
+/// A client of `server` that lets `gate` have every request first.
+fn through<S, B, F>(
+    server: S,
+    gate: impl Fn(http::Request<Body>) -> F + Clone + Send + 'static,
+) -> Client
+where
+    S: Service<http::Request<Body>, Response = http::Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError> + Send,
+    B: hyper::body::Body<Data = hyper::body::Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    F: Future<Output = http::Request<Body>> + Send + 'static,
+{
+    let service = tower::service_fn(move |request| {
+        let (server, gate) = (server.clone(), gate.clone());
+        async move { server.oneshot(gate(request).await).await }
+    });
+    Client::new(service, "default")
 }
 
 /// What a client has written.

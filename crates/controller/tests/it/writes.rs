@@ -1,11 +1,15 @@
 //! What is written, by whom it is signed, and that nothing else is.
 
+use std::sync::{Arc, Mutex};
+
 use k8s_openapi::api::{core::v1::Node, events::v1::Event};
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, annotation, label};
+use mco_cluster::Shutdown;
+use mco_testkit::daemons::{Daemons, REBOOT};
 use serde_json::json;
 
 use crate::{
@@ -17,6 +21,7 @@ use crate::{
 on_both! {
     nothing_is_written_where_nothing_changes_and_nothing_that_others_own,
     events_are_in_our_namespace_and_signed_by_who_made_them,
+    an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_is_said_of_it,
 }
 
 // covers: MCN-1, APL-1
@@ -110,4 +115,71 @@ async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server)
     }
     assert!(all.iter().filter(ours).count() >= 3);
     fleet.stop().await;
+}
+
+/// The requests that name this node, each without its version.
+fn of<'r>(requests: &'r [String], node: &str) -> Vec<&'r str> {
+    let names = |line: &&String| line.split(['/', '=', '?', '&', ' ']).any(|word| word == node);
+    requests.iter().filter(names).map(String::as_str).collect()
+}
+
+// covers: DRN-1
+async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_is_said_of_it(
+    server: Server,
+) {
+    const NODES: usize = 3;
+    let mut fleet = Fleet::on(server, NODES).await;
+    let spec = json!({"spec": {"maxUnavailable": NODES}});
+    fleet.patch::<MachineConfigPool>("worker", spec).await;
+    let old = fleet.rendered().await;
+    for number in 0..NODES {
+        fleet
+            .wait::<MachineConfigNode>(&format!("n{number}"), "it is told of", |report| {
+                report.spec.config_version.desired == old
+            })
+            .await;
+    }
+    fleet.pause().await;
+    let requests: Arc<Mutex<Vec<String>>> = Arc::default();
+    let noted = requests.clone();
+    let client = fleet.server.watched(move |request| {
+        let uri = percent_encoding::percent_decode_str(&request.uri().to_string())
+            .decode_utf8_lossy()
+            .into_owned();
+        noted.lock().unwrap().push(format!("{} {uri}", request.method()));
+    });
+    let (client, shutdown) = (client.await, Shutdown::new());
+    let running = tokio::spawn(mco_controller::run(fleet.config.clone(), client, shutdown.clone()));
+    let daemons = Daemons::start(fleet.client.clone(), |_, _| REBOOT);
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    let new = fleet.rendered_anew(&old).await;
+    fleet
+        .wait_for_pool("all are updated", |status| {
+            is(status, "Updated", "True") && status.configuration.rendered.name == new
+        })
+        .await;
+    for number in 0..NODES {
+        let is_said = |report: &MachineConfigNode| report.spec.config_version.desired == new;
+        fleet.wait::<MachineConfigNode>(&format!("n{number}"), "it is said", is_said).await;
+    }
+    drop(daemons);
+    shutdown.request();
+    running.await.unwrap();
+    let requests = requests.lock().unwrap();
+    for number in 0..NODES {
+        let node = format!("n{number}");
+        let all = of(&requests, &node);
+        let count = |method: &str, path: &str| {
+            let is_it = |line: &&&str| line.starts_with(method) && line.contains(path);
+            all.iter().filter(is_it).count()
+        };
+        // Its config, the cordon, the answer, and the uncordon with its answer.
+        assert_eq!(count("PATCH", &format!("/nodes/{node}")), 4, "{all:#?}");
+        assert_eq!(count("GET", "/pods?"), 1, "{all:#?}");
+        // What it is to run; and, if it takes long enough to be worth a word, each stage once.
+        let (both, status) = (count("PATCH", "/machineconfignodes/"), count("PATCH", "/status?"));
+        assert_eq!(both - status, 1, "{all:#?}");
+        assert!(status <= 3, "{all:#?}");
+        assert_eq!(all.len(), 6 + status, "{all:#?}");
+    }
 }

@@ -16,7 +16,7 @@ use std::{
 use mco_api::duration;
 use mco_cluster::{Shutdown, report::chain};
 use mco_host::{
-    Attribute, Host, Owner, Root, RootError, System, SystemError,
+    Answer, Attribute, Host, Owner, Root, RootError, System, SystemError,
     input::{self, InputError},
     unit::{self, UnitError},
 };
@@ -127,6 +127,7 @@ impl Program {
 [Unit]
 Description=Takes the new config of this node back if its daemon does not come up
 StartLimitIntervalSec=0
+RequiresMountsFor={FOLDER}
 
 [Service]
 ExecStart={}
@@ -263,10 +264,13 @@ fn glance<S: System>(host: &mut Host<S>, waited: Duration) -> Result<Found, Exec
     if let Some(left) = deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
         return Ok(Found::Open(left));
     }
-    let (kubelet, checks) = policy.ask(host);
-    let health = Health { cluster: mco_host::Answer::NotAsked, kubelet, checks };
     let late = format!("no daemon came up to confirm it within {}", duration::go(deadline));
-    let why = [vec![late], faults(&health)].concat().join("; ");
+    let (kubelet, checks) = policy.ask(host);
+    // A cluster that is down starts no daemon either, so that the machine's own checks count for both.
+    let why = faults(&Health { cluster: Answer::No(late), kubelet, checks }).join("; ");
+    if why.is_empty() {
+        return Ok(Found::Open(PAUSE));
+    }
     error!("Taking the config back: {why}");
     execute::take_back(host, &update, &why)?;
     Ok(Found::Open(Duration::ZERO))

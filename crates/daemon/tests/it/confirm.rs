@@ -267,7 +267,7 @@ async fn where_no_daemon_comes_up_the_machine_takes_the_config_back_once_its_tim
     let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
     let Settled::Go(host) = settled else { panic!("{settled:?}") };
     let back = confirm::refusal(&host.root, "rendered-worker-new", false).unwrap().unwrap();
-    assert_eq!(back.why, "no daemon came up to confirm it within 0s; kubelet healthz fails");
+    assert_eq!(back.why, "kubelet healthz fails; no daemon came up to confirm it within 0s");
 }
 
 #[tokio::test]

@@ -191,8 +191,10 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         };
         Ended::Released
     };
-    let own = process::Own { state: Some(page), server };
-    let code = process::run_for_node(process, verbose, own, register, work)?;
+    // It is on every machine and has little to do at a time: a thread for each processor of a large one
+    // would be most of what it takes.
+    let own = process::Own { state: Some(page), server, threads: Some(1) };
+    let code = process::run_as(process, verbose, own, register, work)?;
     ended.map(|()| code)
 }
 

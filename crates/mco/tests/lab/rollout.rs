@@ -5,7 +5,11 @@ use std::{collections::BTreeSet, time::Instant};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
 use mco_api::{MachineConfigPool, label};
-use mco_testkit::lab::{Lab, Machine, Step};
+use mco_testkit::{
+    PATIENCE,
+    api::wait,
+    lab::{Lab, Machine, Step},
+};
 
 use crate::{
     application::Application,
@@ -19,6 +23,9 @@ use crate::{
 const FILE: &str = "/etc/custom-config";
 const CONTENTS: &str = "greeting = hello\ninterval = 30\n";
 const SECOND: &str = "/etc/second";
+/// What takes a config back where no daemon comes up.
+const STANDBY: &str = "machine-config-daemon-confirm.service";
+const STANDBY_PROGRAM: &str = "/var/lib/machine-config-daemon/confirm";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_reaches_real_machines_whatever_happens_to_them() {
@@ -94,6 +101,7 @@ async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
         assert_eq!(machine.ask(&unit)?.trim(), "active", "{name}: the unit");
         let now = machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"])?;
         assert_ne!(now.trim().replace('-', ""), boot.replace('-', ""), "{name} has rebooted");
+        a_standby_has_left_it_to_the_daemon(machine)?;
     }
     let busiest = fleet.busiest();
     assert_eq!(busiest.len(), 1, "one machine at a time: {busiest:#?}");
@@ -101,6 +109,19 @@ async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
     assert!(pods.is_disjoint(&now), "every pod was evicted: {pods:?}, {now:?}");
     let fewest = application.fewest_available();
     assert!(fewest >= 2, "the budget was kept: {fewest} pods were there");
+    Ok(())
+}
+
+/// The daemon is a pod here: what it leaves for the reboot must run on the machine itself, and go.
+fn a_standby_has_left_it_to_the_daemon(machine: &Machine) -> anyhow::Result<()> {
+    let journal = || machine.journal(Some(STANDBY), 20).unwrap_or_default();
+    let over = || journal().contains("nothing is left to stand by for").then_some(());
+    let waited = wait(&format!("{STANDBY} of {} to end", machine.name()), PATIENCE, over);
+    waited.map_err(|error| error.context(journal()))?;
+    let (name, disk) = (machine.name(), machine.disk()?);
+    for path in ["/etc/systemd/system/machine-config-daemon-confirm.service", STANDBY_PROGRAM] {
+        assert!(disk.stat(path)?.is_none(), "{name}: {path} is left");
+    }
     Ok(())
 }
 

@@ -29,5 +29,6 @@ async fn main() -> anyhow::Result<()> {
     let folder = tempfile::tempdir().context("cannot make a folder")?;
     let outcome = fleet::run(&programs, folder.path(), &Plan { mco, nodes, manner, idle }).await?;
     let mut out = std::io::stdout().lock();
-    write!(out, "{outcome}").context("nobody listens")
+    write!(out, "{outcome}").context("nobody listens")?;
+    outcome.check()
 }

@@ -13,8 +13,9 @@ use kube::{
     core::PartialObjectMeta,
     runtime::{WatchStreamExt as _, watcher},
 };
-use serde_json::json;
 use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::daemons::{PREFIX, annotations};
 
 /// How a daemon answers a new `desiredConfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +25,16 @@ pub enum Manner {
     /// It asks for a drain, waits for it, has the config and asks for the uncordon, waits for it, and
     /// is done.
     Drain,
+}
+
+impl Manner {
+    /// How many requests of the controller an update costs at most, for each node.
+    pub(super) const fn most_requests(self) -> f64 {
+        match self {
+            Self::Instant => 2.5,
+            Self::Drain => 7.0,
+        }
+    }
 }
 
 impl fmt::Display for Manner {
@@ -61,8 +72,12 @@ async fn answer(client: Client, manner: Manner) {
     let mut said: HashMap<String, Vec<(&'static str, String)>> = HashMap::new();
     while let Some(event) = events.next().await {
         let Ok(node) = event else { continue };
-        let value =
-            |key: &str| node.annotations().get(&name(key)).map(String::as_str).unwrap_or_default();
+        let value = |key: &str| {
+            node.annotations()
+                .get(&format!("{PREFIX}{key}"))
+                .map(String::as_str)
+                .unwrap_or_default()
+        };
         let Some(next) = next(manner, value) else { continue };
         // The watch tells of our own writes as well.
         if said.insert(node.name_any(), next.clone()).is_some_and(|last| last == next) {
@@ -71,18 +86,12 @@ async fn answer(client: Client, manner: Manner) {
         let (api, places, node) = (api.clone(), places.clone(), node.name_any());
         tokio::spawn(async move {
             let Ok(_place) = places.acquire().await else { return };
-            let annotations: serde_json::Map<_, _> =
-                next.iter().map(|(key, value)| (name(key), json!(value))).collect();
-            let patch = Patch::Merge(json!({"metadata": {"annotations": annotations}}));
+            let patch = Patch::Merge(annotations(next));
             while api.patch_metadata(&node, &PatchParams::default(), &patch).await.is_err() {
                 tokio::task::yield_now().await;
             }
         });
     }
-}
-
-fn name(key: &str) -> String {
-    format!("machineconfiguration.openshift.io/{key}")
 }
 
 /// What a daemon writes next, given its annotations.

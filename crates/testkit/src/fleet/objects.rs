@@ -3,12 +3,13 @@
 
 use anyhow::Context as _;
 use futures::future;
+use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
-    Api, Client, ControllerConfig, CustomResourceDefinition, MachineConfig, MachineConfigPool,
-    Namespace, Node, PATIENCE, Patch, PatchParams, PostParams, await_condition, conditions, json,
-    label,
+    Api, Client, CustomResourceDefinition, MachineConfig, Namespace, Node, PATIENCE, PostParams,
+    await_condition, conditions, json, label,
 };
+use crate::objects;
 
 /// How many source configs a pool has.
 const CONFIGS: usize = 16;
@@ -36,63 +37,25 @@ pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    cluster(client).await?;
+    objects::describe(client, VERSION).await?;
     let configs = Api::<MachineConfig>::all(client.clone());
     for role in ["master", "worker"] {
         for number in 0..CONFIGS {
             let name = format!("{number:02}-{role}");
-            let config = config(&name, role, &format!("/etc/{name}"), 6_000)?;
+            let config = config(&name, role, &format!("/etc/{name}"), 6_000);
             configs.create(&PostParams::default(), &config).await?;
         }
-        let pool: MachineConfigPool = serde_json::from_value(json!({
-            "metadata": {"name": role},
-            "spec": {
-                "machineConfigSelector": {"matchLabels": {label::ROLE: role}},
-                "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{role}"): ""}},
-                "maxUnavailable": if role == "worker" { json!("10%") } else { json!(1) },
-            },
-        }))?;
+        let mut pool = objects::pool(role);
+        let share = IntOrString::String("10%".to_owned());
+        pool.spec.max_unavailable = Some(share).filter(|_| role == "worker");
         Api::all(client.clone()).create(&PostParams::default(), &pool).await?;
     }
     Ok(())
 }
 
-async fn cluster(client: &Client) -> anyhow::Result<()> {
-    use mco_api::annotation::{GENERATED_BY_VERSION, RELEASE_IMAGE_VERSION};
-    let object = json!({
-        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
-        "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {
-            GENERATED_BY_VERSION.name(): VERSION, RELEASE_IMAGE_VERSION.name(): "4.20.0",
-        }},
-    });
-    let mut object: ControllerConfig = serde_json::from_value(object)?;
-    "quay.test/os@sha256:0".clone_into(&mut object.spec.base_os_container_image);
-    object.spec.kube_api_server_serving_ca_data = b"authority".to_vec().into();
-    object.spec.root_ca_data = b"authority".to_vec().into();
-    let api = Api::<ControllerConfig>::all(client.clone());
-    let made = api.create(&PostParams::default(), &object).await?;
-    let status = json!({"status": {"observedGeneration": made.metadata.generation, "conditions": [
-        {"type": "TemplateControllerCompleted", "status": "True",
-         "lastTransitionTime": "2026-01-01T00:00:00Z"},
-    ]}});
-    api.patch_status(label::CONTROLLER_CONFIG, &PatchParams::default(), &Patch::Merge(status))
-        .await?;
-    Ok(())
-}
-
 /// A config with one file of this many bytes.
-pub(super) fn config(
-    name: &str,
-    role: &str,
-    path: &str,
-    size: usize,
-) -> anyhow::Result<MachineConfig> {
-    Ok(serde_json::from_value(json!({
-        "metadata": {"name": name, "labels": {label::ROLE: role}},
-        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
-            {"path": path, "mode": 0o644, "contents": {"source": format!("data:,{}", "x".repeat(size))}},
-        ]}}},
-    }))?)
+pub(super) fn config(name: &str, role: &str, path: &str, size: usize) -> MachineConfig {
+    objects::config(name, role, path, &"x".repeat(size))
 }
 
 /// The name of a node.

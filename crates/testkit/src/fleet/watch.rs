@@ -1,13 +1,17 @@
 //! What can be seen of a roll-out, and when.
 
-use std::{collections::BTreeSet, pin::pin, time::Duration};
+use std::{collections::BTreeSet, fmt::Debug, pin::pin, time::Duration};
 
-use futures::{StreamExt as _, future, stream};
+use futures::{Stream, StreamExt as _, future, stream};
 use kube::{
-    ResourceExt as _,
+    Resource, ResourceExt as _,
     core::PartialObjectMeta,
-    runtime::{WatchStreamExt as _, watcher},
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event},
+    },
 };
+use serde::de::DeserializeOwned;
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{Api, Client, MachineConfig, MachineConfigPool, Node};
@@ -25,9 +29,15 @@ pub(super) struct Sights {
 
 /// One thing that was seen.
 enum Sight {
+    /// All that was there of a kind before the watch began.
+    Listed,
     Config(String),
     Pool(Box<MachineConfigPool>),
-    Node { name: String, current: String, desired: String },
+    Node {
+        name: String,
+        current: String,
+        desired: String,
+    },
 }
 
 /// Watches that are under way.
@@ -43,25 +53,24 @@ impl Drop for Watch {
     }
 }
 
-/// Starts to watch.
-pub(super) fn start(client: &Client, base: &str) -> Watch {
-    let config = watcher::Config::default;
+/// How many kinds are watched.
+const KINDS: usize = 3;
+
+/// Starts to watch; gives the watch once it has seen all that is there already.
+pub(super) async fn start(client: &Client, base: &str) -> Option<Watch> {
     let configs = Api::<PartialObjectMeta<MachineConfig>>::all(client.clone());
-    let configs = watcher(configs, config()).default_backoff().applied_objects();
+    let configs = changes(configs, |config| Some(Sight::Config(config.name_any())));
     let pools = Api::<MachineConfigPool>::all(client.clone());
-    let pools = watcher(pools, config()).default_backoff().applied_objects();
-    let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
-    let nodes = watcher(nodes, config()).default_backoff().applied_objects();
-    let configs = configs
-        .filter_map(|config| future::ready(config.ok().map(|one| Sight::Config(one.name_any()))));
-    let pools = pools.filter_map(|pool| {
-        let pool = pool.ok().filter(|pool| pool.name_any() == "worker");
-        future::ready(pool.map(|pool| Sight::Pool(Box::new(pool))))
+    let pools = changes(pools, |pool| {
+        Some(pool)
+            .filter(|pool| pool.name_any() == "worker")
+            .map(|pool| Sight::Pool(Box::new(pool)))
     });
-    let nodes = nodes.filter_map(|node| future::ready(node.ok().map(|node| sight(&node))));
-    let (sender, seen) = mpsc::unbounded_channel();
+    let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
+    let nodes = changes(nodes, |node| Some(sight(&node)));
+    let (sender, mut seen) = mpsc::unbounded_channel();
     let task = tokio::spawn(async move {
-        let all = [configs.boxed(), pools.boxed(), nodes.boxed()];
+        let all: [_; KINDS] = [configs.boxed(), pools.boxed(), nodes.boxed()];
         let mut all = pin!(stream::select_all(all));
         while let Some(sight) = all.next().await {
             if sender.send((Instant::now(), sight)).is_err() {
@@ -69,8 +78,32 @@ pub(super) fn start(client: &Client, base: &str) -> Watch {
             }
         }
     });
-    // What is there already says nothing of the change, so that it does no harm to see it late.
-    Watch { seen, base: base.to_owned(), task }
+    // What is there already says nothing of the change.
+    let mut listed = 0;
+    while listed < KINDS {
+        let (_, sight) = seen.recv().await?;
+        listed += usize::from(matches!(sight, Sight::Listed));
+    }
+    Some(Watch { seen, base: base.to_owned(), task })
+}
+
+/// The changes of a kind, as far as `see` makes something of them.
+fn changes<K>(
+    api: Api<K>,
+    see: impl Fn(K) -> Option<Sight> + Send,
+) -> impl Stream<Item = Sight> + Send
+where
+    K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let events = watcher::watcher(api, watcher::Config::default()).default_backoff();
+    events.filter_map(move |event| {
+        future::ready(match event {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => see(object),
+            Ok(Event::InitDone) => Some(Sight::Listed),
+            // The watch is taken up again by itself.
+            Ok(Event::Init | Event::Delete(_)) | Err(_) => None,
+        })
+    })
 }
 
 fn sight(node: &PartialObjectMeta<Node>) -> Sight {
@@ -96,6 +129,8 @@ impl Watch {
                 }
             };
             match sight {
+                // A watch was taken up again.
+                Sight::Listed => {}
                 Sight::Config(name) => {
                     if name.starts_with("rendered-worker-") && name != self.base {
                         first(&mut sights.rendered);

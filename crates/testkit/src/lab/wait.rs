@@ -10,9 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::{Lab, Machine};
-
-/// Long enough for a busy host; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(2);
+use crate::PATIENCE;
 
 /// What is waited for, and where it is to happen.
 #[derive(Clone, Copy, Debug)]

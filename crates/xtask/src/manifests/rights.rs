@@ -18,7 +18,7 @@ pub(super) const CONTROLLER: &[Rule] = &[
     // What nobody uses any longer is removed, what somebody edited is put back as a whole.
     Rule(OURS, &["machineconfigs"], KEEP),
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
-    Rule(OURS, &["machineosbuilds"], &["get", "list"]),
+    Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
     // Whether masters take pods; only on OpenShift.
     Rule("config.openshift.io", &["schedulers"], SEE),

@@ -14,18 +14,18 @@ use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Network;
-use crate::lab::{
-    cgroup::Groups,
-    furnish::Identity,
-    place::born,
-    space::{KUBE, LAB, Space, child},
+use crate::{
+    PATIENCE,
+    lab::{
+        cgroup::Groups,
+        furnish::Identity,
+        place::born,
+        space::{KUBE, LAB, Space, child},
+    },
 };
 
 /// What nspawn says when the machine asked for a reboot.
 const REBOOT: i32 = 133;
-
-/// Longer than any boot or halt takes on a busy host.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// How often a boot that says nothing is checked for having died.
 const CHECK: Duration = Duration::from_millis(500);

@@ -1,0 +1,188 @@
+//! What pools say of images: those that are built for them, and the streams that the cluster offers.
+
+use kube::api::DeleteParams;
+use mco_api::{MachineConfigPool, MachineOSBuild, MachineOSConfig, OSImageStream, annotation};
+use serde_json::{Value, json};
+
+use crate::{
+    fleet::{Fleet, is},
+    server::{Server, on_both},
+};
+
+on_both! {
+    a_pool_in_image_mode_says_how_its_build_goes,
+    a_build_that_failed_is_forgotten_with_the_next_one,
+    a_pool_says_which_stream_all_its_nodes_run,
+}
+
+/// An order of images for the worker pool.
+pub(crate) fn order(annotations: &Value) -> MachineOSConfig {
+    serde_json::from_value(json!({
+        "metadata": {"name": "worker", "annotations": annotations},
+        "spec": {
+            "machineConfigPool": {"name": "worker"},
+            "imageBuilder": {"imageBuilderType": "Job"},
+            "renderedImagePushSecret": {"name": "push"},
+            "renderedImagePushSpec": "registry.test/os:latest",
+        },
+    }))
+    .unwrap()
+}
+
+/// A build of the worker pool's config, which nothing is known of yet.
+async fn build(fleet: &Fleet, name: &str) {
+    let config = fleet.rendered().await;
+    let build = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "machineConfig": {"name": config},
+            "machineOSConfig": {"name": "worker"},
+            "renderedImagePushSpec": "registry.test/os:latest",
+        },
+    });
+    fleet.create::<MachineOSBuild>(&serde_json::from_value(build).unwrap()).await;
+}
+
+/// Has the build say that it is at this point, and at no other.
+async fn build_is(fleet: &Fleet, name: &str, state: &str) {
+    let kinds = ["Prepared", "Building", "Succeeded", "Failed", "Interrupted"];
+    let conditions = kinds.map(|kind| {
+        json!({
+            "type": kind, "status": if kind == state { "True" } else { "False" }, "reason": "Test",
+            "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+        })
+    });
+    fleet.patch_status::<MachineOSBuild>(name, json!({"conditions": conditions})).await;
+}
+
+async fn updating(fleet: &Fleet, status: &str, message: &str) {
+    let what = format!("Updating={status} {message}");
+    fleet
+        .wait_for_pool(&what, |found| {
+            found
+                .conditions
+                .iter()
+                .any(|c| c.kind == "Updating" && c.status == status && c.message == message)
+        })
+        .await;
+}
+
+// covers: NOD-26
+async fn a_pool_in_image_mode_says_how_its_build_goes(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    fleet.create(&order(&json!({}))).await;
+    let text = "Pool is waiting for a new OS image build to start (mosc: worker)";
+    updating(&fleet, "True", text).await;
+    let states = [
+        ("", "True", "Pool is waiting for OS image build to start"),
+        ("Prepared", "True", "Pool is waiting for OS image build to start"),
+        ("Building", "True", "Pool is waiting for OS image build to complete"),
+        ("Succeeded", "True", "Pool is waiting for nodes to apply OS image"),
+        ("Failed", "False", "Pool update stopped due to OS image build failure"),
+        ("Interrupted", "False", "Pool update stopped due to OS image build being interrupted"),
+    ];
+    said_of_builds(&fleet, &states).await;
+    fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
+    let text = "Pool is paused; waiting for a new OS image build to start (mosc: worker)";
+    updating(&fleet, "True", text).await;
+    let states = [
+        ("", "True", "Pool is paused; OS image build has been created but not yet started"),
+        (
+            "Prepared",
+            "True",
+            "Pool is paused; OS image build has been prepared but will not rollout",
+        ),
+        ("Building", "True", "Pool is paused; OS image build in progress"),
+        ("Succeeded", "False", "Pool is paused; OS image build completed successfully"),
+        ("Failed", "False", "Pool is paused; OS image build failed"),
+        ("Interrupted", "False", "Pool is paused; OS image build was interrupted"),
+    ];
+    said_of_builds(&fleet, &states).await;
+    fleet.stop().await;
+}
+
+/// Goes through builds that are at some point, each with what the pool says of it.
+async fn said_of_builds(fleet: &Fleet, states: &[(&str, &str, &str)]) {
+    for (number, (state, status, text)) in states.iter().enumerate() {
+        let name = format!("b{number}");
+        build(fleet, &name).await;
+        if !state.is_empty() {
+            build_is(fleet, &name, state).await;
+        }
+        updating(fleet, status, &format!("{text} (mosb: {name})")).await;
+        // One that has ended says the same for ever.
+        fleet.all::<MachineOSBuild>().delete(&name, &DeleteParams::default()).await.unwrap();
+        fleet.gone::<MachineOSBuild>(&name).await;
+    }
+}
+
+/// Says, as a builder would, that the pool's build failed.
+async fn build_failed(fleet: &Fleet) {
+    let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
+    let mut conditions = pool.status.unwrap().conditions;
+    conditions.retain(|found| found.kind != "ImageBuildDegraded");
+    let mut conditions = json!(conditions);
+    conditions.as_array_mut().unwrap().push(json!({
+        "type": "ImageBuildDegraded", "status": "True", "reason": "BuildFailed",
+        "message": "it failed", "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }));
+    fleet.patch_status::<MachineConfigPool>("worker", json!({"conditions": conditions})).await;
+}
+
+// covers: NOD-27
+async fn a_build_that_failed_is_forgotten_with_the_next_one(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let forgotten = async |reason: &str| {
+        fleet
+            .wait_for_pool(reason, |status| {
+                let is_it = |c: &&_| c_is(c, "ImageBuildDegraded", reason);
+                status.conditions.iter().find(is_it).is_some_and(|c| c.status == "False")
+                    && is(status, "Degraded", "False")
+            })
+            .await;
+    };
+    build_failed(&fleet).await;
+    forgotten("NoLayeredObjects").await;
+    fleet.create(&order(&json!({}))).await;
+    build_failed(&fleet).await;
+    forgotten("BuildPending").await;
+    build(&fleet, "b1").await;
+    build_is(&fleet, "b1", "Building").await;
+    build_failed(&fleet).await;
+    forgotten("Building").await;
+    build_failed(&fleet).await;
+    build_is(&fleet, "b1", "Succeeded").await;
+    forgotten("BuildSuccess").await;
+    fleet.stop().await;
+}
+
+fn c_is(condition: &mco_api::meta::LooseCondition, kind: &str, reason: &str) -> bool {
+    condition.kind == kind && condition.reason == reason
+}
+
+// covers: NOD-36
+async fn a_pool_says_which_stream_all_its_nodes_run(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let old = fleet.rendered().await;
+    let streams = json!({
+        "metadata": {"name": "cluster", "annotations": {
+            annotation::RELEASE_IMAGE_VERSION.name(): "abc",
+        }},
+        "spec": {"defaultStream": "rhel-9"},
+    });
+    fleet.create::<OSImageStream>(&serde_json::from_value(streams).unwrap()).await;
+    let image = format!("quay.test/os@sha256:{}", "9".repeat(64));
+    let status = json!({
+        "defaultStream": "rhel-9",
+        "availableStreams": [{"name": "rhel-9", "osImage": image, "osExtensionsImage": image}],
+    });
+    fleet.patch_status::<OSImageStream>("cluster", status).await;
+    let new = fleet.rendered_anew(&old).await;
+    let node = fleet.wait_for_start(&new).await;
+    let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
+    assert_eq!(pool.status.unwrap().os_image_stream, None, "not all nodes have it");
+    fleet.daemon_says(&node, "Done", &new, "").await;
+    let status = fleet.wait_for_pool("it says so", |status| status.os_image_stream.is_some());
+    assert_eq!(status.await.os_image_stream.unwrap().name, "rhel-9");
+    fleet.stop().await;
+}

@@ -1,0 +1,80 @@
+//! Objects that most tests of a cluster need: what an operator and people would have made, and nodes as
+//! a daemon leaves them when it is done.
+
+use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Node;
+use kube::{
+    Api, Client,
+    api::{Patch, PatchParams, PostParams},
+};
+use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, annotation, label};
+use serde_json::json;
+
+/// A node of the role worker that has `config` and is well.
+#[must_use]
+pub fn worker(name: &str, config: &str) -> Node {
+    serde_json::from_value(json!({
+        "metadata": {
+            "name": name,
+            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
+            "annotations": {
+                annotation::CURRENT_CONFIG.name(): config,
+                annotation::DESIRED_CONFIG.name(): config,
+                annotation::STATE.name(): "Done",
+            },
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+    .expect("the text above is a Node")
+}
+
+/// The pool of a role: its configs, and its nodes.
+#[must_use]
+pub fn pool(role: &str) -> MachineConfigPool {
+    serde_json::from_value(json!({
+        "metadata": {"name": role},
+        "spec": {
+            "machineConfigSelector": {"matchLabels": {label::ROLE: role}},
+            "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{role}"): ""}},
+        },
+    }))
+    .expect("the text above is a MachineConfigPool")
+}
+
+/// A config of a role with one file, whose contents need no escapes.
+#[must_use]
+pub fn config(name: &str, role: &str, path: &str, contents: &str) -> MachineConfig {
+    let source = format!("data:,{contents}");
+    serde_json::from_value(json!({
+        "metadata": {"name": name, "labels": {label::ROLE: role}},
+        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
+            {"path": path, "mode": 0o644, "contents": {"source": source}},
+        ]}}},
+    }))
+    .expect("the text above is a MachineConfig")
+}
+
+/// Says what the cluster is like, as the operator of this version would.
+pub async fn describe(client: &Client, version: &str) -> anyhow::Result<()> {
+    let cluster = json!({
+        "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {
+            annotation::GENERATED_BY_VERSION.name(): version,
+            annotation::RELEASE_IMAGE_VERSION.name(): "4.20.0",
+        }},
+    });
+    let mut cluster: ControllerConfig = serde_json::from_value(cluster)?;
+    "quay.test/os@sha256:0".clone_into(&mut cluster.spec.base_os_container_image);
+    cluster.spec.kube_api_server_serving_ca_data = b"authority".to_vec().into();
+    cluster.spec.root_ca_data = b"authority".to_vec().into();
+    let api = Api::<ControllerConfig>::all(client.clone());
+    let made = api.create(&PostParams::default(), &cluster).await;
+    let made = made.context("the ControllerConfig is not taken")?;
+    let status = json!({"status": {"observedGeneration": made.metadata.generation, "conditions": [
+        {"type": "TemplateControllerCompleted", "status": "True",
+         "lastTransitionTime": "2026-01-01T00:00:00Z"},
+    ]}});
+    let status = Patch::Merge(status);
+    api.patch_status(label::CONTROLLER_CONFIG, &PatchParams::default(), &status).await?;
+    Ok(())
+}
