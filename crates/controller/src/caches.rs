@@ -27,7 +27,7 @@ use crate::scheduler::{self, Scheduler};
 
 /// How many objects are listed at a time. A page is in memory as text and as objects at once, and
 /// what a process once had of the system it hardly gives back; so the larger the objects, the fewer.
-const PAGE: u32 = 100;
+const PAGE: u32 = 25;
 const PAGE_OF_CONFIGS: u32 = 16;
 
 /// One cache per kind.

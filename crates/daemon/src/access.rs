@@ -123,7 +123,7 @@ mod tests {
         root.create_directory(SESSIONS).unwrap();
         let local = format!("{SESSIONS}/1");
         root.write(&local, b"SERVICE=login\n", 0o644).unwrap();
-        let seen = tokio::time::timeout(Duration::from_secs(30), login(&root));
+        let seen = tokio::time::timeout(mco_testkit::PATIENCE, login(&root));
         let comes =
             async { root.write(&format!("{SESSIONS}/2"), b"SERVICE=sshd\n", 0o644).unwrap() };
         let (seen, ()) = tokio::join!(seen, comes);

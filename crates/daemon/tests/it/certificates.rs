@@ -8,6 +8,14 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::{ControllerConfig, MachineConfigPool, label};
+use mco_apiserver::{ApiServer, Listener, Settings};
+use mco_cluster::{NoteCount, Reporter, client};
+use mco_daemon::{Surroundings, watch::Watch};
+use mco_host::{Host, Root, SimulatedSystem};
+use mco_testkit::{
+    PATIENCE,
+    pki::{Authority, Credentials},
+};
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::{Value, json};
 
@@ -138,6 +146,58 @@ async fn new_authorities_of_the_api_server_restart_the_kubelet_unless_they_can_w
     let kubelet = fleet.text("/var/lib/kubelet/kubeconfig").unwrap();
     assert_eq!(fleet.text("/etc/kubernetes/kubeconfig"), Some(kubelet));
     fleet.stop().await;
+}
+
+// covers: C103
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubelet_that_was_spared_asks_anew_once_the_api_server_is_not_trusted_any_longer() {
+    let folder = tempfile::tempdir().unwrap();
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let (place, any) = (folder.path().join("api"), "127.0.0.1:0".parse().unwrap());
+    let listener = Listener::bind(api, &place, any).await.unwrap();
+    let url = format!("https://{}", listener.address());
+    tokio::spawn(listener.serve(std::future::pending()));
+    let stranger = Authority::new("stranger").unwrap();
+    let user = stranger.user("system:node:worker-0", None).unwrap();
+    let kubeconfig = folder.path().join("kubeconfig");
+    fs::write(&kubeconfig, stranger.kubeconfig(&url, Credentials::Certificate(&user))).unwrap();
+    let client = client::connect(Some(&kubeconfig)).await.unwrap();
+
+    let path = folder.path().join("machine");
+    let root = Root::create(&path).unwrap();
+    SimulatedSystem::furnish(&root).unwrap();
+    let own = "/var/lib/kubelet/kubeconfig";
+    for (file, text) in [
+        ("/etc/kubernetes/kubeconfig", "with the new authorities"),
+        (own, "with the old authorities"),
+        ("/etc/machine-config-daemon/mco-kubelet-restart-deferred", ""),
+    ] {
+        root.write(file, text.as_bytes(), 0o600).unwrap();
+    }
+    let host =
+        Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
+    let journal = host.system.journal();
+    let reporter = Reporter::new(client.clone(), "machineconfigdaemon", NoteCount::default());
+    let around = Surroundings::new(client, reporter);
+    let daemon =
+        mco_daemon::run("worker-0".parse().unwrap(), host, around, mco_cluster::Shutdown::new());
+    // Plays the kubelet: without credentials it asks for others.
+    let kubelet = async {
+        loop {
+            let mut watch = Watch::new(&root, [own].into_iter()).unwrap();
+            if !root.exists(own).unwrap() {
+                return root.write(own, b"asked for anew", 0o600).unwrap();
+            }
+            watch.changed().await.unwrap();
+        }
+    };
+    let both = async { tokio::join!(daemon, kubelet) };
+    let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.expect("it starts anew");
+    assert_eq!(ended, mco_daemon::Ended::Stopped);
+    assert_eq!(journal.calls(), ["restart kubelet.service"]);
+    assert_eq!(root.read(own).unwrap().as_deref(), Some(b"asked for anew".as_slice()));
+    let records = root.list("/etc/machine-config-daemon").unwrap();
+    assert!(!records.iter().any(|name| name.contains("deferred")), "{records:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

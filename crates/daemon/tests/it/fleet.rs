@@ -27,7 +27,7 @@ use mco_daemon::{
     watch::Watch,
 };
 use mco_host::{Host, Journal, Root, SimulatedSystem};
-use mco_testkit::PATIENCE;
+use mco_testkit::{PATIENCE, objects};
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -89,15 +89,8 @@ impl Fleet {
         };
         fleet.render("rendered-worker-1", files, &json!({})).await;
         let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": "worker"},
-            "spec": {
-                "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
-                "configuration": {"name": "rendered-worker-1"}
-            }
-        });
-        let pool = serde_json::from_value(pool).unwrap();
+        let mut pool = objects::pool("worker");
+        "rendered-worker-1".clone_into(&mut pool.spec.configuration.rendered.name);
         pools.create(&PostParams::default(), &pool).await.unwrap();
         if drains == Drains::Answered {
             tokio::spawn(answer_drains(fleet.nodes.clone()));

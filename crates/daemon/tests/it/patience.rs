@@ -7,6 +7,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::{MachineConfigPool, MachineConfiguration};
+use mco_testkit::objects;
 use serde_json::{Value, json};
 
 use crate::fleet::{Drains, Fleet};
@@ -255,13 +256,9 @@ async fn a_node_of_two_custom_pools_is_left_alone_and_says_so() {
     fleet.wait("state=Done").await;
     let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
     for name in ["infra", "edge"] {
-        let selector = json!({"matchLabels": {"node-role.kubernetes.io/worker": ""}});
-        let pool = json!({
-            "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
-            "metadata": {"name": name},
-            "spec": {"nodeSelector": selector, "configuration": {"name": "rendered-worker-1"}}
-        });
-        let pool = serde_json::from_value(pool).unwrap();
+        let mut pool = objects::pool("worker");
+        pool.metadata.name = Some(name.to_owned());
+        "rendered-worker-1".clone_into(&mut pool.spec.configuration.rendered.name);
         pools.create(&PostParams::default(), &pool).await.unwrap();
     }
     fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;

@@ -106,6 +106,7 @@ pub(super) fn rebase(
         info!("Already in desired image {image}");
         return Ok(());
     }
+    refuse_old(runner)?;
     if let Err(error) = bootupd::update(root, runner, image) {
         let text = format!("bootloader update failed: {error}");
         warn!("{text}");
@@ -116,6 +117,23 @@ pub(super) fn rebase(
         Some(local) => rebase_from_storage(root, runner, &local),
         None => rebase_from_registry(runner, image),
     }
+}
+
+/// Refuses a machine whose rpm-ostree comes from before there were images.
+///
+/// Different from the reference, which runs the new image's own rpm-ostree in a container and reboots
+/// twice: no boot image of a supported release is that old.
+fn refuse_old(runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    let text = runner.run(&[RPM_OSTREE, "--version"])?;
+    let mut features =
+        text.lines().skip_while(|line| line.trim() != "Features:").skip(1).peekable();
+    // One that does not say is not held to anything.
+    if features.peek().is_none() || features.any(|line| line.trim() == "- container") {
+        return Ok(());
+    }
+    let what = "rpm-ostree of this machine is too old to take images (it lacks the feature container); \
+                install the machine again from a newer boot image";
+    Err(SystemError::Os { what: what.to_owned() })
 }
 
 fn rebase_from_storage(

@@ -23,6 +23,7 @@ if [ "$(cat "fail-$1" 2>/dev/null || echo 0)" -gt 0 ]; then
 fi
 stage() { [ -e staged ] || sed 's/"booted":true/"booted":false,"staged":true/' booted > staged; }
 case "$1" in
+--version) printf "rpm-ostree:\n Version: '2024.4'\n Features:\n  - rust\n"; [ -e old ] || echo "  - container" ;;
 status)
   printf '{"deployments":['
   [ -e staged ] && { cat staged; printf ,; }
@@ -106,7 +107,11 @@ impl Machine {
     /// What was asked for, questions left out.
     fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
-        let is_change = |line: &&str| !line.contains(" status ") && *line != "rpm-ostree kargs";
+        let is_question = |line: &str| {
+            line.contains(" status ")
+                || ["rpm-ostree kargs", "rpm-ostree --version"].contains(&line)
+        };
+        let is_change = |line: &&str| !is_question(line);
         text.lines().filter(is_change).map(str::to_owned).collect()
     }
 }
@@ -158,6 +163,21 @@ fn an_image_is_staged_with_retries_and_one_that_is_booted_is_not_pulled() {
         error.ends_with("no route to registry: timed out waiting for the condition"),
         "{error}"
     );
+}
+
+// covers: C21
+#[test]
+fn a_machine_that_cannot_take_images_is_refused_at_once_and_told_what_to_do() {
+    let machine = Machine::new();
+    machine.put("old", "");
+    let error = machine.stage(Backend::RpmOstree, "registry.example/os:2").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "rpm-ostree of this machine is too old to take images (it lacks the feature container); \
+         install the machine again from a newer boot image"
+    );
+    assert_eq!(machine.calls(), ["rpm-ostree cleanup -p"], "nothing is tried");
+    machine.stage(Backend::RpmOstree, "registry.example/os:1").unwrap();
 }
 
 // covers: C78

@@ -100,9 +100,9 @@ struct StartArgs {
     /// How many seconds a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
-    /// Refused: it belongs to hosted control planes
+    /// Taken only to be refused in so many words
     #[arg(long, hide = true, value_name = "DIRECTORY")]
-    desired_configmap: Option<String>,
+    desired_configmap: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
@@ -150,9 +150,10 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         }
     };
     if args.desired_configmap.is_some() {
+        let text = "--desired-configmap is not for this daemon";
         return Err(Advice::error(
-            "--desired-configmap is not for this daemon",
-            "hosted control planes are not supported",
+            text,
+            "hosted control planes are not served; leave the flag out",
         ));
     }
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
