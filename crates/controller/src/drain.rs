@@ -42,7 +42,10 @@ use crate::{Context, error::ActError, metrics::Action};
 const WIDTH: usize = 1024;
 
 /// How many evictions are asked for at a time, of all nodes together.
-const EVICTIONS: usize = 64;
+const EVICTIONS: u32 = 64;
+
+/// How long a process that is told to stop waits for the evictions that it has asked for.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 struct Drainer {
     context: Arc<Context>,
@@ -51,7 +54,7 @@ struct Drainer {
     /// Wakes those that wait when their node changes.
     wakes: Wakes,
     /// One for each eviction that may be asked for.
-    evictions: Semaphore,
+    evictions: Arc<Semaphore>,
     /// What was last said about a pool's limits.
     complaints: Mutex<BTreeMap<String, Vec<BadTimeout>>>,
 }
@@ -78,10 +81,14 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         reporter,
         shutdown: shutdown.clone(),
         wakes,
-        evictions: Semaphore::new(EVICTIONS),
+        evictions: Arc::new(Semaphore::new(EVICTIONS as usize)),
         complaints: Mutex::default(),
     };
     queue.run(WIDTH, &shutdown, |node| sync(&drainer, node)).await;
+    let answered = drainer.evictions.acquire_many(EVICTIONS);
+    if tokio::time::timeout(FAREWELL, answered).await.is_err() {
+        warn!("Evictions are left unanswered after {} seconds", FAREWELL.as_secs());
+    }
 }
 
 fn node_matters(change: &Change<'_, Node>) -> bool {

@@ -169,14 +169,10 @@ impl Eviction<'_> {
         let due: Vec<_> = views
             .iter()
             .filter(|pod| pod.fate == Fate::Evict && is_due(pod))
-            .map(|pod| async move {
-                // Held until the server has answered; the semaphore is never closed.
-                let _turn = self.drainer.evictions.acquire().await;
-                (pod.to_string(), evict(context, pod).await)
-            })
+            .map(|pod| self.asked(pod.clone()))
             .collect();
         let answers: Vec<_> = stream::iter(due).buffer_unordered(WRITES).collect().await;
-        for (pod, answer) in answers {
+        for (pod, answer) in answers.into_iter().flatten() {
             let (why, pause) = match answer {
                 Ok(()) => (None, None),
                 Err(error) => (Some(chain(&error)), error.retry_after()),
@@ -184,6 +180,22 @@ impl Eviction<'_> {
             let pause = pause.map_or(context.pace.refused, |asked| asked.min(LONGEST));
             held.insert(pod, Held { why, until: Instant::now() + pause });
         }
+    }
+
+    /// Asks for one eviction, when it is its turn.
+    ///
+    /// In a task of its own, which goes on when this process is told to stop: an eviction that is dropped
+    /// half-way may count in a budget and yet evict nobody, and the budget then lets no other pod go for
+    /// two minutes.
+    async fn asked(&self, pod: PodView) -> Option<(String, Result<(), CallError>)> {
+        let (context, turns) = (self.drainer.context.clone(), self.drainer.evictions.clone());
+        let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
+        let asked = tokio::spawn(async move {
+            let answer = evict(&context, &pod).await;
+            drop(turn);
+            (pod.to_string(), answer)
+        });
+        asked.await.ok()
     }
 
     /// Writes down what holds the drain up, if that is news.

@@ -53,6 +53,7 @@ on_both! {
     a_node_that_is_deleted_takes_its_alert_along,
     a_pod_is_left_in_peace_for_as_long_as_the_server_asks,
     two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_good,
+    an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carried_out,
 }
 
 fn pod(name: &str, app: &str, owner: &str) -> Pod {
@@ -525,4 +526,33 @@ async fn two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_g
     assert_eq!(names(fleet).await, [""; 0]);
     shutdown.request();
     running.await.unwrap();
+}
+
+// covers: DRN-5
+async fn an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carried_out(
+    server: Server,
+) {
+    let mut fleet = Fleet::on(server, 1).await;
+    let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
+    api.create(&PostParams::default(), &pod("web", "web", "ReplicaSet")).await.unwrap();
+    fleet.pause().await;
+    let shutdown = Shutdown::new();
+    let stop = shutdown.clone();
+    let client = fleet.server.gated(move |request: http::Request<Body>| {
+        let stop = stop.clone();
+        async move {
+            if request.uri().path().ends_with("/pods/web/eviction") {
+                stop.request();
+                // Everybody else hears of it meanwhile.
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            request
+        }
+    });
+    let client = client.await;
+    ask(&fleet, "drain-rendered-worker-1").await;
+    mco_controller::run(fleet.config.clone(), client, shutdown).await;
+    assert_eq!(names(&fleet).await, [""; 0]);
 }
