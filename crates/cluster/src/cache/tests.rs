@@ -82,7 +82,9 @@ fn listeners_hear_of_every_change_once_with_both_states() {
 #[test]
 fn an_object_made_anew_is_newer_whatever_its_version() {
     let cache = Cache::new(trim::metadata);
-    cache.learn(object("a", "first", 9));
-    cache.learn(object("a", "second", 3));
+    cache.learn_new(object("a", "first", 9));
+    cache.learn_new(object("a", "second", 3));
+    // What is answered about the first one says nothing of the second.
+    cache.learn(object("a", "first", 10));
     assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
 }
