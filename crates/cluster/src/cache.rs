@@ -43,6 +43,15 @@ impl<'a, K> Change<'a, K> {
     }
 }
 
+/// Who tells of a state of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// The server's watch, which tells of everything in order.
+    Watch,
+    /// The answer to a write, which may come after the watch has told of more.
+    Write,
+}
+
 type Listener<K> = Box<dyn Fn(Change<'_, K>) + Send + Sync>;
 
 /// The objects of one kind, by name; `<namespace>/<name>` where the kind has namespaces.
@@ -104,12 +113,29 @@ where
     }
 
     /// Takes in what a write gave back, unless the watch has told of something newer already.
+    ///
+    /// One that is not there was deleted while the answer was under way: nobody would ever take it out
+    /// again, so it stays away. If it was made anew since, the watch tells of that.
     pub fn learn(&self, object: K) {
-        self.put(object);
+        self.put(object, Source::Write);
+    }
+
+    /// Takes in an object that was just made, unless the watch has told of something newer already.
+    pub fn learn_new(&self, object: K) {
+        self.put(object, Source::Watch);
     }
 
     /// Keeps the copy up until told to stop; a broken watch is taken up again after a pause.
     pub async fn run(&self, api: Api<K>, config: watcher::Config, shutdown: &Shutdown) {
+        self.run_as(api, config, shutdown).await;
+    }
+
+    /// The same with objects that arrive as `W`, which does not even read what nobody needs.
+    pub async fn run_as<W>(&self, api: Api<W>, config: watcher::Config, shutdown: &Shutdown)
+    where
+        W: Resource<DynamicType = ()> + Into<K>,
+        W: Clone + fmt::Debug + DeserializeOwned + Send + 'static,
+    {
         let mut events = Box::pin(watcher::watcher(api, config).default_backoff());
         let mut listed: Option<Vec<String>> = None;
         loop {
@@ -125,14 +151,15 @@ where
         }
     }
 
-    fn take(&self, event: Event<K>, listed: &mut Option<Vec<String>>) {
+    fn take(&self, event: Event<impl Into<K>>, listed: &mut Option<Vec<String>>) {
         match event {
             Event::Init => *listed = Some(Vec::new()),
             Event::InitApply(object) => {
+                let object = object.into();
                 if let Some(listed) = listed {
                     listed.push(key(&object));
                 }
-                self.put(object);
+                self.put(object, Source::Watch);
             }
             Event::InitDone => {
                 if let Some(mut listed) = listed.take() {
@@ -141,18 +168,24 @@ where
                 }
                 self.complete.send_replace(true);
             }
-            Event::Apply(object) => self.put(object),
-            Event::Delete(object) => self.remove(&key(&object)),
+            Event::Apply(object) => self.put(object.into(), Source::Watch),
+            Event::Delete(object) => self.remove(&key::<K>(&object.into())),
         }
     }
 
-    fn put(&self, mut object: K) {
+    fn put(&self, mut object: K, source: Source) {
         (self.trim)(&mut object);
         let name = key(&object);
         let after = Arc::new(object);
         let before = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            if objects.get(&name).is_some_and(|known| !is_newer(&*after, &**known)) {
+            let is_news = match (objects.get(&name), source) {
+                (None, Source::Watch) => true,
+                (None, Source::Write) => false,
+                (Some(known), Source::Write) if known.meta().uid != after.meta().uid => false,
+                (Some(known), _) => is_newer(&*after, &**known),
+            };
+            if !is_news {
                 return;
             }
             objects.insert(name, after.clone())

@@ -1,5 +1,7 @@
 //! The objects that the controllers read, each kind watched once.
 
+mod lean;
+
 use std::{
     fmt::Debug,
     mem,
@@ -10,12 +12,12 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus};
+use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client, Resource, runtime::watcher};
 use mco_api::{
-    ControllerConfig, GROUP, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream,
-    PinnedImageSet, label, name::RENDERED_PREFIX,
+    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
+    MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
+    name::RENDERED_PREFIX,
 };
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use mco_core::rollout::scheduling::MastersSchedulable;
@@ -23,11 +25,13 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tracing::debug;
 
+pub(crate) use self::lean::LeanNode;
 use crate::scheduler::{self, Scheduler};
 
 /// How many objects are listed at a time. A page is in memory as text and as objects at once, and
 /// what a process once had of the system it hardly gives back; so the larger the objects, the fewer.
-const PAGE: u32 = 25;
+const PAGE: u32 = 100;
+const PAGE_OF_NODES: u32 = 25;
 const PAGE_OF_CONFIGS: u32 = 16;
 
 /// One cache per kind.
@@ -56,7 +60,7 @@ impl Caches {
         Self {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
-            nodes: Arc::new(Cache::new(trim_node)),
+            nodes: Arc::new(Cache::new(|_| {})),
             reports: Arc::new(Cache::new(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
             settings: Arc::new(Cache::new(trim::metadata)),
@@ -73,8 +77,13 @@ impl Caches {
     pub(crate) fn start(&self, client: &Client, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
         watch(&self.pools, PAGE, client, shutdown, tasks);
         watch(&self.configs, PAGE_OF_CONFIGS, client, shutdown, tasks);
-        watch(&self.nodes, PAGE, client, shutdown, tasks);
-        watch(&self.reports, PAGE, client, shutdown, tasks);
+        let nodes = (self.nodes.clone(), client.clone(), shutdown.clone());
+        tasks.spawn(async move {
+            let ((cache, client, shutdown), config) = (nodes, watcher::Config::default());
+            let api = Api::<LeanNode>::all(client);
+            cache.run_as(api, config.page_size(PAGE_OF_NODES), &shutdown).await;
+        });
+        watch(&self.reports, PAGE_OF_NODES, client, shutdown, tasks);
         watch(&self.cluster, PAGE, client, shutdown, tasks);
         watch(&self.orders, PAGE, client, shutdown, tasks);
         watch(&self.builds, PAGE, client, shutdown, tasks);
@@ -191,33 +200,6 @@ async fn has_schedulers(client: &Client) -> bool {
             debug!(%error, "This cluster does not say whether masters take pods");
             false
         }
-    }
-}
-
-/// Most of a node is its kubelet's report to the scheduler, and most annotations are others'.
-fn trim_node(node: &mut Node) {
-    trim::metadata(node);
-    node.metadata.finalizers = None;
-    node.metadata.owner_references = None;
-    if let Some(annotations) = &mut node.metadata.annotations {
-        annotations.retain(|key, _| key.split('/').next() == Some(GROUP));
-    }
-    if let Some(spec) = node.spec.take() {
-        let NodeSpec { taints, unschedulable, .. } = spec;
-        node.spec = Some(NodeSpec { taints, unschedulable, ..NodeSpec::default() });
-    }
-    if let Some(status) = node.status.take() {
-        let looked_at = |condition: &NodeCondition| {
-            matches!(condition.type_.as_str(), "Ready" | "DiskPressure" | "NetworkUnavailable")
-        };
-        let conditions = status.conditions.unwrap_or_default().into_iter().filter(looked_at);
-        let conditions = conditions.map(|condition| NodeCondition {
-            type_: condition.type_,
-            status: condition.status,
-            ..NodeCondition::default()
-        });
-        let (phase, conditions) = (status.phase, Some(conditions.collect()));
-        node.status = Some(NodeStatus { phase, conditions, ..NodeStatus::default() });
     }
 }
 

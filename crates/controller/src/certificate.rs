@@ -119,9 +119,11 @@ fn forget_map(map: &mut ConfigMap) {
 /// Whether a node of the control plane, where the config server runs, came or went.
 fn moves_the_control_plane(change: &Change<'_, Node>) -> bool {
     let is_one = |node: Option<&Arc<Node>>| {
-        let roles =
-            ["control-plane", "master"].map(|role| format!("{}{role}", label::NODE_ROLE_PREFIX));
-        node.is_some_and(|node| roles.iter().any(|role| node.labels().contains_key(role)))
+        node.is_some_and(|node| {
+            let roles =
+                node.labels().keys().filter_map(|key| key.strip_prefix(label::NODE_ROLE_PREFIX));
+            roles.into_iter().any(|role| ["control-plane", "master"].contains(&role))
+        })
     };
     is_one(change.before) != is_one(change.after)
 }

@@ -36,7 +36,7 @@ use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
 use self::{evict::Attempt, wake::Wakes};
-use crate::{Context, error::ActError, metrics::Action};
+use crate::{Context, caches::LeanNode, error::ActError, metrics::Action};
 
 /// How many nodes are drained at a time: the pools' limits decide, not this.
 const WIDTH: usize = 1024;
@@ -277,9 +277,9 @@ impl Drainer {
     }
 
     async fn patch(&self, node: &Node, patch: Value, guard: Guard<'_>) -> Result<(), CallError> {
-        let api = Api::<Node>::all(self.context.client.clone());
+        let api = Api::<LeanNode>::all(self.context.client.clone());
         let patched = apply::merge(&api, &node.name_any(), patch, guard).await?;
-        self.context.caches.nodes.learn(patched);
+        self.context.caches.nodes.learn(patched.into());
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use mco_core::rollout::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{Context, board};
+use crate::{Context, board, caches::LeanNode};
 
 /// What is to be written on a node.
 #[derive(Debug, Default)]
@@ -99,9 +99,9 @@ impl Marks {
         if patch.is_empty() {
             return Ok(());
         }
-        let api = Api::<Node>::all(context.client.clone());
+        let api = Api::<LeanNode>::all(context.client.clone());
         let patched = apply::merge(&api, &node.name_any(), Value::Object(patch), guard).await?;
-        context.caches.nodes.learn(patched);
+        context.caches.nodes.learn(patched.into());
         Ok(())
     }
 
@@ -111,10 +111,10 @@ impl Marks {
         context: &Context,
         node: &str,
     ) -> Result<(), CallError> {
-        let api = Api::<Node>::all(context.client.clone());
+        let api = Api::<LeanNode>::all(context.client.clone());
         let patch = Value::Object(self.unguarded());
         let patched = apply::merge(&api, node, patch, Guard::Any).await?;
-        context.caches.nodes.learn(patched);
+        context.caches.nodes.learn(patched.into());
         Ok(())
     }
 

@@ -224,7 +224,21 @@ mod tests {
     fn said(registry: &Registry) -> Vec<String> {
         let mut out = String::new();
         text::encode(&mut out, registry).unwrap();
-        out.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+        let lines = out.lines().filter(|line| !line.starts_with('#'));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        // Series of one name come in any order.
+        lines.sort();
+        lines
+    }
+
+    fn condition(kind: &str, status: &str, second: i64) -> LooseCondition {
+        LooseCondition {
+            kind: kind.to_owned(),
+            status: status.to_owned(),
+            reason: format!("because of {kind}"),
+            message: String::new(),
+            last_transition_time: Some(Time(Timestamp::from_second(second).unwrap())),
+        }
     }
 
     // covers: MET-1, MET-2
@@ -235,19 +249,12 @@ mod tests {
         assert_eq!(
             said(&registry),
             [
-                r#"os_image_url_override{pool="initialize"} 0"#,
                 r#"mcc_drain_err{node="initialize"} 0"#,
                 r#"mcc_pool_alert{node="initialize"} 0"#,
                 r#"mcc_sub_controller_state{subcontroller="initialize",state="initialize",object="initialize"} 0"#,
+                r#"os_image_url_override{pool="initialize"} 0"#,
             ]
         );
-        let condition = |kind: &str, status: &str, second: i64| LooseCondition {
-            kind: kind.to_owned(),
-            status: status.to_owned(),
-            reason: format!("because of {kind}"),
-            message: String::new(),
-            last_transition_time: Some(Time(Timestamp::from_second(second).unwrap())),
-        };
         let status = MachineConfigPoolStatus {
             conditions: vec![
                 condition("RenderDegraded", "False", 30),
@@ -299,7 +306,11 @@ mod tests {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         let before = said(&registry);
-        metrics.pool("worker", &MachineConfigPoolStatus::default(), Timestamp::UNIX_EPOCH);
+        let status = MachineConfigPoolStatus {
+            conditions: vec![condition("Updated", "True", 1)],
+            ..MachineConfigPoolStatus::default()
+        };
+        metrics.pool("worker", &status, Timestamp::UNIX_EPOCH);
         metrics.os_image("worker", false);
         metrics.acted(Action::Node, "worker", Timestamp::UNIX_EPOCH);
         metrics.acted(Action::Render, "worker", Timestamp::UNIX_EPOCH);

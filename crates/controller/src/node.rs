@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::{Api, ResourceExt as _};
 use mco_api::{
     MachineConfigPool, MachineConfigPoolStatus, annotation, machine_config_pool, selector,
@@ -27,6 +27,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     Context,
+    caches::LeanNode,
     error::ActError,
     image,
     mark::Marks,
@@ -150,13 +151,13 @@ async fn target(context: &Context, name: &str, plan: &RolloutPlan) -> Result<(),
 
 /// Puts the labels of their pool on nodes that were booted for it, once.
 async fn label(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
-    let api = Api::<Node>::all(context.client.clone());
+    let api = Api::<LeanNode>::all(context.client.clone());
     for (node, labels) in &plan.labels {
         let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
         let patch = json!({"metadata": {"labels": labels, "annotations": {marker: ""}}});
         let patched = apply::merge(&api, node, patch, Guard::Any).await;
         let named = |source| ActError::LabelNode { node: node.clone(), source };
-        context.caches.nodes.learn(patched.map_err(named)?);
+        context.caches.nodes.learn(patched.map_err(named)?.into());
         info!(node, "Node has the labels of the pool that it was booted for");
     }
     Ok(())

@@ -111,7 +111,7 @@ async fn controller_config(context: &Context) -> Result<(), CallError> {
         apply::create(&api, &wanted(context, &root_ca(context).await?)).await?;
         info!("Made the ControllerConfig");
         let made = api.get(name).await?;
-        context.cluster.learn(made.clone());
+        context.cluster.learn_new(made.clone());
         made.into()
     };
     let found = match differences(context, &found) {

@@ -31,11 +31,11 @@ fn changes(script: &[&str]) -> Vec<String> {
         if let Some(word) = step.strip_prefix("learn ") {
             cache.learn(parse(word));
         } else if let Some(words) = step.strip_prefix("list") {
-            cache.take(Event::Init, &mut listed);
+            cache.take(Event::<ConfigMap>::Init, &mut listed);
             for word in words.split_whitespace() {
                 cache.take(Event::InitApply(parse(word)), &mut listed);
             }
-            cache.take(Event::InitDone, &mut listed);
+            cache.take(Event::<ConfigMap>::InitDone, &mut listed);
         } else if let Some(word) = step.strip_prefix('+') {
             cache.take(Event::Apply(parse(word)), &mut listed);
         } else if let Some(word) = step.strip_prefix('-') {
@@ -54,6 +54,11 @@ fn listeners_hear_of_every_change_once_with_both_states() {
             "a late event does not undo our write",
             &["+a1", "learn a3", "+a2", "+a3", "+a4"],
             &["a none -> 1", "a 1 -> 3", "a 3 -> 4"],
+        ),
+        (
+            "an answer that comes late brings nothing back",
+            &["+a1", "-a", "learn a2", "+a3"],
+            &["a none -> 1", "a 1 -> none", "a none -> 3"],
         ),
         (
             "a new list tells what came, changed and went",
@@ -77,7 +82,9 @@ fn listeners_hear_of_every_change_once_with_both_states() {
 #[test]
 fn an_object_made_anew_is_newer_whatever_its_version() {
     let cache = Cache::new(trim::metadata);
-    cache.learn(object("a", "first", 9));
-    cache.learn(object("a", "second", 3));
+    cache.learn_new(object("a", "first", 9));
+    cache.learn_new(object("a", "second", 3));
+    // What is answered about the first one says nothing of the second.
+    cache.learn(object("a", "first", 10));
     assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
 }

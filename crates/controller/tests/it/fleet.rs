@@ -211,21 +211,26 @@ impl Fleet {
         self.running = tokio::spawn(mco_controller::run(config, client, self.shutdown.clone()));
     }
 
-    /// What the events of this reason say, once there is one.
+    /// What the first event of this reason says, once there is one.
     pub(crate) async fn event(&self, reason: &str) -> String {
+        self.event_that(reason, |event| event.reason.as_deref() == Some(reason)).await
+    }
+
+    /// What the first event says that is as `holds` says, once there is one.
+    pub(crate) async fn event_that(&self, what: &str, holds: impl Fn(&Event) -> bool) -> String {
         let api = Api::<Event>::all(self.client.clone());
         let mut changes = pin!(watcher(api.clone(), watcher::Config::default()));
         let looking = async {
             while changes.next().await.is_some() {
                 let events = api.list(&ListParams::default()).await.unwrap();
-                let found = events.into_iter().find(|e| e.reason.as_deref() == Some(reason));
-                if let Some(found) = found {
+                if let Some(found) = events.into_iter().find(&holds) {
                     return found.note.unwrap_or_default();
                 }
             }
             unreachable!("a watch does not end by itself")
         };
-        tokio::time::timeout(PATIENCE, looking).await.expect("the event comes")
+        let found = tokio::time::timeout(PATIENCE, looking).await;
+        found.unwrap_or_else(|_| panic!("no event: {what}"))
     }
 
     /// Waits until there is no object of this name.

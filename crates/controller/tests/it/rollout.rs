@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::{core::v1::Node, events::v1::Event};
-use kube::{Api, ResourceExt, api::ListParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::{ResourceExt, api::ListParams};
 use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
 use serde_json::json;
 
@@ -55,18 +55,16 @@ async fn one_node_at_a_time(server: Server) {
     assert_eq!(rendered.owner_references()[0].name, "worker");
     assert_eq!(rendered.owner_references()[0].uid.len(), 36);
 
-    let events = Api::<Event>::namespaced(fleet.client.clone(), label::NAMESPACE);
-    let events = events.list(&ListParams::default()).await.unwrap();
-    let notes: Vec<_> = events.iter().map(|event| event.note.clone().unwrap_or_default()).collect();
-    let said = |text: &str| notes.iter().any(|note| note.contains(text));
-    assert!(said(&format!("Targeted node n0 to MachineConfig: {new}")), "{notes:#?}");
-    assert!(said(&format!(
-        "{new} successfully generated (release version: 4.20.0, controller version: abc)"
-    )));
-    assert!(
-        said(&format!("Pool worker has completed update to MachineConfig {new}")),
-        "{notes:#?}"
-    );
+    let expected = [
+        format!("Targeted node n0 to MachineConfig: {new}"),
+        format!("{new} successfully generated (release version: 4.20.0, controller version: abc)"),
+        format!("Pool worker has completed update to MachineConfig {new}"),
+    ];
+    for text in expected {
+        fleet
+            .event_that(&text, |event| event.note.as_deref().is_some_and(|n| n.contains(&text)))
+            .await;
+    }
     fleet.stop().await;
 }
 

@@ -9,7 +9,10 @@ use kube::{
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, annotation, label};
 use mco_cluster::Shutdown;
-use mco_testkit::daemons::{Daemons, REBOOT};
+use mco_testkit::{
+    PATIENCE,
+    daemons::{Daemons, REBOOT},
+};
 use serde_json::json;
 
 use crate::{
@@ -140,6 +143,8 @@ async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_i
             .await;
     }
     fleet.pause().await;
+    // Those that are to start in a moment are not marked as waiting before.
+    fleet.config.settle.mark = PATIENCE;
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = requests.clone();
     let client = fleet.server.watched(move |request| {

@@ -164,7 +164,7 @@ impl Workload {
             Step::Start { node } => {
                 let made = api.create(&PostParams::default(), &pod(&node)).await?;
                 let name = made.name_any();
-                self.pods.learn(made);
+                self.pods.learn_new(made);
                 self.mark(&api, &name, true).await
             }
             Step::Mark { pod, ready } => self.mark(&api, &pod, ready).await,

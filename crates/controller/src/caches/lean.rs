@@ -1,0 +1,193 @@
+//! A node as it arrives, without all that nobody reads.
+//!
+//! Nearly all of a node is its kubelet's report to the scheduler, and the record of who wrote what. Both
+//! come with every answer and every event; what is not read costs neither memory nor much time.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use k8s_openapi::{
+    ClusterResourceScope,
+    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Taint},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
+};
+use kube::Resource;
+use mco_api::GROUP;
+use serde::{Deserialize, Deserializer};
+
+/// What is read of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct LeanNode(Node);
+
+impl From<LeanNode> for Node {
+    fn from(node: LeanNode) -> Self {
+        node.0
+    }
+}
+
+impl Resource for LeanNode {
+    type DynamicType = ();
+    type Scope = ClusterResourceScope;
+
+    fn kind((): &()) -> Cow<'_, str> {
+        Node::kind(&())
+    }
+
+    fn group((): &()) -> Cow<'_, str> {
+        Node::group(&())
+    }
+
+    fn version((): &()) -> Cow<'_, str> {
+        Node::version(&())
+    }
+
+    fn plural((): &()) -> Cow<'_, str> {
+        Node::plural(&())
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.0.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.0.metadata
+    }
+}
+
+#[derive(Deserialize)]
+struct Wire {
+    #[serde(default)]
+    metadata: Metadata,
+    spec: Option<Spec>,
+    status: Option<Status>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    name: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Deserialize)]
+struct Spec {
+    taints: Option<Vec<Taint>>,
+    unschedulable: Option<bool>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    phase: Option<String>,
+    conditions: Option<Vec<Condition>>,
+}
+
+#[derive(Deserialize)]
+struct Condition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+}
+
+impl<'de> Deserialize<'de> for LeanNode {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let Wire { metadata, spec, status } = Wire::deserialize(from)?;
+        let spec = spec.map(|Spec { taints, unschedulable }| NodeSpec {
+            taints,
+            unschedulable,
+            ..NodeSpec::default()
+        });
+        let status = status.map(|Status { phase, conditions }| NodeStatus {
+            phase,
+            conditions: Some(looked_at(conditions.unwrap_or_default())),
+            ..NodeStatus::default()
+        });
+        Ok(Self(Node { metadata: metadata.into(), spec, status }))
+    }
+}
+
+impl From<Metadata> for ObjectMeta {
+    fn from(metadata: Metadata) -> Self {
+        let mut annotations = metadata.annotations;
+        if let Some(annotations) = &mut annotations {
+            // Most are others'.
+            annotations.retain(|key, _| key.split('/').next() == Some(GROUP));
+        }
+        Self {
+            name: metadata.name,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            generation: metadata.generation,
+            creation_timestamp: metadata.creation_timestamp,
+            deletion_timestamp: metadata.deletion_timestamp,
+            labels: metadata.labels,
+            annotations,
+            ..Self::default()
+        }
+    }
+}
+
+fn looked_at(conditions: Vec<Condition>) -> Vec<NodeCondition> {
+    let looked_at = ["Ready", "DiskPressure", "NetworkUnavailable"];
+    let conditions = conditions.into_iter().filter(|one| looked_at.contains(&one.kind.as_str()));
+    conditions
+        .map(|Condition { kind, status }| NodeCondition {
+            type_: kind,
+            status,
+            ..NodeCondition::default()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_core::rollout::NodeView;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_lean_node_says_all_that_decisions_depend_on_and_nothing_else() {
+        let text = json!({
+            "apiVersion": "v1", "kind": "Node",
+            "metadata": {
+                "name": "n0", "uid": "u", "resourceVersion": "7",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {"node-role.kubernetes.io/worker": "", "topology.kubernetes.io/zone": "a"},
+                "annotations": {
+                    "machineconfiguration.openshift.io/currentConfig": "old",
+                    "machineconfiguration.openshift.io/desiredConfig": "new",
+                    "machineconfiguration.openshift.io/state": "Working",
+                    "example.com/theirs": "long",
+                },
+                "managedFields": [{"manager": "kubelet", "operation": "Update"}],
+                "finalizers": ["theirs"],
+            },
+            "spec": {"unschedulable": true, "providerID": "x",
+                "taints": [{"key": "theirs", "effect": "NoSchedule"}]},
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    {"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-01-01T00:00:00Z"},
+                    {"type": "PIDPressure", "status": "True"},
+                ],
+                "images": [{"names": ["a", "b"], "sizeBytes": 1}],
+            },
+        });
+        let whole: Node = serde_json::from_value(text.clone()).unwrap();
+        let lean: Node = serde_json::from_value::<LeanNode>(text).unwrap().into();
+        assert_eq!(NodeView::of(&lean), NodeView::of(&whole));
+        let kept = |node: &Node| (node.metadata.labels.clone(), node.metadata.uid.clone());
+        assert_eq!(kept(&lean), kept(&whole));
+        assert_eq!(lean.spec.as_ref().unwrap().taints, whole.spec.unwrap().taints);
+        let status = lean.status.unwrap();
+        assert_eq!(status.phase.as_deref(), Some("Running"));
+        assert_eq!((status.conditions.unwrap().len(), status.images), (1, None));
+        assert_eq!(lean.metadata.annotations.unwrap().len(), 3);
+        assert_eq!((lean.metadata.managed_fields, lean.metadata.finalizers), (None, None));
+    }
+}
