@@ -9,11 +9,12 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
     runtime::wait::await_condition,
 };
-use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
+use mco_api::{MachineConfig, MachineConfigPool, annotation};
 use mco_cluster::client;
 use mco_testkit::{
     api::{ApiServer as _, KubeApiServer, Process, Programs, Settings, command},
     daemons::{Daemons, REBOOT},
+    objects,
     pki::Authority,
 };
 use serde_json::json;
@@ -59,22 +60,6 @@ async fn holder(client: &Client, other_than: &str) -> String {
     of(&lease).expect("it has a holder")
 }
 
-fn node(name: &str, config: &str) -> Node {
-    serde_json::from_value(json!({
-        "metadata": {
-            "name": name,
-            "labels": {"node-role.kubernetes.io/worker": "", "kubernetes.io/os": "linux"},
-            "annotations": {
-                annotation::CURRENT_CONFIG.name(): config,
-                annotation::DESIRED_CONFIG.name(): config,
-                annotation::STATE.name(): "Done",
-            },
-        },
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }))
-    .expect("a Node")
-}
-
 // covers: LE-1, PROC-3, PROC-4
 #[tokio::test]
 async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost() {
@@ -100,7 +85,7 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
 
     let nodes = Api::<Node>::all(client.clone());
     for number in 0..NODES {
-        let node = node(&format!("n{number:02}"), &old);
+        let node = objects::worker(&format!("n{number:02}"), &old);
         nodes.create(&PostParams::default(), &node).await.expect("a node");
     }
     let limit = Patch::Merge(json!({"spec": {"maxUnavailable": LIMIT}}));
@@ -113,13 +98,7 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
     pool(&client, "all nodes are counted", |pool| updated(pool) == all).await;
     let daemons = Daemons::held(client.clone(), FIRST, REBOOT);
 
-    let config: MachineConfig = serde_json::from_value(json!({
-        "metadata": {"name": "99-more", "labels": {label::ROLE: "worker"}},
-        "spec": {"config": {"ignition": {"version": "3.5.0"}, "storage": {"files": [
-            {"path": "/etc/more", "contents": {"source": "data:,more"}},
-        ]}}},
-    }))
-    .expect("a MachineConfig");
+    let config = objects::config("99-more", "worker", "/etc/more", "more");
     let configs = Api::<MachineConfig>::all(client.clone());
     configs.create(&PostParams::default(), &config).await.expect("it is created");
     let new = pool(&client, "the pool has a new config", |pool| target(pool) != old).await;
