@@ -6,6 +6,8 @@
 #[cfg(test)]
 mod adopt;
 #[cfg(test)]
+mod cases;
+#[cfg(test)]
 mod certificates;
 #[cfg(test)]
 mod confirm;
