@@ -238,8 +238,7 @@ impl Case {
         plan::node(&from, &to, &plan::merge_policies(&self.policies), &at)
     }
 
-    fn begin(&self, host: &mut Simulated) -> Result<Outcome, ExecuteError> {
-        let plan = self.plan(host).unwrap();
+    fn begin(&self, host: &mut Simulated, plan: NodePlan) -> Result<Outcome, ExecuteError> {
         for call in &self.failing {
             host.system.journal().fail(call);
         }
@@ -300,10 +299,11 @@ impl Case {
     /// Takes the update to its end, the reboot included.
     fn update(&self, host: &mut Simulated, folder: &Path, before: &Tree) -> Vec<String> {
         let mut calls = Vec::new();
-        if matches!(self.plan(host).unwrap().drain, Drain::Needed(_)) {
+        let plan = self.plan(host).unwrap();
+        if matches!(plan.drain, Drain::Needed(_)) {
             calls.push("drain".to_owned());
         }
-        let mut done = self.begin(host);
+        let mut done = self.begin(host, plan);
         let mut complaints = Vec::new();
         if let Some(error) = &self.error {
             let found = done.as_ref().map_or_else(|error| chain(error), |_| String::new());
@@ -342,6 +342,7 @@ impl Case {
         let template = folder();
         self.furnish(template.path());
         let before = self.files(template.path());
+        let plan = self.plan(&open(Root::open(template.path()).unwrap())).unwrap();
         let after = if self.can_end() { self.after() } else { before.clone() };
         let mut complaints = Vec::new();
         for number in 1.. {
@@ -349,7 +350,7 @@ impl Case {
             copy(template.path(), folder.path(), Modes::Same);
             let faults = Arc::new(Faults::at(number, Fault::Die));
             let mut host = open(faulty(folder.path(), &faults));
-            drop(self.begin(&mut host));
+            drop(self.begin(&mut host, plan.clone()));
             drop(host);
             let Some(at) = faults.failed() else { break };
             let root = Root::open(folder.path()).unwrap();
