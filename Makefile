@@ -48,14 +48,13 @@ soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
 gen: ## Write the generated files: deploy
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: ## Measure rendering, status, choosing nodes, serving, simulating and applying
-	$(CARGO) build --release --package mco
+bench: dist ## Measure rendering, status, choosing nodes, serving, simulating and applying
 	$(CARGO) bench --package mco-core --package mco-server --package mco-sim --package mco-daemon
 
-bench-fleet: ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary
-	$(CARGO) build --release --package mco --package mco-testkit --bin mco --bin fleet
-	$(TARGET)/release/fleet $(TARGET)/release/mco $(or $(NODES),1000) instant
-	$(TARGET)/release/fleet $(TARGET)/release/mco $(or $(NODES),1000) drain
+bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the binary that is shipped
+	$(CARGO) build --release --package mco-testkit --bin fleet
+	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) instant
+	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) drain
 
 fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60

@@ -1,7 +1,7 @@
 //! How fast and how small the daemon is, each figure beside what the machine itself allows.
 //!
-//! `cargo bench -p mco-daemon`, after `cargo build --release -p mco`, whose process is measured. The cluster is
-//! the embedded API; the machine is a directory.
+//! `cargo bench -p mco-daemon`, after `make dist`, whose process is measured, since it is what is shipped.
+//! The cluster is the embedded API; the machine is a directory.
 
 #![expect(clippy::disallowed_methods, reason = "measures a machine from outside")]
 
@@ -233,10 +233,11 @@ impl Subject {
     fn find(root: &Path, kubeconfig: &Path) -> io::Result<Self> {
         let this = env::current_exe()?;
         let (root, kubeconfig) = (root.display().to_string(), kubeconfig.display().to_string());
-        // Benchmarks are in a folder below the one of the binaries.
-        let mco = this.ancestors().nth(2).map(|folder| folder.join("mco"));
+        // Benchmarks are in a folder below the one of the binaries of their profile.
+        let mco = this.ancestors().nth(3).map(|folder| folder.join("dist/mco"));
         let Some(program) = mco.filter(|mco| mco.exists()) else {
-            let (what, role) = ("this program (no mco is built)", format!("{root}\n{kubeconfig}"));
+            let (what, role) =
+                ("this program (there is no dist/mco)", format!("{root}\n{kubeconfig}"));
             return Ok(Self { what, program: this, role: Err(role) });
         };
         let words = ["daemon", "start", "--node-name", "worker-0", "--root-mount", &root];

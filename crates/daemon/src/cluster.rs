@@ -6,7 +6,9 @@ mod real;
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
 use mco_api::{
-    MachineConfig, annotation::DriftPolicy, machine_configuration::disruption::ClusterPolicies,
+    MachineConfig,
+    annotation::DriftPolicy,
+    machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
 use mco_core::membership::MembershipError;
 use mco_host::Duty;
@@ -61,6 +63,15 @@ pub enum Weight {
     Warning,
 }
 
+/// What the administrator says about updates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What a change asks for.
+    pub policies: ClusterPolicies,
+    /// Changes to storage that are let through.
+    pub overrides: Vec<StorageOverride>,
+}
+
 /// The cluster, as far as one daemon sees it.
 pub trait Cluster: Send + Sync + 'static {
     /// The config of this name.
@@ -74,12 +85,9 @@ pub trait Cluster: Send + Sync + 'static {
         &self,
     ) -> impl Future<Output = Result<Option<MachineConfig>, ClusterError>> + Send;
 
-    /// The node disruption policies in force. Waits at most `limit` for the operator to say what
-    /// their latest change comes to.
-    fn policies(
-        &self,
-        limit: Duration,
-    ) -> impl Future<Output = Result<ClusterPolicies, ClusterError>> + Send;
+    /// The rules in force. Waits at most `limit` for the operator to say what their latest change comes
+    /// to.
+    fn rules(&self, limit: Duration) -> impl Future<Output = Result<Rules, ClusterError>> + Send;
 
     /// Refuses a node of which nobody can say which pool it belongs to.
     fn check_pool(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;

@@ -17,7 +17,7 @@ use super::{
     say::{drains, parts},
 };
 use crate::{
-    cluster::{Cluster, Weight},
+    cluster::{Cluster, Rules, Weight},
     decide::NodeView,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
@@ -170,11 +170,12 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         target: &MachineConfig,
         force: bool,
     ) -> Result<NodePlan, SyncError> {
-        let policies = self.cluster.policies(self.limits.policies).await?;
+        let Rules { policies, overrides } = self.cluster.rules(self.limits.policies).await?;
         let facts = self.on_host(|host| host.system.facts()).await??;
         let circumstances = Circumstances {
             force: if force { Force::Yes } else { Force::No },
             kernel_fips: facts.kernel_fips,
+            overrides,
             ..Circumstances::default()
         };
         let (from, to) = (read(source)?, read(target)?);

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    Changes, Cluster, ClusterError, NodeState, Weight,
+    Changes, Cluster, ClusterError, NodeState, Rules, Weight,
     follow::{Listening, follow_object},
 };
 use crate::{
@@ -94,17 +94,17 @@ impl Cluster for ApiCluster {
         pool_config(&self.client, &self.node).await
     }
 
-    async fn policies(&self, limit: Duration) -> Result<ClusterPolicies, ClusterError> {
+    async fn rules(&self, limit: Duration) -> Result<Rules, ClusterError> {
         let found = self.settings.get_opt(label::CLUSTER).await;
         let found =
             found.map_err(|error| failed("read the node disruption policies".to_owned(), error))?;
-        if let Some(policies) = current_policies(found.as_ref()) {
-            return Ok(policies);
+        if let Some(rules) = current_rules(found) {
+            return Ok(rules);
         }
         info!("Waiting for the operator to take up the latest node disruption policies");
         let mut current = None;
         let tell = |object: Option<MachineConfiguration>| {
-            current = current_policies(object.as_ref());
+            current = current_rules(object);
             if current.is_some() { Listening::No } else { Listening::Yes }
         };
         let following = Box::pin(follow_object(self.settings.clone(), label::CLUSTER, tell));
@@ -179,6 +179,13 @@ fn version(text: Option<&String>) -> u64 {
 
 fn failed(what: String, error: kube::Error) -> ClusterError {
     ClusterError::Call { what, source: Box::new(CallError::from(error)) }
+}
+
+/// The rules in force; none while the operator has yet to say what their latest change comes to.
+fn current_rules(settings: Option<MachineConfiguration>) -> Option<Rules> {
+    let policies = current_policies(settings.as_ref())?;
+    let overrides = settings.and_then(|it| it.spec.irreconcilable_validation_overrides);
+    Some(Rules { policies, overrides: overrides.map(|it| it.storage).unwrap_or_default() })
 }
 
 /// The policies in force; none while the operator has yet to say what the latest change comes to.

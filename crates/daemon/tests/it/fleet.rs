@@ -129,7 +129,7 @@ impl Fleet {
         let files: Vec<Value> = files.iter().map(file).collect();
         let mut spec = rest.clone();
         spec["config"]["ignition"] = json!({"version": "3.5.0"});
-        spec["config"]["storage"] = json!({"files": files});
+        spec["config"]["storage"]["files"] = json!(files);
         let object = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": spec

@@ -248,6 +248,26 @@ async fn policies_that_the_operator_has_not_taken_up_are_waited_for() {
     fleet.stop().await;
 }
 
+// covers: C42
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_disks_is_refused_until_somebody_lets_it_through() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let disks = json!({"config": {"storage": {"disks": [{"device": "/dev/sdb"}]}}});
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &disks).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Unreconcilable, reason~disks").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"));
+    set_policies(&fleet, json!({})).await;
+    let api: Api<MachineConfiguration> = Api::all(fleet.client.clone());
+    let lets = json!({"spec": {"irreconcilableValidationOverrides": {"storage": ["Disks"]}}});
+    api.patch("cluster", &PatchParams::default(), &Patch::Merge(lets)).await.unwrap();
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
+    fleet.stop().await;
+}
+
 // covers: C130
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_two_custom_pools_is_left_alone_and_says_so() {
