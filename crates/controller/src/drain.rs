@@ -153,8 +153,8 @@ impl Drainer {
         let limits = self.limits(node).await;
         let mut record = self.begin(node).await?;
         if let Some(text) = drain::overdue(&name, &limits, self.age(&record)) {
-            self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
             self.context.metrics.drain_overdue(&name);
+            self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
         }
         let pods = evict::in_the_way(&self.context, &name).await?;
         if !pods.is_empty()
