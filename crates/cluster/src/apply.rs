@@ -77,20 +77,35 @@ pub async fn own_status<K: Object>(
 }
 
 /// Whether a create was needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Created {
-    /// It was not there.
-    Now,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Created<K> {
+    /// It was not there; this is what was made.
+    Now(Box<K>),
     /// It was there already and was left alone.
     Before,
 }
 
 /// Creates the object unless one of its name exists.
-pub async fn create<K: Object + Serialize>(api: &Api<K>, object: &K) -> Result<Created, CallError> {
+pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Created<K>, CallError>
+where
+    K: Object + Serialize,
+{
     match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
-        Ok(_) => Ok(Created::Now),
+        Ok(made) => Ok(Created::Now(Box::new(made))),
         Err(error) if error.refused() == Some(Refused::AlreadyExists) => Ok(Created::Before),
         Err(error) => Err(error),
+    }
+}
+
+/// Creates the object unless one of its name exists; gives back what is there then.
+pub async fn ensure<K: Object + Serialize>(
+    api: &Api<K>,
+    name: &str,
+    object: &K,
+) -> Result<K, CallError> {
+    match create(api, object).await? {
+        Created::Now(made) => Ok(*made),
+        Created::Before => Ok(api.get(name).await?),
     }
 }
 

@@ -9,7 +9,7 @@ pub mod trim;
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use futures::TryStreamExt as _;
@@ -24,7 +24,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{CallError, Shutdown, report};
+use crate::{CallError, Shutdown, error::Refused, report};
 
 /// One change of one object.
 #[derive(Debug)]
@@ -50,21 +50,41 @@ enum Source {
     Watch,
     /// The answer to a write, which may come after the watch has told of more.
     Write,
+    /// The answer to a create, which may come before the watch tells of it.
+    Create,
+}
+
+/// How much is known of the objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Knowledge {
+    /// Nothing: no list has arrived.
+    None,
+    /// That the server has no such kind, or none for us.
+    NoKind,
+    /// All of them.
+    All,
 }
 
 type Listener<K> = Box<dyn Fn(Change<'_, K>) + Send + Sync>;
 
 /// The objects of one kind, by name; `<namespace>/<name>` where the kind has namespaces.
 pub struct Cache<K> {
-    objects: RwLock<BTreeMap<String, Arc<K>>>,
+    objects: RwLock<Objects<K>>,
     listeners: RwLock<Vec<Listener<K>>>,
-    complete: watch::Sender<bool>,
+    knowledge: watch::Sender<Knowledge>,
     trim: fn(&mut K),
+}
+
+struct Objects<K> {
+    by_name: BTreeMap<String, Arc<K>>,
+    /// The latest version that the watch has told of.
+    told: u64,
 }
 
 impl<K> fmt::Debug for Cache<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache").field("complete", &*self.complete.borrow()).finish_non_exhaustive()
+        let knowledge = *self.knowledge.borrow();
+        f.debug_struct("Cache").field("knowledge", &knowledge).finish_non_exhaustive()
     }
 }
 
@@ -76,9 +96,9 @@ where
     #[must_use]
     pub fn new(trim: fn(&mut K)) -> Self {
         Self {
-            objects: RwLock::default(),
+            objects: RwLock::new(Objects { by_name: BTreeMap::new(), told: 0 }),
             listeners: RwLock::default(),
-            complete: watch::Sender::new(false),
+            knowledge: watch::Sender::new(Knowledge::None),
             trim,
         }
     }
@@ -95,21 +115,31 @@ where
     /// The object of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
-        self.objects.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.read().by_name.get(name).cloned()
     }
 
     /// All objects, by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-        objects.values().cloned().collect()
+        self.read().by_name.values().cloned().collect()
     }
 
     /// Waits until the first list has arrived in full.
     pub async fn ready(&self) {
-        let mut complete = self.complete.subscribe();
+        self.wait_until(|knowledge| knowledge == Knowledge::All).await;
+    }
+
+    /// Waits until the first list has arrived in full, or the server has said that there is none.
+    ///
+    /// For kinds that a cluster need not have. One that appears later is told of like any change.
+    pub async fn ready_or_absent(&self) {
+        self.wait_until(|knowledge| knowledge != Knowledge::None).await;
+    }
+
+    async fn wait_until(&self, holds: impl Fn(Knowledge) -> bool) {
+        let mut knowledge = self.knowledge.subscribe();
         // The sender is part of `self`, so it is not gone while somebody waits.
-        drop(complete.wait_for(|complete| *complete).await);
+        drop(knowledge.wait_for(|knowledge| holds(*knowledge)).await);
     }
 
     /// Takes in what a write gave back, unless the watch has told of something newer already.
@@ -121,8 +151,11 @@ where
     }
 
     /// Takes in an object that was just made, unless the watch has told of something newer already.
+    ///
+    /// So who hears of it from us can be sure that we know it. If the watch is past its version and it
+    /// is not there, then it was deleted again meanwhile.
     pub fn learn_new(&self, object: K) {
-        self.put(object, Source::Watch);
+        self.put(object, Source::Create);
     }
 
     /// Keeps the copy up until told to stop; a broken watch is taken up again after a pause.
@@ -146,7 +179,15 @@ where
             match event {
                 Ok(Some(event)) => self.take(event, &mut listed),
                 Ok(None) => return,
-                Err(error) => tell_of(&K::kind(&()), error),
+                Err(error) => {
+                    if tell_of(&K::kind(&()), error) == Interrupted::NoKind {
+                        self.knowledge.send_if_modified(|knowledge| {
+                            let is_news = *knowledge == Knowledge::None;
+                            *knowledge = if is_news { Knowledge::NoKind } else { *knowledge };
+                            is_news
+                        });
+                    }
+                }
             }
         }
     }
@@ -166,10 +207,13 @@ where
                     listed.sort_unstable();
                     self.keep_only(&listed);
                 }
-                self.complete.send_replace(true);
+                self.knowledge.send_replace(Knowledge::All);
             }
             Event::Apply(object) => self.put(object.into(), Source::Watch),
-            Event::Delete(object) => self.remove(&key::<K>(&object.into())),
+            Event::Delete(object) => {
+                let object = object.into();
+                self.remove(&key(&object), Some(&object));
+            }
         }
     }
 
@@ -179,22 +223,35 @@ where
         let after = Arc::new(object);
         let before = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            let is_news = match (objects.get(&name), source) {
+            let is_news = match (objects.by_name.get(&name), source) {
                 (None, Source::Watch) => true,
                 (None, Source::Write) => false,
+                (None, Source::Create) => version(&*after).is_some_and(|made| made > objects.told),
                 (Some(known), Source::Write) if known.meta().uid != after.meta().uid => false,
                 (Some(known), _) => is_newer(&*after, &**known),
             };
+            if source == Source::Watch {
+                objects.told = objects.told.max(version(&*after).unwrap_or_default());
+            }
             if !is_news {
                 return;
             }
-            objects.insert(name, after.clone())
+            objects.by_name.insert(name, after.clone())
         };
         self.tell(&Change { before: before.as_ref(), after: Some(&after) });
     }
 
-    fn remove(&self, name: &str) {
-        let gone = self.objects.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    /// Takes out what is kept under that name, unless it is another than the one that was deleted.
+    fn remove(&self, name: &str, deleted: Option<&K>) {
+        let gone = {
+            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
+            objects.told = objects.told.max(deleted.and_then(version).unwrap_or_default());
+            let known = objects.by_name.get(name);
+            if deleted.zip(known).is_some_and(|(gone, known)| gone.meta().uid != known.meta().uid) {
+                return;
+            }
+            objects.by_name.remove(name)
+        };
         if gone.is_some() {
             self.tell(&Change { before: gone.as_ref(), after: None });
         }
@@ -202,12 +259,17 @@ where
 
     fn keep_only(&self, listed: &[String]) {
         let known: Vec<String> = {
-            let objects = self.objects.read().unwrap_or_else(PoisonError::into_inner);
-            objects.keys().filter(|name| listed.binary_search(name).is_err()).cloned().collect()
+            let objects = self.read();
+            let is_gone = |name: &&String| listed.binary_search(name).is_err();
+            objects.by_name.keys().filter(is_gone).cloned().collect()
         };
         for name in known {
-            self.remove(&name);
+            self.remove(&name, None);
         }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
+        self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn tell(&self, change: &Change<'_, K>) {
@@ -217,8 +279,17 @@ where
     }
 }
 
+/// What the interruption of a watch comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Interrupted {
+    /// The server has no such kind, or none for us.
+    NoKind,
+    /// It may pass at any time.
+    ForNow,
+}
+
 /// Says why a watch is interrupted, in the server's own words.
-fn tell_of(kind: &str, error: watcher::Error) {
+fn tell_of(kind: &str, error: watcher::Error) -> Interrupted {
     use watcher::Error::{
         InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
     };
@@ -227,16 +298,20 @@ fn tell_of(kind: &str, error: watcher::Error) {
         WatchError(status) => kube::Error::Api(status),
         NoResourceVersion => {
             warn!(kind, "The server lists objects without a resource version");
-            return;
+            return Interrupted::ForNow;
         }
     };
     let error = CallError::from(error);
     if error.is_not_found() {
         // Another process may be about to install it.
         info!(kind, "The kind is not there yet");
-        return;
+        return Interrupted::NoKind;
     }
     warn!(kind, error = report::chain(&error), "Cannot watch");
+    match error.refused() {
+        Some(Refused::Other(403)) => Interrupted::NoKind,
+        _ => Interrupted::ForNow,
+    }
 }
 
 /// Under which name an object is kept.
@@ -252,14 +327,17 @@ pub fn key<K: Resource>(object: &K) -> String {
 /// Resource versions of one kind are numbers that grow, which Kubernetes promises since 1.35 and has
 /// kept ever since etcd 3. Another uid is another object of the same name, hence newer.
 fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
-    let number = |object: &K| object.meta().resource_version.as_ref()?.parse::<u64>().ok();
     if new.meta().uid != known.meta().uid {
         return true;
     }
-    match (number(new), number(known)) {
+    match (version(new), version(known)) {
         (Some(new), Some(known)) => new > known,
         _ => true,
     }
+}
+
+fn version<K: Resource>(object: &K) -> Option<u64> {
+    object.meta().resource_version.as_ref()?.parse().ok()
 }
 
 #[cfg(test)]

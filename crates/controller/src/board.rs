@@ -193,12 +193,13 @@ fn node(context: &Context, change: &Change<'_, Node>) {
     let Some(name) = change.object().map(|node| node.name_any()) else { return };
     let mut roster = context.board.roster();
     // Asked for only now, because another thread may have taken in a later change already.
-    let (concerned, alert) = match context.caches.nodes.get(&name) {
-        Some(node) => {
-            let concerned = roster.set_node(view(context, &node), node.labels());
-            (concerned, roster.custom_ignored(&name) == Some(CustomIgnored::Yes))
-        }
-        None => (roster.forget_node(&name), false),
+    let (concerned, alert) = if let Some(node) = context.caches.nodes.get(&name) {
+        let concerned = roster.set_node(view(context, &node), node.labels());
+        (concerned, roster.custom_ignored(&name) == Some(CustomIgnored::Yes))
+    } else {
+        // Before anything is written because of it.
+        context.metrics.node_gone(&name);
+        (roster.forget_node(&name), false)
     };
     let pool = roster.pool_of(&name).ok().flatten();
     let is_master = pool == Some(MASTER);
@@ -230,12 +231,15 @@ fn report(context: &Context, change: &Change<'_, MachineConfigNode>) {
     context.board.nodes.settle(name, context.settle.report);
 }
 
-/// A rendered config that comes or goes may say which pool a new node is for.
+/// A rendered config that comes or goes may say which pool a new node is for, and which OS its own
+/// pool has.
 fn config(context: &Context, change: &Change<'_, MachineConfig>) {
-    let Some(config) = change.object().filter(|config| owner(config).is_some()) else { return };
+    let Some(config) = change.object() else { return };
+    let Some(pool) = owner(config) else { return };
     if change.before.is_some() == change.after.is_some() {
         return;
     }
+    look_at_pools(context, [pool.to_owned()]);
     let (name, key) = (config.name_any(), annotation::FIRST_PIVOT_CONFIG.name());
     let nodes = context.caches.nodes.list();
     for node in nodes.iter().filter(|node| node.annotations().get(key) == Some(&name)) {

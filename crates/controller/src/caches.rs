@@ -19,11 +19,11 @@ use mco_api::{
     MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
     name::RENDERED_PREFIX,
 };
-use mco_cluster::{Cache, Shutdown, cache::trim};
+use mco_cluster::{Cache, CallError, Shutdown, cache::trim, error::Refused, report::chain};
 use mco_core::rollout::scheduling::MastersSchedulable;
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
-use tracing::debug;
+use tracing::{debug, warn};
 
 pub(crate) use self::lean::LeanNode;
 use crate::scheduler::{self, Scheduler};
@@ -52,8 +52,8 @@ pub(crate) struct Caches {
     scheduler_seen: AtomicBool,
 }
 
-/// How long to wait for kinds that a cluster need not have.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause before the server is asked again which kinds it has.
+const PAUSE: Duration = Duration::from_secs(2);
 
 impl Caches {
     pub(crate) fn new() -> Self {
@@ -93,7 +93,11 @@ impl Caches {
         let (schedulers, client, shutdown) =
             (self.schedulers.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
-            if has_schedulers(&client).await {
+            let has_schedulers = tokio::select! {
+                () = shutdown.requested() => false,
+                found = has_schedulers(&client) => found,
+            };
+            if has_schedulers {
                 follow(&schedulers, PAGE, client, &shutdown).await;
             }
         });
@@ -120,16 +124,19 @@ impl Caches {
         }
     }
 
-    /// Waits for the kinds that a cluster need not have, but not for ever: one that appears later is
-    /// told of like any change.
+    /// Waits for the kinds that a cluster need not have, until they or their absence are known: a
+    /// setting that is heard of late is a config rendered wrongly, and nodes that reboot for it.
     pub(crate) async fn optional(&self, shutdown: &Shutdown) -> bool {
         let all = async {
-            tokio::join!(self.settings.ready(), self.streams.ready(), self.pinned.ready())
+            tokio::join!(
+                self.settings.ready_or_absent(),
+                self.streams.ready_or_absent(),
+                self.pinned.ready_or_absent(),
+            )
         };
         tokio::select! {
             () = shutdown.requested() => false,
             _ = all => true,
-            () = tokio::time::sleep(PATIENCE) => true,
         }
     }
 
@@ -191,15 +198,27 @@ where
     cache.run(Api::all(client), config, shutdown).await;
 }
 
-/// Whether this cluster has OpenShift's kind `Scheduler`. Asked once: clusters do not become
-/// OpenShift's while they run.
+/// Whether this cluster has OpenShift's kind `Scheduler`. Asked until there is an answer, and then no
+/// more: clusters do not become OpenShift's while they run.
 async fn has_schedulers(client: &Client) -> bool {
-    match client.list_api_group_resources("config.openshift.io/v1").await {
-        Ok(found) => found.resources.iter().any(|resource| resource.kind == "Scheduler"),
-        Err(error) => {
-            debug!(%error, "This cluster does not say whether masters take pods");
-            false
+    loop {
+        let found = client.list_api_group_resources("config.openshift.io/v1").await;
+        match found.map_err(CallError::from) {
+            Ok(found) => {
+                return found.resources.iter().any(|resource| resource.kind == "Scheduler");
+            }
+            Err(error)
+                if matches!(error.refused(), Some(Refused::NotFound | Refused::Other(403))) =>
+            {
+                debug!(
+                    error = chain(&error),
+                    "This cluster does not say whether masters take pods"
+                );
+                return false;
+            }
+            Err(error) => warn!(error = chain(&error), "Cannot ask whether masters take pods"),
         }
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

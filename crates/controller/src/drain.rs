@@ -64,16 +64,13 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         return;
     }
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
-    let (nodes, metrics) = (queue.clone(), context.metrics.clone());
     let (wakes, delay) = (Wakes::default(), context.settle.drain);
-    let woken = wakes.clone();
-    context.caches.nodes.on_change(move |change| match change.after {
-        Some(node) if node_matters(&change) => {
+    let (nodes, woken) = (queue.clone(), wakes.clone());
+    context.caches.nodes.on_change(move |change| {
+        if let Some(node) = change.object().filter(|_| node_matters(&change)) {
             woken.wake(&node.name_any());
             nodes.add_after(node.name_any(), delay);
         }
-        Some(_) => {}
-        None => change.before.into_iter().for_each(|node| metrics.node_gone(&node.name_any())),
     });
     let reporter = context.reporter("nodecontroller");
     let drainer = Drainer {
@@ -107,14 +104,10 @@ fn is_cordoned(node: &Node) -> bool {
 }
 
 async fn sync(drainer: &Drainer, name: String) -> Next {
-    let metrics = &drainer.context.metrics;
-    let Some(node) = drainer.context.caches.nodes.get(&name) else {
-        metrics.node_gone(&name);
-        return Next::Wait;
-    };
+    let Some(node) = drainer.context.caches.nodes.get(&name) else { return Next::Wait };
     let outcome = match asked(&node) {
         Asked::Nothing => {
-            metrics.drain_over(&name);
+            drainer.context.metrics.drain_over(&name);
             return Next::Wait;
         }
         Asked::Unclear { text, .. } => {
@@ -134,7 +127,7 @@ async fn sync(drainer: &Drainer, name: String) -> Next {
 
 impl Drainer {
     async fn uncordon(&self, node: &Node) -> Result<Next, ActError> {
-        self.context.metrics.drain_over(&node.name_any());
+        self.count_end(&node.name_any(), Action::Uncordon);
         // One write, so that a node is never said to be open before it is.
         let patch = json!({
             "spec": {"unschedulable": null},
@@ -143,7 +136,6 @@ impl Drainer {
         self.patch(node, patch, Guard::Any)
             .await
             .map_err(|source| ActError::Uncordon { node: node.name_any(), source })?;
-        self.context.metrics.acted(Action::Uncordon, &node.name_any(), self.context.clock.now());
         info!(node = node.name_any(), "Node is open to pods again");
         Ok(Next::Wait)
     }
@@ -153,7 +145,7 @@ impl Drainer {
         let limits = self.limits(node).await;
         let mut record = self.begin(node).await?;
         if let Some(text) = drain::overdue(&name, &limits, self.age(&record)) {
-            self.context.metrics.drain_overdue(&name);
+            self.context.count_node(&name, |metrics| metrics.drain_overdue(&name));
             self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
         }
         let pods = evict::in_the_way(&self.context, &name).await?;
@@ -214,16 +206,25 @@ impl Drainer {
             warn!(node = name, "Node was opened to pods during its drain");
             return Ok(Next::After(Duration::ZERO));
         }
+        // If the answer is refused, the next look counts anew.
+        self.count_end(&name, Action::Drain);
         let patch = json!({"metadata": {"annotations": answer(node)}});
         let version = now.resource_version().unwrap_or_default();
         // Whatever changed meanwhile may have been the cordon: then it is looked at again.
         self.patch(node, patch, Guard::Unchanged(&version))
             .await
             .map_err(|source| ActError::AnswerDrain { node: name.clone(), source })?;
-        self.context.metrics.drain_over(&name);
-        self.context.metrics.acted(Action::Drain, &name, self.context.clock.now());
         info!(node = name, "Node is drained");
         Ok(Next::Wait)
+    }
+
+    /// Counts that a node is drained or open again, before its daemon is told.
+    fn count_end(&self, node: &str, action: Action) {
+        let now = self.context.clock.now();
+        self.context.count_node(node, |metrics| {
+            metrics.drain_over(node);
+            metrics.acted(action, node, now);
+        });
     }
 
     /// Says that nobody knows what the daemon wants.

@@ -168,6 +168,25 @@ struct Context {
 }
 
 impl Context {
+    /// Counts something about a node before anybody is told of it.
+    ///
+    /// A node that is gone is counted no longer, even if that happened on the way here: the cache lets
+    /// go of it before its numbers are removed, so either we see that or they are removed after us.
+    fn count_node(&self, node: &str, count: impl FnOnce(&Metrics)) {
+        count(&self.metrics);
+        if self.caches.nodes.get(node).is_none() {
+            self.metrics.node_gone(node);
+        }
+    }
+
+    /// The same about a pool.
+    fn count_pool(&self, pool: &str, count: impl FnOnce(&Metrics)) {
+        count(&self.metrics);
+        if self.caches.pools.get(pool).is_none() {
+            self.metrics.pool_gone(pool);
+        }
+    }
+
     fn reporter(&self, component: &str) -> Reporter {
         let component = format!("machineconfigcontroller-{component}");
         Reporter::with_clock(self.client.clone(), &component, self.notes.clone(), self.clock)

@@ -113,7 +113,8 @@ async fn start(
     }
     if !plan.starts.is_empty() {
         context.board.started(&name);
-        context.metrics.acted(Action::Node, &name, context.clock.now());
+        let now = context.clock.now();
+        context.count_pool(&name, |metrics| metrics.acted(Action::Node, &name, now));
     }
     act(context, &plan).await?;
     label(context, &plan).await?;
@@ -184,8 +185,7 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next
     };
     let status = context.board.roster().status(&pool, &around, &now);
     let Some(status) = status else { return Ok(Next::Wait) };
-    context.metrics.pool(name, &status, now.0);
-    context.metrics.os_image(name, is_os_overridden(context, &pool));
+    context.count_pool(name, |metrics| metrics.pool(name, &status, now.0));
     let before = pool.status.clone().unwrap_or_default();
     if status == before {
         return Ok(Next::Wait);
@@ -232,11 +232,4 @@ fn without_counters(status: &MachineConfigPoolStatus) -> MachineConfigPoolStatus
         pool_synchronizers_status: synchronizers.collect(),
         ..status.clone()
     }
-}
-
-/// Whether somebody set the OS image of the pool's config by hand.
-fn is_os_overridden(context: &Context, pool: &MachineConfigPool) -> bool {
-    let config = context.caches.configs.get(&pool.spec.configuration.rendered.name);
-    let key = annotation::OS_IMAGE_URL_OVERRIDDEN.name();
-    config.is_some_and(|config| config.annotations().get(key).is_some_and(|text| text == "true"))
 }

@@ -14,7 +14,7 @@ use kube::{
 use mco_api::{MachineConfigNode, MachineConfigPool};
 use mco_cluster::{
     CallError, Shutdown,
-    apply::{self, Guard},
+    apply::{self, Created, Guard},
     queue::Next,
     report::chain,
 };
@@ -135,9 +135,12 @@ async fn create(context: &Context, node: &Node, pool: Option<&str>) -> Result<()
     }
     let name = node.name_any();
     let api = Api::<MachineConfigNode>::all(context.client.clone());
-    apply::create(&api, &progress::object(node, pool))
+    let created = apply::create(&api, &progress::object(node, pool))
         .await
         .map_err(|source| ActError::WriteReport { node: name.clone(), source })?;
+    if let Created::Now(made) = created {
+        context.caches.reports.learn_new(*made);
+    }
     info!(node = name, "Node has a MachineConfigNode");
     Ok(())
 }

@@ -64,12 +64,14 @@ fn history(pool: &MachineConfigPool) -> Option<usize> {
 async fn sync(context: &Context) -> Next {
     match decide(context).await {
         Ok(gone) => {
+            let mut next = Next::Wait;
             for config in gone {
                 if let Err(error) = remove(context, &config).await {
                     warn!(error = chain(&error), "A config that nobody needs stays for now");
+                    next = Next::Retry;
                 }
             }
-            Next::Wait
+            next
         }
         Err(error) => {
             warn!(error = chain(&error), "Nobody knows which configs are needed, so all stay");

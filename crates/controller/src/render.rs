@@ -15,7 +15,7 @@ use mco_api::{
     machine_config_pool::PoolConfiguration, meta::ObjectReference, selector,
 };
 use mco_cluster::{
-    Note, Queue, Reporter, Shutdown,
+    CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Created, Guard},
     cache::Change,
     queue::Next,
@@ -192,24 +192,17 @@ async fn act(
     pool: &MachineConfigPool,
     outcome: &Outcome,
 ) -> Result<(), ActError> {
-    let Outcome { rendered, object, cluster_image } = outcome;
+    let (rendered, object) = (&outcome.rendered, &outcome.object);
     let name = rendered.name.as_str();
-    let is_overridden = rendered.os_image == OsImage::Overridden;
+    let now = context.clock.now();
+    context.count_pool(&pool.name_any(), |metrics| {
+        metrics.os_image(&pool.name_any(), rendered.os_image == OsImage::Overridden);
+        metrics.acted(Action::Render, &pool.name_any(), now);
+    });
     if let Some(known) = context.caches.configs.get(name) {
         restore::restore(context, reporter, &known, object).await?;
     } else {
-        let configs = Api::<MachineConfig>::all(context.client.clone());
-        let created = apply::create(&configs, object)
-            .await
-            .map_err(|source| ActError::CreateConfig { name: name.to_owned(), source })?;
-        if created == Created::Now {
-            if is_overridden {
-                let text = overridden(object, cluster_image);
-                reporter.publish(&Note::normal(object, "OSImageURLOverridden", text)).await;
-            }
-            let text = generated(object);
-            reporter.publish(&Note::normal(pool, "RenderedConfigGenerated", text)).await;
-        }
+        make(context, reporter, pool, outcome).await?;
     }
     context.sound.keep(&pool.name_any(), object);
     restore::restore_earlier(context, reporter, &pool.name_any()).await?;
@@ -226,8 +219,37 @@ async fn act(
         context.caches.pools.learn(patched);
         info!(pool = pool.name_any(), config = name, "Pool has a new config");
     }
-    context.metrics.acted(Action::Render, &pool.name_any(), context.clock.now());
     condition::set(context, &pool.name_any(), &RENDER_DEGRADED, Finding::no("", "")).await
+}
+
+/// Makes the config. It is in the cache before anybody can hear of it: a node that was booted with it
+/// would be taken for another pool's.
+async fn make(
+    context: &Context,
+    reporter: &Reporter,
+    pool: &MachineConfigPool,
+    Outcome { rendered, object, cluster_image }: &Outcome,
+) -> Result<(), ActError> {
+    let name = rendered.name.as_str().to_owned();
+    let configs = Api::<MachineConfig>::all(context.client.clone());
+    let created = apply::create(&configs, object).await;
+    match created.map_err(|source| ActError::CreateConfig { name: name.clone(), source })? {
+        Created::Now(made) => context.caches.configs.learn_new(*made),
+        // The watch has yet to tell of it.
+        Created::Before => {
+            let known = configs.get(&name).await.map_err(CallError::from);
+            let known = known.map_err(|source| ActError::ReadConfig { name, source })?;
+            context.caches.configs.learn_new(known.clone());
+            return restore::restore(context, reporter, &known, object).await;
+        }
+    }
+    if rendered.os_image == OsImage::Overridden {
+        let text = overridden(object, cluster_image);
+        reporter.publish(&Note::normal(object, "OSImageURLOverridden", text)).await;
+    }
+    let text = generated(object);
+    reporter.publish(&Note::normal(pool, "RenderedConfigGenerated", text)).await;
+    Ok(())
 }
 
 fn overridden(object: &MachineConfig, cluster_image: &str) -> String {

@@ -35,7 +35,7 @@ pub(crate) async fn apply(
     let name = wanted.name_any();
     let api = Api::<MachineConfig>::all(context.client.clone());
     let Some(found) = context.configs.get(&name) else {
-        apply::create(&api, &wanted).await?;
+        context.configs.learn_new(apply::ensure(&api, &name, &wanted).await?);
         info!(config = name, "Made a base config");
         return Ok(());
     };

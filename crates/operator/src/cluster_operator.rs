@@ -33,8 +33,9 @@ pub(crate) async fn tell(context: &Context, failure: Option<&StepError>) -> Resu
         found
     } else {
         let new = ClusterOperator::new(name, ClusterOperatorSpec {});
-        apply::create(&api, &new).await?;
-        api.get(name).await?.into()
+        let made = apply::ensure(&api, name, &new).await?;
+        context.operators.learn_new(made.clone());
+        made.into()
     };
     let before = found.status.clone().unwrap_or_default();
     let reached = before.versions.iter().find(|version| version.name == OPERATOR);

@@ -52,7 +52,7 @@ async fn pools(context: &Context) -> Result<(), CallError> {
     for (name, required) in POOLS {
         let wanted = pool(name, required);
         let Some(found) = context.pools.get(name) else {
-            apply::create(&api, &wanted).await?;
+            context.pools.learn_new(apply::ensure(&api, name, &wanted).await?);
             info!(pool = name, "Made a pool");
             continue;
         };
@@ -108,9 +108,9 @@ async fn controller_config(context: &Context) -> Result<(), CallError> {
     let found = if let Some(found) = context.cluster.get(name) {
         found
     } else {
-        apply::create(&api, &wanted(context, &root_ca(context).await?)).await?;
+        let wanted = wanted(context, &root_ca(context).await?);
+        let made = apply::ensure(&api, name, &wanted).await?;
         info!("Made the ControllerConfig");
-        let made = api.get(name).await?;
         context.cluster.learn_new(made.clone());
         made.into()
     };

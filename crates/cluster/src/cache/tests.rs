@@ -1,6 +1,9 @@
-use std::sync::Mutex;
+use std::{convert::Infallible, sync::Mutex, time::Duration};
 
+use http::{Request, Response};
 use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Client, client::Body};
+use serde_json::json;
 
 use super::*;
 
@@ -12,7 +15,8 @@ fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
     object
 }
 
-/// `"+a5"` adds or changes, `"-a"` deletes, `"learn a5"` is our own write, `"list a5 b6"` lists anew.
+/// `"+a5"` adds or changes, `"-a6"` deletes, `"learn a5"` is our own write, `"made a5"` our own create,
+/// `"list a5 b6"` lists anew.
 fn changes(script: &[&str]) -> Vec<String> {
     let cache: Cache<ConfigMap> = Cache::new(trim::metadata);
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -30,6 +34,8 @@ fn changes(script: &[&str]) -> Vec<String> {
     for step in script {
         if let Some(word) = step.strip_prefix("learn ") {
             cache.learn(parse(word));
+        } else if let Some(word) = step.strip_prefix("made ") {
+            cache.learn_new(parse(word));
         } else if let Some(words) = step.strip_prefix("list") {
             cache.take(Event::<ConfigMap>::Init, &mut listed);
             for word in words.split_whitespace() {
@@ -61,6 +67,16 @@ fn listeners_hear_of_every_change_once_with_both_states() {
             &["a none -> 1", "a 1 -> none", "a none -> 3"],
         ),
         (
+            "what we made is known before the watch tells of it",
+            &["+a1", "made b2", "+b2", "+b3"],
+            &["a none -> 1", "b none -> 2", "b 2 -> 3"],
+        ),
+        (
+            "nor does word of something made that is gone again",
+            &["+a1", "+b2", "-b3", "made b2", "+c4", "made d4"],
+            &["a none -> 1", "b none -> 2", "b 2 -> none", "c none -> 4"],
+        ),
+        (
             "a new list tells what came, changed and went",
             &["+a1", "+b2", "+c3", "list a1 b4 d5"],
             &[
@@ -87,4 +103,32 @@ fn an_object_made_anew_is_newer_whatever_its_version() {
     // What is answered about the first one says nothing of the second.
     cache.learn(object("a", "first", 10));
     assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
+}
+
+#[test]
+fn word_of_the_end_of_an_earlier_object_does_not_end_the_one_made_since() {
+    let cache = Cache::new(trim::metadata);
+    cache.learn_new(object("a", "second", 7));
+    cache.take(Event::Delete(object("a", "first", 6)), &mut None);
+    assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_is_absent_where_the_server_says_so_and_not_where_it_says_nothing() {
+    for (code, is_absent) in [(404, true), (403, true), (500, false), (503, false), (429, false)] {
+        let service = tower::service_fn(move |_: Request<Body>| async move {
+            let refusal = json!({"kind": "Status", "status": "Failure", "code": code,
+                "message": "no", "reason": ""});
+            let mut response = Response::new(Body::from(refusal.to_string().into_bytes()));
+            *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+            Ok::<_, Infallible>(response)
+        });
+        let api = Api::<ConfigMap>::all(Client::new(service, "default"));
+        let (cache, shutdown) = (Cache::new(trim::metadata), Shutdown::new());
+        let known = tokio::select! {
+            () = cache.run(api, watcher::Config::default(), &shutdown) => panic!("it goes on"),
+            known = tokio::time::timeout(Duration::from_hours(1), cache.ready_or_absent()) => known,
+        };
+        assert_eq!(known.is_ok(), is_absent, "{code}");
+    }
 }

@@ -53,7 +53,7 @@ impl Machines {
         Ok(there)
     }
 
-    /// Wakes the queue when such a config changes; never ends before the process does.
+    /// Wakes the queue when such a config changes; never ends by itself.
     pub(super) async fn watch(&self, context: &Context, shutdown: &Shutdown) {
         let mut there = self.there.subscribe();
         // The sender is part of `self`, so it is not gone while somebody waits.
@@ -63,7 +63,8 @@ impl Machines {
         cache.on_change(move |_| queue.settle((), delay));
         let api = Api::namespaced(context.client.clone(), label::MACHINE_NAMESPACE);
         cache.run(api, watcher::Config::default(), shutdown).await;
-        shutdown.requested().await;
+        // What the queue has begun is not broken off.
+        std::future::pending::<()>().await;
     }
 
     /// Has the machines to come trust the authorities.

@@ -21,7 +21,7 @@ use mco_cluster::{Cache, CallError, cache::trim, error::Refused, report::chain};
 use mco_core::drain::{Fate, Limits, PodView};
 use tokio::{
     sync::Notify,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep, sleep_until},
 };
 use tracing::debug;
 
@@ -33,6 +33,9 @@ const WRITES: usize = 16;
 
 /// The longest time that the server can ask us to leave a pod in peace for.
 const LONGEST: Duration = Duration::from_mins(5);
+
+/// How long nothing may be heard of the pods before the attempt counts as failed.
+const SILENCE: Duration = Duration::from_mins(1);
 
 /// What came of an attempt.
 pub(super) enum Attempt {
@@ -74,8 +77,8 @@ pub(super) async fn attempt(
     let told = changed.clone();
     cache.on_change(move |_| told.notify_one());
     let config = watcher::Config::default().fields(&of(&name));
-    let until = Instant::now() + limits.attempt;
-    let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, until };
+    let eviction =
+        Eviction { drainer, node, pods: &cache, changed: &changed, time: limits.attempt };
     let outcome = tokio::select! {
         outcome = eviction.run(record) => outcome?,
         () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Overtaken,
@@ -108,7 +111,8 @@ struct Eviction<'a> {
     pods: &'a Cache<Pod>,
     /// Told of every change of a pod.
     changed: &'a Notify,
-    until: Instant,
+    /// How long the attempt may take from when the pods are known.
+    time: Duration,
 }
 
 impl Eviction<'_> {
@@ -117,8 +121,9 @@ impl Eviction<'_> {
         let wake = self.drainer.wakes.of(&name);
         tokio::select! {
             () = self.pods.ready() => {}
-            () = sleep_until(self.until) => return Err(ActError::WatchPods { node: name }),
+            () = sleep(SILENCE) => return Err(ActError::WatchPods { node: name }),
         }
+        let until = Instant::now() + self.time;
         let mut held: BTreeMap<String, Held> = BTreeMap::new();
         loop {
             let pods = self.in_the_way();
@@ -126,14 +131,14 @@ impl Eviction<'_> {
                 return Ok(Attempt::Empty);
             }
             self.round(&pods, &mut held).await;
-            let is_over = Instant::now() >= self.until;
+            let is_over = Instant::now() >= until;
             self.tell(record, &pods, &held, is_over).await?;
             if is_over {
                 return Ok(Attempt::Blocked);
             }
             let next = held.values().map(|held| held.until).min();
             tokio::select! {
-                () = sleep_until(next.unwrap_or(self.until).min(self.until)) => {}
+                () = sleep_until(next.unwrap_or(until).min(until)) => {}
                 () = self.changed.notified() => {}
                 () = wake.notified() => {}
             }

@@ -75,7 +75,7 @@ pub(super) async fn keep(
     let secret = secret(&name, uid, source, contents.clone());
     let created = apply::create(&secrets(client), &secret).await;
     match created {
-        Ok(Created::Now) => Ok(contents),
+        Ok(Created::Now(_)) => Ok(contents),
         Ok(Created::Before) => get(client, key).await?.ok_or(SnapshotError::Foreign { name }),
         Err(source) => Err(SnapshotError::Create { name, source }),
     }

@@ -26,14 +26,6 @@ async fn limit(fleet: &Fleet, most: usize, paused: bool) {
     fleet.patch::<MachineConfigPool>("worker", spec).await;
 }
 
-async fn all_updated(fleet: &Fleet, config: &str) {
-    fleet
-        .wait_for_pool("all are updated", |status| {
-            is(status, "Updated", "True") && status.configuration.rendered.name == config
-        })
-        .await;
-}
-
 fn value<'n>(node: &'n Node, key: &str) -> &'n str {
     node.annotations().get(key).map(String::as_str).unwrap_or_default()
 }
@@ -49,7 +41,7 @@ async fn a_fleet_moves_within_its_limit_and_every_node_is_open_again(server: Ser
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
-    all_updated(&fleet, &new).await;
+    fleet.wait_for_update(&new).await;
     let busiest = daemons.busiest();
     assert!((1..=2).contains(&busiest.len()), "{busiest:?}");
     for number in 0..6 {
@@ -88,7 +80,7 @@ async fn taken_back(server: Server, script: Script) {
     let victims = fleet.under_way(&bad).await;
     assert_eq!(victims.len(), 1, "{victims:?}");
     fleet.all::<MachineConfig>().delete("50-motd", &DeleteParams::default()).await.unwrap();
-    all_updated(&fleet, &old).await;
+    fleet.wait_for_update(&old).await;
     fleet.wait_for_pool("it is well", |status| is(status, "Degraded", "False")).await;
     assert_eq!(daemons.busiest(), victims, "nobody else was touched");
     let node = fleet.all::<Node>().get(&victims[0]).await.unwrap();
@@ -126,7 +118,7 @@ async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
     assert_eq!(fleet.under_way(&new).await, [""; 0]);
     daemons.count_anew();
     limit(&fleet, 3, false).await;
-    all_updated(&fleet, &new).await;
+    fleet.wait_for_update(&new).await;
     let busiest = daemons.busiest();
     assert!((1..=3).contains(&busiest.len()), "{busiest:?}");
     fleet.stop().await;
@@ -163,7 +155,7 @@ async fn a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools(s
 
     assert_eq!(fleet.under_way(&new).await, [node.as_str()], "it keeps its place");
     fleet.all::<Node>().delete(&node, &DeleteParams::default()).await.unwrap();
-    all_updated(&fleet, &new).await;
+    fleet.wait_for_update(&new).await;
     assert!(daemons.busiest().len() <= 2, "{:?}", daemons.busiest());
     fleet.stop().await;
 }

@@ -257,8 +257,8 @@ async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(s
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     fleet.patch::<Node>("n0", json!({"spec": {"unschedulable": false}})).await;
     answered(&fleet, "drain-rendered-worker-1").await;
-    fleet.stop().await;
     assert!(!is_counted(&registry));
+    fleet.stop().await;
 }
 
 // covers: DRN-3
@@ -340,7 +340,8 @@ async fn a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes(server: 
 async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
-    fleet.config.pace.attempt = Duration::from_millis(50);
+    // Who starts afterwards knows what the pool says.
+    fleet.pause().await;
     let annotations = json!({
         annotation::DRAIN_TIMEOUT.name(): "2h",
         annotation::DRAIN_ATTEMPT_TIMEOUT.name(): "for a while",
@@ -349,6 +350,7 @@ async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
         .patch::<MachineConfigPool>("worker", json!({"metadata": {"annotations": annotations}}))
         .await;
     ask(&fleet, "drain-rendered-worker-1").await;
+    fleet.resume();
     let text = fleet.event("DrainTimeoutInvalid").await;
     assert!(
         text.starts_with(
@@ -361,6 +363,7 @@ async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
 
     // An hour and a half is slow, but not overdue.
     fleet.pause().await;
+    fleet.config.pace.attempt = Duration::from_millis(50);
     let begun = known.since.clone();
     let ago = |minutes: u64| {
         let Time(then) = begun.clone();
@@ -401,9 +404,10 @@ async fn a_node_that_is_deleted_takes_its_alert_along(server: Server) {
     fleet.event("DrainFailed").await;
     assert!(is_counted(&registry));
     fleet.all::<Node>().delete("n0", &DeleteParams::default()).await.unwrap();
-    fleet.gone::<MachineConfigNode>("n0").await;
-    fleet.stop().await;
+    // Who counts the nodes that are left has let go of it before.
+    fleet.wait_for_pool("it has one node", |status| status.machine_count == 1).await;
     assert!(!is_counted(&registry));
+    fleet.stop().await;
 }
 
 // covers: DRN-5
@@ -553,6 +557,7 @@ async fn an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carri
     });
     let client = client.await;
     ask(&fleet, "drain-rendered-worker-1").await;
-    mco_controller::run(fleet.config.clone(), client, shutdown).await;
+    let running = mco_controller::run(fleet.config.clone(), client, shutdown);
+    tokio::time::timeout(PATIENCE, running).await.expect("it stops");
     assert_eq!(names(&fleet).await, [""; 0]);
 }

@@ -106,7 +106,7 @@ async fn what_is_not_given_is_said() {
         assert!(said.starts_with(expected), "{path}: {said}");
     }
     let gone = web.address;
-    drop(web);
+    web.close().await;
     let said = get(&format!("http://{gone}/")).await.unwrap_err();
     assert!(said.starts_with(&format!("cannot connect to {gone}")), "{said}");
 }

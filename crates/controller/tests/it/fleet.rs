@@ -12,7 +12,10 @@ use kube::{
     api::{ListParams, Patch, PatchParams, PostParams},
     runtime::watcher,
 };
-use mco_api::{MachineConfigPool, annotation, label, machine_config_pool::MachineConfigPoolStatus};
+use mco_api::{
+    MachineConfigNode, MachineConfigPool, annotation, label,
+    machine_config_pool::MachineConfigPoolStatus,
+};
 use mco_cluster::{Shutdown, lease::Ended};
 use mco_controller::{Config, Settle};
 use mco_core::render::Build;
@@ -54,11 +57,6 @@ impl Fleet {
         Self::on(Server::embedded().await, workers).await
     }
 
-    /// The same, with another time for configs to settle in.
-    pub(crate) async fn settling(server: Server, workers: usize, render: Duration) -> Self {
-        Self::with(server, workers, |config| config.settle.render = render).await
-    }
-
     /// The same, with controllers that are set otherwise.
     pub(crate) async fn with(
         server: Server,
@@ -83,6 +81,7 @@ impl Fleet {
             .wait_for_pool("worker Updated with all nodes", |status| {
                 status.machine_count == i32::try_from(workers).unwrap()
                     && is(status, "Updated", "True")
+                    && is(status, "RenderDegraded", "False")
                     && is(status, "PinnedImageSetsDegraded", "False")
             })
             .await;
@@ -151,6 +150,22 @@ impl Fleet {
         pool.status.unwrap()
     }
 
+    /// Waits until all nodes of the worker pool run `config`.
+    pub(crate) async fn wait_for_update(&self, config: &str) -> MachineConfigPoolStatus {
+        self.wait_for_pool("all are updated", |status| {
+            is(status, "Updated", "True") && status.configuration.rendered.name == config
+        })
+        .await
+    }
+
+    /// Waits until it is said of a node that it is to run `config`.
+    pub(crate) async fn wait_for_report(&self, node: &str, config: &str) {
+        self.wait::<MachineConfigNode>(node, "it is told of", |report| {
+            report.spec.config_version.desired == config
+        })
+        .await;
+    }
+
     /// Waits until the object is as `holds` says.
     pub(crate) async fn wait<K>(&self, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
     where
@@ -161,14 +176,20 @@ impl Fleet {
 
     /// Waits for the one node that is told to run `config` and does not run it yet.
     pub(crate) async fn wait_for_start(&self, config: &str) -> String {
+        let mut under_way = self.wait_for_starts(config).await;
+        assert_eq!(under_way.len(), 1, "{under_way:?} at once");
+        under_way.remove(0)
+    }
+
+    /// Waits until nodes are told to run `config` and do not run it yet; gives all of them.
+    pub(crate) async fn wait_for_starts(&self, config: &str) -> Vec<String> {
         let mut changes = pin!(watcher(self.all::<Node>(), watcher::Config::default()));
         let looking = async {
             while changes.next().await.is_some() {
                 let under_way = self.under_way(config).await;
-                if let [node] = under_way.as_slice() {
-                    return node.clone();
+                if !under_way.is_empty() {
+                    return under_way;
                 }
-                assert!(under_way.len() < 2, "{under_way:?} at once");
             }
             unreachable!("a watch does not end by itself")
         };

@@ -29,6 +29,13 @@ pub(crate) fn order(annotations: &Value) -> MachineOSConfig {
     .unwrap()
 }
 
+/// Orders images for the worker pool, and waits until the controller knows.
+async fn ordered(fleet: &Fleet) {
+    fleet.create(&order(&json!({}))).await;
+    let text = "Pool is waiting for a new OS image build to start (mosc: worker)";
+    updating(fleet, "True", text).await;
+}
+
 /// A build of the worker pool's config, which nothing is known of yet.
 async fn build(fleet: &Fleet, name: &str) {
     let config = fleet.rendered().await;
@@ -70,9 +77,7 @@ async fn updating(fleet: &Fleet, status: &str, message: &str) {
 // covers: NOD-26
 async fn a_pool_in_image_mode_says_how_its_build_goes(server: Server) {
     let fleet = Fleet::on(server, 1).await;
-    fleet.create(&order(&json!({}))).await;
-    let text = "Pool is waiting for a new OS image build to start (mosc: worker)";
-    updating(&fleet, "True", text).await;
+    ordered(&fleet).await;
     let states = [
         ("", "True", "Pool is waiting for OS image build to start"),
         ("Prepared", "True", "Pool is waiting for OS image build to start"),
@@ -143,7 +148,7 @@ async fn a_build_that_failed_is_forgotten_with_the_next_one(server: Server) {
     };
     build_failed(&fleet).await;
     forgotten("NoLayeredObjects").await;
-    fleet.create(&order(&json!({}))).await;
+    ordered(&fleet).await;
     build_failed(&fleet).await;
     forgotten("BuildPending").await;
     build(&fleet, "b1").await;

@@ -49,11 +49,7 @@ async fn every_node_has_a_machine_config_node_as_long_as_it_is_there(server: Ser
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
-    fleet
-        .wait::<MachineConfigNode>(&node, "it says what the node is to run", |report| {
-            report.spec.config_version.desired == new
-        })
-        .await;
+    fleet.wait_for_report(&node, &new).await;
 
     fleet.all::<Node>().delete("n1", &DeleteParams::default()).await.unwrap();
     fleet.gone::<MachineConfigNode>("n1").await;

@@ -10,7 +10,10 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use mco_api::{ControllerConfig, MachineConfig, MachineConfiguration, annotation, label};
+use mco_api::{
+    ControllerConfig, MachineConfig, MachineConfigPoolStatus, MachineConfiguration, annotation,
+    label,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -61,6 +64,19 @@ async fn embedded(fleet: &Fleet, rendered: &str) -> String {
 async fn kept(fleet: &Fleet) -> Vec<Secret> {
     let api = Api::<Secret>::namespaced(fleet.client.clone(), label::NAMESPACE);
     api.list(&ListParams::default().labels(label::REMOTE_CONTENT)).await.unwrap().items
+}
+
+/// Waits until the pool says why it has no new config, with these words in it; gives all it says.
+///
+/// What the controller may fetch it hears from other objects, perhaps later than of the config.
+async fn refused(fleet: &Fleet, words: &str) -> String {
+    let find = |status: &MachineConfigPoolStatus| {
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|c| c.kind == "RenderDegraded" && c.status == "True");
+        found.map(|c| c.message.clone()).filter(|text| text.contains(words))
+    };
+    let status = fleet.wait_for_pool(words, |status| find(status).is_some()).await;
+    find(&status).unwrap()
 }
 
 async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Server) {
@@ -123,11 +139,8 @@ async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does(server: S
     let before = fleet.rendered().await;
     let url = format!("http://user:s3cret@{}/a?s3cret", web.address);
     fleet.create(&config("50-remote", &json!({ "source": url }))).await;
-    let pool =
-        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
-    let condition = pool.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     assert_eq!(
-        condition.message,
+        refused(&fleet, "503").await,
         format!(
             "Failed to render configuration for pool worker: cannot fetch http://{}/a \
              (file /etc/remote of MachineConfig 50-remote): the server answered 503 Service Unavailable",
@@ -152,19 +165,18 @@ async fn contents_with_another_hash_are_neither_used_nor_kept(server: Server) {
         "verification": {"hash": HELLO},
     });
     fleet.create(&config("50-remote", &contents)).await;
-    let pool =
-        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
-    let condition = pool.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
-    assert!(condition.message.contains("have the hash sha256-"), "{}", condition.message);
-    assert!(condition.message.contains("MachineConfig 50-remote"), "{}", condition.message);
+    let text = refused(&fleet, "have the hash sha256-").await;
+    assert!(text.contains("MachineConfig 50-remote"), "{text}");
     assert!(kept(&fleet).await.is_empty());
     fleet.stop().await;
 }
 
 // covers: REN-22
 async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
-    let fleet = Fleet::on(server, 1).await;
-    // The word of the MachineConfiguration counts before that of the ControllerConfig.
+    let mut fleet = Fleet::on(server, 1).await;
+    // The word of the MachineConfiguration counts before that of the ControllerConfig. Who starts
+    // afterwards knows both.
+    fleet.pause().await;
     set_remote_content(&fleet, "local").await;
     let settings: MachineConfiguration = serde_json::from_value(json!({
         "metadata": {"name": "cluster", "annotations": {annotation::REMOTE_CONTENT.name(): "disabled"}},
@@ -172,6 +184,7 @@ async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
     }))
     .unwrap();
     fleet.create(&settings).await;
+    fleet.resume();
     let web = Web::start(|_| ok(b"hello")).await;
     let before = fleet.rendered().await;
     let url = format!("http://{}/a", web.address);
@@ -181,24 +194,13 @@ async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
     // A word that is none is not taken for another.
     let patch = json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "off"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;
-    let pool =
-        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
-    let condition = pool.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
-    assert!(
-        condition.message.ends_with("says \"off\"; it can say enabled, local or disabled"),
-        "{}",
-        condition.message
-    );
+    let text = refused(&fleet, "says \"off\"").await;
+    assert!(text.ends_with("says \"off\"; it can say enabled, local or disabled"), "{text}");
     // And without a word nobody asks the controller's own machine.
     let patch =
         json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "enabled"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;
-    fleet
-        .wait_for_pool("it says so", |status| {
-            let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded");
-            found.is_some_and(|c| c.message.contains("own machine or link"))
-        })
-        .await;
+    refused(&fleet, "own machine or link").await;
     assert_eq!(web.asked(), Vec::<String>::new());
     fleet.stop().await;
 }

@@ -81,6 +81,13 @@ impl Web {
         Self { address, asked, running }
     }
 
+    /// Closes the address.
+    pub(crate) async fn close(mut self) {
+        self.running.abort();
+        // It was told to.
+        drop((&mut self.running).await);
+    }
+
     /// The heads of all requests so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()

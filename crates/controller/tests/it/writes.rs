@@ -16,7 +16,7 @@ use mco_testkit::{
 use serde_json::json;
 
 use crate::{
-    fleet::{Fleet, is},
+    fleet::Fleet,
     leader::Controller,
     server::{Server, on_both},
 };
@@ -30,13 +30,9 @@ on_both! {
 // covers: MCN-1, APL-1
 async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(server: Server) {
     let mut fleet = Fleet::on(server, 2).await;
+    let old = fleet.rendered().await;
     for node in ["n0", "n1"] {
-        let old = fleet.rendered().await;
-        fleet
-            .wait::<MachineConfigNode>(node, "it is told of", |report| {
-                report.spec.config_version.desired == old
-            })
-            .await;
+        fleet.wait_for_report(node, &old).await;
     }
     let theirs = json!({"metadata": {"annotations": {"theirs": "kept"}}});
     fleet.patch::<Node>("n1", theirs.clone()).await;
@@ -96,7 +92,7 @@ async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server)
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
     fleet.daemon_says(&node, "Done", &new, "").await;
-    fleet.wait_for_pool("it is updated", |status| is(status, "Updated", "True")).await;
+    fleet.wait_for_update(&new).await;
     for reason in ["SetDesiredConfig", "RenderedConfigGenerated", "Completed"] {
         fleet.event(reason).await;
     }
@@ -136,11 +132,7 @@ async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_i
     fleet.patch::<MachineConfigPool>("worker", spec).await;
     let old = fleet.rendered().await;
     for number in 0..NODES {
-        fleet
-            .wait::<MachineConfigNode>(&format!("n{number}"), "it is told of", |report| {
-                report.spec.config_version.desired == old
-            })
-            .await;
+        fleet.wait_for_report(&format!("n{number}"), &old).await;
     }
     fleet.pause().await;
     // Those that are to start in a moment are not marked as waiting before.
@@ -158,14 +150,9 @@ async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_i
     let daemons = Daemons::start(fleet.client.clone(), |_, _| REBOOT);
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
-    fleet
-        .wait_for_pool("all are updated", |status| {
-            is(status, "Updated", "True") && status.configuration.rendered.name == new
-        })
-        .await;
+    fleet.wait_for_update(&new).await;
     for number in 0..NODES {
-        let is_said = |report: &MachineConfigNode| report.spec.config_version.desired == new;
-        fleet.wait::<MachineConfigNode>(&format!("n{number}"), "it is said", is_said).await;
+        fleet.wait_for_report(&format!("n{number}"), &new).await;
     }
     drop(daemons);
     shutdown.request();

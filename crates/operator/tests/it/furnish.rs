@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::{
+    api::core::v1::{ConfigMap, Namespace},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
     Api, Client, ResourceExt,
     api::{PatchParams, PostParams},
-    runtime::wait::await_condition,
+    runtime::wait::{await_condition, conditions},
 };
 use mco_api::{
     ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, annotation, label,
@@ -28,14 +31,11 @@ async fn wait(
     let api = Api::<ClusterOperator>::all(client.clone());
     let looking = async {
         // Until the operator has installed the kind there is nothing to watch.
-        loop {
-            let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
-            if let Ok(Some(found)) = await_condition(api.clone(), "machine-config", condition).await
-            {
-                return found;
-            }
-            tokio::task::yield_now().await;
-        }
+        let kinds = Api::<CustomResourceDefinition>::all(client.clone());
+        let kind = "clusteroperators.config.openshift.io";
+        await_condition(kinds, kind, conditions::is_crd_established()).await.unwrap();
+        let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
+        await_condition(api, "machine-config", condition).await.unwrap().unwrap()
     };
     tokio::time::timeout(PATIENCE, looking)
         .await
