@@ -50,6 +50,8 @@ pub(crate) struct Server {
     pods: PodDeletion,
     /// Evictions are counted against budgets one at a time, or two could share the last slot.
     evictions: tokio::sync::Mutex<()>,
+    /// Held while a definition is written and heeded, which must come to the same.
+    definitions: tokio::sync::Mutex<()>,
     /// When old events were last looked for, in seconds.
     expired_at: std::sync::atomic::AtomicI64,
     /// Ends the watches when the server stops.
@@ -88,6 +90,7 @@ impl Server {
             entropy,
             pods,
             evictions: tokio::sync::Mutex::default(),
+            definitions: tokio::sync::Mutex::default(),
             expired_at: std::sync::atomic::AtomicI64::new(0),
             stop: tokio_util::sync::CancellationToken::new(),
         };

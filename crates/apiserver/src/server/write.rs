@@ -53,11 +53,10 @@ impl Server {
             let stored = if call.query.dry_run {
                 self.pretend(&track, &key, put)
             } else {
-                self.store.commit(Write { track, key, expect: None, put }).await
+                self.commit(Write { track, key, expect: None, put }).await
             };
             match stored {
                 Ok(stored) => {
-                    self.follow(call, &stored.value);
                     self.recount(resource, &stored.value).await;
                     if &*resource.track == "events" {
                         self.expire_events().await;
@@ -194,13 +193,11 @@ impl Server {
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
             let track = Arc::clone(&resource.track);
             let expect = Some(old.version);
-            match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
+            match self.commit(Write { track, key: key.clone(), expect, put }).await {
                 Ok(stored) => {
                     self.recount(resource, &stored.value).await;
                     if gone {
                         self.clean_up(resource, &stored.value, Dependents::Delete).await;
-                    } else {
-                        self.follow(call, &stored.value);
                     }
                     let mut response = self.show(call, StatusCode::OK, &stored);
                     warn_unknown(call, &unknown, &mut response);
@@ -224,11 +221,27 @@ impl Server {
         ssa::note_update(&call.resource, old, new, &manager);
     }
 
-    /// Carries a change of a definition over to what is served.
-    fn follow(&self, call: &Call, object: &Value) {
-        if &*call.resource.track == builtin::CRDS && !call.query.dry_run {
-            self.register(object, true);
+    /// Does a write. A definition is heeded before it can be seen, so that whoever sees it finds its
+    /// kind served.
+    async fn commit(&self, write: Write) -> Result<Arc<Object>, WriteError> {
+        let (Put::Keep(new), builtin::CRDS) = (&write.put, &*write.track) else {
+            return self.store.commit(write).await;
+        };
+        let _turn = self.definitions.lock().await;
+        let before = self.store.get(&write.track, &write.key);
+        if before.as_ref().map(|before| before.version) != write.expect {
+            return Err(WriteError::Stale);
         }
+        let new = new.clone();
+        self.register(&new, true);
+        let stored = self.store.commit(write).await;
+        if stored.is_err() {
+            match before {
+                Some(before) => self.register(&before.value, true),
+                None => self.register(&new, false),
+            }
+        }
+        stored
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) async fn client_of(settings: Settings) -> Client {
 /// Waits for something that must happen soon, and says what did not.
 pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(Duration::from_mins(5), wait).await;
-    done.unwrap_or_else(|_| panic!("not seen in 20 s: {what}"))
+    done.unwrap_or_else(|_| panic!("did not happen: {what}"))
 }
 
 /// The `Status` a call was refused with.
