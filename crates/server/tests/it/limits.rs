@@ -81,7 +81,11 @@ async fn the_body_of_a_request_is_not_waited_for() {
 
 #[tokio::test]
 async fn further_connections_wait_for_room() {
-    let server = start(source(), |settings| settings.limits.connections = 1).await;
+    let server = start(source(), |settings| {
+        settings.limits.connections = 1;
+        settings.limits.headers = PATIENCE;
+    })
+    .await;
     let mut held = TcpStream::connect(server.plain).await.unwrap();
     let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
     // Twenty answers to one are time enough for an answer to the other, were there room.
