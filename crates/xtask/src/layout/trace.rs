@@ -49,8 +49,8 @@ pub fn trace(list: &Path, program: &Path, words: &[&str]) -> anyhow::Result<()> 
         let _ = kill(child, Signal::SIGTERM);
     });
     let mut met = String::new();
-    for name in follow(child, &program, functions)? {
-        met.extend([&name, "\n"]);
+    for name in follow(child, &program, &functions)? {
+        met.extend([name, "\n"]);
     }
     fs::write(list, met).with_context(|| list.display().to_string())
 }
@@ -75,34 +75,38 @@ fn functions(program: &Path) -> anyhow::Result<BTreeMap<u64, String>> {
     Ok(functions)
 }
 
-fn follow(
+fn follow<'f>(
     child: Pid,
     program: &Path,
-    functions: BTreeMap<u64, String>,
-) -> anyhow::Result<Vec<String>> {
-    let mut functions = Some(functions);
-    let mut armed: Option<Armed> = None;
+    functions: &'f BTreeMap<u64, String>,
+) -> anyhow::Result<Vec<&'f str>> {
+    let mut met = Vec::new();
+    let mut armed: Option<Armed<'f>> = None;
     loop {
         let (thread, signal) = match waitpid(None, Some(WaitPidFlag::__WALL))? {
             WaitStatus::Exited(thread, _) | WaitStatus::Signaled(thread, ..) if thread == child => {
-                return Ok(armed.map(|armed| armed.met).unwrap_or_default());
+                return Ok(met);
             }
             WaitStatus::Exited(..)
             | WaitStatus::Signaled(..)
             | WaitStatus::Continued(_)
             | WaitStatus::StillAlive => continue,
             WaitStatus::PtraceEvent(thread, _, PTRACE_EVENT_EXEC) => {
-                if let Some(functions) = functions.take() {
-                    armed = Some(Armed::new(child, program, functions)?);
-                }
+                // It may do so again: our processes become themselves with other settings.
+                armed = Some(Armed::new(child, program, functions)?);
                 (thread, None)
             }
             WaitStatus::PtraceEvent(thread, ..) | WaitStatus::PtraceSyscall(thread) => {
                 (thread, None)
             }
             WaitStatus::Stopped(thread, Signal::SIGTRAP) => {
-                let is_ours = armed.as_mut().map(|armed| armed.meets(thread)).transpose()?;
-                (thread, (is_ours != Some(true)).then_some(Signal::SIGTRAP))
+                let stop = armed.as_ref().map(|armed| armed.stop(thread)).transpose()?;
+                match stop {
+                    Some(Stop::First(name)) => met.push(name),
+                    Some(Stop::Again | Stop::Theirs) | None => {}
+                }
+                let is_theirs = matches!(stop, Some(Stop::Theirs) | None);
+                (thread, is_theirs.then_some(Signal::SIGTRAP))
             }
             WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
         };
@@ -114,55 +118,60 @@ fn follow(
     }
 }
 
-/// A process with a breakpoint at every function that it has not run yet.
-struct Armed {
-    memory: File,
-    /// Each function's first byte and name, by its address in memory.
-    functions: BTreeMap<u64, (u8, String)>,
-    met: Vec<String>,
+/// Why a thread has stopped.
+enum Stop<'f> {
+    /// At a function that nobody has run yet.
+    First(&'f str),
+    /// At one that another thread ran a moment before.
+    Again,
+    /// At a breakpoint that is not ours.
+    Theirs,
 }
 
-impl Armed {
-    fn new(child: Pid, program: &Path, names: BTreeMap<u64, String>) -> anyhow::Result<Self> {
+/// A process with a breakpoint at every function that it has not run yet.
+struct Armed<'f> {
+    memory: File,
+    /// Each function's first byte and name, by its address in memory.
+    functions: BTreeMap<u64, (u8, &'f str)>,
+}
+
+impl<'f> Armed<'f> {
+    fn new(child: Pid, program: &Path, names: &'f BTreeMap<u64, String>) -> anyhow::Result<Self> {
         let maps = fs::read_to_string(format!("/proc/{child}/maps"))?;
         let mut own = maps.lines().filter(|line| line.ends_with(&program.display().to_string()));
         let base = own.next().and_then(|line| line.split('-').next()).context("no program")?;
         let base = u64::from_str_radix(base, 16)?;
         let memory = File::options().read(true).write(true).open(format!("/proc/{child}/mem"))?;
-        let mut armed = Self { memory, functions: BTreeMap::new(), met: Vec::new() };
+        let mut functions = BTreeMap::new();
         for (address, name) in names {
             let address = base + address;
             let mut first = [0];
-            armed.memory.read_exact_at(&mut first, address)?;
-            armed.memory.write_all_at(&[BREAKPOINT], address)?;
-            armed.functions.insert(address, (first[0], name));
+            memory.read_exact_at(&mut first, address)?;
+            memory.write_all_at(&[BREAKPOINT], address)?;
+            functions.insert(address, (first[0], name.as_str()));
         }
-        Ok(armed)
+        Ok(Self { memory, functions })
     }
 
-    /// Whether the thread has met one of our breakpoints; it then goes on as if there had been none.
+    /// Why the thread has stopped; if that is our doing, it then goes on as if there had been no stop.
     #[cfg(target_arch = "x86_64")]
-    fn meets(&mut self, thread: Pid) -> anyhow::Result<bool> {
+    fn stop(&self, thread: Pid) -> anyhow::Result<Stop<'f>> {
         let mut registers = match ptrace::getregs(thread) {
-            Err(Errno::ESRCH) => return Ok(true),
+            Err(Errno::ESRCH) => return Ok(Stop::Again),
             registers => registers?,
         };
         let address = registers.rip - 1;
-        let Some((first, name)) = self.functions.get(&address) else { return Ok(false) };
+        let Some(&(first, name)) = self.functions.get(&address) else { return Ok(Stop::Theirs) };
         let mut now = [0];
         self.memory.read_exact_at(&mut now, address)?;
-        // Another thread may have met it a moment before.
-        if now[0] == BREAKPOINT {
-            self.memory.write_all_at(&[*first], address)?;
-            self.met.push(name.clone());
-        }
+        self.memory.write_all_at(&[first], address)?;
         registers.rip = address;
         ptrace::setregs(thread, registers)?;
-        Ok(true)
+        Ok(if now == [BREAKPOINT] { Stop::First(name) } else { Stop::Again })
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn meets(&mut self, _: Pid) -> anyhow::Result<bool> {
-        Ok(false)
+    fn stop(&self, _: Pid) -> anyhow::Result<Stop<'f>> {
+        Ok(Stop::Theirs)
     }
 }
