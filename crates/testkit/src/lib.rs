@@ -8,6 +8,7 @@ pub mod objects;
 pub mod oracle;
 pub mod pki;
 pub mod sim;
+pub mod watching;
 
 /// How long tests wait for what is sure to come: only what is broken takes this long, on the slowest
 /// machine too.

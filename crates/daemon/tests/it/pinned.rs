@@ -6,16 +6,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::TryStreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt as _, watcher},
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_host::SystemError;
-use mco_testkit::PATIENCE;
+use mco_testkit::watching;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -113,18 +111,12 @@ async fn wait(fleet: &Fleet, want: &str) {
         words.join(" ")
     };
     let mut last = String::new();
-    let waiting = async {
-        let changes = watcher(fleet.reports(), watcher::Config::default()).applied_objects();
-        let mut changes = std::pin::pin!(changes);
-        while let Some(object) = changes.try_next().await.unwrap() {
-            last = words(&object);
-            if last == want {
-                return;
-            }
-        }
-    };
-    let seen = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(seen.is_ok(), "not seen: {want}; last: {last}");
+    let seen = watching::find(fleet.reports(), |object| {
+        last = words(&object);
+        (last == want).then_some(())
+    });
+    let seen = seen.await.is_some();
+    assert!(seen, "not seen: {want}; last: {last}");
 }
 
 async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
