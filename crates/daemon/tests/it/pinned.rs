@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
@@ -245,5 +245,30 @@ async fn mirrors_and_credentials_are_the_engine_s_affair_and_pass_through_no_com
     let size =
         format!("/usr/bin/podman manifest inspect --authfile /var/lib/kubelet/config.json {image}");
     assert_eq!(asked, [size, format!("/usr/bin/crictl pull {image}")]);
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_does_not_take_holds_up_nothing_that_comes_after_it() {
+    let (mut fleet, _engine, _journal) = fleet().await;
+    wait(&fleet, "").await;
+    // A generation may not go down, and this one is ahead of all that will be said.
+    let ahead = json!({"name": "a", "currentGeneration": 5, "desiredGeneration": 5});
+    let patch = Patch::Merge(json!({"status": {"pinnedImageSets": [ahead]}}));
+    fleet.reports().patch_status("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    pin(&fleet, "a", "a").await;
+    name_sets(&fleet, &["a"]).await;
+    let text = format!("[crio]\n  [crio.image]\n    pinned_images = [\"{}\"]\n", image('a'));
+    fleet.wait_for_text(PIN_FILE, &text).await;
+    fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    let told = watching::find(fleet.reports(), |object| {
+        let status = object.status?;
+        let is_updated = |it: &Condition| it.type_ == "Updated" && it.status == "True";
+        (status.config_version?.current == "rendered-worker-2"
+            && status.conditions.iter().any(is_updated))
+        .then_some(())
+    });
+    assert!(told.await.is_some(), "the update is told");
     fleet.stop().await;
 }
