@@ -4,6 +4,7 @@ pub mod api;
 pub mod daemons;
 pub mod fleet;
 pub mod lab;
+pub mod nodes;
 pub mod objects;
 pub mod oracle;
 pub mod pki;
