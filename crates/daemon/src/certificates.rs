@@ -8,7 +8,7 @@ mod bundle;
 mod deferred;
 mod rotation;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{Api, Client, ResourceExt as _, runtime::watcher};
@@ -25,7 +25,7 @@ use self::{
 use crate::{
     Clients,
     cluster::{
-        Changes, NodeState,
+        self as node, Changes, NodeState,
         follow::{Listening, follow_minding},
     },
     execute::KUBECONFIG,
@@ -92,8 +92,8 @@ impl<S: System + 'static> Keeper<S> {
         if self.seen.clone().wait_for(|node| node.version > 0).await.is_err() {
             return;
         }
-        let mut failures = 0_u32;
-        while let Some(pause) = self.look(&mut latest, &mut failures).await {
+        let (mut failures, mut said) = (0_u32, NodeState::default());
+        while let Some(pause) = self.look(&mut latest, &mut failures, &mut said).await {
             tokio::select! {
                 changed = latest.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
@@ -124,11 +124,12 @@ impl<S: System + 'static> Keeper<S> {
         &self,
         latest: &mut watch::Receiver<Option<ControllerConfig>>,
         failures: &mut u32,
+        said: &mut NodeState,
     ) -> Option<Duration> {
         const FOR_EVER: Duration = Duration::from_hours(24 * 365);
         let config = latest.borrow_and_update().clone();
         let Some(config) = config else { return Some(FOR_EVER) };
-        match self.sync(&config).await {
+        match self.sync(&config, said).await {
             Ok(()) => {
                 *failures = 0;
                 self.say(None);
@@ -153,7 +154,12 @@ impl<S: System + 'static> Keeper<S> {
         });
     }
 
-    async fn sync(&self, config: &ControllerConfig) -> Result<(), CertificateError> {
+    /// Puts right what differs, and says so; `last` is the node as it was when we last did.
+    async fn sync(
+        &self,
+        config: &ControllerConfig,
+        last: &mut NodeState,
+    ) -> Result<(), CertificateError> {
         let wanted = bundle::files(&config.spec);
         let registries = bundle::registries(&config.spec);
         let changed = self
@@ -167,7 +173,7 @@ impl<S: System + 'static> Keeper<S> {
         for path in &changed {
             info!("Writing file {path:?}");
         }
-        let annotations = &self.seen.borrow().annotations.clone();
+        let annotations = &self.newest(last);
         let version = config.resource_version().unwrap_or_default();
         let rotates = annotation::SERVICE_CA_ROTATE.get(config.annotations()).ok().flatten();
         let observed = annotation::OBSERVED_SERVER_CA.get(annotations).ok().flatten();
@@ -187,11 +193,22 @@ impl<S: System + 'static> Keeper<S> {
         if said.is_empty() {
             return Ok(());
         }
+        // Before the node says so: whoever sees it there finds it here.
+        info!("Certificate was synced from controllerconfig resourceVersion {version}");
         let nodes: Api<Node> = Api::all(self.clients.node.clone());
         let patched = apply::patch_annotations(&nodes, self.node.as_str(), &said).await;
-        patched.map_err(|source| CertificateError::Call { what: "patch the node", source })?;
-        info!("Certificate was synced from controllerconfig resourceVersion {version}");
+        let patched =
+            patched.map_err(|source| CertificateError::Call { what: "patch the node", source })?;
+        *last = node::state(&patched.metadata);
         Ok(())
+    }
+
+    /// The node's annotations. The watch may be behind what we said ourselves, and a rotation that is
+    /// taken for the last one would never be taken over.
+    fn newest(&self, last: &NodeState) -> BTreeMap<String, String> {
+        let seen = self.seen.borrow();
+        let newest = if seen.version >= last.version { &*seen } else { last };
+        newest.annotations.clone()
     }
 
     /// Takes over new CAs of the API server.

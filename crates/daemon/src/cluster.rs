@@ -13,6 +13,7 @@ use mco_api::{
 use mco_core::membership::MembershipError;
 use mco_host::Duty;
 
+pub(crate) use self::real::state;
 pub use self::real::{ApiCluster, follow, pool_config};
 use crate::report::Said;
 

@@ -86,6 +86,8 @@ pub struct Limits {
     pub policies: Duration,
     /// For others to answer once the daemon was told to stop.
     pub farewell: Duration,
+    /// For what was said last to be written before the machine goes down.
+    pub last_words: Duration,
     /// For the machine to prove healthy after a reboot, where its pool does not say; none of it keeps
     /// every config.
     pub confirm: Duration,
@@ -99,6 +101,7 @@ impl Default for Limits {
             kubelet: Duration::from_mins(2),
             policies: Duration::from_mins(2),
             farewell: Duration::from_secs(5),
+            last_words: Duration::from_secs(3),
             confirm: confirm::DEADLINE,
         }
     }
@@ -150,9 +153,6 @@ impl std::fmt::Debug for Surroundings {
         f.debug_struct("Surroundings").field("limits", &self.limits).finish_non_exhaustive()
     }
 }
-
-/// What was said last must get out before the machine goes down, but not at any price.
-const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// Runs the daemon of one node until told to stop or until the machine reboots.
 ///
@@ -233,7 +233,7 @@ async fn run_in_span<S: System + 'static>(
         let agent =
             Agent::new(node.clone(), host.clone(), cluster, seen.clone(), troubles, &around);
         let ended = Box::pin(agent.run(shutdown.clone())).await;
-        mouth.flush(LAST_WORDS).await;
+        mouth.flush(around.limits.last_words).await;
         ended
     };
     tokio::select! {

@@ -111,12 +111,12 @@ impl<S: System + 'static> Pinner<S> {
     }
 
     async fn keep(&self, mut wanted: latest::Receiver<Option<Vec<PinnedImageSet>>>) {
-        let mut failures = 0_u32;
+        let (mut failures, mut said) = (0_u32, None);
         loop {
             let sets = wanted.borrow_and_update().clone();
             let pause = match sets {
                 None => None,
-                Some(sets) => match self.sync(&sets, &wanted).await {
+                Some(sets) => match self.sync(&sets, &wanted, &mut said).await {
                     Ok(()) => {
                         failures = 0;
                         None
@@ -137,31 +137,44 @@ impl<S: System + 'static> Pinner<S> {
         }
     }
 
+    /// One try; `said` is what we said last of the sets, which nobody else does.
     async fn sync(
         &self,
         sets: &[PinnedImageSet],
         wanted: &latest::Receiver<Option<Vec<PinnedImageSet>>>,
+        said: &mut Option<Vec<PinnedImageSetState>>,
     ) -> Result<(), PinError> {
-        let before = self.report.borrow().as_ref().and_then(|it| it.status.clone());
-        let known = before.map(|status| status.pinned_image_sets).unwrap_or_default();
+        // The watch may be behind our own words.
+        let known = said.clone().unwrap_or_else(|| self.reported());
+        let mut say = |states: Vec<PinnedImageSetState>, event: PinEvent| {
+            self.say(states.clone(), event);
+            *said = Some(states);
+        };
         if sets.is_empty() && known.is_empty() && !self.is_pinning().await? {
             return Ok(());
         }
         if plan::states(sets, &known, None) != known {
-            self.say(plan::states(sets, &known, None), PinEvent::Pulling);
+            say(plan::states(sets, &known, None), PinEvent::Pulling);
         }
         match self.pull_and_pin(sets, wanted).await {
             Ok(()) => {
-                self.say(plan::complete(sets), PinEvent::Complete);
+                say(plan::complete(sets), PinEvent::Complete);
                 Ok(())
             }
             Err(PinError::Superseded) => Err(PinError::Superseded),
             Err(error) => {
                 let text = chain(&error);
-                self.say(plan::states(sets, &known, Some(&text)), PinEvent::Failed);
+                say(plan::states(sets, &known, Some(&text)), PinEvent::Failed);
                 Err(error)
             }
         }
+    }
+
+    /// What a daemon before this one said of the sets.
+    fn reported(&self) -> Vec<PinnedImageSetState> {
+        let report = self.report.borrow();
+        let status = report.as_ref().and_then(|report| report.status.as_ref());
+        status.map(|status| status.pinned_image_sets.clone()).unwrap_or_default()
     }
 
     async fn is_pinning(&self) -> Result<bool, PinError> {

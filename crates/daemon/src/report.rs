@@ -42,6 +42,9 @@ const LONGEST_LINE: usize = 64;
 /// A write that failed is tried again after one second, then two, and so on up to this.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
+/// What an API server says of an object that it would never take.
+const INVALID: Refused = Refused::Other(422);
+
 /// Somebody else may be faster a few times; then there is a pause.
 const TIMES: usize = 5;
 
@@ -238,6 +241,11 @@ impl Teller {
                     self.line.said();
                 }
                 Err(Unsaid::Nowhere) => break,
+                // It will never be taken, and must not hold up what comes after it.
+                Err(Unsaid::Refused(error)) if error.refused() == Some(INVALID) => {
+                    warn!("MachineConfigNode {} does not take it: {}", self.node, chain(&error));
+                    self.line.waiting.pop_front();
+                }
                 Err(Unsaid::Refused(error)) => {
                     if self.failures == 0 {
                         warn!("Cannot write MachineConfigNode {}: {}", self.node, chain(&error));

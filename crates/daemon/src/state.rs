@@ -2,10 +2,11 @@
 //!
 //! Names, states and times only: nothing of what configs hold ever gets here.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
+use tokio::sync::watch;
 
 /// What the daemon is doing.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -42,13 +43,13 @@ pub struct Waiting {
 
 /// The state as the daemon keeps it; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Glass(Arc<Mutex<State>>);
+pub struct Glass(Arc<watch::Sender<State>>);
 
 impl Glass {
     /// What the daemon is doing.
     #[must_use]
     pub fn look(&self) -> State {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.borrow().clone()
     }
 
     /// The same as JSON.
@@ -57,9 +58,16 @@ impl Glass {
         serde_json::to_string_pretty(&self.look()).expect("plain values are JSON")
     }
 
+    /// Waits until `holds` is content with what the daemon is doing.
+    pub async fn wait_for(&self, holds: impl FnMut(&State) -> bool) -> State {
+        let mut seen = self.0.subscribe();
+        let found = seen.wait_for(holds).await;
+        found.expect("the sender is part of `self`").clone()
+    }
+
     /// Takes note of something.
     pub(crate) fn note(&self, change: impl FnOnce(&mut State)) {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.0.send_modify(change);
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Watch {
     events: EventStream<Vec<u8>>,
     /// What matters in each directory.
     names: HashMap<WatchDescriptor, BTreeSet<String>>,
+    /// Whether something happened that nobody has heard of yet.
+    disturbed: bool,
 }
 
 impl std::fmt::Debug for Watch {
@@ -76,19 +78,20 @@ impl Watch {
             names.entry(descriptor).or_insert_with(BTreeSet::new).extend(wanted);
         }
         let events = inotify.into_event_stream(vec![0; BUFFER]).map_err(failed("/"))?;
-        Ok(Self { events, names })
+        Ok(Self { events, names, disturbed: false })
     }
 
     /// Waits until something happened to one of the paths.
+    ///
+    /// Whoever turns to something else in the middle of it hears of it the next time.
     pub async fn changed(&mut self) -> Result<(), WatchError> {
-        loop {
-            if self.matters().await? {
-                break;
-            }
+        while !self.disturbed {
+            self.disturbed = self.matters().await?;
         }
         // What follows closely belongs to the same change.
         tokio::time::sleep(QUIET).await;
         while self.events.next().now_or_never().flatten().is_some() {}
+        self.disturbed = false;
         Ok(())
     }
 
@@ -130,4 +133,23 @@ fn directories<'p>(
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use mco_testkit::PATIENCE;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_not_forgotten_by_who_turned_to_something_else_meanwhile() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        root.write("/etc/a", b"1", 0o644).unwrap();
+        let mut watch = Watch::new(&root, ["/etc/a"].into_iter()).unwrap();
+        root.write("/etc/a", b"2", 0o644).unwrap();
+        assert!(timeout(QUIET / 2, watch.changed()).await.is_err(), "more may follow");
+        timeout(PATIENCE, watch.changed()).await.expect("it is heard of").unwrap();
+    }
 }

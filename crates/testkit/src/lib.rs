@@ -4,10 +4,12 @@ pub mod api;
 pub mod daemons;
 pub mod fleet;
 pub mod lab;
+pub mod nodes;
 pub mod objects;
 pub mod oracle;
 pub mod pki;
 pub mod sim;
+pub mod watching;
 
 /// How long tests wait for what is sure to come: only what is broken takes this long, on the slowest
 /// machine too.

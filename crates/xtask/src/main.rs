@@ -1,5 +1,6 @@
-//! Development tasks. `cargo run -p xtask -- gen` writes every generated file, and `… -- image
-//! PROGRAM ARCHIVE` a container image of the binary.
+//! Development tasks. `cargo run -p xtask -- gen` writes every generated file, `… -- image PROGRAM
+//! ARCHIVE` a container image of the binary, and `… -- layout PROGRAM FOLDER ORDER` the order in
+//! which its functions best lie.
 
 use std::{
     io::BufWriter,
@@ -17,7 +18,16 @@ fn main() -> anyhow::Result<()> {
         ["gen"] => generate::all(&root).context("cannot write the generated files"),
         ["image", program, archive] => image(Path::new(program), Path::new(archive))
             .with_context(|| format!("cannot write the image {archive}")),
-        _ => bail!("usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE"),
+        ["layout", program, folder, order] => {
+            xtask::layout::write(Path::new(program), Path::new(folder), Path::new(order))
+                .with_context(|| format!("cannot watch {program}"))
+        }
+        ["trace", list, program, words @ ..] => {
+            xtask::layout::trace(Path::new(list), Path::new(program), words)
+        }
+        _ => bail!(
+            "usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE | layout PROGRAM FOLDER ORDER"
+        ),
     }
 }
 

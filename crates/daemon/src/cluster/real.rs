@@ -24,7 +24,7 @@ use super::{
     follow::{Listening, follow_object},
 };
 use crate::{
-    LAST_WORDS, Surroundings,
+    Surroundings,
     report::{Mouth, Said},
 };
 
@@ -37,6 +37,7 @@ pub struct ApiCluster {
     settings: Api<MachineConfiguration>,
     reporter: Reporter,
     mouth: Mouth,
+    last_words: Duration,
     /// The node as it was when we started; events point at it.
     object: Node,
 }
@@ -63,7 +64,8 @@ impl ApiCluster {
         let configs = Api::all(client.clone());
         let settings = Api::all(client.clone());
         let reporter = around.reporter.clone();
-        Ok(Self { node, client, nodes, configs, settings, reporter, mouth, object })
+        let last_words = around.limits.last_words;
+        Ok(Self { node, client, nodes, configs, settings, reporter, mouth, last_words, object })
     }
 }
 
@@ -147,7 +149,7 @@ impl Cluster for ApiCluster {
     }
 
     async fn flush(&self) {
-        self.mouth.flush(LAST_WORDS).await;
+        self.mouth.flush(self.last_words).await;
     }
 
     async fn tell(&self, weight: Weight, reason: &'static str, text: &str) {
@@ -159,7 +161,8 @@ impl Cluster for ApiCluster {
     }
 }
 
-fn state(node: &ObjectMeta) -> NodeState {
+/// What matters of a node.
+pub(crate) fn state(node: &ObjectMeta) -> NodeState {
     let has_role = |role: &str| {
         let label = format!("{}{role}", label::NODE_ROLE_PREFIX);
         node.labels.as_ref().is_some_and(|labels| labels.contains_key(&label))

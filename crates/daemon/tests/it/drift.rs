@@ -2,6 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
+use mco_daemon::state::State;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -34,6 +35,9 @@ async fn drift_degrades_blocks_updates_and_is_over_once_repaired() {
     assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"), "a drifted node is not updated");
     assert_eq!(fleet.text("/etc/sub/bar").as_deref(), Some("edited"), "nor repaired");
     fleet.desire("rendered-worker-1").await;
+    // One that has not heard of it yet would begin the update, and rightly so, once it can.
+    let is_back = |state: &State| state.desired_config.as_deref() == Some("rendered-worker-1");
+    fleet.wait_shown("the old config is desired again", is_back).await;
 
     // As an editor saves: a new file in place of the old.
     fs::write(fleet.path("/etc/sub/.bar.swp"), "1").unwrap();

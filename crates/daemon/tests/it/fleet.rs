@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use k8s_openapi::{
     api::{
         core::v1::{Namespace, Node},
@@ -12,7 +12,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt as _, watcher},
 };
 use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
@@ -23,11 +23,11 @@ use mco_daemon::{
     metrics::Metrics,
     pinned::RunCommand,
     simulate::{Machine, Power, simulate},
-    state::Glass,
+    state::{Glass, State},
     watch::Watch,
 };
 use mco_host::{Host, Journal, Root, SimulatedSystem};
-use mco_testkit::{PATIENCE, objects};
+use mco_testkit::{PATIENCE, objects, watching};
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -80,7 +80,8 @@ impl Fleet {
             nodes,
             folder,
             power: watch::Sender::new(Power::Off),
-            limits: Limits::default(),
+            // No machine is too slow to say all it has to say.
+            limits: Limits { last_words: PATIENCE, ..Limits::default() },
             metrics: Metrics::register(&mut registry),
             registry,
             glass: Glass::default(),
@@ -163,8 +164,15 @@ impl Fleet {
         let config = configs.get("rendered-worker-1").await.unwrap();
         mco_daemon::first_boot::provision(&mut host, &config).unwrap();
         host.system.boot().unwrap();
-        let journal = host.system.journal();
-        self.run(host);
+        self.start_again()
+    }
+
+    /// The same with a machine that was on before, as it is.
+    pub(crate) fn start_again(&mut self) -> Journal {
+        let root = Root::open(self.folder.path()).unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let journal = system.journal();
+        self.run(Host { root, system });
         journal
     }
 
@@ -220,6 +228,11 @@ impl Fleet {
         Api::all(self.client.clone())
     }
 
+    /// Which version of it there is.
+    pub(crate) async fn report_version(&self) -> Option<String> {
+        self.reports().get("worker-0").await.unwrap().metadata.resource_version
+    }
+
     /// Everything that people were told of the node, by reason and in order.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
@@ -228,21 +241,18 @@ impl Fleet {
         found.into_iter().filter_map(|event| event.reason).collect()
     }
 
+    /// Has everybody forget what people were told.
+    pub(crate) async fn forget_events(&self) {
+        let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
+        let all = (DeleteParams::default(), ListParams::default());
+        events.delete_collection(&all.0, &all.1).await.unwrap();
+    }
+
     /// Waits until people were told of this.
     pub(crate) async fn wait_for_event(&self, reason: &str) -> Event {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
-        let waiting = async {
-            let mut changes =
-                std::pin::pin!(watcher(events, watcher::Config::default()).applied_objects());
-            while let Some(event) = changes.try_next().await.unwrap() {
-                if event.reason.as_deref() == Some(reason) {
-                    return event;
-                }
-            }
-            panic!("the watch ended");
-        };
-        let seen = tokio::time::timeout(PATIENCE, waiting).await;
-        let Ok(event) = seen else {
+        let is_it = |event: &Event| event.reason.as_deref() == Some(reason);
+        let Some(event) = watching::find(events, |event| Some(event).filter(is_it)).await else {
             panic!("{reason} was not told; told: {:?}", self.events().await);
         };
         event
@@ -282,20 +292,19 @@ impl Fleet {
             })
         };
         let mut last = BTreeMap::new();
-        let waiting = async {
-            let mut changes = std::pin::pin!(
-                watcher(self.nodes.clone(), watcher::Config::default()).applied_objects()
-            );
-            while let Some(node) = changes.try_next().await.unwrap() {
-                last.clone_from(node.annotations());
-                if holds(&last) {
-                    return;
-                }
-            }
-        };
-        let seen = tokio::time::timeout(PATIENCE, waiting).await;
-        assert!(seen.is_ok(), "not seen: {what}; last: {last:#?}");
+        let seen = watching::find(self.nodes.clone(), |node| {
+            last.clone_from(node.annotations());
+            holds(&last).then_some(())
+        });
+        let seen = seen.await.is_some();
+        assert!(seen, "not seen: {what}; last: {last:#?}");
         last
+    }
+
+    /// Waits until the daemon shows that it does what `holds` is content with.
+    pub(crate) async fn wait_shown(&self, what: &str, holds: impl Fn(&State) -> bool) {
+        let seen = tokio::time::timeout(PATIENCE, self.glass.wait_for(holds)).await;
+        assert!(seen.is_ok(), "not shown: {what}; last: {:#?}", self.glass.look());
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -315,9 +324,10 @@ impl Fleet {
 
 /// Plays the drain controller: whatever is asked for is done at once.
 async fn answer_drains(nodes: Api<Node>) {
-    let mut changes =
-        std::pin::pin!(watcher(nodes.clone(), watcher::Config::default()).applied_objects());
-    while let Ok(Some(node)) = changes.try_next().await {
+    let changes = watcher(nodes.clone(), watcher::Config::default()).default_backoff();
+    let mut changes = std::pin::pin!(changes.applied_objects());
+    while let Some(change) = changes.next().await {
+        let Ok(node) = change else { continue };
         let (asked, done) = (format!("{PREFIX}desiredDrain"), format!("{PREFIX}lastAppliedDrain"));
         let annotations = node.annotations();
         if let Some(request) = annotations.get(&asked)

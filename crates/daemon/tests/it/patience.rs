@@ -7,7 +7,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::{MachineConfigPool, MachineConfiguration};
-use mco_testkit::objects;
+use mco_testkit::{PATIENCE, objects};
 use serde_json::{Value, json};
 
 use crate::fleet::{Drains, Fleet};
@@ -126,6 +126,7 @@ async fn the_only_node_of_a_control_plane_is_not_drained() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    fleet.limits.farewell = PATIENCE;
     let journal = fleet.start_watched().await;
     fleet.wait("state=Done").await;
     journal.hold("reload crio.service");
@@ -205,9 +206,12 @@ async fn a_policy_whose_action_fails_degrades_and_one_that_works_lets_the_node_g
              status 1",
         )
         .await;
+    // Who is stopped is in the middle of no further try.
+    fleet.stop().await;
     assert_eq!(fleet.text("/etc/app"), None, "what was done is undone");
     let restart = json!({"type": "Restart", "restart": {"serviceName": "app.service"}});
     set_policies(&fleet, policy(&restart)).await;
+    let journal = fleet.start_again();
     fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
     assert_eq!(fleet.text("/etc/app").as_deref(), Some("1"));
     assert!(journal.calls().contains(&"restart app.service".to_owned()));

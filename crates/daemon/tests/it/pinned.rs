@@ -6,16 +6,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::TryStreamExt as _;
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Condition};
 use kube::{
     Api,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt as _, watcher},
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_host::SystemError;
-use mco_testkit::PATIENCE;
+use mco_testkit::watching;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -113,18 +111,12 @@ async fn wait(fleet: &Fleet, want: &str) {
         words.join(" ")
     };
     let mut last = String::new();
-    let waiting = async {
-        let changes = watcher(fleet.reports(), watcher::Config::default()).applied_objects();
-        let mut changes = std::pin::pin!(changes);
-        while let Some(object) = changes.try_next().await.unwrap() {
-            last = words(&object);
-            if last == want {
-                return;
-            }
-        }
-    };
-    let seen = tokio::time::timeout(PATIENCE, waiting).await;
-    assert!(seen.is_ok(), "not seen: {want}; last: {last}");
+    let seen = watching::find(fleet.reports(), |object| {
+        last = words(&object);
+        (last == want).then_some(())
+    });
+    let seen = seen.await.is_some();
+    assert!(seen, "not seen: {want}; last: {last}");
 }
 
 async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
@@ -253,5 +245,30 @@ async fn mirrors_and_credentials_are_the_engine_s_affair_and_pass_through_no_com
     let size =
         format!("/usr/bin/podman manifest inspect --authfile /var/lib/kubelet/config.json {image}");
     assert_eq!(asked, [size, format!("/usr/bin/crictl pull {image}")]);
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_does_not_take_holds_up_nothing_that_comes_after_it() {
+    let (mut fleet, _engine, _journal) = fleet().await;
+    wait(&fleet, "").await;
+    // A generation may not go down, and this one is ahead of all that will be said.
+    let ahead = json!({"name": "a", "currentGeneration": 5, "desiredGeneration": 5});
+    let patch = Patch::Merge(json!({"status": {"pinnedImageSets": [ahead]}}));
+    fleet.reports().patch_status("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    pin(&fleet, "a", "a").await;
+    name_sets(&fleet, &["a"]).await;
+    let text = format!("[crio]\n  [crio.image]\n    pinned_images = [\"{}\"]\n", image('a'));
+    fleet.wait_for_text(PIN_FILE, &text).await;
+    fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    let told = watching::find(fleet.reports(), |object| {
+        let status = object.status?;
+        let is_updated = |it: &Condition| it.type_ == "Updated" && it.status == "True";
+        (status.config_version?.current == "rendered-worker-2"
+            && status.conditions.iter().any(is_updated))
+        .then_some(())
+    });
+    assert!(told.await.is_some(), "the update is told");
     fleet.stop().await;
 }

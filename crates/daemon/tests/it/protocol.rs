@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use futures::TryStreamExt as _;
+use futures::StreamExt as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, ResourceExt as _,
@@ -38,9 +38,10 @@ fn answers(request: &str) -> [Value; 2] {
 
 /// Plays the reference's drain controller, and keeps every state of the node.
 async fn control(nodes: Api<Node>, seen: watch::Sender<States>) {
-    let changes = watcher(nodes.clone(), watcher::Config::default()).applied_objects();
-    let mut changes = std::pin::pin!(changes);
-    while let Ok(Some(node)) = changes.try_next().await {
+    let changes = watcher(nodes.clone(), watcher::Config::default()).default_backoff();
+    let mut changes = std::pin::pin!(changes.applied_objects());
+    while let Some(change) = changes.next().await {
+        let Ok(node) = change else { continue };
         let own = node.annotations().iter();
         let own = own.filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value)));
         let own: BTreeMap<String, String> =

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How long the other process may take to stop.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Stop the cluster that `mco up` runs on this machine
 #[derive(Debug, clap::Args)]

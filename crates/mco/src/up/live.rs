@@ -8,13 +8,13 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, Resource, runtime::watcher};
-use mco_api::{ClusterOperator, MachineConfigPool};
+use kube::{Api, Client, Resource, ResourceExt as _, runtime::watcher};
+use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::{Cache, Shutdown, cache::trim};
 use serde::de::DeserializeOwned;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
-use super::view::View;
+use super::view::{NodeLine, PoolLine, View, operator_line};
 use crate::{print::Screen, remote::table};
 
 /// Changes within this time are shown together.
@@ -55,7 +55,7 @@ impl Sight {
         self.nodes.ready().await;
         self.pools.ready().await;
         self.operators.ready().await;
-        let operator = self.operators.get(mco_api::label::CLUSTER_OPERATOR);
+        let operator = self.operators.get(label::CLUSTER_OPERATOR);
         let (pools, nodes) = (self.pools.list(), self.nodes.list());
         View::of(operator.as_deref(), pools.iter().map(|p| &**p), nodes.iter().map(|n| &**n))
     }
@@ -72,6 +72,33 @@ impl Sight {
         screen: &mut Screen<'_>,
         shutdown: &Shutdown,
     ) -> io::Result<()> {
+        match how {
+            Show::InPlace => self.redraw(screen, shutdown).await,
+            Show::Lines => self.tell(screen, shutdown).await,
+        }
+    }
+
+    /// Writes a line for each change, in their order: none is passed over, however fast they come.
+    async fn tell(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
+        let (sender, mut news) = mpsc::unbounded_channel();
+        let ours = |operator: &ClusterOperator| operator.name_any() == label::CLUSTER_OPERATOR;
+        listen(&self.operators, &sender, move |it| ours(it).then(|| operator_line(it)));
+        listen(&self.nodes, &sender, |node| Some(NodeLine::of(node).to_string()));
+        listen(&self.pools, &sender, |pool| Some(PoolLine::of(pool).to_string()));
+        loop {
+            let line = tokio::select! {
+                () = shutdown.requested() => return Ok(()),
+                line = news.recv() => line.expect("the sender is still here"),
+            };
+            writeln!(screen, "{}", crate::print::visible(&line))?;
+            if news.is_empty() {
+                screen.flush()?;
+            }
+        }
+    }
+
+    /// Draws everything again whenever something has changed.
+    async fn redraw(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
         let mut before = View::default();
         let mut drawn = 0;
         loop {
@@ -80,14 +107,7 @@ impl Sight {
                 view = self.view() => view,
             };
             if view != before {
-                match how {
-                    Show::InPlace => drawn = draw(&view, drawn, screen)?,
-                    Show::Lines => {
-                        for line in view.news(&before) {
-                            writeln!(screen, "{}", crate::print::visible(&line))?;
-                        }
-                    }
-                }
+                drawn = draw(&view, drawn, screen)?;
                 screen.flush()?;
                 before = view;
             }
@@ -95,9 +115,7 @@ impl Sight {
                 () = shutdown.requested() => return Ok(()),
                 () = self.changed() => {}
             }
-            if how == Show::InPlace {
-                tokio::time::sleep(TOGETHER).await;
-            }
+            tokio::time::sleep(TOGETHER).await;
         }
     }
 }
@@ -158,6 +176,26 @@ pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
     Ok(())
 }
 
+/// Sends the line of each object that changes, where the change shows in it.
+fn listen<K>(
+    cache: &Cache<K>,
+    news: &mpsc::UnboundedSender<String>,
+    line: impl Fn(&K) -> Option<String> + Send + Sync + 'static,
+) where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
+{
+    let news = news.clone();
+    cache.on_change(move |change| {
+        let (before, after) = (change.before.and_then(|it| line(it)), change.after);
+        if let Some(line) =
+            after.and_then(|it| line(it)).filter(|line| before.as_ref() != Some(line))
+        {
+            // Nobody reads it once the process ends.
+            drop(news.send(line));
+        }
+    });
+}
+
 fn follow<K>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>>
 where
     K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
@@ -180,6 +218,28 @@ where
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn every_change_that_shows_is_news_in_the_order_of_changes() {
+        let cache = Cache::<Node>::new(|_| {});
+        let (sender, mut news) = mpsc::unbounded_channel();
+        listen(&cache, &sender, |node| Some(NodeLine::of(node).to_string()));
+        let node = |version: u32, cordoned: bool, label: &str| -> Node {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a", "resourceVersion": version.to_string(),
+                             "labels": {"note": label}},
+                "spec": {"unschedulable": cordoned},
+            }))
+            .unwrap()
+        };
+        cache.learn_new(node(1, false, "x"));
+        cache.learn_new(node(2, false, "y"));
+        cache.learn_new(node(3, true, "y"));
+        cache.learn_new(node(4, false, "y"));
+        let lines: Vec<String> = std::iter::from_fn(|| news.try_recv().ok()).collect();
+        let want = ["NotReady", "NotReady,SchedulingDisabled", "NotReady"];
+        assert_eq!(lines, want.map(|standing| format!("node a: {standing}, Unknown")));
+    }
 
     fn node(number: u32) -> Node {
         // All are at rest but the last one.

@@ -238,16 +238,6 @@ impl View {
             std::iter::once(NodeLine::titles()).chain(self.nodes.iter().map(NodeLine::cells));
         [pools.collect(), nodes.collect()]
     }
-
-    /// A line for everything that is not as it was before.
-    pub(crate) fn news(&self, before: &Self) -> Vec<String> {
-        let operator = self.operator.iter().filter(|_| self.operator != before.operator).cloned();
-        let pools = self.pools.iter().filter(|pool| !before.pools.contains(pool));
-        let known: BTreeMap<_, _> = before.nodes.iter().map(|node| (&node.name, node)).collect();
-        let nodes = self.nodes.iter().filter(|node| known.get(&node.name) != Some(node));
-        let nodes = nodes.map(ToString::to_string);
-        operator.chain(nodes).chain(pools.map(ToString::to_string)).collect()
-    }
 }
 
 /// What is wrong or waiting, by the same decisions that the controller makes.
@@ -266,7 +256,8 @@ fn trouble(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
     lines
 }
 
-fn operator_line(operator: &ClusterOperator) -> String {
+/// The operator, in words.
+pub(crate) fn operator_line(operator: &ClusterOperator) -> String {
     let conditions = operator.status.as_ref().map(|status| status.conditions.as_slice());
     let conditions = conditions.unwrap_or_default();
     let holds = |kind: &str| {
@@ -381,13 +372,5 @@ mod tests {
               be done: their turn comes"
             ]
         );
-    }
-
-    #[test]
-    fn only_what_changed_is_news() {
-        let before = View { nodes: vec![node(true, false, &[])], ..View::default() };
-        assert!(before.news(&before).is_empty());
-        let after = View { nodes: vec![node(true, true, &[])], ..View::default() };
-        assert_eq!(after.news(&before), ["node worker-0: Ready,SchedulingDisabled, Unknown"]);
     }
 }

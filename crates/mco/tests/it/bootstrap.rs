@@ -7,13 +7,12 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
-    runtime::wait::await_condition,
 };
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::Shutdown;
 use mco_core::render::Build;
-use mco_testkit::PATIENCE;
+use mco_testkit::watching;
 use serde::Serialize;
 use serde_json::json;
 
@@ -63,12 +62,16 @@ async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
     let configs = Api::<MachineConfig>::all(client.clone());
     configs.create(&PostParams::default(), &user_config()).await.unwrap();
     let pools = Api::<MachineConfigPool>::all(client.clone());
-    for (name, last) in [("worker", "50-mine"), ("master", "00-master")] {
-        let rendered = await_condition(pools.clone(), name, |pool: Option<&MachineConfigPool>| {
+    for (name, all) in [("worker", &["00-worker", "50-mine"][..]), ("master", &["00-master"])] {
+        let is_rendered = |pool: Option<&MachineConfigPool>| {
             let sources = pool.map(|pool| pool.spec.configuration.source.as_slice());
-            sources.unwrap_or_default().iter().any(|source| source.name == last)
-        });
-        tokio::time::timeout(PATIENCE, rendered).await.expect("the pool is rendered").unwrap();
+            sources
+                .unwrap_or_default()
+                .iter()
+                .map(|source| source.name.as_str())
+                .eq(all.iter().copied())
+        };
+        watching::until(pools.clone(), name, "all of its configs", is_rendered).await.unwrap();
     }
     let found = Api::<ControllerConfig>::all(client.clone()).get(label::CONTROLLER_CONFIG).await;
     let listed = pools.list(&ListParams::default()).await.unwrap().items;

@@ -7,7 +7,6 @@ use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
-    runtime::wait::await_condition,
 };
 use mco_api::{MachineConfig, MachineConfigPool, annotation};
 use mco_cluster::client;
@@ -16,10 +15,11 @@ use mco_testkit::{
     daemons::{Daemons, REBOOT},
     objects,
     pki::Authority,
+    watching,
 };
 use serde_json::json;
 
-use crate::processes::{installed, within};
+use crate::processes::installed;
 
 const NODES: usize = 12;
 const LIMIT: usize = 3;
@@ -37,10 +37,9 @@ fn start(process: &str, name: &str, kubeconfig: &Path, folder: &Path) -> Process
 
 async fn pool(client: &Client, what: &str, holds: impl Fn(&MachineConfigPool) -> bool) -> String {
     let pools = Api::<MachineConfigPool>::all(client.clone());
-    let found = await_condition(pools, "worker", |pool: Option<&MachineConfigPool>| {
-        pool.is_some_and(&holds)
-    });
-    let pool = within(what, found).await.expect("a watch").expect("a pool");
+    let holds = |pool: Option<&MachineConfigPool>| pool.is_some_and(&holds);
+    let pool = watching::until(pools, "worker", what, holds).await.expect("it comes");
+    let pool = pool.expect("a pool");
     pool.spec.configuration.rendered.name
 }
 
@@ -55,8 +54,8 @@ async fn holder(client: &Client, other_than: &str) -> String {
         let holder = lease.and_then(of).unwrap_or_default();
         !holder.is_empty() && holder != other_than
     };
-    let held = await_condition(leases, "machine-config-controller", is_held);
-    let lease = within("somebody leads", held).await.expect("a watch").expect("a lease");
+    let held = watching::until(leases, "machine-config-controller", "a leader", is_held);
+    let lease = held.await.expect("somebody leads").expect("a lease");
     of(&lease).expect("it has a holder")
 }
 

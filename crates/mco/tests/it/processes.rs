@@ -8,7 +8,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client,
-    runtime::wait::{await_condition, conditions},
+    runtime::wait::{Condition as _, conditions},
 };
 use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::client;
@@ -16,6 +16,7 @@ use mco_testkit::{
     PATIENCE,
     api::{ApiServer, Embedded, KubeApiServer, Process, Programs, Settings, command},
     pki::Authority,
+    watching,
 };
 use rustix::process::Signal;
 
@@ -25,16 +26,13 @@ fn stop(mut process: Process) -> ExitStatus {
     process.wait(PATIENCE).expect("it ends")
 }
 
-pub(crate) async fn within<T>(what: &str, waited_for: impl Future<Output = T>) -> T {
-    let found = tokio::time::timeout(PATIENCE, waited_for).await;
-    found.unwrap_or_else(|_| panic!("{what}: did not happen"))
-}
-
 /// Waits for a kind: until the operator has installed it there is nothing to watch.
 pub(crate) async fn installed(client: &Client, kind: &str) {
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
-    let installed = await_condition(kinds, kind, conditions::is_crd_established());
-    within("the operator installs its kind", installed).await.expect("a watch");
+    let is_established = conditions::is_crd_established();
+    let is_installed =
+        |found: Option<&CustomResourceDefinition>| is_established.matches_object(found);
+    watching::until(kinds, kind, "its kind", is_installed).await.expect("the operator installs it");
 }
 
 // covers: PROC-1, PROC-4
@@ -83,8 +81,8 @@ async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: 
         let status = found.and_then(|found| found.status.as_ref());
         status.is_some_and(|status| !status.versions.is_empty())
     };
-    let settled = await_condition(operators.clone(), label::CLUSTER_OPERATOR, has_version);
-    within("the operator reaches its version", settled).await.expect("a watch");
+    let settled = watching::until(operators, label::CLUSTER_OPERATOR, "a version", has_version);
+    settled.await.expect("the operator reaches its version");
     let pools = Api::<MachineConfigPool>::all(client.clone());
     let master = pools.get("master").await.expect("made by the operator");
     let name = master.status.expect("written by the controller").configuration.rendered.name;

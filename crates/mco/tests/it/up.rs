@@ -7,9 +7,12 @@ mod apart;
 mod cluster;
 mod screen;
 
-use std::{collections::BTreeSet, io::Write as _};
+use std::io::Write as _;
 
-use mco_testkit::api::Programs;
+use mco_testkit::{
+    api::Programs,
+    nodes::{View, Views, most},
+};
 use serde_json::Value;
 
 use self::{
@@ -49,13 +52,13 @@ fn on_a_real_kube_apiserver_the_processes_do_the_same() {
 fn ctrl_c_stops_it_and_the_next_start_goes_on() {
     let mut cluster = Cluster::new(Up::start());
     let before = cluster.wait_updated("worker", "");
-    let boots = Nodes::Workers.names().map(|node| cluster.node(&node).boot_id);
+    let boots = Nodes::Workers.names().map(|node| cluster.boot_id(&node));
     cluster.processes.interrupt();
     let said = cluster::text(&cluster.processes.mco(&["down"]));
     assert!(said.contains("does not run"), "{said}");
     cluster.processes.start_again();
     assert_eq!(cluster.wait_updated("worker", ""), before);
-    assert_eq!(Nodes::Workers.names().map(|node| cluster.node(&node).boot_id), boots);
+    assert_eq!(Nodes::Workers.names().map(|node| cluster.boot_id(&node)), boots);
     it_goes_without_a_trace(cluster);
 }
 
@@ -80,15 +83,18 @@ fn a_second_one_is_refused(up: &Up) {
 fn new_keys_need_no_restart<R: Runs>(cluster: &Cluster<R>) {
     let all = || [Nodes::Masters, Nodes::Workers].into_iter().flat_map(Nodes::names);
     let before = ["master", "worker"].map(|pool| cluster.wait_updated(pool, ""));
-    let boots: Vec<String> = all().map(|node| cluster.node(&node).boot_id).collect();
-    let from = cluster.processes.news().len();
+    let watching = cluster.watch(|_, node| before.contains(&node.current) && is_at_rest(node));
+    let boots: Vec<String> = all().map(|node| cluster.boot_id(&node)).collect();
     cluster.apply("examples/99-ssh.yaml");
     for (pool, before) in ["master", "worker"].iter().zip(&before) {
         cluster.wait_updated(pool, before);
     }
-    assert_eq!(all().map(|node| cluster.node(&node).boot_id).collect::<Vec<_>>(), boots);
-    let news = cluster.processes.news();
-    assert_eq!(out_of_service(&news[from..]).most, 0, "nobody leaves: {}", &news[from..]);
+    let history = watching.until("the nodes to have the keys", |_, node| {
+        !before.contains(&node.current) && is_at_rest(node)
+    });
+    let out = most(&history, |node| !node.is_in_service());
+    assert!(out.is_empty(), "nobody leaves: {out:#?}");
+    assert_eq!(all().map(|node| cluster.boot_id(&node)).collect::<Vec<_>>(), boots);
     for node in all() {
         assert!(cluster.has(&node, "home/core/.ssh/authorized_keys.d/ignition"), "{node}");
     }
@@ -119,33 +125,48 @@ fn it_comes_up_well<R: Runs>(cluster: &Cluster<R>) {
 
 fn a_config_reaches_every_worker_one_at_a_time<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
-    let from = cluster.processes.news().len();
-    let boots = Nodes::Workers.names().map(|node| (cluster.node(&node).boot_id, node));
+    let watching = cluster.watch(|_, node| is_at_rest(node));
+    let boots = Nodes::Workers.names().map(|node| (cluster.boot_id(&node), node));
     cluster.apply(EXAMPLE);
     let after = cluster.wait_updated("worker", &before);
+    let is_worker = |name: &str| name.starts_with("worker-");
+    let history = watching.until("the workers to have the config", |name, node| {
+        is_at_rest(node) && (node.current == after || !is_worker(name))
+    });
     assert_eq!(after, cluster.rendered_offline("worker"), "the name is that of `mco render`");
     for node in Nodes::Workers.names() {
         assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
         assert!(cluster.has(&node, UNIT), "{node}: the unit is enabled");
     }
     for (boot_id, node) in boots {
-        assert_ne!(cluster.node(&node).boot_id, boot_id, "{node} has been restarted");
+        assert_ne!(cluster.boot_id(&node), boot_id, "{node} has been restarted");
     }
     for node in Nodes::Masters.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
-    let news = cluster.processes.news();
-    let out = out_of_service(&news[from..]);
-    assert_eq!(out.most, 1, "never more than one: {}", &news[from..]);
-    assert_eq!(out.all, ["worker-0", "worker-1", "worker-2"].map(str::to_owned).into());
+    let out = most(&history, |node| !node.is_in_service());
+    assert_eq!(out.len(), 1, "never more than one: {out:#?}");
+    for node in Nodes::Workers.names() {
+        let line = format!("node {node}: Ready, Done, {after}\n");
+        cluster.wait("the news to tell of it", || {
+            cluster.processes.news().contains(&line).then_some(())
+        });
+        let was_out = |views: &Views| !views[&node].is_in_service();
+        assert!(history.iter().any(was_out), "{node} was emptied first");
+    }
 }
 
 fn new_machines_get_the_config_too<R: Runs>(cluster: &Cluster<R>) {
-    let served = cluster.served("worker");
-    let files = served.pointer("/storage/files").and_then(Value::as_array).unwrap();
-    assert!(files.iter().any(|file| file["path"] == "/etc/custom-config"), "{served}");
-    let units = served.pointer("/systemd/units").and_then(Value::as_array).unwrap();
-    assert!(units.iter().any(|unit| unit["name"] == "custom.service"), "{served}");
+    cluster.wait("the server to have the config", || {
+        let served = cluster.served("worker")?;
+        let has = |list: &str, key: &str, name: &str| {
+            let list = served.pointer(list).and_then(Value::as_array);
+            list.is_some_and(|list| list.iter().any(|it| it[key] == name))
+        };
+        let has_both = has("/storage/files", "path", "/etc/custom-config")
+            && has("/systemd/units", "name", "custom.service");
+        has_both.then_some(())
+    });
 }
 
 fn a_changed_file_degrades_its_node_until_it_is_put_back<R: Runs>(cluster: &Cluster<R>) {
@@ -249,28 +270,7 @@ fn target(pool: &Value) -> String {
     name.unwrap_or_default().to_owned()
 }
 
-/// Which nodes were cordoned or down, and how many at a time.
-struct OutOfService {
-    all: BTreeSet<String>,
-    most: usize,
-}
-
-/// Follows the lines that `mco up` writes for every change of a node.
-fn out_of_service(lines: &str) -> OutOfService {
-    let (mut now, mut seen) = (BTreeSet::new(), OutOfService { all: BTreeSet::new(), most: 0 });
-    for line in lines.lines() {
-        let Some((name, standing)) =
-            line.strip_prefix("node ").and_then(|rest| rest.split_once(": "))
-        else {
-            continue;
-        };
-        if standing.starts_with("Ready, ") {
-            now.remove(name);
-        } else {
-            now.insert(name.to_owned());
-            seen.all.insert(name.to_owned());
-        }
-        seen.most = seen.most.max(now.len());
-    }
-    seen
+/// Whether a node is in service with its config and does nothing.
+fn is_at_rest(node: &View) -> bool {
+    node.is_done() && node.is_in_service()
 }

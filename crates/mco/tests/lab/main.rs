@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::panic,
     reason = "a test looks at files and the clock as a person would, and one that panics has failed"
 )]

@@ -1,6 +1,9 @@
 //! A config goes to real machines: one at a time, drained within budgets, rebooted, and back.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::Api;
@@ -9,12 +12,13 @@ use mco_testkit::{
     PATIENCE,
     api::wait,
     lab::{Lab, Machine, Step},
+    nodes::View,
 };
 
 use crate::{
     application::Application,
     done,
-    fleet::{Fleet, View},
+    fleet::Fleet,
     lab,
     trouble::{a_config_that_breaks_the_kubelet_is_taken_back, a_roll_out_meets_with_trouble},
     workspace,
@@ -81,26 +85,24 @@ async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
 ) -> anyhow::Result<()> {
     let before = at_rest(lab, fleet, application).await?;
     let pods = application.pods().await?;
-    let boots: Vec<String> =
-        lab.machines().iter().map(|machine| fleet.view(machine).boot_id).collect();
+    let boots = boots(lab)?;
     let config = workspace().join("examples/99-worker-custom.yaml").display().to_string();
     lab.ask(&["apply", "-f", &config])?;
     let mut waiting = names(lab);
     while !waiting.is_empty() {
         let machine = fleet.wait_next(&waiting, &before).await?;
-        changes(fleet, machine, &before).await?;
+        changes(fleet, machine, &before, &boots[machine.name()]).await?;
         waiting.remove(machine.name());
     }
     pool_is_updated(lab).await?;
-    for (machine, boot) in lab.machines().iter().zip(boots) {
+    for machine in lab.machines() {
         let name = machine.name();
         assert_eq!(machine.read(FILE)?.as_deref(), Some(CONTENTS), "{name}");
         let unit = ["systemctl", "is-enabled", "custom.service"];
         assert_eq!(machine.ask(&unit)?.trim(), "enabled", "{name}: the unit");
         let unit = ["systemctl", "is-active", "custom.service"];
         assert_eq!(machine.ask(&unit)?.trim(), "active", "{name}: the unit");
-        let now = machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"])?;
-        assert_ne!(now.trim().replace('-', ""), boot.replace('-', ""), "{name} has rebooted");
+        assert_ne!(boot_id(machine)?, boots[name], "{name} has rebooted");
         a_standby_has_left_it_to_the_daemon(machine)?;
     }
     let busiest = fleet.busiest();
@@ -125,9 +127,24 @@ fn a_standby_has_left_it_to_the_daemon(machine: &Machine) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Follows one machine through its update; each step that does not come says so.
-async fn changes(fleet: &Fleet<'_>, machine: &Machine, before: &str) -> anyhow::Result<()> {
-    let boot = fleet.view(machine).boot_id;
+/// The present boot of a machine, as the machine itself tells.
+pub(crate) fn boot_id(machine: &Machine) -> anyhow::Result<String> {
+    Ok(machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"])?.trim().to_owned())
+}
+
+/// The present boots of all machines, by name.
+fn boots(lab: &Lab) -> anyhow::Result<BTreeMap<&str, String>> {
+    lab.machines().iter().map(|machine| Ok((machine.name(), boot_id(machine)?))).collect()
+}
+
+/// Follows one machine through its update; each step that does not come says so, and none is missed
+/// where the machine is faster than who looks.
+async fn changes(
+    fleet: &Fleet<'_>,
+    machine: &Machine,
+    before: &str,
+    boot: &str,
+) -> anyhow::Result<()> {
     let has_it = |node: &View| node.current != before && node.current == node.desired;
     fleet.wait(machine, "it to be cordoned", |node| node.cordoned || has_it(node)).await?;
     let what = "it to be drained, changed and rebooted";
@@ -170,8 +187,8 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     lab.ask(&["apply", "-f", &config])?;
     let mut waiting = names(lab);
     let victim = fleet.wait_next(&waiting, &before).await?;
-    let drained = |node: &View| node.state == "Working" && node.cordoned && node.drained;
-    fleet.wait(victim, "it to be drained for its update", drained).await?;
+    drained(fleet, victim, &before).await?;
+    // As its node tells: the machine itself may be on its way down.
     let boot = fleet.view(victim).boot_id;
     victim.power_cut()?;
     victim.boot()?;
@@ -184,6 +201,18 @@ async fn a_machine_that_is_killed_in_its_update_converges(
         waiting.remove(machine.name());
     }
     pool_is_updated(lab).await.map(drop)
+}
+
+/// Waits until a machine is empty and about to change. One that is past it already serves as well: it
+/// only was faster than who looks.
+pub(crate) async fn drained(
+    fleet: &Fleet<'_>,
+    machine: &Machine,
+    before: &str,
+) -> anyhow::Result<()> {
+    let is_empty = |node: &View| node.state == "Working" && node.cordoned && node.is_drained();
+    let is_so = |node: &View| is_empty(node) || node.is_past(before);
+    fleet.wait(machine, "it to be drained for its update", is_so).await.map(drop)
 }
 
 /// Waits until nothing is under way, and counts from then on; returns the name of everybody's config.

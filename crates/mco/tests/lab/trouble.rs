@@ -4,12 +4,17 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
 use mco_api::{MachineConfigNode, label};
-use mco_testkit::lab::{Lab, Machine, Network, Step};
+use mco_testkit::{
+    PATIENCE,
+    api::wait,
+    lab::{Lab, Machine, Network, Step},
+    nodes::View,
+};
 
 use crate::{
     application::Application,
-    fleet::{Fleet, View},
-    rollout::{at_rest, names, pool_is_updated, wait_for_pool},
+    fleet::Fleet,
+    rollout::{at_rest, boot_id, drained, names, pool_is_updated, wait_for_pool},
     workspace,
 };
 
@@ -81,9 +86,11 @@ async fn a_drain_that_cannot_finish_says_who_is_to_blame(
     for part in ["pod default/application-", "of ReplicaSet application-", "since "] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    let events = lab.ask(&["get", "events", "-A", "-o", "jsonpath={.items[*].message}"])?;
-    assert!(events.contains("this drain cannot finish"), "it was said beforehand: {events}");
-    Ok(())
+    wait("somebody to be told that it cannot finish", PATIENCE, || {
+        let events =
+            lab.ask(&["get", "events", "-A", "-o", "jsonpath={.items[*].message}"]).ok()?;
+        events.contains("this drain cannot finish").then_some(())
+    })
 }
 
 async fn a_machine_that_is_cut_off_keeps_its_place(
@@ -91,8 +98,7 @@ async fn a_machine_that_is_cut_off_keeps_its_place(
     machine: &Machine,
     before: &str,
 ) -> anyhow::Result<()> {
-    let drained = |node: &View| node.state == "Working" && node.cordoned && node.drained;
-    fleet.wait(machine, "it to be drained for its update", drained).await?;
+    drained(fleet, machine, before).await?;
     machine.set_network(Network::Cut)?;
     fleet.wait(machine, "it to be missed", |node| !node.ready).await?;
     machine.set_network(Network::Connected)?;
@@ -133,12 +139,15 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
     lab.ask(&[&status[..], &["merge", "--patch-file", &file]].concat())?;
     lab.ask(&["apply", "-f", &manifest("broken.yaml")])?;
     let machine = fleet.wait_next(&names(lab), &before).await?;
-    let boot = fleet.view(machine).boot_id;
+    let boot = boot_id(machine)?;
     let noticed = |node: &View| !node.ready || node.state == "Degraded";
     let found = fleet.wait(machine, "its kubelet to be missed", noticed).await?;
     if !found.ready {
-        let kubelet = machine.run(&["systemctl", "is-active", "kubelet.service"])?;
-        assert_ne!(String::from_utf8_lossy(&kubelet.stdout).trim(), "active");
+        // One that ends at once is active for a moment, again and again.
+        wait("its kubelet to be down", PATIENCE, || {
+            let kubelet = machine.run(&["systemctl", "is-active", "kubelet.service"]).ok()?;
+            (String::from_utf8_lossy(&kubelet.stdout).trim() != "active").then_some(())
+        })?;
     }
     eprintln!("lab: {} was told to break its kubelet: {found}", machine.name());
     for other in lab.machines().iter().filter(|other| other.name() != machine.name()) {
@@ -154,7 +163,7 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
     for machine in lab.machines() {
         fleet.wait(machine, what, repaired).await?;
     }
-    assert_eq!(fleet.view(machine).boot_id, boot, "nobody had to restart it");
+    assert_eq!(boot_id(machine)?, boot, "nobody had to restart it");
     wait_for_pool(lab, "the pool to be well", |pool| {
         crate::rollout::condition(pool, "Degraded") == "False"
     })

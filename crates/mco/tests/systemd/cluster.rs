@@ -6,15 +6,16 @@ use std::{fmt::Debug, net::SocketAddr, path::Path};
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, Client, Resource, ResourceExt as _,
+    Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams},
-    runtime::wait::await_condition,
 };
-use mco_api::{MachineConfig, MachineConfigPool, MachineConfiguration, label};
+use mco_api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation, label};
 use mco_testkit::{
     PATIENCE,
     api::{ApiServer as _, Embedded, Process, command, wait},
     lab::{Lone, Machine},
+    nodes::View,
+    watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -24,40 +25,6 @@ use tokio::runtime::Runtime;
 pub(crate) const DAEMON: &str = "machine-config-daemon.service";
 
 const KUBECONFIG: &str = "/etc/mco/kubeconfig";
-const PREFIX: &str = "machineconfiguration.openshift.io/";
-/// What matters of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct View {
-    pub(crate) current: String,
-    pub(crate) desired: String,
-    pub(crate) state: String,
-    pub(crate) reason: String,
-    pub(crate) desired_drain: String,
-    pub(crate) last_drain: String,
-    pub(crate) cordoned: bool,
-}
-
-impl View {
-    fn of(node: &Node) -> Self {
-        let text = |key: &str| {
-            node.annotations().get(&format!("{PREFIX}{key}")).cloned().unwrap_or_default()
-        };
-        Self {
-            current: text("currentConfig"),
-            desired: text("desiredConfig"),
-            state: text("state"),
-            reason: text("reason"),
-            desired_drain: text("desiredDrain"),
-            last_drain: text("lastAppliedDrain"),
-            cordoned: node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true),
-        }
-    }
-
-    /// Whether it has its config, and nothing is left to do.
-    pub(crate) fn is_done(&self) -> bool {
-        self.state == "Done" && self.current == self.desired && self.reason.is_empty()
-    }
-}
 
 /// A machine that is a node of a cluster.
 pub(crate) struct Cluster<'m> {
@@ -102,11 +69,8 @@ impl<'m> Cluster<'m> {
     }
 
     fn furnish(&self, policies: &Value) -> anyhow::Result<()> {
-        // There is nothing to watch until the operator has installed the kinds.
-        let pools = Api::<MachineConfigPool>::all(self.client.clone());
-        wait("the pool to have a config", PATIENCE, || {
-            let pool = self.runtime.block_on(pools.get("worker")).ok()?;
-            (!pool.spec.configuration.rendered.name.is_empty()).then_some(())
+        self.target("the pool to have a config", |pool| {
+            !pool.spec.configuration.rendered.name.is_empty()
         })?;
         self.create::<MachineConfiguration>(&json!({
             "metadata": {"name": label::CLUSTER},
@@ -119,6 +83,27 @@ impl<'m> Cluster<'m> {
             },
             "status": {"conditions": [{"type": "Ready", "status": "True"}]},
         }))
+    }
+
+    /// The config that the pool is to have, once the pool is as it should be.
+    fn target(
+        &self,
+        what: &str,
+        is: impl Fn(&MachineConfigPool) -> bool,
+    ) -> anyhow::Result<String> {
+        // There is nothing to watch until the operator has installed the kinds.
+        let pools = Api::<MachineConfigPool>::all(self.client.clone());
+        wait(what, PATIENCE, || {
+            let pool = self.runtime.block_on(pools.get("worker")).ok()?;
+            is(&pool).then_some(pool.spec.configuration.rendered.name)
+        })
+    }
+
+    /// The config that the pool is to have once this one is part of it.
+    pub(crate) fn target_with(&self, config: &str) -> anyhow::Result<String> {
+        self.target(&format!("the pool to have {config}"), |pool| {
+            pool.spec.configuration.source.iter().any(|source| source.name == config)
+        })
     }
 
     fn create<K>(&self, object: &Value) -> anyhow::Result<()>
@@ -158,8 +143,8 @@ impl<'m> Cluster<'m> {
     /// Has the nodes of the worker pool prove healthy within this time after a reboot.
     pub(crate) fn confirm_within(&self, time: &str) -> anyhow::Result<()> {
         let pools = Api::<MachineConfigPool>::all(self.client.clone());
-        let key = format!("{PREFIX}confirm-minutes");
-        let patch = Patch::Merge(json!({"metadata": {"annotations": {key: time}}}));
+        let key = annotation::CONFIRM_MINUTES.name();
+        let patch = Patch::Merge(json!({"metadata": {"annotations": {(key): time}}}));
         self.runtime.block_on(pools.patch("worker", &PatchParams::default(), &patch))?;
         Ok(())
     }
@@ -174,22 +159,20 @@ impl<'m> Cluster<'m> {
     pub(crate) fn wait(&self, what: &str, is: impl Fn(&View) -> bool) -> anyhow::Result<View> {
         let nodes = Api::<Node>::all(self.client.clone());
         let holds = |node: Option<&Node>| node.is_some_and(|node| is(&View::of(node)));
-        let found = self.runtime.block_on(async {
-            let found = await_condition(nodes, self.machine.name(), holds);
-            tokio::time::timeout(PATIENCE, found).await
-        });
+        let found = watching::until(nodes, self.machine.name(), what, holds);
+        let found = self.runtime.block_on(found);
         let why = || {
             let log = self.controller.log();
             let lines: Vec<&str> = log.lines().collect();
             let last = lines.get(lines.len().saturating_sub(10)..).unwrap_or_default();
             format!(
-                "waited in vain for {what}: {:?}\n{}\nthe controller:\n{}",
+                "{:?}\n{}\nthe controller:\n{}",
                 self.node(),
                 self.machine.journal(None, 60).unwrap_or_default(),
                 last.join("\n")
             )
         };
-        let node = found.with_context(why)??;
+        let node = found.with_context(why)?;
         Ok(View::of(&node.context("the node is gone")?))
     }
 

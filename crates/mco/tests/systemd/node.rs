@@ -1,12 +1,12 @@
 //! A node whose daemon is a service of its systemd: configs with and without a reboot, kill -9 in the middle,
 //! an editor behind everybody's back, and a config after which the daemon does not come up.
 
-use mco_testkit::{PATIENCE, api::wait, lab::Machine};
+use mco_testkit::{PATIENCE, api::wait, lab::Machine, nodes::View};
 use serde_json::{Value, json};
 
 use crate::{
     boot_id,
-    cluster::{Cluster, DAEMON, View},
+    cluster::{Cluster, DAEMON},
     done, machine, said,
 };
 
@@ -98,11 +98,15 @@ fn a_machine_that_joins_gets_its_units_without_a_reboot(
     ]);
     cluster.add("50-units", &json!([]), &units)?;
     machine.ask(&["systemctl", "start", DAEMON])?;
-    let node = cluster.wait("it to have its first config", |node| {
-        // The units may come after the config that the pool had before them.
-        node.is_done() && !node.current.is_empty() && enabled(machine, "app.service") == "enabled"
-    })?;
-    for (unit, want) in [("off.service", "disabled"), ("systemd-pstore.service", "masked")] {
+    // The units may come after the config that the pool had before them.
+    let target = cluster.target_with("50-units")?;
+    let node = cluster
+        .wait("it to have its first config", |node| node.is_done() && node.current == target)?;
+    for (unit, want) in [
+        ("app.service", "enabled"),
+        ("off.service", "disabled"),
+        ("systemd-pstore.service", "masked"),
+    ] {
         assert_eq!(enabled(machine, unit), want, "{unit}: {node:?}");
     }
     assert_eq!(property(machine, "app.service", "ActiveState"), "active");

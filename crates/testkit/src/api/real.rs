@@ -14,7 +14,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use super::{ApiServer, Process, Programs, command};
 use crate::{
@@ -73,6 +73,12 @@ pub struct KubeApiServer {
     kubectl: PathBuf,
 }
 
+/// How often ports are chosen anew where somebody takes one before we do.
+const TRIES: usize = 5;
+
+/// What both programs say of a port that somebody has.
+const TAKEN: &str = "address already in use";
+
 impl KubeApiServer {
     /// Starts etcd and kube-apiserver, and waits until the API is ready.
     pub fn start(
@@ -82,23 +88,52 @@ impl KubeApiServer {
     ) -> anyhow::Result<Self> {
         let dir = &settings.dir;
         fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let logs = ["etcd.log", "kube-apiserver.log"].map(|name| dir.join(name));
+        for _ in 1..TRIES {
+            let started = Self::try_to_start(programs, authority, settings);
+            let is_taken =
+                |log: &PathBuf| fs::read_to_string(log).is_ok_and(|it| it.contains(TAKEN));
+            if started.is_ok() || !logs.iter().any(is_taken) {
+                return started;
+            }
+            for left in logs.iter().chain([&dir.join("etcd")]) {
+                // What is not there need not be removed.
+                drop(fs::remove_file(left).or_else(|_| fs::remove_dir_all(left)));
+            }
+        }
+        Self::try_to_start(programs, authority, settings)
+    }
+
+    fn try_to_start(
+        programs: &Programs,
+        authority: &Authority,
+        settings: &Settings,
+    ) -> anyhow::Result<Self> {
+        let dir = &settings.dir;
         let port = settings.port.map_or_else(|| free(settings.address), Ok)?;
         let url = format!("https://{}", SocketAddr::new(settings.address, port));
         let keys = keys(authority, settings, &url)?;
         // Where ports are chosen for us there is no other network to ask about them.
         let storage = [free(Ipv4Addr::LOCALHOST.into())?, free(Ipv4Addr::LOCALHOST.into())?];
-        let etcd = etcd(programs, settings, storage)?;
+        let mut etcd = etcd(programs, settings, storage)?;
         let mut start = entered(settings, &programs.kubernetes("kube-apiserver"));
         start.args(flags(settings, port, storage)).args(&settings.flags);
         let mut server =
             Process::start("kube-apiserver", &mut start, &dir.join("kube-apiserver.log"))?;
         let kubectl = programs.kubernetes("kubectl");
         server.wait_ready(PATIENCE, || {
+            // Without its database it would never be.
+            if etcd.ended().is_ok_and(|ended| ended.is_some()) {
+                return true;
+            }
             let mut ask = entered(settings, &kubectl);
             ask.arg("--kubeconfig").arg(&keys).args(["get", "--raw", "/readyz"]);
             let answer = ask.stderr(Stdio::null()).stdin(Stdio::null()).output();
             answer.is_ok_and(|answer| answer.stdout == b"ok")
         })?;
+        if let Some(status) = etcd.ended()? {
+            bail!("etcd ended while it started ({status}):\n{}", etcd.log());
+        }
         Ok(Self { server, etcd, url, dir: dir.clone(), kubeconfig: keys, kubectl })
     }
 
@@ -139,7 +174,7 @@ fn entered(settings: &Settings, program: &Path) -> Command {
     command
 }
 
-/// A port that nobody has; somebody may take it before we do, and then the start fails.
+/// A port that nobody has; somebody may take it before we do.
 fn free(address: IpAddr) -> anyhow::Result<u16> {
     let listener = TcpListener::bind((address, 0));
     let port = listener.and_then(|listener| listener.local_addr()).map(|found| found.port());

@@ -15,7 +15,6 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{Patch, PatchParams},
-    runtime::wait::await_condition,
 };
 use mco_api::MachineConfigNode;
 use mco_cluster::{NoteCount, Reporter, Shutdown, client};
@@ -24,8 +23,10 @@ use mco_daemon::{
     simulate::{Machine, Power, simulate},
 };
 use mco_testkit::{
-    api::{ApiServer as _, KubeApiServer, Programs, Settings},
+    PATIENCE,
+    api::{ApiServer as _, KubeApiServer, Programs, Settings, wait},
     pki::{Authority, Credentials},
+    watching,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -80,13 +81,17 @@ impl Lab {
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         let file = |name: &str| deploy.join(name).display().to_string();
         lab.kubectl(&["apply", "--server-side", "-f", &file("crds")]);
-        lab.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
         for name in ["00-namespace.yaml", "machine-config-daemon.yaml"] {
             lab.kubectl(&["apply", "-f", &file(name)]);
         }
         let objects = lab.folder.path().join("objects.json");
         std::fs::write(&objects, OBJECTS).expect("a file");
-        lab.kubectl(&["apply", "-f", &objects.display().to_string()]);
+        // A kind that is established is served a little later, and found later still.
+        let make = ["apply", "-f", &objects.display().to_string()];
+        let done = wait("the kinds to be there", PATIENCE, || {
+            lab.ask(lab.server.kubeconfig(), &make).ok()
+        });
+        done.expect("all objects are made");
         Some(lab)
     }
 
@@ -127,11 +132,6 @@ impl Lab {
     }
 }
 
-async fn within<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(Duration::from_mins(2), work).await;
-    done.unwrap_or_else(|_| panic!("not in two minutes: {what}"))
-}
-
 /// Waits until the MachineConfigNode says that this config is on the node and nothing is going on.
 async fn wait_updated(client: &Client, config: &str) {
     let is_updated = |found: Option<&MachineConfigNode>| {
@@ -142,7 +142,7 @@ async fn wait_updated(client: &Client, config: &str) {
         current.as_deref() == Some(config) && holds == ["Updated"]
     };
     let reports: Api<MachineConfigNode> = Api::all(client.clone());
-    within(config, await_condition(reports, "worker-0", is_updated)).await.expect("a watch");
+    watching::until(reports, "worker-0", config, is_updated).await.expect("it is updated");
 }
 
 async fn annotate(nodes: &Api<Node>, key: &str, value: &str) {
@@ -157,7 +157,7 @@ async fn answer(nodes: &Api<Node>, request: &str) {
         let asked = found.and_then(|node| node.annotations().get(&format!("{PREFIX}desiredDrain")));
         asked.map(String::as_str) == Some(request)
     };
-    within(request, await_condition(nodes.clone(), "worker-0", is_asked)).await.expect("a watch");
+    watching::until(nodes.clone(), "worker-0", request, is_asked).await.expect("it asks");
     annotate(nodes, "lastAppliedDrain", request).await;
 }
 
@@ -193,7 +193,8 @@ async fn it_updates_its_node_and_can_touch_no_other() {
         assert!(events.contains(reason), "{reason} in {events}");
     }
     shutdown.request();
-    within("it stops", daemon).await.expect("no panic").expect("no fault");
+    let stopped = tokio::time::timeout(PATIENCE, daemon).await.expect("it stops");
+    stopped.expect("no panic").expect("no fault");
 
     let report = async |identity: &Path, node: &str| {
         let reports: Api<MachineConfigNode> = Api::all(connect(identity).await);
@@ -201,7 +202,14 @@ async fn it_updates_its_node_and_can_touch_no_other() {
         let patched = reports.patch_status(node, &PatchParams::default(), &patch).await;
         patched.map(drop).map_err(|error| error.to_string())
     };
-    let refused = report(&pod, "worker-1").await.expect_err("another node's");
+    // A policy is in force a little after it was made.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let refused = loop {
+        match report(&pod, "worker-1").await {
+            Err(refused) => break refused,
+            Ok(()) => assert!(tokio::time::Instant::now() < deadline, "another node's"),
+        }
+    };
     let text = "updates to MCN worker-1 can only be done from the MCN's owner node";
     assert!(refused.contains(text), "{refused}");
     report(&pod, "worker-0").await.expect("its own");

@@ -5,6 +5,7 @@
 mod deploy;
 mod image;
 mod layers;
+mod layout;
 mod sources;
 
 use std::path::{Path, PathBuf};

@@ -90,11 +90,11 @@ impl Runs for Up {
         fs::read_to_string(log(&self.folder, self.starts - 1)).unwrap_or_default()
     }
 
-    fn server(&self) -> (String, PathBuf) {
+    fn server(&self) -> Option<(String, PathBuf)> {
         let news = self.news();
-        let address = news.lines().find_map(|line| line.strip_prefix("Config server")).unwrap();
-        let address = address.trim().rsplit_once("/config/").unwrap().0.to_owned();
-        (address, self.dir().join("server/tls.crt"))
+        let address = news.lines().find_map(|line| line.strip_prefix("Config server"))?;
+        let address = address.trim().rsplit_once("/config/")?.0.to_owned();
+        Some((address, self.dir().join("server/tls.crt")))
     }
 
     fn said(&self) -> String {

@@ -114,15 +114,15 @@ impl Runs for Apart {
         self.processes[SURROUNDINGS].log()
     }
 
-    fn server(&self) -> (String, PathBuf) {
+    fn server(&self) -> Option<(String, PathBuf)> {
         let log = self.processes["server"].log();
         let lines = log.lines().rev().filter_map(|line| serde_json::from_str(line).ok());
         let address = lines.into_iter().find_map(|line: serde_json::Value| {
             let fields = line.get("fields").unwrap_or(&line);
             fields.get("address")?.as_str().map(str::to_owned)
         });
-        let port = address.unwrap().rsplit_once(':').unwrap().1.to_owned();
-        (format!("https://127.0.0.1:{port}"), self.api.file("ca.crt"))
+        let port = address?.rsplit_once(':')?.1.to_owned();
+        Some((format!("https://127.0.0.1:{port}"), self.api.file("ca.crt")))
     }
 
     fn said(&self) -> String {

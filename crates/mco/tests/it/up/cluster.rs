@@ -16,8 +16,10 @@ use http::{Request, header::ACCEPT};
 use mco_testkit::{
     PATIENCE,
     api::{self, Programs},
+    nodes::{self, View, Views},
 };
 use serde_json::Value;
+use tokio::runtime::{Builder, Runtime};
 
 use super::{condition, target};
 use crate::workspace;
@@ -33,8 +35,8 @@ pub(super) trait Runs {
     /// The lines that were written for every change of a node.
     fn news(&self) -> String;
 
-    /// Where new machines get their configs, and the certificates to trust there.
-    fn server(&self) -> (String, PathBuf);
+    /// Where new machines get their configs, once that is said, and the certificates to trust there.
+    fn server(&self) -> Option<(String, PathBuf)>;
 
     /// What the processes have said, for somebody who looks for what is wrong.
     fn said(&self) -> String;
@@ -67,13 +69,34 @@ pub(super) struct NodeState {
     pub(super) desired: String,
     pub(super) state: String,
     pub(super) reason: String,
-    pub(super) boot_id: String,
+    boot_id: String,
+}
+
+/// Nodes that are watched, however fast they change.
+pub(super) struct Watching<'c> {
+    nodes: nodes::Nodes,
+    runtime: &'c Runtime,
+}
+
+impl Watching<'_> {
+    /// Waits until every node is as it should be.
+    fn wait(&self, what: &str, is: impl Fn(&str, &View) -> bool) {
+        let all = |views: &Views| views.len() == 6 && views.iter().all(|(name, it)| is(name, it));
+        self.runtime.block_on(self.nodes.wait(what, all)).unwrap();
+    }
+
+    /// Everything that happened until every node was as it should be.
+    pub(super) fn until(self, what: &str, is: impl Fn(&str, &View) -> bool) -> Vec<Views> {
+        self.wait(what, is);
+        self.nodes.history()
+    }
 }
 
 /// A running cluster.
 pub(super) struct Cluster<R> {
     pub(super) processes: R,
     folder: tempfile::TempDir,
+    runtime: Runtime,
     /// Where there is none, `mco` does what is asked.
     kubectl: Option<PathBuf>,
 }
@@ -86,7 +109,20 @@ impl<R: Runs> Cluster<R> {
         let kubectl = built.unwrap_or_else(|| PathBuf::from("kubectl"));
         let version = Command::new(&kubectl).args(["version", "--client"]).output();
         let works = version.is_ok_and(|version| version.status.success());
-        Self { processes, folder, kubectl: works.then_some(kubectl) }
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        Self { processes, folder, runtime, kubectl: works.then_some(kubectl) }
+    }
+
+    /// Watches the nodes from now on, which are at rest with the configs of their pools.
+    pub(super) fn watch(&self, at_rest: impl Fn(&str, &View) -> bool) -> Watching<'_> {
+        let file = self.processes.kubeconfig();
+        let nodes = self.runtime.block_on(async {
+            nodes::Nodes::watch(mco_cluster::client::connect(Some(&file)).await.unwrap())
+        });
+        let watching = Watching { nodes, runtime: &self.runtime };
+        watching.wait("the nodes to be at rest", at_rest);
+        drop(watching.nodes.history());
+        watching
     }
 
     /// Looks again and again until there is something to see.
@@ -143,6 +179,17 @@ impl<R: Runs> Cluster<R> {
         }
     }
 
+    /// Which boot a machine is in, as its disk tells; its node says the same as soon as its kubelet does.
+    pub(super) fn boot_id(&self, node: &str) -> String {
+        let state = self.read(node, "var/lib/mco-simulated/state.json").expect("it was on");
+        let state: Value = serde_json::from_str(&state).unwrap();
+        let boot_id = state["bootId"].as_str().expect("a boot id").to_owned();
+        self.wait("the kubelet to tell of the boot", || {
+            (self.node(node).boot_id == boot_id).then_some(())
+        });
+        boot_id
+    }
+
     pub(super) fn apply(&self, path: &str) {
         succeed(&self.ask(&["apply", "-f", path]));
     }
@@ -178,21 +225,20 @@ impl<R: Runs> Cluster<R> {
         text(&output).trim().to_owned()
     }
 
-    /// What the config server hands to a new machine of the pool.
-    pub(super) fn served(&self, pool: &str) -> Value {
-        let (address, chain) = self.processes.server();
+    /// What the config server hands to a new machine of the pool; none where it does not answer yet.
+    pub(super) fn served(&self, pool: &str) -> Option<Value> {
+        let (address, chain) = self.processes.server()?;
         let chain = fs::read(chain).unwrap();
         let request = Request::get(format!("/config/{pool}"))
             .header(ACCEPT, "application/vnd.coreos.ignition+json;version=3.4.0")
             .body(Vec::new())
             .unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        self.runtime.block_on(async {
             mco_cluster::client::use_ring();
             let mut config = kube::Config::new(address.parse().unwrap());
             config.root_cert = Some(certificates(&chain));
             let client = kube::Client::try_from(config).unwrap();
-            client.request(request).await.unwrap()
+            client.request(request).await.ok()
         })
     }
 

@@ -41,17 +41,33 @@ fn on_a_terminal_the_view_is_drawn_again_in_its_place() {
     let mut process = Process::start("script", &mut command, &folder.path().join("log")).unwrap();
     let seen =
         || fs::read(&typescript).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    let drawn = api::wait("a picture of a cluster that is well", PATIENCE, || {
-        let drawn = pictures(&seen()?);
-        let (_, last) = drawn.last()?;
-        let well = last.contains("Available True, Progressing False, Degraded False")
-            && last.matches(" Done ").count() == 2;
-        well.then_some(drawn)
-    })
-    .unwrap();
-    let mut down = Command::new(mco);
-    let down = down.args(["down", "--purge", "--dir"]).arg(folder.path().join("mco")).output();
-    assert!(down.unwrap().status.success());
+    let wait = |what: &str, is: &dyn Fn(&str) -> bool| {
+        let drawn = api::wait(what, PATIENCE, || {
+            let drawn = pictures(&seen()?);
+            is(&drawn.last()?.1).then_some(drawn)
+        });
+        drawn.unwrap()
+    };
+    wait("a picture of a cluster that is well", &|last| {
+        last.contains("Available True, Progressing False, Degraded False")
+            && last.matches(" Done ").count() == 2
+    });
+    let run = |words: &[&str]| {
+        let done =
+            Command::new(mco).args(words).arg("--dir").arg(folder.path().join("mco")).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    };
+    // Whatever was drawn so far, this is another picture.
+    let pool = folder.path().join("pool.yaml");
+    let text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
+                metadata: {name: worker}\nspec: {paused: true}\n";
+    fs::write(&pool, text).unwrap();
+    run(&["apply", "--force-conflicts", "-f", &pool.display().to_string()]);
+    let drawn = wait("a picture of the pause", &|last| {
+        last.contains("worker (paused)") && last.contains("NODE")
+    });
+    run(&["down", "--purge"]);
     assert!(process.wait(PATIENCE).unwrap().success(), "{}", process.log());
 
     assert!(drawn.len() > 1, "it was drawn more than once");

@@ -46,6 +46,8 @@ struct State {
     /// How often it has come up.
     boots: u32,
     network: Option<Network>,
+    /// Whether it is to stay off, also where it asked for a reboot.
+    is_cut: bool,
     /// Why it is off, if nobody asked for it.
     ended: String,
 }
@@ -72,13 +74,16 @@ impl Power {
         if self.lock().phase != Phase::Off {
             return Ok(());
         }
+        self.change(|state| state.is_cut = false);
         let first = self.spawn()?;
         let power = self.clone();
         thread::spawn(move || {
             let mut running = Ok(first);
             let ended = loop {
                 match running.and_then(|(child, notes)| power.look_after(child, &notes)) {
-                    Ok(status) if status.code() == Some(REBOOT) => running = power.spawn(),
+                    Ok(status) if status.code() == Some(REBOOT) && !power.lock().is_cut => {
+                        running = power.spawn();
+                    }
                     Ok(status) => break status.to_string(),
                     Err(error) => break format!("{error:#}"),
                 }
@@ -108,13 +113,21 @@ impl Power {
 
     /// Kills its first process, and with it all others.
     pub(super) fn cut(&self) -> anyhow::Result<()> {
-        let what = || format!("cannot take the power from {}", self.identity.name);
-        // It may be between two boots, which is no time to find its first process.
-        self.wait_up()?;
-        let leader = self.leader()?;
-        let pid = Pid::from_raw(leader.cast_signed()).expect("a process has a number");
-        kill_process(pid, Signal::KILL).with_context(what)?;
-        self.wait("go off", |state| state.phase == Phase::Off)
+        self.change(|state| state.is_cut = true);
+        loop {
+            // It may be between two boots, which is no time to find its first process.
+            self.wait("come up or go off", |state| state.phase != Phase::Booting)?;
+            let phase = self.lock().phase.clone();
+            if phase == Phase::Off {
+                return Ok(());
+            }
+            // One that cannot be found or killed is on its way down by itself.
+            let leader = self.leader().ok().and_then(|leader| Pid::from_raw(leader.cast_signed()));
+            if let Some(leader) = leader {
+                _ = kill_process(leader, Signal::KILL);
+            }
+            self.wait("go off", |state| state.phase != phase)?;
+        }
     }
 
     /// Its first process, as the host numbers it.
