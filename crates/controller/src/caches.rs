@@ -61,7 +61,7 @@ impl Caches {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
             nodes: Arc::new(Cache::new(|_| {})),
-            reports: Arc::new(Cache::new(trim::metadata)),
+            reports: Arc::new(Cache::packed(trim::metadata)),
             cluster: Arc::new(Cache::new(trim::metadata)),
             settings: Arc::new(Cache::new(trim::metadata)),
             streams: Arc::new(Cache::new(trim::metadata)),

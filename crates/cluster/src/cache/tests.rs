@@ -18,7 +18,13 @@ fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
 /// `"+a5"` adds or changes, `"-a6"` deletes, `"learn a5"` is our own write, `"made a5"` our own create,
 /// `"list a5 b6"` lists anew.
 fn changes(script: &[&str]) -> Vec<String> {
-    let cache: Cache<ConfigMap> = Cache::new(trim::metadata);
+    let told = changes_of(&Cache::new(trim::metadata), script);
+    // However its objects are kept, a cache says the same.
+    assert_eq!(changes_of(&Cache::packed(trim::metadata), script), told);
+    told
+}
+
+fn changes_of(cache: &Cache<ConfigMap>, script: &[&str]) -> Vec<String> {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let heard = told.clone();
     cache.on_change(move |change| {
@@ -131,4 +137,19 @@ async fn a_kind_is_absent_where_the_server_says_so_and_not_where_it_says_nothing
         };
         assert_eq!(known.is_ok(), is_absent, "{code}");
     }
+}
+
+#[test]
+fn a_packed_object_takes_little_room_and_comes_out_as_it_went_in() {
+    let conditions = (0..15).map(|number| {
+        let message = "Action during update to rendered-worker-0123456789abcdef0123456789abcdef";
+        (format!("Condition{number}"), format!("{message}, step {number}"))
+    });
+    let mut report = object("worker-0", "u", 7);
+    report.data = Some(conditions.collect());
+    let report = Arc::new(report);
+    let Kept::Packed(bytes, open) = Keeper::packer().keep(&report) else { panic!("not packed") };
+    assert_eq!(open(&bytes), report);
+    let text = serde_json::to_vec(&*report).unwrap();
+    assert!(5 * bytes.len() < text.len(), "{} of {}", bytes.len(), text.len());
 }
