@@ -10,7 +10,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, Resource, ResourceExt,
     api::{ListParams, Patch, PatchParams, PostParams},
-    runtime::watcher,
+    runtime::{WatchStreamExt as _, watcher},
 };
 use mco_api::{
     MachineConfigNode, MachineConfigPool, annotation, label,
@@ -20,7 +20,7 @@ use mco_cluster::{Shutdown, lease::Ended};
 use mco_controller::{Config, Settle};
 use mco_core::render::Build;
 pub(crate) use mco_testkit::objects::worker;
-use mco_testkit::{PATIENCE, objects};
+use mco_testkit::{PATIENCE, objects, watching};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -183,7 +183,8 @@ impl Fleet {
 
     /// Waits until nodes are told to run `config` and do not run it yet; gives all of them.
     pub(crate) async fn wait_for_starts(&self, config: &str) -> Vec<String> {
-        let mut changes = pin!(watcher(self.all::<Node>(), watcher::Config::default()));
+        let changes = watcher(self.all::<Node>(), watcher::Config::default());
+        let mut changes = pin!(changes.default_backoff());
         let looking = async {
             while changes.next().await.is_some() {
                 let under_way = self.under_way(config).await;
@@ -239,19 +240,9 @@ impl Fleet {
 
     /// What the first event says that is as `holds` says, once there is one.
     pub(crate) async fn event_that(&self, what: &str, holds: impl Fn(&Event) -> bool) -> String {
-        let api = Api::<Event>::all(self.client.clone());
-        let mut changes = pin!(watcher(api.clone(), watcher::Config::default()));
-        let looking = async {
-            while changes.next().await.is_some() {
-                let events = api.list(&ListParams::default()).await.unwrap();
-                if let Some(found) = events.into_iter().find(&holds) {
-                    return found.note.unwrap_or_default();
-                }
-            }
-            unreachable!("a watch does not end by itself")
-        };
-        let found = tokio::time::timeout(PATIENCE, looking).await;
-        found.unwrap_or_else(|_| panic!("no event: {what}"))
+        let said = |event: Event| holds(&event).then(|| event.note.unwrap_or_default());
+        let found = watching::find(Api::<Event>::all(self.client.clone()), said).await;
+        found.unwrap_or_else(|| panic!("no event: {what}"))
     }
 
     /// Waits until there is no object of this name.
@@ -259,10 +250,7 @@ impl Fleet {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let gone = kube::runtime::wait::await_condition(self.all::<K>(), name, |o: Option<&K>| {
-            o.is_none()
-        });
-        tokio::time::timeout(PATIENCE, gone).await.expect("it goes").unwrap();
+        watching::until(self.all::<K>(), name, "its end", |object| object.is_none()).await.unwrap();
     }
 
     /// Ends the controllers; fails if they do not.
@@ -293,14 +281,8 @@ pub(crate) async fn awaited<K>(api: Api<K>, name: &str, what: &str, holds: impl 
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let found = kube::runtime::wait::await_condition(api.clone(), name, |object: Option<&K>| {
-        object.is_some_and(&holds)
-    });
-    if let Ok(found) = tokio::time::timeout(PATIENCE, found).await {
-        return found.unwrap().unwrap();
-    }
-    let last = api.get_opt(name).await.unwrap();
-    panic!("{name}: {what} did not come about; it is {last:#?}")
+    let found = watching::until(api, name, what, |object| object.is_some_and(&holds)).await;
+    found.unwrap().unwrap()
 }
 
 pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> bool {

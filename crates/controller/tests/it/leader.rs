@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use k8s_openapi::api::{coordination::v1::Lease, core::v1::Node};
-use kube::{Api, ResourceExt as _, runtime::wait::await_condition};
+use kube::{Api, ResourceExt as _};
 use mco_api::{annotation, label};
 use mco_cluster::{
     Shutdown,
     lease::{Ended, Timings},
 };
 use mco_controller::{Leader, NAME};
-use mco_testkit::PATIENCE;
+use mco_testkit::{PATIENCE, watching};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -59,8 +59,7 @@ impl Controller {
             let spec = lease.and_then(|lease| lease.spec.as_ref());
             spec.is_some_and(|spec| spec.holder_identity.as_deref() == Some(self.identity))
         };
-        let leading = await_condition(leases, NAME, holds);
-        tokio::time::timeout(PATIENCE, leading).await.expect("it leads").unwrap();
+        watching::until(leases, NAME, "a new leader", holds).await.unwrap();
     }
 
     /// Has it stop, and waits until it has.

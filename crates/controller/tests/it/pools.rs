@@ -123,6 +123,12 @@ async fn what_changes_about_a_master_is_told(server: Server) {
     fleet.create(&master("m0")).await;
     let labelled = "node-role.kubernetes.io/control-plane";
     fleet.wait::<Node>("m0", "it has both labels", |n| n.labels().contains_key(labelled)).await;
+    // Only what is known to be of the control plane is told of.
+    fleet
+        .wait::<MachineConfigPool>("master", "it has its node", |pool| {
+            pool.status.as_ref().is_some_and(|status| status.machine_count == 1)
+        })
+        .await;
     fleet.daemon_says("m0", "Degraded", "", "disk full").await;
     let text = fleet.event("AnnotationChange").await;
     assert!(text.starts_with("Node m0 now has machineconfiguration.openshift.io/"), "{text}");

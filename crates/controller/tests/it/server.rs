@@ -21,10 +21,7 @@ use kube::{
     Api, Client, Resource, ResourceExt as _,
     api::{DeleteParams, ListParams},
     client::Body,
-    runtime::wait::{
-        await_condition,
-        conditions::{is_crd_established, is_deleted},
-    },
+    runtime::wait::{Condition as _, conditions::is_crd_established},
 };
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration,
@@ -33,8 +30,8 @@ use mco_api::{
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
 use mco_testkit::{
-    PATIENCE,
     api::{self, ApiServer as _, Programs},
+    watching,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -204,8 +201,8 @@ async fn furnish(client: &Client) {
     for crd in mco_api::crds() {
         apply::create(&crds, &crd).await.unwrap();
         let name = crd.name_any();
-        let established = await_condition(crds.clone(), &name, is_crd_established());
-        tokio::time::timeout(PATIENCE, established).await.expect("it is established").unwrap();
+        let established = |crd: Option<&_>| is_crd_established().matches_object(crd);
+        watching::until(crds.clone(), &name, "its kind", established).await.unwrap();
     }
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
@@ -223,9 +220,8 @@ async fn clear(client: &Client) {
         let name = kind.name_any();
         if !ours.contains(&name) {
             kinds.delete(&name, &DeleteParams::default()).await.unwrap();
-            let uid = kind.uid().unwrap_or_default();
-            let gone = await_condition(kinds.clone(), &name, is_deleted(&uid));
-            tokio::time::timeout(PATIENCE, gone).await.expect("it goes").unwrap();
+            let is_gone = |kind: Option<&_>| kind.is_none();
+            watching::until(kinds.clone(), &name, "its end", is_gone).await.unwrap();
         }
     }
     let everywhere = client.clone();
