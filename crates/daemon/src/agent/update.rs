@@ -66,6 +66,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             return Ok(next);
         }
         self.unguard().await;
+        // Another config has all the time that a kubelet is given.
+        self.missed = None;
         self.note(Event::Applying(parts(&plan)));
         self.announce(&plan).await;
         let (glass, planned) = (self.glass.clone(), plan.clone());

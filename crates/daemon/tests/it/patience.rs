@@ -7,6 +7,7 @@ use kube::{
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::{MachineConfigPool, MachineConfiguration};
+use mco_daemon::state::State;
 use mco_testkit::{PATIENCE, objects};
 use serde_json::{Value, json};
 
@@ -164,6 +165,38 @@ async fn a_config_that_breaks_the_kubelet_in_place_goes_no_further_than_this_nod
     // Taking it back needs no kubelet.
     fleet.desire("rendered-worker-1").await;
     fleet.wait("state=Done, reason=, currentConfig=rendered-worker-1").await;
+    fleet.stop().await;
+}
+
+// Time stands still save while everybody waits for it.
+#[tokio::test(start_paused = true)]
+async fn another_config_gives_the_kubelet_all_of_its_time_again() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    journal.answer("kubelet healthz");
+    let is_missed = |config: &'static str| {
+        move |state: &State| {
+            state.current_config.as_deref() == Some(config)
+                && state.waiting_for.as_ref().is_some_and(|it| it.what == "the kubelet")
+        }
+    };
+    let authorities = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
+    for (config, path, step) in [
+        ("rendered-worker-2", "/etc/containers/policy.json", "reload crio.service"),
+        ("rendered-worker-3", authorities, "restart crio.service"),
+    ] {
+        journal.mend("kubelet healthz");
+        journal.hold(step);
+        fleet.render(config, &[(path, "1")], &json!({})).await;
+        fleet.desire(config).await;
+        let is_held = |state: &State| state.last_step.as_deref() == Some(step);
+        fleet.wait_shown("it is in the middle of the change", is_held).await;
+        journal.fail("kubelet healthz");
+        journal.release(step);
+        fleet.wait_shown("the kubelet is waited for", is_missed(config)).await;
+        fleet.wait("state=Degraded, reason~the kubelet was well before this config").await;
+    }
     fleet.stop().await;
 }
 

@@ -12,6 +12,11 @@ fn mco(machine: &Machine, words: &str) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
+/// The end of a service that does nothing for ever.
+const SLEEPS: &str = "ExecStart=/bin/sleep infinity
+          [Install]
+          WantedBy=multi-user.target";
+
 fn manifests(conf: &str, more: &str) -> String {
     format!(
         "\
@@ -34,16 +39,12 @@ spec:
         contents: |
           [Service]
           ExecStartPre=/bin/cp /etc/app.conf /run/app.seen
-          ExecStart=/bin/sleep infinity
-          [Install]
-          WantedBy=multi-user.target
+          {SLEEPS}
       - name: off.service
         enabled: false
         contents: |
           [Service]
-          ExecStart=/bin/sleep infinity
-          [Install]
-          WantedBy=multi-user.target
+          {SLEEPS}
       - name: confirm.service
         enabled: true
         contents: |
