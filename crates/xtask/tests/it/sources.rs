@@ -67,6 +67,7 @@ fn every_file_is_reached_by_a_mod_line() {
             (parent, name),
             (Some("src"), "lib.rs" | "main.rs") | (Some("it" | "lab" | "systemd"), "main.rs")
         ) || matches!(parent, Some("benches" | "bin"))
+            || name == "build.rs"
     };
     for root in files.iter().filter(is_root) {
         reach(root, &mut reached);
