@@ -27,6 +27,8 @@ use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::json;
 
 const FILES: usize = 1000;
+/// What a config has on a machine with nothing special about it.
+const FEW_FILES: usize = 100;
 const ROUNDS: usize = 20;
 /// Set for a process of this program that is to be a daemon: the machine's directory and the kubeconfig.
 const ROLE: &str = "MCO_BENCH_DAEMON";
@@ -52,30 +54,32 @@ fn milliseconds(time: Duration) -> String {
 async fn measure() -> Outcome<()> {
     let folder = tempfile::tempdir()?;
     let root = folder.path().join("root");
-    let config = config()?;
-    install(&root, &config)?;
+    let many = config(FILES)?;
+    install(&root, &many)?;
     no_op_sync(&root)?;
     let api = ApiServer::in_memory(Settings::default()).await?;
     let client = Client::new(api.clone(), "default");
-    furnish(&client, &config).await?;
+    furnish(&client, &many).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     first_sync(&client, &root).await?;
     drift(&client, &nodes, &root).await?;
-    let listener = Listener::bind(api, folder.path(), ([127, 0, 0, 1], 0).into()).await?;
-    let kubeconfig = listener.kubeconfig().to_owned();
-    let serving = tokio::spawn(listener.serve(std::future::pending()));
-    process(&root, &kubeconfig).await?;
-    serving.abort();
-    Ok(())
+    process(api, &folder.path().join("api"), &root, FILES).await?;
+
+    let root = folder.path().join("ordinary");
+    let few = config(FEW_FILES)?;
+    install(&root, &few)?;
+    let api = ApiServer::in_memory(Settings::default()).await?;
+    furnish(&Client::new(api.clone(), "default"), &few).await?;
+    process(api, &folder.path().join("another-api"), &root, FEW_FILES).await
 }
 
-/// A config with a thousand small files.
-fn config() -> Outcome<MachineConfig> {
+/// A config with that many small files.
+fn config(files: usize) -> Outcome<MachineConfig> {
     let file = |number: usize| {
         let text = format!("data:,{}", format!("setting-{number}-").repeat(20));
         json!({"path": format!("/etc/many/{}/{number}", number % 20), "contents": {"source": text}})
     };
-    let files: Vec<_> = (0..FILES).map(file).collect();
+    let files: Vec<_> = (0..files).map(file).collect();
     let object = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "rendered-worker-1"},
@@ -269,15 +273,19 @@ impl Subject {
 }
 
 /// What one daemon takes: until it has looked at everything, and when it has nothing to do.
-async fn process(root: &Path, kubeconfig: &Path) -> Outcome<()> {
-    let subject = Subject::find(root, kubeconfig)?;
+async fn process(api: ApiServer, folder: &Path, root: &Path, files: usize) -> Outcome<()> {
+    fs::create_dir(folder)?;
+    let listener = Listener::bind(api, folder, ([127, 0, 0, 1], 0).into()).await?;
+    let subject = Subject::find(root, listener.kubeconfig())?;
+    let serving = tokio::spawn(listener.serve(std::future::pending()));
     let mut best = Duration::MAX;
     for _ in 0..5 {
         let start = || subject.start().map(|(_, took)| took).map_err(|error| error.to_string());
         best = best.min(tokio::task::block_in_place(start)?);
     }
     let limit = format!("{}; wanted 100 ms", subject.what);
-    say("start of the process to its first sync", &milliseconds(best), &limit)?;
+    let what = format!("start to first sync, a process, {files} files");
+    say(&what, &milliseconds(best), &limit)?;
     let start = || subject.start().map_err(|error| error.to_string());
     let (child, _) = tokio::task::block_in_place(start)?;
     // Threads that are no longer needed end after ten seconds.
@@ -293,7 +301,8 @@ async fn process(root: &Path, kubeconfig: &Path) -> Outcome<()> {
         line("RssFile:"),
         line("Threads:")
     );
-    Ok(say("memory when idle (RSS)", &line("VmRSS:"), &limit)?)
+    serving.abort();
+    Ok(say(&format!("memory when idle (RSS), {files} files"), &line("VmRSS:"), &limit)?)
 }
 
 /// A process that ends with this one.
