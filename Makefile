@@ -67,9 +67,8 @@ ifeq ($(shell uname -m),x86_64)
 	MCO_LAYOUT=$(abspath $(TARGET)/layout.txt) $(CARGO) build --profile dist --package mco
 endif
 
-image: ## Write our container image, an OCI archive, from the release binary
-	$(CARGO) build --release --package mco
-	$(CARGO) run --quiet --package xtask -- image $(TARGET)/release/mco $(TARGET)/mco-image.tar
+image: dist ## Write our container image, an OCI archive, of the binary that is shipped
+	$(CARGO) run --quiet --package xtask -- image $(TARGET)/dist/mco $(TARGET)/mco-image.tar
 	@ls -l $(TARGET)/mco-image.tar
 
 lab: lab-tools ## Start a real Kubernetes of three machines here, with our image in them

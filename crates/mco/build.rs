@@ -1,8 +1,8 @@
 //! Has the linker lay the program out as `make dist` found best.
 //!
-//! `MCO_LAYOUT` names the list that `cargo xtask layout` makes: the functions that the processes use, in
-//! the order in which they first do. The kernel maps 64 kB of a program at a time; functions that are used
-//! but lie scattered among those that are not fill a machine's memory with the latter.
+//! `MCO_LAYOUT` names the list that `xtask layout` makes: the functions that the processes use, which are
+//! put first. The kernel maps 64 kB of a program at a time; functions that are used but lie scattered
+//! among those that are not fill a machine's memory with the latter.
 
 use std::env;
 

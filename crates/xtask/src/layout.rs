@@ -10,7 +10,7 @@
 mod trace;
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeSet, HashSet},
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -56,7 +56,10 @@ pub fn write(program: &Path, folder: &Path, order: &Path) -> anyhow::Result<()> 
     let mut seen = HashSet::new();
     let mut text = String::new();
     for list in scene.end()? {
-        for name in fs::read_to_string(&list).with_context(|| list.display().to_string())?.lines() {
+        let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
+        // By name, because no two runs have the same order, and two builds should be alike.
+        let names: BTreeSet<&str> = list.lines().collect();
+        for name in names {
             if seen.insert(name.to_owned()) {
                 text.extend([name, "\n"]);
             }
