@@ -175,6 +175,7 @@ async fn many_configs_at_once_make_one_rendered_config() {
     // What is not part of a config makes no new one.
     let note = json!({"metadata": {"annotations": {"note": "x"}}});
     fleet.patch::<MachineConfig>("10-x", note).await;
+    // On this clock it waits for nobody: the time is up when everybody has nothing left to do.
     tokio::time::sleep(Settle::REFERENCE.render).await;
     let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
     let rendered = configs.iter().filter(|config| config.name_any().starts_with("rendered-"));
