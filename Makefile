@@ -10,12 +10,16 @@ MCO_ORACLE_DIR ?= ../shared/oracle
 SEEDS ?= 200000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test tools lab-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: tools lab-tools fmt lint doc oracle unit ## Everything CI checks
+test: tools lab-tools fmt lint doc deny oracle unit ## Everything CI checks
+
+check: fmt lint oracle ## For every day: format, lints, oracles, and the tests that need no other program
+	$(CARGO) test --workspace --lib --bins --quiet
+	$(CARGO) test --package xtask --tests --quiet
 
 tools: ## Install what the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
 	@scripts/tools
@@ -31,6 +35,9 @@ lint: ## Clippy, with warnings as errors
 
 doc: ## Do the documentation comments build?
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+deny: ## Licences, banned crates, sources and known vulnerabilities of all dependencies
+	@scripts/deny
 
 unit: ## Every test of every crate
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
@@ -70,6 +77,15 @@ endif
 image: dist ## Write our container image, an OCI archive, of the binary that is shipped
 	$(CARGO) run --quiet --package xtask -- image $(TARGET)/dist/mco $(TARGET)/mco-image.tar
 	@ls -l $(TARGET)/mco-image.tar
+
+# The files that a maintainer publishes; RELEASE.md says how.
+release: image ## Write the files of a release: binary, image, manifests, bill of materials, checksums
+	rm -rf $(TARGET)/release-files && mkdir -p $(TARGET)/release-files
+	version=$$($(CARGO) run --quiet --package xtask -- version); arch=$$(uname -m); \
+	cp $(TARGET)/dist/mco $(TARGET)/release-files/mco-$$version-linux-$$arch; \
+	cp $(TARGET)/mco-image.tar $(TARGET)/release-files/mco-$$version-linux-$$arch.image.tar
+	$(CARGO) run --quiet --package xtask -- release $(TARGET)/release-files
+	@ls -l $(TARGET)/release-files
 
 lab: lab-tools ## Start a real Kubernetes of three machines here, with our image in them
 	$(CARGO) build --package mco --package mco-testkit --bin mco --bin lab

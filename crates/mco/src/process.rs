@@ -1,14 +1,7 @@
 //! What all long-running commands have in common: log, client, metrics, and an orderly end.
 
 use std::{
-    env,
-    future::Future,
-    net::SocketAddr,
-    os::unix::process::CommandExt as _,
-    path::PathBuf,
-    process::{Command, ExitCode},
-    sync::Arc,
-    time::Duration,
+    future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
 };
 
 use anyhow::Context as _;
@@ -22,7 +15,6 @@ use mco_cluster::{
 };
 use mco_core::render::Build;
 use tokio::runtime::Builder;
-use tracing::debug;
 
 /// Pause between two tries to reach the API server.
 const REACH_AGAIN: Duration = Duration::from_secs(1);
@@ -130,7 +122,6 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    give_memory_back();
     let mut runtime = Builder::new_multi_thread();
     if let Some(threads) = own.threads {
         runtime.worker_threads(threads);
@@ -158,28 +149,6 @@ where
             Ended::Released | Ended::Lost => Ok(ExitCode::SUCCESS),
         }
     })
-}
-
-/// Starts this process anew, as itself, with an allocator that gives back what is not needed.
-///
-/// The C library's keeps twice the largest block that was ever freed: a daemon that has once looked at a
-/// large config would keep more than all it needs. It can be told not to only before it is first used. Who
-/// has told it something is heeded.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the setting is the C library's, and the process is this one"
-)]
-fn give_memory_back() {
-    let (setting, bytes) = ("MALLOC_TRIM_THRESHOLD_", "131072");
-    if !cfg!(target_env = "gnu") || env::var_os(setting).is_some() {
-        return;
-    }
-    let Ok(program) = env::current_exe() else { return };
-    let mut words = env::args_os();
-    let mut again = Command::new(program);
-    again.arg0(words.next().unwrap_or_default()).args(words).env(setting, bytes);
-    let error = again.exec();
-    debug!(%error, "The process keeps the allocator it has");
 }
 
 /// Says that the process is ready once the API server has answered it.

@@ -291,6 +291,8 @@ fn controller(mco: &Path, kubeconfig: &Path, log: &Path) -> anyhow::Result<Proce
     let mut start = command(mco);
     start.args(["controller", "start", "--metrics-listen-address", "127.0.0.1:0", "--kubeconfig"]);
     start.arg(kubeconfig).env_remove("RELEASE_VERSION");
+    // The image sets this for every process.
+    start.envs(xtask::image::TRIM.split_once('='));
     Process::start("the controller", &mut start, log)
 }
 

@@ -10,13 +10,13 @@ const HEADER: &str = "# Generated from the types in crates/api by `make gen`. Do
 /// First line of every generated manifest.
 const MANIFESTS: &str = "# Generated from crates/xtask/src/manifests by `make gen`. Do not edit.\n";
 
-/// Writes all of them below `root`, the root of the workspace.
+/// Writes all generated files below `root`, the root of the workspace.
 pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
     crds(&root.join("deploy/crds"))?;
     manifests(&root.join("deploy"))
 }
 
-/// One file per process.
+/// Writes one file per process.
 #[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
 fn manifests(folder: &Path) -> anyhow::Result<()> {
     for (name, text) in xtask::manifests::files() {
@@ -27,7 +27,7 @@ fn manifests(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One file per CRD; files of kinds that are gone are removed.
+/// Writes one file per CRD and removes the files of kinds that no longer exist.
 #[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
 fn crds(folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;

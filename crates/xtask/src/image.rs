@@ -18,34 +18,35 @@ use ring::digest::{SHA256, digest};
 use serde_json::json;
 
 use self::archive::{Archive, Entry};
+use crate::hex;
 
-/// What an image is made from.
+/// A container image to write.
 #[derive(Clone, Debug)]
 pub struct Image<'i> {
     /// The image's name with its tag, such as `localhost/mco:latest`.
     pub name: &'i str,
-    /// The program, as a file of this machine.
+    /// The program, a file of this machine.
     pub program: &'i Path,
-    /// Where it is in the image; it starts when the image does.
+    /// Path of the program in the image, and the image's entry point.
     pub path: &'i str,
-    /// Words that the program is started with.
+    /// Arguments of the entry point.
     pub arguments: &'i [&'i str],
-    /// Other names of the program, in the same folder.
+    /// Other names of the program, symbolic links in the same directory.
     pub names: &'i [&'i str],
-    /// How much work goes into making it small.
+    /// Storage of the layer.
     pub layer: Layer,
 }
 
-/// How the layer is stored.
+/// The storage format of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// As it is: quick to write and to read.
+    /// Uncompressed: quick to write and to read.
     Plain,
-    /// Compressed.
+    /// Compressed with gzip.
     Gzip,
 }
 
-/// Our own image: the binary under all names of the reference's processes.
+/// Returns the image of `mco`: the binary, under all names of the reference's processes.
 #[must_use]
 pub fn mco(program: &Path, layer: Layer) -> Image<'_> {
     Image {
@@ -63,7 +64,7 @@ pub fn mco(program: &Path, layer: Layer) -> Image<'_> {
     }
 }
 
-/// The image as an OCI archive, for `ctr images import` and everything else that reads them.
+/// Writes the image as an OCI archive, for `ctr images import` and other tools.
 pub fn write(image: &Image<'_>, out: impl Write) -> anyhow::Result<()> {
     let plain = layer(image)?;
     let unpacked = sha256(&plain);
@@ -77,7 +78,7 @@ pub fn write(image: &Image<'_>, out: impl Write) -> anyhow::Result<()> {
     let config = json!({
         "architecture": architecture,
         "os": "linux",
-        "config": {"Entrypoint": entry, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]},
+        "config": {"Entrypoint": entry, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin", TRIM]},
         "rootfs": {"type": "layers", "diff_ids": [unpacked]},
     })
     .to_string();
@@ -94,7 +95,7 @@ pub fn write(image: &Image<'_>, out: impl Write) -> anyhow::Result<()> {
         "digest": sha256(manifest.as_bytes()),
         "size": manifest.len(),
         "platform": {"architecture": architecture, "os": "linux"},
-        // The first is where containerd takes the name from, the second is everybody else's.
+        // containerd reads the name from the first annotation, other tools from the second.
         "annotations": {
             "io.containerd.image.name": image.name,
             "org.opencontainers.image.ref.name": tag,
@@ -111,6 +112,13 @@ pub fn write(image: &Image<'_>, out: impl Write) -> anyhow::Result<()> {
     archive.finish()
 }
 
+/// Has the C library's allocator return freed memory to the kernel.
+///
+/// Left alone, it keeps twice the largest block that was ever freed: a daemon that has once read a
+/// large config would keep more memory than all it needs. The C library reads this only when a
+/// process starts.
+pub const TRIM: &str = "MALLOC_TRIM_THRESHOLD_=131072";
+
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
@@ -119,9 +127,7 @@ fn describe(kind: &str, bytes: &[u8]) -> serde_json::Value {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    let hash = digest(&SHA256, bytes);
-    let hex: Vec<String> = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{}", hex.concat())
+    format!("sha256:{}", hex(digest(&SHA256, bytes).as_ref()))
 }
 
 fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
@@ -130,16 +136,16 @@ fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
     writer.finish()
 }
 
-/// The architecture, in the words of container images.
+/// Returns the architecture by its name in image manifests.
 fn architecture() -> anyhow::Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),
-        other => bail!("images have no name for the architecture {other}"),
+        other => bail!("architecture {other} is not supported in images"),
     }
 }
 
-/// The files of the image, as a tar archive.
+/// Returns the files of the image as a tar archive.
 #[expect(clippy::disallowed_methods, reason = "a development tool reads what it packs")]
 fn layer(image: &Image<'_>) -> anyhow::Result<Vec<u8>> {
     let mut files = BTreeMap::new();
@@ -147,11 +153,12 @@ fn layer(image: &Image<'_>) -> anyhow::Result<Vec<u8>> {
     let libraries = libraries(image.program)?.into_iter().map(|path| (path.clone(), path, 0o755));
     for (to, from, mode) in programs.into_iter().chain(libraries) {
         let bytes =
-            std::fs::read(&from).with_context(|| format!("cannot read {}", from.display()))?;
+            std::fs::read(&from).with_context(|| format!("failed to read {}", from.display()))?;
         files.insert(inside(&to)?, Entry::File { bytes, mode });
     }
     let program = Path::new(image.path);
-    let own = program.file_name().context("the program has no name")?.to_string_lossy();
+    let own =
+        program.file_name().context("the image's program has no file name")?.to_string_lossy();
     for name in image.names {
         files.insert(inside(&program.with_file_name(name))?, Entry::Link(own.to_string()));
     }
@@ -164,36 +171,36 @@ fn layer(image: &Image<'_>) -> anyhow::Result<Vec<u8>> {
     archive.into_inner()
 }
 
-/// A path in the image, without the first slash.
+/// Returns a path in the image without its leading slash.
 fn inside(path: &Path) -> anyhow::Result<String> {
-    let text = path.to_str().with_context(|| format!("{} is not plain text", path.display()))?;
+    let text = path.to_str().with_context(|| format!("path {} is not UTF-8", path.display()))?;
     Ok(text.trim_start_matches('/').to_owned())
 }
 
-/// Every folder on the way to a path.
+/// Returns every directory above a path.
 fn above(path: &str) -> Vec<String> {
     path.match_indices('/').filter_map(|(at, _)| path.get(..at)).map(str::to_owned).collect()
 }
 
-/// The files that the dynamic linker would load for a program; none for a static one.
+/// Returns the files that the dynamic linker loads for a program; none for a static one.
 #[expect(clippy::disallowed_methods, reason = "a development tool asks the linker")]
 fn libraries(program: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let asked = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
+    let asked = Command::new("ldd").arg(program).output().context("failed to run ldd")?;
     let said = String::from_utf8_lossy(&asked.stdout);
     let complaint = String::from_utf8_lossy(&asked.stderr);
     if said.contains("statically linked") || complaint.contains("not a dynamic executable") {
         return Ok(Vec::new());
     }
     if !asked.status.success() {
-        bail!("ldd does not know {}: {}", program.display(), complaint.trim());
+        bail!("ldd failed on {}: {}", program.display(), complaint.trim());
     }
     let mut libraries = Vec::new();
     for line in said.lines().map(str::trim) {
         let (name, rest) = line.split_once(" => ").unwrap_or((line, line));
         if rest.starts_with("not found") {
-            bail!("{} needs {name}, which is not on this machine", program.display());
+            bail!("{} needs the library {name}, which is not installed", program.display());
         }
-        // What the kernel itself provides has no file.
+        // The vDSO has no file.
         libraries
             .extend(rest.split(' ').next().filter(|path| path.starts_with('/')).map(PathBuf::from));
     }

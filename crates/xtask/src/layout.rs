@@ -1,9 +1,10 @@
-//! In which order the functions of the shipped program best lie.
+//! Finds the order in which the linker places the functions of the shipped binary.
 //!
-//! The kernel maps 64 kB of a program for each page that is touched. Of our 27,000 functions a daemon uses
-//! 3,000, which are a seventh of the program; but they lie everywhere in it, so two thirds of it would be
-//! in memory on every machine. A small cluster is run here, its processes are watched, and the linker
-//! then puts first what they used (`crates/mco/build.rs`).
+//! The kernel maps 64 kB of a program for each page that is touched. Of 27,000 functions a daemon
+//! uses 3,000, a seventh of the program, but they are spread over all of it, so that two thirds of
+//! the program would be in memory on every node. This module runs a small cluster, traces its
+//! processes, and lists the functions they used; `crates/mco/build.rs` has the linker place those
+//! first.
 
 #![expect(clippy::disallowed_methods, reason = "a development tool runs the program it is given")]
 
@@ -22,13 +23,13 @@ use anyhow::{Context, bail};
 
 pub use self::trace::trace;
 
-/// How long anything in the small cluster may take. Watched processes start slowly.
+/// Limit for each wait. Traced processes start slowly.
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// How long the processes are watched while they have nothing to do: leases and watches are renewed.
+/// Time for which idle processes are traced, so that they renew leases and watches.
 const REST: Duration = Duration::from_secs(15);
 
-/// A config, so that a change is rolled out.
+/// A MachineConfig that starts a rollout.
 const CHANGE: &str = "\
 apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
@@ -42,22 +43,22 @@ spec:
       files: [{path: /etc/layout, mode: 420, contents: {source: 'data:,x'}}]
 ";
 
-/// Runs a small cluster of `program` in `folder`, and writes which of its functions run to `order`.
+/// Runs a small cluster of `program` in `folder` and writes the functions that ran to `order`.
 ///
-/// What the daemons use comes first: there are most of them.
+/// Functions of the daemon come first, because most processes of a cluster are daemons.
 pub fn write(program: &Path, folder: &Path, order: &Path) -> anyhow::Result<()> {
-    let scene = Scene::start(program, folder)?;
-    let before = scene.wait_for("the workers have their config", |_| true)?;
+    let cluster = SmallCluster::start(program, folder)?;
+    let before = cluster.wait_for("the workers have their config", |_| true)?;
     let change = folder.join("change.yaml");
     fs::write(&change, CHANGE)?;
-    scene.ask(&["apply", "-f", &change.display().to_string()])?;
-    scene.wait_for("the workers have another config", |config| *config != before)?;
+    cluster.ask(&["apply", "-f", &change.display().to_string()])?;
+    cluster.wait_for("the workers have another config", |config| *config != before)?;
     thread::sleep(REST);
     let mut seen = HashSet::new();
     let mut text = String::new();
-    for list in scene.end()? {
+    for list in cluster.end()? {
         let list = fs::read_to_string(&list).with_context(|| list.display().to_string())?;
-        // By name, because no two runs have the same order, and two builds should be alike.
+        // Sorted by name: no two runs have the same order, and two builds should be alike.
         let names: BTreeSet<&str> = list.lines().collect();
         for name in names {
             if seen.insert(name.to_owned()) {
@@ -68,49 +69,51 @@ pub fn write(program: &Path, folder: &Path, order: &Path) -> anyhow::Result<()> 
     fs::write(order, text).with_context(|| order.display().to_string())
 }
 
-/// A cluster of two machines.
-struct Scene {
+/// A cluster with two nodes.
+struct SmallCluster {
     program: PathBuf,
     folder: PathBuf,
     watched: Vec<(PathBuf, Child)>,
     others: Vec<Child>,
 }
 
-impl Drop for Scene {
+impl Drop for SmallCluster {
     fn drop(&mut self) {
         for child in self.others.iter_mut().chain(self.watched.iter_mut().map(|(_, child)| child)) {
-            // One that has ended by itself needs no end.
+            // A child that has already exited needs no signal.
             drop(child.kill());
             drop(child.wait());
         }
     }
 }
 
-impl Scene {
+impl SmallCluster {
     fn start(program: &Path, folder: &Path) -> anyhow::Result<Self> {
         let folder = folder.to_owned();
         fs::create_dir_all(folder.join("nodes"))?;
         let (watched, others) = (Vec::new(), Vec::new());
-        let mut scene = Self { program: program.to_owned(), folder, watched, others };
-        let api = scene.path("api");
-        scene.run(&["apiserver", "--dir", &api, "--listen", "127.0.0.1:0"])?;
-        let kubeconfig = scene.folder.join("api/kubeconfig");
-        wait_until("there is an API server", || kubeconfig.exists().then_some(()))?;
-        let (kubeconfig, nodes) = (kubeconfig.display().to_string(), scene.path("nodes"));
+        let mut cluster = Self { program: program.to_owned(), folder, watched, others };
+        let api = cluster.path("api");
+        cluster.run(&["apiserver", "--dir", &api, "--listen", "127.0.0.1:0"])?;
+        let kubeconfig = cluster.folder.join("api/kubeconfig");
+        wait_until("the API server has written its kubeconfig", || {
+            kubeconfig.exists().then_some(())
+        })?;
+        let (kubeconfig, nodes) = (kubeconfig.display().to_string(), cluster.path("nodes"));
         let to = ["--kubeconfig", &kubeconfig];
         let own = [&to[..], &["--metrics-listen-address", "127.0.0.1:0"]].concat();
         let machines = ["--nodes-dir", &nodes, "--nodes", "2", "--masters", "1"];
-        scene.run(&[&["surroundings"], &to[..], &machines].concat())?;
+        cluster.run(&[&["surroundings"], &to[..], &machines].concat())?;
         for node in ["worker-0", "worker-1", "master-0"] {
-            let root = scene.path(&format!("nodes/{node}"));
+            let root = cluster.path(&format!("nodes/{node}"));
             let words = ["daemon", "start", "--boot-seconds", "1", "--root-mount", &root];
             let words = [&words[..], &["--node-name", node], &own].concat();
-            if node == "worker-0" { scene.watch(node, &words)? } else { scene.run(&words)? }
+            if node == "worker-0" { cluster.watch(node, &words)? } else { cluster.run(&words)? }
         }
         for role in ["controller", "operator"] {
-            scene.watch(role, &[&[role, "start"], &own[..]].concat())?;
+            cluster.watch(role, &[&[role, "start"], &own[..]].concat())?;
         }
-        Ok(scene)
+        Ok(cluster)
     }
 
     fn path(&self, name: &str) -> String {
@@ -125,7 +128,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Runs one below this very program, because a process is watched by one thread of another.
+    /// Starts a process below a tracer of its own, because ptrace ties a process to one thread.
     fn watch(&mut self, name: &str, words: &[&str]) -> anyhow::Result<()> {
         let list = self.folder.join(format!("{name}.order"));
         let log = File::create(self.folder.join(format!("{name}.log")))?;
@@ -143,7 +146,7 @@ impl Scene {
         Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
     }
 
-    /// Waits until both workers have the config that their pool has, and it is `right`.
+    /// Waits until both workers run the config of their pool, and `right` accepts it.
     fn wait_for(&self, what: &str, right: impl Fn(&String) -> bool) -> anyhow::Result<String> {
         wait_until(what, || {
             let pools = self.ask(&["get", "mcp", "worker", "-o", "json"]).ok()??;
@@ -157,11 +160,11 @@ impl Scene {
         })
     }
 
-    /// Ends the watched processes, and returns the lists of what they used.
+    /// Stops the traced processes and returns the files with the functions they used.
     fn end(mut self) -> anyhow::Result<Vec<PathBuf>> {
         let mut lists = Vec::new();
         for (list, mut child) in self.watched.drain(..) {
-            // The end of its input asks it to end.
+            // The tracer stops its process when its input ends.
             drop(child.stdin.take());
             if !child.wait()?.success() {
                 bail!("see {}", list.with_extension("log").display());
@@ -180,5 +183,5 @@ fn wait_until<T>(what: &str, mut is: impl FnMut() -> Option<T>) -> anyhow::Resul
         }
         thread::sleep(Duration::from_millis(200));
     }
-    bail!("waited in vain until {what}")
+    bail!("timed out after {PATIENCE:?} waiting until {what}")
 }

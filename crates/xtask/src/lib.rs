@@ -1,5 +1,13 @@
-//! What development tasks and the lab share: manifests and images. Nothing ships it.
+//! Development tasks that the lab and the tests use too: manifests, images, releases. Nothing ships
+//! this crate.
 
 pub mod image;
 pub mod layout;
 pub mod manifests;
+pub mod release;
+
+/// Returns bytes as lower-case hexadecimal digits.
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
+}

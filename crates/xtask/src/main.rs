@@ -1,9 +1,13 @@
-//! Development tasks. `cargo run -p xtask -- gen` writes every generated file, `… -- image PROGRAM
-//! ARCHIVE` a container image of the binary, and `… -- layout PROGRAM FOLDER ORDER` the order in
-//! which its functions best lie.
+//! Development tasks, run as `cargo run -p xtask -- TASK`:
+//!
+//! - `gen` writes every generated file;
+//! - `image PROGRAM ARCHIVE` writes a container image of the binary;
+//! - `layout PROGRAM FOLDER ORDER` writes the order in which the linker places its functions;
+//! - `release FOLDER` writes the files of a release that are not built;
+//! - `version` prints the version of the workspace.
 
 use std::{
-    io::BufWriter,
+    io::{BufWriter, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -15,23 +19,29 @@ fn main() -> anyhow::Result<()> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["gen"] => generate::all(&root).context("cannot write the generated files"),
+        ["version"] => {
+            writeln!(std::io::stdout(), "{}", xtask::release::version()).context("standard output")
+        }
+        ["release", folder] => xtask::release::write(&root, Path::new(folder))
+            .with_context(|| format!("failed to write the release files to {folder}")),
+        ["gen"] => generate::all(&root).context("failed to write the generated files"),
         ["image", program, archive] => image(Path::new(program), Path::new(archive))
-            .with_context(|| format!("cannot write the image {archive}")),
+            .with_context(|| format!("failed to write the image {archive}")),
         ["layout", program, folder, order] => {
             xtask::layout::write(Path::new(program), Path::new(folder), Path::new(order))
-                .with_context(|| format!("cannot watch {program}"))
+                .with_context(|| format!("failed to trace {program}"))
         }
         ["trace", list, program, words @ ..] => {
             xtask::layout::trace(Path::new(list), Path::new(program), words)
         }
         _ => bail!(
-            "usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE | layout PROGRAM FOLDER ORDER"
+            "usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE | layout PROGRAM FOLDER ORDER | \
+             release FOLDER | version"
         ),
     }
 }
 
-/// Writes beside the archive first, so that nobody ever reads half of one.
+/// Writes the image, under another name first, so that no reader ever sees half of an archive.
 #[expect(clippy::disallowed_methods, reason = "a development tool writes where it is told to")]
 fn image(program: &Path, archive: &Path) -> anyhow::Result<()> {
     let mut partial = archive.as_os_str().to_owned();

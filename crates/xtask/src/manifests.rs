@@ -1,33 +1,32 @@
-//! What a cluster needs to run our four processes: namespace, accounts, rights, workloads.
+//! Generates the manifests of `deploy/`: namespace, service accounts, RBAC and workloads.
 //!
-//! Each file of `deploy/` is one process; `00-namespace.yaml` comes first by its name, so that
-//! `kubectl apply -f deploy/` does everything in order. The kinds are in `deploy/crds`, and the
-//! operator installs them as well.
+//! Each file holds one process. `00-namespace.yaml` sorts first, so that `kubectl apply -f deploy/`
+//! applies everything in order. The CRDs are in `deploy/crds`; the operator installs them as well.
 
-mod rights;
+mod rbac;
 mod workload;
 
 use serde_json::{Value, json};
 
 use self::{
-    rights::{Rule, cluster_role, role},
+    rbac::{Rule, cluster_role, role},
     workload::{controller, daemon, operator, server},
 };
 
-/// The image that the workloads run.
+/// Image of the workloads.
 pub const IMAGE: &str = "localhost/mco:latest";
 
-/// Where everything of ours lives.
+/// Namespace of all namespaced objects.
 const NAMESPACE: &str = mco_api::label::NAMESPACE;
 
-/// One process of the four.
+/// One of the four processes.
 struct Process {
     name: &'static str,
-    /// What it may do with objects of the whole cluster.
+    /// Rules for objects of the whole cluster.
     cluster: &'static [Rule],
-    /// What it may do with objects of our namespace.
+    /// Rules for objects in the namespace.
     namespace: &'static [Rule],
-    /// What the API server refuses it although it may do it.
+    /// Admission policies that restrict the process further.
     guard: fn() -> Vec<Value>,
     workload: fn() -> Value,
 }
@@ -35,35 +34,35 @@ struct Process {
 const PROCESSES: &[Process] = &[
     Process {
         name: "machine-config-controller",
-        cluster: rights::CONTROLLER,
-        namespace: rights::CONTROLLER_OWN,
+        cluster: rbac::CONTROLLER,
+        namespace: rbac::CONTROLLER_OWN,
         guard: Vec::new,
         workload: controller,
     },
     Process {
         name: "machine-config-daemon",
-        cluster: rights::DAEMON,
-        namespace: rights::BUNDLES,
-        guard: rights::node_guard,
+        cluster: rbac::DAEMON,
+        namespace: rbac::BUNDLES,
+        guard: rbac::node_guard,
         workload: daemon,
     },
     Process {
         name: "machine-config-operator",
-        cluster: rights::OPERATOR,
-        namespace: rights::LEADER,
+        cluster: rbac::OPERATOR,
+        namespace: rbac::LEADER,
         guard: Vec::new,
         workload: operator,
     },
     Process {
         name: "machine-config-server",
-        cluster: rights::SERVER,
-        namespace: rights::BUNDLES,
+        cluster: rbac::SERVER,
+        namespace: rbac::BUNDLES,
         guard: Vec::new,
         workload: server,
     },
 ];
 
-/// Name and text of every file, in the order they are applied in.
+/// Returns the name and text of every file, in the order in which they are applied.
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
     let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&[namespace()]))];
@@ -71,7 +70,7 @@ pub fn files() -> Vec<(String, String)> {
         let mut objects = vec![account(process.name)];
         objects.extend(cluster_role(process.name, process.cluster));
         objects.extend(role(process.name, NAMESPACE, process.namespace));
-        objects.extend(rights::events(process.name));
+        objects.extend(rbac::events(process.name));
         objects.extend((process.guard)());
         objects.push((process.workload)());
         (format!("{}.yaml", process.name), yaml(&objects))
@@ -90,7 +89,7 @@ fn namespace() -> Value {
         "kind": "Namespace",
         "metadata": {
             "name": NAMESPACE,
-            // The daemon changes the machine it runs on.
+            // The daemon runs privileged pods.
             "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
         },
     })

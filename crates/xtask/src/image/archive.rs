@@ -1,4 +1,4 @@
-//! Tar archives in which nothing depends on when, where and by whom they are written.
+//! Reproducible tar archives: the bytes do not depend on the time, the machine or the user.
 
 use std::io::Write;
 
@@ -6,25 +6,25 @@ use anyhow::{Context as _, bail};
 
 const BLOCK: usize = 512;
 
-/// One member.
+/// A member of an archive.
 #[derive(Clone, Debug)]
 pub(super) enum Entry {
-    /// A folder.
+    /// A directory.
     Folder,
-    /// A symbolic link, and where it leads.
+    /// A symbolic link with its target.
     Link(String),
-    /// A file.
+    /// A regular file.
     File { bytes: Vec<u8>, mode: u32 },
 }
 
 impl Entry {
-    /// A file.
+    /// Returns a regular file.
     pub(super) fn file(bytes: &[u8], mode: u32) -> Self {
         Self::File { bytes: bytes.to_vec(), mode }
     }
 }
 
-/// An archive that is being written.
+/// A tar archive that is being written.
 #[derive(Debug)]
 pub(super) struct Archive<W> {
     out: W,
@@ -35,7 +35,7 @@ impl<W: Write> Archive<W> {
         Self { out }
     }
 
-    /// Adds a member.
+    /// Adds a member at `path`.
     pub(super) fn add(&mut self, path: &str, entry: &Entry) -> anyhow::Result<()> {
         let (kind, mode, target, bytes): (u8, u32, &str, &[u8]) = match entry {
             Entry::Folder => (b'5', 0o755, "", &[]),
@@ -46,29 +46,29 @@ impl<W: Write> Archive<W> {
         self.out.write_all(&header)?;
         self.out.write_all(bytes)?;
         let rest = bytes.len().next_multiple_of(BLOCK) - bytes.len();
-        self.out.write_all(&vec![0; rest]).with_context(|| format!("cannot write {path}"))
+        self.out.write_all(&vec![0; rest]).with_context(|| format!("failed to write {path}"))
     }
 
-    /// Ends the archive.
+    /// Writes the end of the archive.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         self.end()
     }
 
     fn end(&mut self) -> anyhow::Result<()> {
         self.out.write_all(&[0; 2 * BLOCK])?;
-        self.out.flush().context("cannot end the archive")
+        self.out.flush().context("failed to finish the archive")
     }
 }
 
 impl Archive<Vec<u8>> {
-    /// Ends the archive and gives its bytes.
+    /// Writes the end of the archive and returns its bytes.
     pub(super) fn into_inner(mut self) -> anyhow::Result<Vec<u8>> {
         self.end()?;
         Ok(self.out)
     }
 }
 
-/// The header of a member, by POSIX (ustar): owned by root, of the beginning of time.
+/// Returns the ustar header of a member, owned by root and dated at the Unix epoch.
 fn header(
     path: &str,
     kind: u8,
@@ -77,7 +77,7 @@ fn header(
     size: usize,
 ) -> anyhow::Result<[u8; BLOCK]> {
     if path.len() > 100 || target.len() > 100 {
-        bail!("{path} is too long for an archive");
+        bail!("path {path} is too long for a tar archive");
     }
     let mut fields: Vec<(usize, Vec<u8>)> = vec![
         (100, path.into()),
@@ -86,7 +86,7 @@ fn header(
         (8, format!("{:07o}", 0).into()),
         (12, format!("{size:011o}").into()),
         (12, format!("{:011o}", 0).into()),
-        // The sum counts its own field as blanks.
+        // The checksum counts its own field as spaces.
         (8, b"        ".to_vec()),
         (1, vec![kind]),
         (100, target.into()),
@@ -102,5 +102,5 @@ fn header(
         block.extend(vec![0; width.saturating_sub(text.len())]);
     }
     block.resize(BLOCK, 0);
-    block.try_into().ok().with_context(|| format!("the header of {path} is too long"))
+    block.try_into().ok().with_context(|| format!("the tar header of {path} is too long"))
 }

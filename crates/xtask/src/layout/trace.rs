@@ -1,7 +1,7 @@
-//! Which functions of a program run, in the order in which they first do.
+//! Traces a program and lists its functions in the order in which they first ran.
 //!
-//! Every function begins with a breakpoint that is taken away when it is first met, so that the program
-//! soon runs as fast as ever.
+//! Each function begins with a breakpoint that is removed when it is first hit, so that the program
+//! soon runs at full speed.
 
 use std::{
     collections::BTreeMap,
@@ -25,17 +25,18 @@ use nix::{
     unistd::Pid,
 };
 
-/// The instruction that stops a process, on x86-64.
+/// The breakpoint instruction of x86-64.
 const BREAKPOINT: u8 = 0xcc;
 
-/// Runs `program` with `words` until our own input ends, and writes the functions that ran to `list`.
+/// Runs `program` with the arguments `words` until standard input ends, and writes the functions
+/// that ran to `list`.
 pub fn trace(list: &Path, program: &Path, words: &[&str]) -> anyhow::Result<()> {
     if !cfg!(target_arch = "x86_64") {
-        bail!("functions can be watched on x86-64 only");
+        bail!("functions can be traced on x86-64 only");
     }
     let program = fs::canonicalize(program).with_context(|| program.display().to_string())?;
     let functions = functions(&program)?;
-    // It stops before it becomes the program, so that nothing of that is missed.
+    // The child stops before it executes the program, so that no function is missed.
     let script = "kill -STOP $$; exec \"$0\" \"$@\"";
     let mut command = Command::new("sh");
     command.args(["-c", script]).arg(&program).args(words).stdin(Stdio::null());
@@ -44,7 +45,7 @@ pub fn trace(list: &Path, program: &Path, words: &[&str]) -> anyhow::Result<()> 
     ptrace::seize(child, Options::PTRACE_O_TRACECLONE | Options::PTRACE_O_TRACEEXEC)?;
     kill(child, Signal::SIGCONT)?;
     thread::spawn(move || {
-        // However the input ends, it has ended; and a program that has ended needs no signal.
+        // An error ends the input too, and a program that has exited needs no signal.
         drop(io::copy(&mut io::stdin(), &mut io::sink()));
         let _ = kill(child, Signal::SIGTERM);
     });
@@ -55,7 +56,7 @@ pub fn trace(list: &Path, program: &Path, words: &[&str]) -> anyhow::Result<()> 
     fs::write(list, met).with_context(|| list.display().to_string())
 }
 
-/// The functions of a program that has its names still, by address. `nm` comes with the C compiler.
+/// Returns the functions of an unstripped program by address. `nm` comes with the C compiler.
 fn functions(program: &Path) -> anyhow::Result<BTreeMap<u64, String>> {
     let output = Command::new("nm").arg(program).output().context("nm")?;
     let text = String::from_utf8(output.stdout).context("nm")?;
@@ -70,7 +71,7 @@ fn functions(program: &Path) -> anyhow::Result<BTreeMap<u64, String>> {
         })
         .collect();
     if functions.len() < 100 {
-        bail!("{} has no names of functions: it must not be stripped", program.display());
+        bail!("{} has no symbols: it must not be stripped", program.display());
     }
     Ok(functions)
 }
@@ -81,7 +82,7 @@ fn follow<'f>(
     functions: &'f BTreeMap<u64, String>,
 ) -> anyhow::Result<Vec<&'f str>> {
     let mut met = Vec::new();
-    let mut armed: Option<Armed<'f>> = None;
+    let mut traced: Option<TracedProcess<'f>> = None;
     loop {
         let (thread, signal) = match waitpid(None, Some(WaitPidFlag::__WALL))? {
             WaitStatus::Exited(thread, _) | WaitStatus::Signaled(thread, ..) if thread == child => {
@@ -92,50 +93,50 @@ fn follow<'f>(
             | WaitStatus::Continued(_)
             | WaitStatus::StillAlive => continue,
             WaitStatus::PtraceEvent(thread, _, PTRACE_EVENT_EXEC) => {
-                // It may do so again: our processes become themselves with other settings.
-                armed = Some(Armed::new(child, program, functions)?);
+                // A process may execute a program again.
+                traced = Some(TracedProcess::new(child, program, functions)?);
                 (thread, None)
             }
             WaitStatus::PtraceEvent(thread, ..) | WaitStatus::PtraceSyscall(thread) => {
                 (thread, None)
             }
             WaitStatus::Stopped(thread, Signal::SIGTRAP) => {
-                let stop = armed.as_ref().map(|armed| armed.stop(thread)).transpose()?;
+                let stop = traced.as_ref().map(|traced| traced.stop(thread)).transpose()?;
                 match stop {
-                    Some(Stop::First(name)) => met.push(name),
-                    Some(Stop::Again | Stop::Theirs) | None => {}
+                    Some(StopReason::First(name)) => met.push(name),
+                    Some(StopReason::Again | StopReason::Foreign) | None => {}
                 }
-                let is_theirs = matches!(stop, Some(Stop::Theirs) | None);
+                let is_theirs = matches!(stop, Some(StopReason::Foreign) | None);
                 (thread, is_theirs.then_some(Signal::SIGTRAP))
             }
             WaitStatus::Stopped(thread, signal) => (thread, Some(signal)),
         };
         match ptrace::cont(thread, signal) {
-            // It was ended meanwhile, which we hear of next.
+            // The thread was killed in between; the next wait reports it.
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Why a thread has stopped.
-enum Stop<'f> {
-    /// At a function that nobody has run yet.
+/// The reason for which a thread stopped.
+enum StopReason<'f> {
+    /// A function that has not run before.
     First(&'f str),
-    /// At one that another thread ran a moment before.
+    /// A function that another thread ran a moment before.
     Again,
-    /// At a breakpoint that is not ours.
-    Theirs,
+    /// A breakpoint of the program itself.
+    Foreign,
 }
 
-/// A process with a breakpoint at every function that it has not run yet.
-struct Armed<'f> {
+/// A process with a breakpoint at every function that has not run yet.
+struct TracedProcess<'f> {
     memory: File,
-    /// Each function's first byte and name, by its address in memory.
+    /// First byte and name of each function, by its address in memory.
     functions: BTreeMap<u64, (u8, &'f str)>,
 }
 
-impl<'f> Armed<'f> {
+impl<'f> TracedProcess<'f> {
     fn new(child: Pid, program: &Path, names: &'f BTreeMap<u64, String>) -> anyhow::Result<Self> {
         let maps = fs::read_to_string(format!("/proc/{child}/maps"))?;
         let mut own = maps.lines().filter(|line| line.ends_with(&program.display().to_string()));
@@ -153,25 +154,28 @@ impl<'f> Armed<'f> {
         Ok(Self { memory, functions })
     }
 
-    /// Why the thread has stopped; if that is our doing, it then goes on as if there had been no stop.
+    /// Returns the reason for which the thread stopped, and undoes a stop at one of the
+    /// breakpoints.
     #[cfg(target_arch = "x86_64")]
-    fn stop(&self, thread: Pid) -> anyhow::Result<Stop<'f>> {
+    fn stop(&self, thread: Pid) -> anyhow::Result<StopReason<'f>> {
         let mut registers = match ptrace::getregs(thread) {
-            Err(Errno::ESRCH) => return Ok(Stop::Again),
+            Err(Errno::ESRCH) => return Ok(StopReason::Again),
             registers => registers?,
         };
         let address = registers.rip - 1;
-        let Some(&(first, name)) = self.functions.get(&address) else { return Ok(Stop::Theirs) };
+        let Some(&(first, name)) = self.functions.get(&address) else {
+            return Ok(StopReason::Foreign);
+        };
         let mut now = [0];
         self.memory.read_exact_at(&mut now, address)?;
         self.memory.write_all_at(&[first], address)?;
         registers.rip = address;
         ptrace::setregs(thread, registers)?;
-        Ok(if now == [BREAKPOINT] { Stop::First(name) } else { Stop::Again })
+        Ok(if now == [BREAKPOINT] { StopReason::First(name) } else { StopReason::Again })
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn stop(&self, _: Pid) -> anyhow::Result<Stop<'f>> {
-        Ok(Stop::Theirs)
+    fn stop(&self, _: Pid) -> anyhow::Result<StopReason<'f>> {
+        Ok(StopReason::Foreign)
     }
 }

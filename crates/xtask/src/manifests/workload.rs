@@ -1,22 +1,24 @@
-//! The pods of the four processes.
+//! Deployments and DaemonSets of the four processes.
 
 use serde_json::{Value, json};
 
 use super::{IMAGE, NAMESPACE};
 
-/// One copy; a second would only wait for the lease.
+/// Returns the Deployment of the controller. It has one replica; a second would only wait for the
+/// lease.
 pub(super) fn controller() -> Value {
     let lease = format!("--resourcelock-namespace={NAMESPACE}");
     deployment("machine-config-controller", &["start", &lease])
 }
 
-/// One copy; a second would only wait for the lease.
+/// Returns the Deployment of the operator. It has one replica; a second would only wait for the
+/// lease.
 pub(super) fn operator() -> Value {
     let image = format!("--operator-image={IMAGE}");
     deployment("machine-config-operator", &["start", &image])
 }
 
-/// One on every machine, with the machine's root at `/rootfs`.
+/// Returns the DaemonSet of the daemon, with the node's root mounted at `/rootfs`.
 pub(super) fn daemon() -> Value {
     let name = "machine-config-daemon";
     let node = json!({"fieldRef": {"fieldPath": "spec.nodeName"}});
@@ -32,16 +34,16 @@ pub(super) fn daemon() -> Value {
         "hostPID": true,
         "hostNetwork": true,
         "volumes": [{"name": "rootfs", "hostPath": {"path": "/"}}],
-        // A machine that takes no other pods still has a config.
+        // Tainted nodes have a config too.
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
-        // An update is not cut short.
+        // A running update is not interrupted.
         "terminationGracePeriodSeconds": 600,
     });
     daemon_set(name, &with(pod(name, &container), more))
 }
 
-/// One on every machine of the control plane, where new machines ask.
+/// Returns the DaemonSet of the server, on every control plane node.
 pub(super) fn server() -> Value {
     let name = "machine-config-server";
     let url = "--apiserver-url=https://kubernetes.default.svc";
@@ -87,7 +89,7 @@ fn workload(kind: &str, name: &str, pod: &Value, more: Value) -> Value {
     })
 }
 
-/// An object with more members; those that it has already are replaced.
+/// Returns an object with more members; those that it has already are replaced.
 fn with(mut object: Value, more: Value) -> Value {
     if let (Some(members), Value::Object(more)) = (object.as_object_mut(), more) {
         members.extend(more);

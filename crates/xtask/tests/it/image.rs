@@ -1,4 +1,4 @@
-//! Container images: the same bytes for the same program, and everything in it that it needs.
+//! Container images are reproducible, and hold everything that their program needs.
 
 use std::{
     fs::{self, File},
@@ -8,7 +8,7 @@ use std::{
 
 use xtask::image::{Image, Layer, mco, write};
 
-/// A program of this machine that is linked to libraries: this test.
+/// Returns a dynamically linked program of this machine: this test.
 fn program() -> PathBuf {
     std::env::current_exe().expect("this test is a program")
 }
@@ -28,7 +28,7 @@ fn tar(words: &[&str], folder: &Path) -> Output {
 #[test]
 fn two_runs_write_the_same_bytes() {
     let (program, folder) = (program(), tempfile::tempdir().expect("a folder"));
-    // A copy has another time and another name, and neither matters.
+    // A copy has another name and modification time.
     let copy = folder.path().join("copy");
     fs::copy(&program, &copy).expect("a copy");
     assert!(packed(&mco(&program, Layer::Plain)) == packed(&mco(&copy, Layer::Plain)));
@@ -66,4 +66,10 @@ fn a_program_runs_from_nothing_but_its_image_under_every_name() {
         }
         Err(error) => panic!("chroot does not start: {error}"),
     }
+}
+
+#[test]
+fn the_image_has_the_allocator_return_freed_memory() {
+    let packed = String::from_utf8_lossy(&packed(&mco(&program(), Layer::Plain))).into_owned();
+    assert!(packed.contains("MALLOC_TRIM_THRESHOLD_=131072"), "the image config sets it");
 }

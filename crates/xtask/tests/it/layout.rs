@@ -1,4 +1,4 @@
-//! What of a program is seen to run.
+//! The tracer lists the functions that ran.
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
 };
 
 #[test]
-fn a_watched_program_tells_the_functions_that_it_ran_and_no_others() {
+fn a_traced_program_lists_the_functions_that_ran_and_no_others() {
     if !cfg!(target_arch = "x86_64") {
         eprintln!("skipped: functions can be watched on x86-64 only");
         return;
@@ -14,15 +14,15 @@ fn a_watched_program_tells_the_functions_that_it_ran_and_no_others() {
     let folder = tempfile::tempdir().unwrap();
     let (list, program) = (folder.path().join("list"), env!("CARGO_BIN_EXE_xtask"));
     let mut watcher = Command::new(program);
-    // It is told nothing to do, so it says how it is used.
+    // Without arguments the program prints its usage.
     watcher.arg("trace").arg(&list).arg(program).stdin(Stdio::piped());
     let mut watcher = watcher.stderr(Stdio::piped()).spawn().unwrap();
-    // Its input stays open, so that the program ends by itself.
+    // Standard input stays open, so that the program exits by itself.
     let _input = watcher.stdin.take();
     let output = watcher.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     if said.contains("Operation not permitted") {
-        eprintln!("skipped: this machine lets nobody watch a process");
+        eprintln!("skipped: this machine does not allow ptrace");
         return;
     }
     assert!(output.status.success(), "{said}");

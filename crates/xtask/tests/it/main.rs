@@ -1,4 +1,4 @@
-//! Checks of the source tree itself, so that review need not make them.
+//! Checks of the source tree itself.
 
 #![expect(clippy::disallowed_methods, reason = "reads the source tree; nothing ships this")]
 
@@ -6,7 +6,9 @@ mod deploy;
 mod image;
 mod layers;
 mod layout;
+mod release;
 mod sources;
+mod words;
 
 use std::path::{Path, PathBuf};
 

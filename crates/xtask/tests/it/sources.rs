@@ -1,4 +1,4 @@
-//! Every source file is reached, of a readable size, and free of forgotten work.
+//! Every source file is reached by a `mod` line, of a readable size, and free of forgotten work.
 
 use std::{
     collections::BTreeSet,
@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Above this a file is split.
+/// Limit for the lines of a file.
 const MAX_LINES: usize = 600;
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -31,7 +31,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     files.into_iter().map(|path| (path.clone(), fs::read_to_string(path).expect("UTF-8"))).collect()
 }
 
-/// Follows `mod` lines from one root file.
+/// Follows `mod` lines from a root file.
 fn reach(root: &Path, reached: &mut BTreeSet<PathBuf>) {
     let mut files = vec![root.to_owned()];
     while let Some(file) = files.pop() {
@@ -77,7 +77,7 @@ fn every_file_is_reached_by_a_mod_line() {
 }
 
 #[test]
-fn no_file_outgrows_its_reader() {
+fn no_file_is_longer_than_the_limit() {
     for (path, text) in sources() {
         let lines = text.lines().count();
         assert!(lines <= MAX_LINES, "{} has {lines} lines, more than {MAX_LINES}", path.display());
@@ -85,7 +85,7 @@ fn no_file_outgrows_its_reader() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_opens_with_its_purpose() {
     let silent: Vec<_> = sources()
         .into_iter()
         .filter(|(path, text)| !text.starts_with("//!") && !path.ends_with("tests.rs"))

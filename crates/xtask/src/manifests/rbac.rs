@@ -1,4 +1,4 @@
-//! What each process may do: the calls that it makes, and no others.
+//! RBAC rules of each process: the calls that it makes and no others.
 
 use serde_json::{Value, json};
 
@@ -15,19 +15,19 @@ const KEEP: &[&str] = &["get", "list", "watch", "create", "patch"];
 pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigpools"], SEE_AND_PATCH),
     Rule(OURS, &["machineconfigpools/status"], &["patch"]),
-    // What nobody uses any longer is removed, what somebody edited is put back as a whole.
+    // Unused rendered configs are deleted, edited ones are replaced.
     Rule(OURS, &["machineconfigs"], KEEP),
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
     Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
-    // Whether masters take pods; only on OpenShift.
+    // mastersSchedulable; on OpenShift only.
     Rule("config.openshift.io", &["schedulers"], SEE),
     Rule(OURS, &["machineconfignodes"], KEEP),
     Rule(OURS, &["machineconfignodes"], &["delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
     Rule(OURS, &["controllerconfigs", "pinnedimagesets", "osimagestreams"], SEE),
     Rule("operator.openshift.io", &["machineconfigurations"], SEE),
-    // Where the config server can be reached, and whether the cluster orders machines.
+    // Addresses of the config server, and the namespace of the Machine API.
     Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
     Rule("", &["namespaces"], &["get"]),
     Rule("", &["nodes"], SEE_AND_PATCH),
@@ -36,7 +36,8 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("", &["pods/eviction"], &["create"]),
 ];
 
-/// What it says of its node it says with the kubelet's credentials, which are good for that node only.
+/// Rules of the daemon. It patches its node with the kubelet's credentials, which are valid for
+/// that node only.
 pub(super) const DAEMON: &[Rule] = &[
     Rule("", &["nodes"], SEE),
     Rule(OURS, &["machineconfigs", "pinnedimagesets"], SEE),
@@ -50,7 +51,7 @@ pub(super) const OPERATOR: &[Rule] = &[
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], KEEP),
     Rule(OURS, &["controllerconfigs/status"], &["patch"]),
-    // An owner that its own must wait for takes this, where the cluster asks for it.
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
     Rule(OURS, &["controllerconfigs/finalizers"], &["update"]),
     Rule("config.openshift.io", &["clusteroperators"], KEEP),
     Rule("config.openshift.io", &["clusteroperators/status"], &["patch"]),
@@ -59,24 +60,24 @@ pub(super) const OPERATOR: &[Rule] = &[
 pub(super) const SERVER: &[Rule] =
     &[Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], SEE)];
 
-/// Who leads says so in a lease.
+/// Rules for leader election.
 pub(super) const LEADER: &[Rule] =
     &[Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
 
-/// Who leads, the config server's certificates, and contents that were fetched for configs.
+/// Rules for leases, the config server's certificates, and fetched remote contents.
 pub(super) const CONTROLLER_OWN: &[Rule] = &[
     Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     Rule("", &["secrets"], &["get", "list", "watch", "create", "update", "delete"]),
     Rule("", &["configmaps"], &["get", "list", "watch", "create", "update"]),
 ];
 
-/// Certificates that new machines trust.
+/// Rules for CA bundles that new machines trust.
 pub(super) const BUNDLES: &[Rule] = &[Rule("", &["configmaps"], SEE)];
 
 const EVENTS: &[Rule] = &[Rule("events.k8s.io", &["events"], &["create", "patch"])];
 
-/// Each daemon writes the MachineConfigNode of its own node and no other: the account is the same on
-/// all machines, but a pod's token names the machine that it runs on.
+/// Returns an admission policy that lets each daemon write only the MachineConfigNode of its own
+/// node. All daemons share one service account, but a pod's token names its node.
 pub(super) fn node_guard() -> Vec<Value> {
     let (name, api) = ("mcn-guards", "admissionregistration.k8s.io/v1");
     let claim = "authentication.kubernetes.io/node-name";
@@ -121,7 +122,7 @@ pub(super) fn node_guard() -> Vec<Value> {
     ]
 }
 
-/// A role for the whole cluster, given to the account of the same name.
+/// Returns a ClusterRole and its binding to the service account of the same name.
 pub(super) fn cluster_role(name: &str, rules: &[Rule]) -> Vec<Value> {
     let (meta, api) = (json!({"name": name}), "rbac.authorization.k8s.io");
     vec![
@@ -141,7 +142,7 @@ pub(super) fn cluster_role(name: &str, rules: &[Rule]) -> Vec<Value> {
     ]
 }
 
-/// A role for one namespace, given to the account of the same name; nothing without rules.
+/// Returns a Role and its binding to the service account of the same name; nothing without rules.
 pub(super) fn role(name: &str, namespace: &str, rules: &[Rule]) -> Vec<Value> {
     if rules.is_empty() {
         return Vec::new();
@@ -149,8 +150,8 @@ pub(super) fn role(name: &str, namespace: &str, rules: &[Rule]) -> Vec<Value> {
     named(name, name, namespace, rules)
 }
 
-/// The right to write events: about objects of the cluster they are in the default namespace, about
-/// ours in our own.
+/// Returns the Roles that allow writing events: in the default namespace for cluster-scoped
+/// objects, in the operator's namespace for the others.
 pub(super) fn events(name: &str) -> Vec<Value> {
     let role = format!("{name}-events");
     let places = ["default", NAMESPACE];
