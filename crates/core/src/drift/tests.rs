@@ -1,4 +1,4 @@
-//! What counts as drift, and how it is worded.
+//! Tests of drift detection and of its messages.
 
 use super::*;
 use crate::fixture::machine;
@@ -108,7 +108,7 @@ fn masked_units_and_empty_dropins_do_not_drift() {
 #[test]
 fn a_unit_drifts_by_contents_and_enablement() {
     let mut config = machine("c", "a.service=x b.service");
-    assert_eq!(expected(&config).len(), 2, "units without contents are the system's own");
+    assert_eq!(expected(&config).len(), 2, "units without contents belong to the system");
     assert_eq!(judge(&config, 0, &found(0o100_644, "x")), "");
     let cases = [
         (true, "enabled", ""),
@@ -132,7 +132,7 @@ fn a_unit_drifts_by_contents_and_enablement() {
 }
 
 #[test]
-fn files_of_the_cluster_are_left_alone_and_unusable_ones_are_named() {
+fn cluster_files_are_skipped_and_unusable_files_are_reported() {
     let mut config = machine("c", "/etc/kubernetes/kubelet-ca.crt=a /etc/x=a /etc/y=a");
     config.config.storage.files[1].contents.compression = Some("zstd".to_owned());
     config.config.storage.files[2].append.push(mco_ignition::config::Resource::default());

@@ -1,34 +1,35 @@
-//! Masters and their arbiter, which vote together: never one of each out of service by our doing.
+//! Coordination of the pools `master` and `arbiter`, which share the etcd quorum: the controller
+//! never takes down a node of each at the same time.
 
 use super::{Fleet, Phase, PoolView, RolloutPlan};
 
-/// What the other half of the control plane is up to; nothing, for every other pool.
+/// The state of the other control plane pool; empty for every other pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// How many of its nodes are out of service, or go first.
+    /// Number of its nodes that are unavailable, or are updated first.
     pub unavailable: usize,
-    /// How many of its nodes were told something and are not through with it.
+    /// Number of its nodes that are updating.
     pub moving: usize,
 }
 
-/// Chooses for two masters and an arbiter: the masters first, the arbiter when no master is out of
-/// service and none still has to go. If the masters are paused, the arbiter does not wait for their
-/// turn.
+/// Selects nodes for two masters and an arbiter: the masters first, the arbiter when no master is
+/// unavailable or still to be updated. If the masters are paused, the arbiter does not wait for
+/// them.
 ///
-/// Neither half repairs a node while the other is at it, but either may when nobody else is under
-/// way, so that a change that broke both can be taken back.
+/// Neither pool repairs a node while the other one does, but either may if no other node is
+/// updating, so that a change that broke both can be reverted.
 pub fn choose_control_plane(
     (masters, fleet): (&PoolView, &mut Fleet),
     (arbiter, arbiters): (&PoolView, &mut Fleet),
 ) -> (RolloutPlan, RolloutPlan) {
-    let tally = arbiters.tally();
-    let neighbour = Neighbour { unavailable: tally.places, moving: tally.moving };
+    let counts = arbiters.tally();
+    let neighbour = Neighbour { unavailable: counts.places, moving: counts.moving };
     let first = fleet.choose(&PoolView { neighbour, ..masters.clone() });
-    let turn = if masters.phase == Phase::Active { fleet.in_line() } else { 0 };
-    let tally = fleet.tally();
+    let pending = if masters.phase == Phase::Active { fleet.pending() } else { 0 };
+    let counts = fleet.tally();
     let neighbour = Neighbour {
-        unavailable: tally.places.saturating_add(turn),
-        moving: tally.moving.saturating_add(first.starts.len()),
+        unavailable: counts.places.saturating_add(pending),
+        moving: counts.moving.saturating_add(first.starts.len()),
     };
     let second = arbiters.choose(&PoolView { neighbour, ..arbiter.clone() });
     (first, second)
