@@ -39,7 +39,9 @@ pub enum Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MaxUnavailable => "the controller made more nodes unavailable than maxUnavailable",
+            Self::MaxUnavailable => {
+                "the controller made more nodes unavailable than maxUnavailable"
+            }
             Self::DrainBeforeReboot => "a node rebooted before it was drained",
             Self::NoCordonLeft => "a node is done and still cordoned by the controller",
             Self::PausedMeansPaused => "a node was targeted in a paused pool",

@@ -20,7 +20,7 @@ use crate::{
     Action, Bug, Chance, Entry, Fault, Millis, Report, Rule, Setup, Violation,
     controller::Controller,
     daemon::Host,
-    queue::{Event, Notice, Queue},
+    queue::{Event, Queue, WatchEvent},
 };
 
 /// Runs a simulation to its end.
@@ -150,9 +150,9 @@ impl World {
     fn handle(&mut self, event: Event) {
         match event {
             Event::User(action) => self.apply_action(action),
-            Event::ToController(notice) => self.controller_receives(&notice),
+            Event::ToController(event) => self.controller_receives(&event),
             Event::PoolsToController => self.controller_sees_pools(),
-            Event::ToDaemon(notice) => self.daemon_receives(&notice),
+            Event::ToDaemon(event) => self.daemon_receives(&event),
             Event::Sync(pool) => self.sync(&pool),
             Event::ControllerUp => self.controller_up(),
             Event::Drain(node) => self.drain_attempt(node),
@@ -219,10 +219,10 @@ impl World {
         change(Arc::make_mut(&mut record.object));
         record.version += 1;
         let (version, object) = (record.version, record.object.clone());
-        let notice = Notice { node, version, object };
+        let event = WatchEvent { node, version, object };
         let (first, second) = (self.watch_delay(), self.watch_delay());
-        self.queue.push(self.now + first, Event::ToController(notice.clone()));
-        self.queue.push(self.now + second, Event::ToDaemon(notice));
+        self.queue.push(self.now + first, Event::ToController(event.clone()));
+        self.queue.push(self.now + second, Event::ToDaemon(event));
         self.changed = self.now;
     }
 
@@ -297,7 +297,7 @@ impl World {
         };
         self.plans.insert(key, disruption);
         disruption
-        }
+    }
 
     fn end_faults(&mut self) {
         self.faults_ended = true;

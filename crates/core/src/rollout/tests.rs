@@ -156,11 +156,11 @@ fn a_plan_names_its_starts_and_the_reasons_of_waiting_nodes() {
     assert_eq!(
         plan.to_string(),
         "to new: 0 may start\n  e  is repaired\n  \
-         a  waits: no more nodes may be out of service at a time\n  \
+         a  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
          b  waits: node b is reporting NotReady=False\n  \
-         c  waits: no more nodes may be out of service at a time\n  \
-         d  waits: no more nodes may be out of service at a time\n  \
-         f  waits: somebody cordoned it; kubectl uncordon lets it go on"
+         c  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
+         d  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
+         f  waits: cordoned by the user"
     );
     assert_eq!(plan.started().unwrap(), "Targeted node e to MachineConfig: new");
     let plan = select(&pool(2), &nodes("a=old b=old"));

@@ -368,8 +368,8 @@ mod tests {
         assert_eq!(
             view.trouble,
             [
-                "nodes b, c are waiting: no more nodes may be out of service at a time; nothing is to \
-              be done: their turn comes"
+                "nodes b, c are waiting: no free slot: maxUnavailable nodes are unavailable or \
+                 updating; no action needed"
             ]
         );
     }

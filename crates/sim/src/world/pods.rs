@@ -50,7 +50,12 @@ impl Pods {
                 pods.on.get_mut(node).into_iter().for_each(|on| on.push(number));
             }
             let returns = pod.metadata.owner_references.as_ref().is_some_and(|o| !o.is_empty());
-            pods.all.push(PodRecord { view: PodView::of(pod), state, returns, budgets: Vec::new() });
+            pods.all.push(PodRecord {
+                view: PodView::of(pod),
+                state,
+                returns,
+                budgets: Vec::new(),
+            });
         }
         for (number, Budget { name, pods: members, min_available }) in
             setup.budgets.iter().enumerate()
