@@ -72,9 +72,9 @@ fn event(criterion: &mut Criterion) {
         let mut down = well.clone();
         let annotations = down.metadata.annotations.get_or_insert_default();
         annotation::REASON.set(annotations, &"a disk is slow".to_owned());
-        let places = roster.fleet("p0").expect("a pool").tally().places;
+        let slots = roster.fleet("p0").expect("a pool").tally().slots;
         let view = PoolView {
-            max_unavailable: i64::try_from(places + 1).expect("small"),
+            max_unavailable: i64::try_from(slots + 1).expect("small"),
             ..pool_view(size)
         };
         let id = BenchmarkId::new(format!("{count}-pools"), size);

@@ -176,17 +176,17 @@ fn decided(plan: &NodePlan) -> Result<(), Violation> {
 /// Checks the nodes selected to start an update.
 ///
 /// The limits are counted again here, from the nodes and not from the counts in the plan.
-pub fn rollout(plan: &RolloutPlan, pool: &PoolView, fleet: &Fleet) -> Result<(), Violation> {
+pub fn rollout(plan: &RolloutPlan, pool: &PoolView, pool_nodes: &Fleet) -> Result<(), Violation> {
     if pool.phase != rollout::Phase::Active && !plan.starts.is_empty() {
         return Err(Violation::OnHold(pool.name.clone()));
     }
     let repairs: BTreeSet<&str> = plan.repairs.iter().map(String::as_str).collect();
     let held: BTreeSet<&str> = plan.holds.iter().map(|(node, _)| node.as_str()).collect();
     let mut seen = BTreeSet::new();
-    let (mut set_off, mut in_service) = (0, 0);
+    let (mut starting, mut available) = (0, 0);
     for node in &plan.starts {
         let name = node.as_str();
-        let view = fleet.node(name).filter(|_| seen.insert(name));
+        let view = pool_nodes.node(name).filter(|_| seen.insert(name));
         let view = view.ok_or_else(|| Violation::InvalidStart(node.clone()))?;
         if held.contains(name) {
             return Err(Violation::StartsAndWaits(node.clone()));
@@ -194,13 +194,13 @@ pub fn rollout(plan: &RolloutPlan, pool: &PoolView, fleet: &Fleet) -> Result<(),
         if view.cordon == Cordon::Theirs {
             return Err(Violation::TheirCordon(node.clone()));
         }
-        set_off += usize::from(!fleet.is_moving(name));
-        in_service += usize::from(!repairs.contains(name));
+        starting += usize::from(!pool_nodes.is_moving(name));
+        available += usize::from(!repairs.contains(name));
     }
     let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
-    let tally = fleet.tally();
-    let too_many = (set_off > 0 && tally.moving.saturating_add(set_off) > limit)
-        || (in_service > 0 && tally.places.saturating_add(in_service) > limit);
+    let counts = pool_nodes.tally();
+    let too_many = (starting > 0 && counts.updating.saturating_add(starting) > limit)
+        || (available > 0 && counts.slots.saturating_add(available) > limit);
     if too_many { Err(Violation::TooMany { pool: pool.name.clone(), limit }) } else { Ok(()) }
 }
 

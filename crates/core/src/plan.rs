@@ -71,6 +71,7 @@ pub struct NodePlan {
     /// Differences between the configs.
     pub diff: ConfigDiff,
     /// Actions that each difference requires, with the rule that applied.
+    #[serde(rename = "verdicts")]
     pub verdicts: Vec<Verdict>,
     /// Actions to take once the config is on disk, each once, in order.
     pub actions: Vec<Action>,
@@ -196,11 +197,11 @@ impl NodePlan {
             | Step::RemoveForceFile => None,
         };
         let subject = step.subject();
-        let asks = |verdict: &&Verdict| {
-            action.as_ref().is_some_and(|action| verdict.actions.contains(action))
-                || subject.as_ref().is_some_and(|subject| verdict.is_about(subject))
+        let requires = |decision: &&Verdict| {
+            action.as_ref().is_some_and(|action| decision.actions.contains(action))
+                || subject.as_ref().is_some_and(|subject| decision.is_about(subject))
         };
-        self.verdicts.iter().filter(asks).collect()
+        self.verdicts.iter().filter(requires).collect()
     }
 
     /// Returns true if the plan ends with a reboot.

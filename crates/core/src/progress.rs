@@ -18,8 +18,8 @@ use mco_api::{
 use crate::{
     rollout::Hold,
     status::machine_config_node::{
-        self as report, ConditionUpdate, DrainEvent, DrainTexts, Event, FALSE, TRUE, not_yet, set,
-        status,
+        self as update_conditions, ConditionUpdate, DrainEvent, DrainTexts, Event, FALSE, TRUE,
+        not_yet, set, status,
     },
 };
 
@@ -84,7 +84,7 @@ pub fn conditions(
     set_waiting(&mut after, wait, now);
     let name = node.metadata.name.as_deref().unwrap_or_default();
     for event in drain(&after, node) {
-        report::put(&mut after, name, &Event::Drain(event), now);
+        update_conditions::put(&mut after, name, &Event::Drain(event), now);
     }
     if matches!(stage(node), Stage::Draining) {
         // The result of the last update must not be taken for the end of this one.

@@ -120,12 +120,12 @@ impl Phase {
 /// Selects nodes to update within `maxUnavailable`, with the reasons why the others wait.
 #[must_use]
 pub fn select(pool: &PoolView, nodes: &[NodeView]) -> RolloutPlan {
-    let mut fleet = Fleet::toward(&pool.target);
+    let mut pool_nodes = Fleet::toward(&pool.target);
     for node in nodes {
-        fleet.set(node.clone());
+        pool_nodes.set(node.clone());
     }
-    let mut plan = fleet.choose(pool);
-    plan.holds = fleet.holds(pool, &plan);
+    let mut plan = pool_nodes.choose(pool);
+    plan.holds = pool_nodes.holds(pool, &plan);
     plan
 }
 

@@ -28,7 +28,7 @@ pub struct Roster {
 /// The nodes of one pool.
 #[derive(Clone, Debug)]
 struct PoolEntry {
-    fleet: Fleet,
+    pool_nodes: Fleet,
     counter: StatusCounter,
     /// Result of the last selection for the waiting nodes.
     decision: Option<Verdict>,
@@ -48,7 +48,7 @@ impl Roster {
         let entry = |pool: &&MachineConfigPool| {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let entry = PoolEntry {
-                fleet: Fleet::toward(&pool.spec.configuration.rendered.name),
+                pool_nodes: Fleet::toward(&pool.spec.configuration.rendered.name),
                 counter: StatusCounter::new(pool, &ImageBuild::default()),
                 decision: None,
             };
@@ -95,7 +95,7 @@ impl Roster {
         let moved = self.index.set(&node.name, labels);
         let stays = moved.from == moved.to;
         let known =
-            moved.to.as_ref().and_then(|pool| self.entries.get(pool)?.fleet.node(&node.name));
+            moved.to.as_ref().and_then(|pool| self.entries.get(pool)?.pool_nodes.node(&node.name));
         if stays && (moved.to.is_none() || known == Some(&node)) {
             return Vec::new();
         }
@@ -105,7 +105,7 @@ impl Roster {
         let report = self.reports.get(&node.name);
         if let Some(entry) = moved.to.as_ref().and_then(|pool| self.entries.get_mut(pool)) {
             entry.counter.put(&node, report);
-            entry.fleet.set(node);
+            entry.pool_nodes.set(node);
         }
         moved.pools().map(str::to_owned).collect()
     }
@@ -121,7 +121,7 @@ impl Roster {
 
     fn remove_from(&mut self, pool: &str, node: &str) {
         if let Some(entry) = self.entries.get_mut(pool) {
-            entry.fleet.forget(node);
+            entry.pool_nodes.forget(node);
             entry.counter.remove(node);
         }
     }
@@ -145,7 +145,7 @@ impl Roster {
     fn recount(&mut self, node: &str) -> Option<String> {
         let pool = self.index.pool_of(node).ok().flatten()?.to_owned();
         let entry = self.entries.get_mut(&pool)?;
-        entry.counter.put(entry.fleet.node(node)?, self.reports.get(node));
+        entry.counter.put(entry.pool_nodes.node(node)?, self.reports.get(node));
         Some(pool)
     }
 
@@ -163,7 +163,7 @@ impl Roster {
     /// Returns the nodes of a pool.
     #[must_use]
     pub fn fleet(&self, pool: &str) -> Option<&Fleet> {
-        self.entries.get(pool).map(|entry| &entry.fleet)
+        self.entries.get(pool).map(|entry| &entry.pool_nodes)
     }
 
     /// Selects the nodes to update; `other` is the other control plane pool of a cluster with an
@@ -172,20 +172,25 @@ impl Roster {
     /// The waiting nodes are not in the plan: see `wait` for a single node.
     pub fn choose(&mut self, pool: &PoolView, other: Option<&PoolView>) -> RolloutPlan {
         let empty = || PoolEntry {
-            fleet: Fleet::toward(&pool.target),
+            pool_nodes: Fleet::toward(&pool.target),
             counter: StatusCounter::new(&MachineConfigPool::default(), &ImageBuild::default()),
             decision: None,
         };
         let Some(other) = other else {
-            return self.entries.entry(pool.name.clone()).or_insert_with(empty).fleet.choose(pool);
+            return self
+                .entries
+                .entry(pool.name.clone())
+                .or_insert_with(empty)
+                .pool_nodes
+                .choose(pool);
         };
         // Two entries are borrowed mutably at once, so one is removed temporarily.
         let mut this = self.entries.remove(&pool.name).unwrap_or_else(empty);
-        let others = &mut self.entries.entry(other.name.clone()).or_insert_with(empty).fleet;
+        let others = &mut self.entries.entry(other.name.clone()).or_insert_with(empty).pool_nodes;
         let plan = if pool.name == "master" {
-            rollout::choose_control_plane((pool, &mut this.fleet), (other, others)).0
+            rollout::choose_control_plane((pool, &mut this.pool_nodes), (other, others)).0
         } else {
-            rollout::choose_control_plane((other, others), (pool, &mut this.fleet)).1
+            rollout::choose_control_plane((other, others), (pool, &mut this.pool_nodes)).1
         };
         self.entries.insert(pool.name.clone(), this);
         plan
@@ -194,7 +199,7 @@ impl Roster {
     /// Stores the result of the last selection for the waiting nodes; returns true if it changed.
     pub fn judge(&mut self, pool: &str, decision: Verdict) -> bool {
         let Some(entry) = self.entries.get_mut(pool) else { return false };
-        entry.fleet.retarget(&decision.target);
+        entry.pool_nodes.retarget(&decision.target);
         let is_new = entry.decision.as_ref() != Some(&decision);
         entry.decision = Some(decision);
         is_new
@@ -205,7 +210,7 @@ impl Roster {
     pub fn wait(&self, node: &str) -> Option<PendingUpdate> {
         let entry = self.entries.get(self.index.pool_of(node).ok()??)?;
         let decision = entry.decision.as_ref()?;
-        let hold = entry.fleet.hold(node, decision)?;
+        let hold = entry.pool_nodes.hold(node, decision)?;
         Some(PendingUpdate { target: decision.target.clone(), hold })
     }
 
@@ -214,7 +219,8 @@ impl Roster {
     pub fn holds(&mut self, pool: &MachineConfigPool) -> Vec<(String, Hold)> {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         let target = &pool.spec.configuration.rendered.name;
-        let members = self.fleet(name).map(|fleet| fleet.tally().machines).unwrap_or_default();
+        let members =
+            self.fleet(name).map(|pool_nodes| pool_nodes.tally().machines).unwrap_or_default();
         if target.is_empty() {
             return Vec::new();
         }
@@ -229,13 +235,13 @@ impl Roster {
             }
         };
         if let Some(entry) = self.entries.get_mut(name) {
-            entry.fleet.retarget(target);
+            entry.pool_nodes.retarget(target);
         }
         let starts: BTreeSet<String> = starts.into_iter().collect();
-        let Some(fleet) = self.fleet(name) else { return Vec::new() };
-        let waiting = fleet.nodes().filter(|node| !starts.contains(&node.name));
+        let Some(pool_nodes) = self.fleet(name) else { return Vec::new() };
+        let waiting = pool_nodes.nodes().filter(|node| !starts.contains(&node.name));
         waiting
-            .filter_map(|node| Some((node.name.clone(), fleet.hold(&node.name, &decision)?)))
+            .filter_map(|node| Some((node.name.clone(), pool_nodes.hold(&node.name, &decision)?)))
             .collect()
     }
 
@@ -249,7 +255,7 @@ impl Roster {
         let entry = self.entries.get_mut(pool.metadata.name.as_deref()?)?;
         if !entry.counter.is_toward(pool, &around.image_build) {
             entry.counter = StatusCounter::new(pool, &around.image_build);
-            for node in entry.fleet.nodes() {
+            for node in entry.pool_nodes.nodes() {
                 entry.counter.put(node, self.reports.get(&node.name));
             }
         }

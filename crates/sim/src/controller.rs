@@ -17,7 +17,7 @@ use crate::{
 pub(crate) struct Controller {
     pub(crate) up: bool,
     pools: Vec<MachineConfigPool>,
-    fleets: BTreeMap<String, Fleet>,
+    nodes_by_pool: BTreeMap<String, Fleet>,
     versions: BTreeMap<usize, u64>,
     queued: BTreeSet<String>,
     index: BTreeMap<String, usize>,
@@ -28,17 +28,17 @@ pub(crate) struct Controller {
 impl Controller {
     /// Returns the waiting nodes of a pool, according to the controller's cache.
     pub(crate) fn last_plan(&self, pool: &str) -> Vec<(String, Hold)> {
-        let (Some(view), Some(fleet)) = (self.view(pool), self.fleets.get(pool)) else {
+        let (Some(view), Some(pool_nodes)) = (self.view(pool), self.nodes_by_pool.get(pool)) else {
             return Vec::new();
         };
-        let mut fleet = fleet.clone();
-        let plan = fleet.choose(&view);
-        fleet.holds(&view, &plan)
+        let mut pool_nodes = pool_nodes.clone();
+        let plan = pool_nodes.choose(&view);
+        pool_nodes.holds(&view, &plan)
     }
 
     fn view(&self, name: &str) -> Option<PoolView> {
         let pool = self.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name))?;
-        let members = self.fleets.get(name).map(|fleet| fleet.tally().machines);
+        let members = self.nodes_by_pool.get(name).map(|pool_nodes| pool_nodes.tally().machines);
         let limit = pool.spec.max_unavailable.as_ref();
         Some(PoolView {
             name: name.to_owned(),
@@ -80,7 +80,7 @@ impl World {
             return;
         }
         self.controller.pools.clone_from(&self.setup.pools);
-        let names: Vec<String> = self.controller.fleets.keys().cloned().collect();
+        let names: Vec<String> = self.controller.nodes_by_pool.keys().cloned().collect();
         for pool in names {
             self.enqueue(pool);
         }
@@ -103,7 +103,7 @@ impl World {
         let labels = object.metadata.labels.as_ref();
         let found = labels.and_then(|labels| self.membership.of("", labels).ok());
         let Some(pool) = found.as_ref().and_then(|found| found.primary()) else { return };
-        self.controller.fleets.entry(pool.to_owned()).or_default().set(NodeView::of(object));
+        self.controller.nodes_by_pool.entry(pool.to_owned()).or_default().set(NodeView::of(object));
     }
 
     fn enqueue(&mut self, pool: String) {
@@ -119,8 +119,8 @@ impl World {
         }
         let Some(pool) = self.controller.view(name) else { return };
         let chooser = self.setup.chooser;
-        let Some(fleet) = self.controller.fleets.get_mut(name) else { return };
-        let plan = chooser(fleet, &pool);
+        let Some(pool_nodes) = self.controller.nodes_by_pool.get_mut(name) else { return };
+        let plan = chooser(pool_nodes, &pool);
         for node in &plan.starts {
             self.check_start(&pool, node);
             let Some(index) = self.controller.index.get(node).copied() else { continue };
@@ -152,7 +152,11 @@ impl World {
         if pool.phase != Phase::Active {
             self.violate(Rule::PausedMeansPaused, node);
         }
-        let view = self.controller.fleets.get(&pool.name).and_then(|fleet| fleet.node(node));
+        let view = self
+            .controller
+            .nodes_by_pool
+            .get(&pool.name)
+            .and_then(|pool_nodes| pool_nodes.node(node));
         if view.is_some_and(|view| view.cordon == Cordon::Theirs) {
             self.violate(Rule::TheirCordon, node);
         }

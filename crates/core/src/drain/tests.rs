@@ -97,15 +97,15 @@ fn a_drain_warns_after_ten_minutes_and_is_overdue_after_an_hour() {
 // covers: DRN-7
 #[test]
 fn a_pool_can_set_its_own_limits() {
-    let said = |pairs: &[(&str, &str)]| {
+    let read = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter().map(|(key, value)| {
             (format!("machineconfiguration.openshift.io/{key}"), (*value).to_owned())
         });
         Limits::of(&pairs.collect(), Limits::REFERENCE)
     };
-    let (limits, faults) = said(&[]);
+    let (limits, faults) = read(&[]);
     assert_eq!((limits, faults.len()), (Limits::REFERENCE, 0));
-    let (limits, faults) = said(&[("drain-timeout", "30m"), ("drain-attempt-timeout", "5m")]);
+    let (limits, faults) = read(&[("drain-timeout", "30m"), ("drain-attempt-timeout", "5m")]);
     let wanted = Limits {
         attempt: Duration::from_mins(5),
         slow: Duration::from_mins(5),

@@ -47,7 +47,7 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
     let id = |id| (Some(id), None);
     let name = |name: &str| (None, Some(name.to_owned()));
     let silent = (None, None);
-    // user and group of the config, user and group as found, what is said
+    // user and group of the config, user and group as found, message
     let cases = [
         (silent.clone(), silent.clone(), (7, ""), (7, ""), ""),
         (id(0), id(0), (0, ""), (0, ""), ""),
@@ -63,7 +63,7 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
             "expected: core:any; received: 0:0",
         ),
     ];
-    for (user, group, found_user, found_group, said) in cases {
+    for (user, group, found_user, found_group, message) in cases {
         let mut config = machine("c", "/etc/foo=a");
         let file = &mut config.config.storage.files[0];
         (file.user.id, file.user.name) = user;
@@ -78,7 +78,8 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
             owner: Some(Owned { user: found(found_user), group: found(found_group) }),
         };
         let prefix = "owner mismatch for file: \"/etc/foo\"; ";
-        let expected = if said.is_empty() { String::new() } else { format!("{prefix}{said}") };
+        let expected =
+            if message.is_empty() { String::new() } else { format!("{prefix}{message}") };
         assert_eq!(judge(&config, 0, &observed), expected);
     }
 }

@@ -131,11 +131,11 @@ fn objects_and_lists_are_laid_out_as_blocks() {
 
 #[test]
 fn text_that_the_reference_cannot_parse_back_is_an_error() {
-    let verdict = |text| write(&Tree::Object(vec![("a", Tree::Text(text))]), &mut Vec::new());
-    assert_eq!(verdict("a\u{7f}"), Err(UnreadableText::ControlCharacter(0x7f)));
-    assert_eq!(verdict("\u{9f}"), Err(UnreadableText::ControlCharacter(0x9f)));
-    assert_eq!(verdict("a\u{85}--- b"), Err(UnreadableText::DocumentMarker));
-    assert_eq!(verdict("a\u{85}---"), Ok(()));
+    let result = |text| write(&Tree::Object(vec![("a", Tree::Text(text))]), &mut Vec::new());
+    assert_eq!(result("a\u{7f}"), Err(UnreadableText::ControlCharacter(0x7f)));
+    assert_eq!(result("\u{9f}"), Err(UnreadableText::ControlCharacter(0x9f)));
+    assert_eq!(result("a\u{85}--- b"), Err(UnreadableText::DocumentMarker));
+    assert_eq!(result("a\u{85}---"), Ok(()));
 }
 
 #[test]

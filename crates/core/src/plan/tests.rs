@@ -290,7 +290,7 @@ fn a_plan_can_be_serialized_and_displayed() {
     assert_eq!(
         plan.to_string(),
         "old -> new: reboot needed, drain needed (reboot)\n  \
-         file /etc/foo added: reboot (no policy names it)\n  \
+         file /etc/foo added: reboot (no policy covers it)\n  \
          SSH keys or password: nothing (policy for SSH keys)\n    \
          1. write /etc/foo\n    2. protect the kubelet's credentials\n    3. write SSH keys\n    \
          4. set the password\n    5. record the config\n    6. reboot\n"
@@ -301,7 +301,7 @@ fn a_plan_can_be_serialized_and_displayed() {
 fn every_step_has_the_rule_that_decided_it() {
     let plan = plan("", "/etc/foo=1 /etc/containers/policy.json=1 a.service=x karg:k key:a");
     let why = |step: &Step| {
-        let rules = plan.why(step).into_iter().map(|verdict| verdict.rule.to_string());
+        let rules = plan.why(step).into_iter().map(|decision| decision.rule.to_string());
         rules.collect::<Vec<_>>().join(", ")
     };
     let cases = [

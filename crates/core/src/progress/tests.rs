@@ -66,9 +66,9 @@ fn a_waiting_node_has_its_config_and_reason_until_it_starts() {
     let node = node("", "", false);
     let wait = |hold| PendingUpdate { target: "rendered-worker-2".to_owned(), hold };
     let first = conditions(&[], &node, Some(&wait(Hold::Paused)), &at(0));
-    let [said] = first.as_slice() else { panic!("{first:?}") };
-    assert_eq!((said.type_.as_str(), said.reason.as_str()), ("Waiting", "PoolPaused"));
-    assert_eq!(said.message, "Node waits for rendered-worker-2: the pool is paused");
+    let [waiting] = first.as_slice() else { panic!("{first:?}") };
+    assert_eq!((waiting.type_.as_str(), waiting.reason.as_str()), ("Waiting", "PoolPaused"));
+    assert_eq!(waiting.message, "Node waits for rendered-worker-2: the pool is paused");
     let second = conditions(&first, &node, Some(&wait(Hold::NoCapacity)), &at(5));
     assert_eq!(
         (second[0].reason.as_str(), &second[0].last_transition_time),

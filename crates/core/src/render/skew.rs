@@ -114,8 +114,8 @@ mod tests {
             ),
         ];
         for (controller_config, config, expected) in cases {
-            let verdict = check_skew(&build, controller_config, &[&config]);
-            let text = verdict.err().map(|skew| skew.to_string()).unwrap_or_default();
+            let result = check_skew(&build, controller_config, &[&config]);
+            let text = result.err().map(|skew| skew.to_string()).unwrap_or_default();
             assert_eq!(text, expected);
         }
     }

@@ -302,11 +302,11 @@ fn provenance_names_every_contributing_config() {
     assert_eq!(provenance.winner(Kind::Unit, "a.service", "contents"), Some("1"));
     assert_eq!(provenance.winner(Kind::Unit, "a.service", "enabled"), Some("3"));
     assert_eq!(provenance.winner(Kind::Dropin, "a.service/x.conf", "contents"), Some("2"));
-    let said = |kind, key: &str| {
-        provenance.of(kind, key).iter().map(|said| said.config).collect::<Vec<_>>()
+    let contributors = |kind, key: &str| {
+        provenance.of(kind, key).iter().map(|contribution| contribution.config).collect::<Vec<_>>()
     };
-    assert_eq!(said(Kind::User, "core"), [0, 1, 2]);
-    assert_eq!(said(Kind::KernelArgument, "nosmt"), [2]);
-    assert_eq!(said(Kind::Setting, "kernelType"), [2]);
-    assert_eq!(said(Kind::Path, "/nowhere"), [0; 0]);
+    assert_eq!(contributors(Kind::User, "core"), [0, 1, 2]);
+    assert_eq!(contributors(Kind::KernelArgument, "nosmt"), [2]);
+    assert_eq!(contributors(Kind::Setting, "kernelType"), [2]);
+    assert_eq!(contributors(Kind::Path, "/nowhere"), [0; 0]);
 }

@@ -6,9 +6,9 @@ use super::{Cordon, Hold, NodeView, Readiness};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Assessment {
     /// Number of `maxUnavailable` slots that the node occupies.
-    pub(super) places: usize,
+    pub(super) slots: usize,
     /// True if the node is updating.
-    pub(super) moving: bool,
+    pub(super) updating: bool,
     /// Requirement to responsiveness the target.
     pub(super) need: Need,
 }
@@ -45,8 +45,8 @@ impl Assessment {
     /// Assesses a node.
     pub(super) fn of(node: &NodeView, target: &str) -> Self {
         // A degraded node that has the target may still be returning to it.
-        let moving = node.is_moving() || (node.is_at(target) && node.is_degraded());
-        Self { places: places(node, target), moving, need: need(node, target) }
+        let updating = node.is_moving() || (node.is_at(target) && node.is_degraded());
+        Self { slots: slots(node, target), updating, need: need(node, target) }
     }
 }
 
@@ -54,7 +54,7 @@ impl Assessment {
 ///
 /// Compat: a node that failed to apply the target and is not ready occupies two slots
 /// (`pkg/controller/node/node_controller.go`, `getAllCandidateMachines`).
-fn places(node: &NodeView, target: &str) -> usize {
+fn slots(node: &NodeView, target: &str) -> usize {
     let out = node.is_unavailable();
     let failed = node.is_failing() && (node.is_at(target) || !out);
     usize::from(out) + usize::from(failed)

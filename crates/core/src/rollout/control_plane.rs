@@ -9,7 +9,7 @@ pub struct Neighbour {
     /// Number of its nodes that are unavailable, or are updated first.
     pub unavailable: usize,
     /// Number of its nodes that are updating.
-    pub moving: usize,
+    pub updating: usize,
 }
 
 /// Selects nodes for two masters and an arbiter: the masters first, the arbiter when no master is
@@ -19,18 +19,18 @@ pub struct Neighbour {
 /// Neither pool repairs a node while the other one does, but either may if no other node is
 /// updating, so that a change that broke both can be reverted.
 pub fn choose_control_plane(
-    (masters, fleet): (&PoolView, &mut Fleet),
-    (arbiter, arbiters): (&PoolView, &mut Fleet),
+    (masters, master_nodes): (&PoolView, &mut Fleet),
+    (arbiter, arbiter_nodes): (&PoolView, &mut Fleet),
 ) -> (RolloutPlan, RolloutPlan) {
-    let counts = arbiters.tally();
-    let neighbour = Neighbour { unavailable: counts.places, moving: counts.moving };
-    let first = fleet.choose(&PoolView { neighbour, ..masters.clone() });
-    let pending = if masters.phase == Phase::Active { fleet.pending() } else { 0 };
-    let counts = fleet.tally();
+    let counts = arbiter_nodes.tally();
+    let neighbour = Neighbour { unavailable: counts.slots, updating: counts.updating };
+    let first = master_nodes.choose(&PoolView { neighbour, ..masters.clone() });
+    let pending = if masters.phase == Phase::Active { master_nodes.pending() } else { 0 };
+    let counts = master_nodes.tally();
     let neighbour = Neighbour {
-        unavailable: counts.places.saturating_add(pending),
-        moving: counts.moving.saturating_add(first.starts.len()),
+        unavailable: counts.slots.saturating_add(pending),
+        updating: counts.updating.saturating_add(first.starts.len()),
     };
-    let second = arbiters.choose(&PoolView { neighbour, ..arbiter.clone() });
+    let second = arbiter_nodes.choose(&PoolView { neighbour, ..arbiter.clone() });
     (first, second)
 }

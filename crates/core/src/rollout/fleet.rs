@@ -46,9 +46,9 @@ pub struct RolloutCounts {
     /// Nodes whose daemon is degraded.
     pub degraded: usize,
     /// Occupied slots of `maxUnavailable`.
-    pub places: usize,
+    pub slots: usize,
     /// Nodes that are updating.
-    pub moving: usize,
+    pub updating: usize,
 }
 
 impl RolloutCounts {
@@ -60,8 +60,8 @@ impl RolloutCounts {
             ready: (node.is_updated(target) && node.is_ready()).into(),
             unavailable: node.is_unavailable().into(),
             degraded: node.is_degraded().into(),
-            places: assessment.places,
-            moving: assessment.moving.into(),
+            slots: assessment.slots,
+            updating: assessment.updating.into(),
         }
     }
 
@@ -72,8 +72,8 @@ impl RolloutCounts {
             ready: with(self.ready, other.ready),
             unavailable: with(self.unavailable, other.unavailable),
             degraded: with(self.degraded, other.degraded),
-            places: with(self.places, other.places),
-            moving: with(self.moving, other.moving),
+            slots: with(self.slots, other.slots),
+            updating: with(self.updating, other.updating),
         }
     }
 }
@@ -186,7 +186,7 @@ impl Fleet {
         if pool.neighbour.unavailable > 0 {
             return 0;
         }
-        let taken = i64::try_from(self.counts.places).unwrap_or(i64::MAX);
+        let taken = i64::try_from(self.counts.slots).unwrap_or(i64::MAX);
         usize::try_from(pool.max_unavailable.saturating_sub(taken)).unwrap_or(0)
     }
 
@@ -194,14 +194,14 @@ impl Fleet {
     fn repair(&self, pool: &PoolView, plan: &mut RolloutPlan) {
         plan.repairs.extend(self.redirects.values().cloned());
         let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
-        let mut moving = self.counts.moving.saturating_add(pool.neighbour.moving);
+        let mut updating = self.counts.updating.saturating_add(pool.neighbour.updating);
         for name in self.rescues.values() {
-            let counted = self.members.get(name).is_some_and(|member| member.assessment.moving);
-            let after = moving.saturating_add(usize::from(!counted));
+            let counted = self.members.get(name).is_some_and(|member| member.assessment.updating);
+            let after = updating.saturating_add(usize::from(!counted));
             if after > limit {
                 break;
             }
-            moving = after;
+            updating = after;
             plan.repairs.push(name.clone());
         }
         plan.starts.clone_from(&plan.repairs);
@@ -269,7 +269,7 @@ impl Fleet {
     /// Returns true if a node is updating.
     #[must_use]
     pub fn is_moving(&self, node: &str) -> bool {
-        self.members.get(node).is_some_and(|member| member.assessment.moving)
+        self.members.get(node).is_some_and(|member| member.assessment.updating)
     }
 }
 

@@ -143,8 +143,8 @@ fn masters_and_arbiter_take_turns() {
         ("is taken back", "a=done b=done", Active, "x=old+down", ("", "x")),
     ];
     for (case, masters, phase, arbiter, (first, second)) in cases {
-        let told = together(masters, phase, arbiter);
-        assert_eq!(told, (first.to_owned(), second.to_owned()), "{case}");
+        let selected = together(masters, phase, arbiter);
+        assert_eq!(selected, (first.to_owned(), second.to_owned()), "{case}");
     }
 }
 
@@ -185,11 +185,11 @@ prop_compose! {
 }
 
 /// Applies the plan to the nodes.
-fn told(nodes: &[NodeView], plan: &RolloutPlan) -> Vec<NodeView> {
-    let told: BTreeSet<&String> = plan.starts.iter().collect();
+fn after(nodes: &[NodeView], plan: &RolloutPlan) -> Vec<NodeView> {
+    let selected: BTreeSet<&String> = plan.starts.iter().collect();
     let tell = |node: &NodeView| {
         let mut node = node.clone();
-        if told.contains(&node.name) {
+        if selected.contains(&node.name) {
             node.desired.clone_from(&plan.target);
         }
         node
@@ -206,7 +206,7 @@ proptest! {
     fn slots_are_never_exceeded(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
-        let after = told(&before, &plan);
+        let after = after(&before, &plan);
         let under_way = |nodes: &[NodeView]| count(nodes, NodeView::is_moving);
         prop_assert!(under_way(&after) <= max.max(under_way(&before)), "{}", plan);
         let counts = |nodes: &[NodeView]| {
@@ -221,7 +221,7 @@ proptest! {
         // targeted.
         let before = nodes(&text.replace("silent", "old"));
         let plan = select(&pool(max), &before);
-        let again = select(&pool(max), &told(&before, &plan));
+        let again = select(&pool(max), &after(&before, &plan));
         prop_assert!(again.starts.is_empty(), "first {plan}\nthen {again}");
     }
 
@@ -240,8 +240,8 @@ proptest! {
     fn a_cordon_of_the_user_is_never_touched(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
-        let theirs = before.iter().filter(|node| node.cordon == Cordon::Theirs);
-        for node in theirs {
+        let cordoned = before.iter().filter(|node| node.cordon == Cordon::Theirs);
+        for node in cordoned {
             prop_assert!(!plan.starts.contains(&node.name), "{}", plan);
         }
     }

@@ -181,10 +181,10 @@ impl Model {
                 let fleet = roster.fleet(name).unwrap();
                 assert_eq!(check::rollout(&plan, &view, fleet), Ok(()));
                 roster.judge(name, Verdict::of(&view, &plan));
-                let told = |node: &&NodeView| !plan.starts.contains(&node.name);
+                let waits = |node: &&NodeView| !plan.starts.contains(&node.name);
                 let holds: BTreeMap<String, Hold> = members
                     .iter()
-                    .filter(told)
+                    .filter(waits)
                     .filter_map(|node| Some((node.name.clone(), roster.wait(&node.name)?.hold)))
                     .collect();
                 assert_eq!(holds, expected.holds.into_iter().collect(), "{name}");
@@ -264,9 +264,9 @@ fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
     roster.set_node(node("b", "done"), &labels("worker"));
     assert_eq!(roster.wait("a"), None, "nothing has been decided yet");
     let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
-    let verdict = |phase| Verdict::refused("new", phase, fault());
-    assert!(roster.judge("worker", verdict(Phase::Active)));
-    assert!(!roster.judge("worker", verdict(Phase::Active)), "nothing new");
+    let decision = |phase| Verdict::refused("new", phase, fault());
+    assert!(roster.judge("worker", decision(Phase::Active)));
+    assert!(!roster.judge("worker", decision(Phase::Active)), "nothing new");
     let wait = roster.wait("a").unwrap();
     assert_eq!(wait.target, "new");
     assert_eq!(
@@ -277,9 +277,9 @@ fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
     assert_eq!(roster.wait("b"), None, "the node has the target already");
     let mut strange = pools[0].clone();
     strange.spec.max_unavailable = Some(IntOrString::String("many".to_owned()));
-    let said: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
-    assert_eq!(said, ["a"]);
+    let waiting: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(waiting, ["a"]);
     assert_eq!(roster.holds(&pools[0]), [], "the node would be selected now");
-    assert!(roster.judge("worker", verdict(Phase::Paused)));
+    assert!(roster.judge("worker", decision(Phase::Paused)));
     assert_eq!(roster.wait("a").unwrap().hold, Hold::Paused);
 }

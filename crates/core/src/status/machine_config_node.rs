@@ -313,12 +313,12 @@ fn updates(node: &str, event: &Event) -> Vec<ConditionUpdate> {
         Event::Drain(event) => drain(event).into(),
         Event::Applying(parts) => {
             let whole = "Updating the Files and OS on disk as a part of the in progress phase";
-            let text = format!("Applying files and new OS config to node. {}", parts.said("will"));
+            let text = format!("Applying files and new OS config to node. {}", parts.text("will"));
             pair((UpdateExecuted, UNKNOWN, whole), (AppliedFilesAndOS, UNKNOWN, text)).into()
         }
         Event::Applied(parts) => {
             let whole = "Updated the Files and OS on disk as a part of the in progress phase";
-            let text = format!("Applied files and new OS config to node. {}", parts.said("did"));
+            let text = format!("Applied files and new OS config to node. {}", parts.text("did"));
             pair((UpdateExecuted, TRUE, whole), (AppliedFilesAndOS, TRUE, text)).into()
         }
     }
@@ -431,7 +431,7 @@ fn until(texts: &DrainTexts) -> String {
 }
 
 impl Parts {
-    fn said(self, verb: &str) -> String {
+    fn text(self, verb: &str) -> String {
         let need = |needed: bool| if needed { "" } else { "not " };
         format!(
             "OS {verb} {}need an update. SSH Keys {verb} {}need an update",

@@ -108,13 +108,13 @@ fn contents_must_match_their_hash_and_compression() {
         ),
     ];
     for (contents, bytes, expected) in cases {
-        let said = one(&contents).check(bytes).err().map(|error| error.to_string());
-        let said = said.unwrap_or_default();
-        assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{said}");
+        let text = one(&contents).check(bytes).err().map(|error| error.to_string());
+        let text = text.unwrap_or_default();
+        assert!(text.starts_with(expected) && text.is_empty() == expected.is_empty(), "{text}");
     }
     let large = vec![0; MAX_CONTENTS + 1];
-    let said = one(&contents("")).check(&large).unwrap_err().to_string();
-    assert!(said.contains("more than 1048576 bytes"), "{said}");
+    let text = one(&contents("")).check(&large).unwrap_err().to_string();
+    assert!(text.contains("more than 1048576 bytes"), "{text}");
 }
 
 #[test]

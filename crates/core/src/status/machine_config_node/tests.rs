@@ -11,7 +11,7 @@ fn texts() -> DrainTexts {
 }
 
 /// Returns `Type=Status` of the changed conditions after each event.
-fn told(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
+fn apply(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
     let mut conditions = complete(&[], &at(0));
     let mut lines = Vec::new();
     for (number, event) in events.iter().enumerate() {
@@ -46,7 +46,7 @@ fn an_update_with_a_reboot_sets_its_conditions_in_order_and_ends_with_updated_al
         Event::Drain(DrainEvent::Uncordoned),
         Event::UpToDate,
     ];
-    let (lines, conditions) = told(&events);
+    let (lines, conditions) = apply(&events);
     assert_eq!(
         lines,
         [
@@ -84,7 +84,7 @@ fn a_failure_names_node_and_cause_and_keeps_the_step_conditions() {
     let parts = Parts { system: false, keys: true };
     let events =
         [Event::NeedsUpdate, Event::Applying(parts), Event::Degraded("disk full".to_owned())];
-    let (lines, conditions) = told(&events);
+    let (lines, conditions) = apply(&events);
     let kinds = ["UpdateExecuted=Unknown", "AppliedFilesAndOS=Unknown", "NodeDegraded=True"];
     assert_eq!(lines, kinds);
     let message =
@@ -111,12 +111,12 @@ fn an_unchanged_event_writes_nothing_and_time_changes_with_the_status() {
 
 #[test]
 fn missing_drain_events_are_recorded_in_order_after_the_drain() {
-    let (mut conditions, mut told) = (complete(&[], &at(0)), 0);
+    let (mut conditions, mut recorded) = (complete(&[], &at(0)), 0);
     for event in catch_up(&conditions, &texts()) {
         put(&mut conditions, "n", &Event::Drain(event), &at(1));
-        told += 1;
+        recorded += 1;
     }
-    assert_eq!(told, 3, "cordoned, draining, drained");
+    assert_eq!(recorded, 3, "cordoned, draining, drained");
     assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
     assert_eq!(catch_up(&conditions, &texts()), []);
 }
