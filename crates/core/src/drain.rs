@@ -23,7 +23,7 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 pub struct Pace {
     /// Duration after which one attempt counts as failed.
     pub attempt: Duration,
-    /// Pause between two eviction requests for a pod that a PodDisruptionBudget protects, unless
+    /// Pause between two eviction requests for a pod that a `PodDisruptionBudget` protects, unless
     /// the API server's response names one.
     pub refused: Duration,
 }

@@ -109,7 +109,7 @@ impl References {
         references
     }
 
-    /// Adds the references of MachineConfigNodes.
+    /// Adds the references of `MachineConfigNodes`.
     #[must_use]
     pub fn with_reports<'a>(
         mut self,

@@ -21,7 +21,7 @@ use crate::{
 pub struct Roster {
     index: MembershipIndex,
     entries: BTreeMap<String, PoolEntry>,
-    /// State of the MachineConfigNodes, also of nodes that are not known yet.
+    /// State of the `MachineConfigNodes`, also of nodes that are not known yet.
     reports: BTreeMap<String, NodeReport>,
 }
 

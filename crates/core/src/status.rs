@@ -1,7 +1,7 @@
 //! Status of a pool: counters and conditions, computed from its nodes.
 //!
-//! [`pool`] scans every node; [`StatusCounter`] keeps the same counts up to date node by node, so that one
-//! node event costs the same in a pool of ten and of ten thousand nodes.
+//! [`pool`] scans every node; [`StatusCounter`] keeps the same counts up to date node by node, so
+//! that one node event costs the same in a pool of ten and of ten thousand nodes.
 //!
 //! Types, reasons and messages are the reference's (`pkg/controller/node/status.go`): programs
 //! match on them. Start times and remedies for the administrator are in [`explain`].
@@ -46,7 +46,7 @@ pub struct Inputs<'a> {
     pub pool: &'a MachineConfigPool,
     /// Nodes of the pool.
     pub nodes: &'a [NodeView],
-    /// State of their MachineConfigNodes, in the order of the nodes.
+    /// State of their `MachineConfigNodes`, in the order of the nodes.
     pub reports: &'a [NodeReport],
     /// Inputs that are the same for all nodes.
     pub around: Around<'a>,

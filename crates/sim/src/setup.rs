@@ -28,7 +28,7 @@ pub struct Setup {
     pub flaws: BTreeMap<String, Flaw>,
     /// Pods, each on the node that it names.
     pub pods: Vec<Pod>,
-    /// PodDisruptionBudgets.
+    /// `PodDisruptionBudgets`.
     pub budgets: Vec<Budget>,
     /// Actions of the user, with their times.
     pub script: Vec<(Millis, Action)>,
@@ -94,7 +94,7 @@ pub enum Bug {
     NoUncordon,
 }
 
-/// A PodDisruptionBudget.
+/// A `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// `namespace/name` of the budget.

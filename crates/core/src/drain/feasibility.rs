@@ -1,6 +1,6 @@
 //! Prediction of whether a drain can finish, before anything is cordoned for it.
 //!
-//! A PodDisruptionBudget that allows no eviction even with every pod healthy blocks a drain for
+//! A `PodDisruptionBudget` that allows no eviction even with every pod healthy blocks a drain for
 //! ever. One that allows none at the moment only delays the drain. Pods without a controller and
 //! data on the node do not delay a drain, but are lost, so they are reported too.
 //!
@@ -36,9 +36,9 @@ pub struct Feasibility {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvictionObstacle {
-    /// Pod as namespace/name.
+    /// Namespace and name of the pod.
     pub pod: String,
-    /// EvictionCause of the obstacle.
+    /// Cause of the obstacle.
     pub cause: EvictionCause,
 }
 
@@ -48,7 +48,7 @@ pub struct EvictionObstacle {
 pub enum EvictionCause {
     /// The budget never allows an eviction, because it requires all of its pods.
     NeverAllowed {
-        /// Budget as namespace/name.
+        /// Namespace and name of the budget.
         budget: String,
         /// Number of healthy pods that the budget requires.
         wanted: i64,
@@ -59,7 +59,7 @@ pub enum EvictionCause {
     SeveralBudgets(Vec<String>),
     /// The budget allows no eviction now, because too few of its pods are healthy.
     NotNow {
-        /// Budget as namespace/name.
+        /// Namespace and name of the budget.
         budget: String,
         /// Number of healthy pods that the budget requires.
         wanted: i64,

@@ -9,15 +9,15 @@ use super::{BaseImages, Build};
 /// The reason why no stream can be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The OSImageStream is of another build.
+    /// The `OSImageStream` is of another build.
     #[error("ignoring OSImageStream with version {found} (my version: {mine})")]
     Skew {
-        /// Build of the OSImageStream.
+        /// Build of the `OSImageStream`.
         found: String,
         /// Running build.
         mine: String,
     },
-    /// The OSImageStream has no version.
+    /// The `OSImageStream` has no version.
     #[error("ignoring OSImageStream without {key} annotation (my version: {mine})")]
     Unmarked {
         /// Missing annotation.

@@ -9,11 +9,11 @@ pub(super) struct Assessment {
     pub(super) slots: usize,
     /// True if the node is updating.
     pub(super) updating: bool,
-    /// Requirement to responsiveness the target.
+    /// Requirement to reach the target.
     pub(super) need: Need,
 }
 
-/// The requirement of a node to responsiveness the target.
+/// The requirement of a node to reach the target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Need {
     /// The node is targeted already.

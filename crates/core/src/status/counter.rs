@@ -11,7 +11,7 @@ pub enum Counting {
     /// Annotations of the nodes.
     #[default]
     Annotations,
-    /// MachineConfigNodes, with the feature gate `ImageModeStatusReporting`.
+    /// `MachineConfigNodes`, with the feature gate `ImageModeStatusReporting`.
     Reports,
 }
 
@@ -28,9 +28,9 @@ pub struct Counts {
     pub unavailable: usize,
     /// Nodes whose daemon is degraded, by their annotations.
     pub degraded: usize,
-    /// Updated nodes, by their MachineConfigNodes.
+    /// Updated nodes, by their `MachineConfigNodes`.
     pub report_updated: usize,
-    /// Degraded nodes, by their MachineConfigNodes.
+    /// Degraded nodes, by their `MachineConfigNodes`.
     pub report_degraded: usize,
     /// Nodes with all pinned images pulled.
     pub pulled: usize,
@@ -79,7 +79,7 @@ pub(super) struct DegradedNode {
     pub(super) reported: Option<String>,
     /// Message in its annotation; may be empty.
     pub(super) reason: String,
-    /// True if its MachineConfigNode has Updated before NodeDegraded.
+    /// True if its MachineConfigNode has Updated before `NodeDegraded`.
     pub(super) is_updated: bool,
 }
 

@@ -9,7 +9,7 @@ pub struct NodeReport {
     pub node: String,
     /// Presence of conditions written by the daemon.
     pub voice: Voice,
-    /// Message of the condition NodeDegraded, if it is True.
+    /// Message of the condition `NodeDegraded`, if it is True.
     pub degraded: Option<String>,
     /// State of the condition Updated.
     pub updated: Updated,
@@ -45,15 +45,15 @@ fn is_from_daemon(kind: &str) -> bool {
 
 /// The state of the condition Updated, with its position.
 ///
-/// Compat: if both Updated and NodeDegraded are True, the condition that comes first counts
+/// Compat: if both Updated and `NodeDegraded` are True, the condition that comes first counts
 /// (`pkg/controller/node/status.go`, calculateStatus).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
     /// Updated is not True.
     No,
-    /// Updated is True, and NodeDegraded is not True before it.
+    /// Updated is True, and `NodeDegraded` is not True before it.
     First,
-    /// Updated is True, after NodeDegraded.
+    /// Updated is True, after `NodeDegraded`.
     AfterDegraded,
 }
 

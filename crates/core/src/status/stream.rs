@@ -10,7 +10,7 @@ use mco_api::{
 /// The OS image streams of the cluster, and the images of MachineConfigs.
 #[derive(Clone, Debug)]
 pub struct Streams<'a> {
-    /// OSImageStream object, if the cluster has one.
+    /// `OSImageStream` object, if the cluster has one.
     pub offered: Option<&'a OSImageStream>,
     /// Image of each MachineConfig that sets one: rendered configs and their sources.
     pub images: BTreeMap<String, String>,

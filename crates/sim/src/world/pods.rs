@@ -1,4 +1,4 @@
-//! Simulated pods: their nodes, and their PodDisruptionBudgets.
+//! Simulated pods: their nodes, and their `PodDisruptionBudgets`.
 
 use std::collections::BTreeMap;
 
