@@ -1,6 +1,6 @@
 //! Labelling of nodes that were booted for a custom pool before they had its labels.
 //!
-//! Such a node joins with the labels of a worker. Instead of updating it to the workers' config, the
+//! Such a node joins with the labels of a worker. Instead of moving it to the workers' config, the
 //! controller sets the labels of its custom pool's selector, once; from then on the node belongs to
 //! that pool.
 
