@@ -1,8 +1,8 @@
-//! How long rendering a pool takes, beside the least it could take.
+//! Benchmark of rendering a pool, compared with a lower bound.
 //!
-//! The floor is what no renderer can avoid: read the same bytes as JSON and write them back. The
-//! inputs are a pool's base configs, and the same with 60 configs of a user's; they are read from
-//! `../shared/bench`, and made up in the same sizes where that folder is absent.
+//! The lower bound is work that no renderer can avoid: parse the same bytes as JSON and serialize
+//! them. The inputs are a pool's base configs, and the same with 60 user configs; they are read
+//! from `../shared/bench`, or generated in the same sizes if that directory does not exist.
 
 use std::{fs, hint::black_box, path::Path};
 
@@ -52,7 +52,7 @@ fn render(input: &Input) -> render::Rendered {
     render::pool(&input.pool, black_box(&configs), &images).expect("the inputs render")
 }
 
-#[expect(clippy::print_stdout, reason = "a benchmark reports to whoever started it")]
+#[expect(clippy::print_stdout, reason = "a benchmark prints its results")]
 fn report_memory(input: &Input) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();
@@ -84,7 +84,7 @@ fn recorded(name: &'static str, file: &str) -> Option<Input> {
     Some(Input { name, bytes, pool, configs })
 }
 
-/// About 200 kB of base configs, and about 16 kB for each config of a user's.
+/// Generates about 200 kB of base configs, and about 16 kB per user config.
 fn made_up(name: &'static str, users: usize) -> Input {
     let mut configs: Vec<MachineConfig> =
         (0..10).map(|index| config(&format!("{index:02}-base"), 12, 1_600)).collect();

@@ -1,8 +1,9 @@
-//! How long it takes to choose nodes, and what one node event costs in pools of different sizes.
+//! Benchmark of node selection, and of one node event in pools of different sizes.
 //!
-//! `select` starts from nothing, as after a restart. `event` is what a running controller does: take
-//! in one changed node, find its pool, choose again, count again. It must not grow with the number of
-//! nodes. A choice costs as much as it tells nodes, so that there is room for one in every pool.
+//! `select` starts from nothing, as after a restart. `event` is the work of a running controller:
+//! update one changed node, find its pool, select again, count again. Its cost must not grow with
+//! the number of nodes. A selection costs time in proportion to the selected nodes, so every pool
+//! has room for one.
 
 use std::{collections::BTreeMap, hint::black_box};
 
@@ -57,23 +58,23 @@ fn membership(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// One node goes down and comes back; each time its pool is found, chosen for and counted.
+/// A node becomes unready and ready again; each time its pool is found, selected from and counted.
 fn event(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rollout/event");
     for (size, count) in SIZES.into_iter().flat_map(|size| POOLS.map(|count| (size, count))) {
         let pools = pools(count);
         let mut roster = Roster::new(&pools);
         for number in 0..size {
-            take_in(&mut roster, &node(number / count, number, &role(number, count)));
+            set_node(&mut roster, &node(number / count, number, &role(number, count)));
         }
         let pool = pools.first().expect("there are pools");
         let well = node(4, 4 * count, &role(0, count));
         let mut down = well.clone();
         let annotations = down.metadata.annotations.get_or_insert_default();
         annotation::REASON.set(annotations, &"a disk is slow".to_owned());
-        let places = roster.fleet("p0").expect("a pool").tally().places;
+        let slots = roster.fleet("p0").expect("a pool").tally().slots;
         let view = PoolView {
-            max_unavailable: i64::try_from(places + 1).expect("small"),
+            max_unavailable: i64::try_from(slots + 1).expect("small"),
             ..pool_view(size)
         };
         let id = BenchmarkId::new(format!("{count}-pools"), size);
@@ -81,9 +82,9 @@ fn event(criterion: &mut Criterion) {
             let mut turn = false;
             bencher.iter(|| {
                 turn = !turn;
-                take_in(&mut roster, if turn { &down } else { &well });
+                set_node(&mut roster, if turn { &down } else { &well });
                 let plan = roster.choose(&view, None);
-                assert_eq!(plan.starts.len(), 1, "as much to tell in every pool");
+                assert_eq!(plan.starts.len(), 1, "every pool selects the same number of nodes");
                 let now = Time(Timestamp::UNIX_EPOCH);
                 black_box((plan, roster.status(pool, &Around::default(), &now)))
             });
@@ -92,7 +93,7 @@ fn event(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn take_in(roster: &mut Roster, node: &Node) {
+fn set_node(roster: &mut Roster, node: &Node) {
     black_box(roster.set_node(NodeView::of(node), node.metadata.labels.as_ref().expect("labels")));
 }
 
@@ -132,8 +133,8 @@ fn labels(index: usize, role: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// The `place`th node of its pool, in one of the states of a roll-out under way: three of ten are
-/// done, one is at it.
+/// Builds the `place`th node of its pool, in one of the states of a running rollout: three of ten
+/// are done, one is working.
 fn node(place: usize, index: usize, role: &str) -> Node {
     let (current, desired, state) = match place % 10 {
         0..3 => ("rendered-new", "rendered-new", DaemonState::Done),

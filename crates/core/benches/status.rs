@@ -1,7 +1,7 @@
-//! What a pool's status costs: all nodes at once, and one node's event.
+//! Benchmark of a pool's status: a scan of all nodes, and one node event.
 //!
-//! The second must not depend on how many nodes there are. Nodes are spread over 2 or 10 pools; the
-//! numbers are for all of them together, as for a controller that looks at every pool once.
+//! The second must not depend on the number of nodes. Nodes are spread over 2 or 10 pools; the
+//! results are for all pools together, as in a controller that reconciles every pool once.
 
 use std::hint::black_box;
 
@@ -10,7 +10,7 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, 
 use mco_api::MachineConfigPool;
 use mco_core::{
     rollout::NodeView,
-    status::{self, Around, ImageBuild, Inputs, NodeReport, Tally, Voice},
+    status::{self, Around, ImageBuild, Inputs, NodeReport, StatusCounter, Voice},
 };
 use serde_json::json;
 
@@ -34,10 +34,10 @@ fn main() {
             group.bench_function(BenchmarkId::new("all nodes", size), |bencher| {
                 bencher.iter(|| fleets.iter().map(whole).count());
             });
-            let mut tallies: Vec<(Tally, &Fleet)> = fleets.iter().map(tallied).collect();
-            let (tally, fleet) = tallies.first_mut().expect("there are pools");
+            let mut counters: Vec<(StatusCounter, &Fleet)> = fleets.iter().map(counted).collect();
+            let (counter, fleet) = counters.first_mut().expect("there are pools");
             group.bench_function(BenchmarkId::new("one event", size), |bencher| {
-                bencher.iter(|| event(tally, fleet));
+                bencher.iter(|| event(counter, fleet));
             });
         }
         group.finish();
@@ -52,26 +52,26 @@ fn whole(fleet: &Fleet) -> i32 {
     black_box(status).machine_count
 }
 
-fn tallied(fleet: &Fleet) -> (Tally, &Fleet) {
-    let mut tally = Tally::new(&fleet.pool, &ImageBuild::default());
+fn counted(fleet: &Fleet) -> (StatusCounter, &Fleet) {
+    let mut counter = StatusCounter::new(&fleet.pool, &ImageBuild::default());
     for (node, report) in fleet.nodes.iter().zip(&fleet.reports) {
-        tally.put(node, Some(report));
+        counter.put(node, Some(report));
     }
-    (tally, fleet)
+    (counter, fleet)
 }
 
-/// One node says something new, and its pool's status is made anew.
-fn event(tally: &mut Tally, fleet: &Fleet) -> i32 {
+/// One MachineConfigNode changes, and the status of its pool is computed again.
+fn event(counter: &mut StatusCounter, fleet: &Fleet) -> i32 {
     let middle = fleet.nodes.len() / 2;
     let node = fleet.nodes.get(middle).expect("pools have nodes");
-    tally.put(black_box(node), fleet.reports.get(middle));
-    let status = status::tallied(&fleet.pool, tally, &Around::default(), &now());
+    counter.put(black_box(node), fleet.reports.get(middle));
+    let status = status::from_counter(&fleet.pool, counter, &Around::default(), &now());
     black_box(status).updated_machine_count
 }
 
-/// A pool in the middle of an update: three nodes failed, a third is done.
+/// Builds a pool during an update: three nodes failed, a third is done.
 ///
-/// A status names every node that failed, so that its cost grows with those; they are as many in
+/// A status names every failed node, so its cost grows with those; their number is the same in
 /// every pool.
 fn fleet(size: usize) -> Fleet {
     let mut pool = MachineConfigPool::default();

@@ -1,9 +1,9 @@
-//! What a machine that nobody managed so far already has of a config.
+//! Adoption of a machine that was not managed by `mco` before.
 //!
-//! A machine may have been part of a cluster for years before the first config reaches it. It is taken
-//! over without a jolt: whatever of the config is on it already counts as applied, so that the way
-//! from there to the config is what differs and nothing else, by the normal plan and in its turn. What
-//! no config names is never touched.
+//! A machine may have been part of a cluster for years before the first config reaches it. Adoption
+//! avoids a disruptive first update: every part of the config that is already on the machine counts
+//! as applied. The normal plan then covers only the difference, when the rollout selects the node.
+//! Files and units that no config names are never touched.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::{
     machine::{self, Machine},
 };
 
-/// What the name of an adopted config begins with, in place of `rendered-`.
+/// Prefix of an adopted config's name, in place of `rendered-`.
 pub const PREFIX: &str = "adopted-";
 
-/// What has to be looked at before a machine can be adopted for a config: all that
-/// [`drift::expected`] lists, and units that are only switched on, off or masked.
+/// Returns the checks that adopting a machine for a config needs: all that [`drift::expected`]
+/// lists, plus units that are only enabled, disabled or masked.
 #[must_use]
 pub fn questions(target: &Machine) -> Vec<Expected> {
     let mut list = drift::expected(target);
@@ -33,9 +33,10 @@ pub fn questions(target: &Machine) -> Vec<Expected> {
     list
 }
 
-/// The part of `target` that is on the machine already, given which answers differ.
+/// Builds the part of `target` that is on the machine already, given the paths and units that
+/// differ.
 ///
-/// It is `target` itself where nothing differs. `kernel_arguments` are those of the present boot.
+/// Returns `target` itself if nothing differs. `kernel_arguments` are those of the current boot.
 #[must_use]
 pub fn adopted(
     target: &Machine,
@@ -46,7 +47,7 @@ pub fn adopted(
     let mut part = target.clone();
     part.config.storage.files.retain(|file| !differs.contains(&file.path));
     part.config.systemd.units.retain(|unit| !unit_differs(unit, differs));
-    // Who may log in is not looked at: writing the keys again disturbs nobody.
+    // SSH keys are not checked: writing them again disrupts nothing.
     part.config.passwd = mco_ignition::Config::empty().passwd;
     let booted = |argument: &str| kernel_arguments.iter().any(|found| found == argument);
     part.spec.kernel_arguments.retain(|text| text.split_whitespace().all(booted));
@@ -58,9 +59,10 @@ pub fn adopted(
     if !whole {
         let rest = target.name.strip_prefix("rendered-").unwrap_or(&target.name);
         part.name = format!("{PREFIX}{rest}");
-        // What the text says is what was kept, in the newest version of the format.
-        let text = String::from_utf8(part.config.to_json()).expect("JSON is text");
-        part.spec.config = Some(RawConfig::from_json(text).expect("a written config is JSON"));
+        // The Ignition text must match the parts kept above; it is written in the newest version of
+        // the format.
+        let text = String::from_utf8(part.config.to_json()).expect("JSON is UTF-8");
+        part.spec.config = Some(RawConfig::from_json(text).expect("a serialized config is JSON"));
     }
     MachineConfig::new(&part.name, part.spec)
 }
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_already_is_not_applied_again() {
+    fn parts_already_present_are_not_applied_again() {
         let target = target("/etc/a=1 /etc/b=2 x.service=y karg:quiet");
         let cases: [(&[&str], &[&str], &str); 5] = [
             (&[], &["quiet", "ro"], ""),
@@ -112,11 +114,11 @@ mod tests {
     }
 
     #[test]
-    fn units_that_are_only_switched_are_looked_at_too() {
+    fn units_that_are_only_enabled_are_checked_too() {
         let mut target = target("kubelet.service");
         target.config.systemd.units[0].enabled = Some(true);
-        let asked = questions(&target);
-        assert_eq!(asked.len(), 1);
-        assert_eq!(asked[0].want, Want::Enabled(true));
+        let checks = questions(&target);
+        assert_eq!(checks.len(), 1);
+        assert_eq!(checks[0].want, Want::Enabled(true));
     }
 }

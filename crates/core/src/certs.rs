@@ -1,13 +1,14 @@
-//! When a certificate that we issue must be made anew.
+//! Rotation of the certificates that the controller issues.
 //!
-//! A certificate is replaced at a fixed age, at four fifths of its life at the latest, and at once
-//! when it is for other names or of a signer that is no longer trusted. One that is due waits until
-//! its signer has been known for a while, so that everybody trusts it by then, but not beyond nine
-//! tenths of its life.
+//! A certificate is rotated at a fixed age, at four fifths of its validity at the latest, and at
+//! once if its names are wrong or its signer is no longer trusted. A certificate that is due waits
+//! until its signer has been published for a while, so that clients trust the signer by then, but
+//! not beyond nine tenths of its validity.
 //!
-//! Compat: these are the rules of the library that the reference uses (library-go, certrotation), save
-//! that there nothing waits for a new signer after four fifths. The config server's authority and its
-//! certificate are of one age, so that the certificate would change with its authority, at once.
+//! Compat: these are the rules of the library that the reference uses (library-go, certrotation),
+//! except that there a certificate never waits for a new signer after four fifths. The config
+//! server's authority and its certificate have the same age, so there the certificate would change
+//! together with its authority, at once.
 
 mod bundle;
 mod names;
@@ -23,89 +24,89 @@ pub use self::{
     user_data::{UserData, trust},
 };
 
-/// How long a certificate lives and when it is replaced.
+/// Validity and refresh age of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// How long it is valid.
+    /// Time from issue to expiry.
     pub validity: SignedDuration,
-    /// At which age it is replaced.
+    /// Age at which the certificate is rotated.
     pub refresh: SignedDuration,
 }
 
 const YEAR: i64 = 365 * 24;
 
 impl Life {
-    /// The config server's authority and its certificate.
+    /// Lifetime of the config server's authority and of its certificate.
     pub const CONFIG_SERVER: Self = Self {
         validity: SignedDuration::from_hours(10 * YEAR),
         refresh: SignedDuration::from_hours(8 * YEAR),
     };
 }
 
-/// A certificate that there is.
+/// An existing certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateView {
-    /// From when on it is valid.
+    /// Start of the validity.
     pub not_before: Timestamp,
-    /// Until when it is valid.
+    /// End of the validity.
     pub not_after: Timestamp,
-    /// The names it is for.
+    /// DNS names and addresses in the certificate.
     pub names: BTreeSet<String>,
-    /// Who signed it.
+    /// Name of the signing authority.
     pub signer: String,
 }
 
-/// What a certificate should be.
+/// The desired properties of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its life.
+    /// Validity and refresh age.
     pub life: Life,
-    /// The names it is to be for.
+    /// Names that the certificate must have.
     pub names: BTreeSet<String>,
-    /// The signers that are trusted.
+    /// Names of the trusted signers.
     pub trusted: BTreeSet<String>,
-    /// Since when the present signer has been valid; none for a signer itself.
+    /// Start of the current signer's validity; `None` for a signer itself.
     pub signer_since: Option<Timestamp>,
 }
 
-/// What to do about a certificate.
+/// The decision on one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Make it anew, because of this.
+    /// Issue a new certificate now, for this reason.
     Rotate(Reason),
-    /// Look again then.
+    /// Check again at this time.
     Wait(Timestamp),
 }
 
-/// Why a certificate is made anew.
+/// The reason for a rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There is none.
+    /// The certificate does not exist.
     Missing,
-    /// It is no longer valid.
+    /// The certificate has expired.
     Expired,
-    /// Four fifths of its life are over, since then.
+    /// Four fifths of the validity are over since this time.
     NearEnd(Timestamp),
-    /// It is due for its age, since then.
+    /// The refresh age was reached at this time.
     Due(Timestamp),
-    /// Its signer is not trusted.
+    /// The signer is not trusted.
     Signer(String),
-    /// It is not for the right names: these are missing, those are too many.
+    /// The names differ from the desired ones.
     Names {
-        /// Those it should be for and is not.
+        /// Desired names that the certificate lacks.
         missing: Vec<String>,
-        /// Those it is for and should not be.
+        /// Names in the certificate that are not desired.
         extra: Vec<String>,
     },
 }
 
-/// Weighs a certificate.
+/// Decides if a certificate must be rotated at `now`.
 #[must_use]
 pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -> Verdict {
     let Some(found) = found else { return Verdict::Rotate(Reason::Missing) };
     let near_end = share(found, 5);
     let due = later(found.not_before, wanted.life.refresh);
-    // Others must have had the time to learn of the signer.
+    // Clients must have had time to receive the signer.
     let known = wanted.signer_since.map(|since| later(since, wanted.life.refresh / 10));
     let ripe = known.map_or(due, |known| known.max(due));
     let last_call = share(found, 10);
@@ -129,13 +130,13 @@ pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -
     }
 }
 
-/// When only one part of so many is left of a life.
+/// Returns the time at which one of `parts` equal parts of the validity is left.
 fn share(found: &CertificateView, parts: i32) -> Timestamp {
     let validity = found.not_after.duration_since(found.not_before);
     later(found.not_after, -(validity / parts))
 }
 
-/// A time that much later; as late as can be said where it cannot be said.
+/// Adds a duration to a time, saturating at the latest representable time.
 fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
@@ -143,11 +144,11 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Missing => f.write_str("there is none"),
+            Self::Missing => f.write_str("certificate not found"),
             Self::Expired => f.write_str("already expired"),
             Self::NearEnd(since) => write!(f, "past refresh time (80% of validity): {since}"),
             Self::Due(since) => write!(f, "past its refresh time {since}"),
-            Self::Signer(signer) => write!(f, "issuer {signer:?} is not trusted any longer"),
+            Self::Signer(signer) => write!(f, "issuer {signer:?} is no longer trusted"),
             Self::Names { missing, extra } => {
                 write!(
                     f,
@@ -174,7 +175,7 @@ mod tests {
 
     // covers: CERT-1, CERT-2
     #[test]
-    fn age_names_and_signer_decide() {
+    fn age_names_and_signer_decide_the_rotation() {
         let found = CertificateView {
             not_before: year(2020),
             not_after: year(2030),
@@ -192,23 +193,23 @@ mod tests {
             ("a b", "old", None, 2027, "wait until 2028"),
             ("a b", "old", None, 2029, "past refresh time (80% of validity)"),
             ("a b", "old", None, 2031, "already expired"),
-            ("a b", "new", None, 2021, "issuer \"old\" is not trusted any longer"),
+            ("a b", "new", None, 2021, "issuer \"old\" is no longer trusted"),
             ("a b", "new old", None, 2021, "wait until 2028"),
             ("a c", "old", None, 2021, "missing names [c], extra names [b]"),
         ];
         for (names, trusted, since, now, expected) in cases {
-            let said = match weigh(Some(&found), &wanted(names, trusted, since), year(now)) {
+            let text = match weigh(Some(&found), &wanted(names, trusted, since), year(now)) {
                 Verdict::Rotate(reason) => reason.to_string(),
                 Verdict::Wait(until) => format!("wait until {until}"),
             };
-            assert!(said.starts_with(expected), "{names} {trusted} {now}: {said}");
+            assert!(text.starts_with(expected), "{names} {trusted} {now}: {text}");
         }
         let missing = weigh(None, &wanted("a", "old", None), year(2021));
         assert_eq!(missing, Verdict::Rotate(Reason::Missing));
     }
 
     #[test]
-    fn a_new_signer_is_given_time_to_become_known() {
+    fn a_due_certificate_waits_until_a_new_signer_is_published() {
         let long = CertificateView {
             not_before: year(2020),
             not_after: year(2040),
@@ -221,21 +222,21 @@ mod tests {
             trusted: set("s"),
             signer_since: Some(year(since)),
         };
-        let verdict = |since: i32| weigh(Some(&long), &wanted(since), year(2029));
-        assert!(matches!(verdict(2020), Verdict::Rotate(Reason::Due(_))));
-        assert!(matches!(verdict(2029), Verdict::Wait(_)), "ten months must pass first");
+        let decision = |since: i32| weigh(Some(&long), &wanted(since), year(2029));
+        assert!(matches!(decision(2020), Verdict::Rotate(Reason::Due(_))));
+        assert!(matches!(decision(2029), Verdict::Wait(_)), "ten months must pass first");
     }
 
     // covers: CERT-1
     #[test]
-    fn a_certificate_as_old_as_its_signer_waits_for_the_new_one_but_not_to_its_end() {
+    fn a_certificate_as_old_as_its_signer_waits_for_the_new_signer_but_not_until_expiry() {
         let found = CertificateView {
             not_before: year(2020),
             not_after: year(2030),
             names: set("a"),
             signer: "s".to_owned(),
         };
-        let verdict = |since: &str, now: &str| {
+        let decision = |since: &str, now: &str| {
             let wanted = Wanted {
                 life: Life::CONFIG_SERVER,
                 names: set("a"),
@@ -255,8 +256,8 @@ mod tests {
             ("2029-05-01T00:00:00Z", "2029-06-02T00:00:00Z", "past refresh time"),
         ];
         for (since, now, expected) in cases {
-            let said = verdict(since, now);
-            assert!(said.starts_with(expected), "{since} {now}: {said}");
+            let text = decision(since, now);
+            assert!(text.starts_with(expected), "{since} {now}: {text}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What must hold of every plan, whoever made it.
+//! Invariants of every node plan and rollout plan.
 //!
-//! Planning ends with these checks, so that a mistake in a rule is a refusal and never a machine that
-//! is half changed or rebooted with its pods on it.
+//! Planning ends with these checks, so that a mistake in a rule leads to a refusal, and never to a
+//! machine that is half changed or rebooted with its pods running.
 
 use std::collections::BTreeSet;
 
@@ -11,59 +11,59 @@ use crate::{
     rollout::{self, Cordon, Fleet, PoolView, RolloutPlan},
 };
 
-/// What a plan breaks.
+/// An invariant that a plan violates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// The node would reboot with its pods on it.
+    /// The node would reboot without a drain.
     #[error("the plan reboots without a drain")]
     RebootWithoutDrain,
-    /// The plan says that the node reboots and has no such step, or the other way round.
+    /// The actions include a reboot and the steps do not, or the reverse.
     #[error("the plan's actions and steps disagree about a reboot")]
     RebootDisagrees,
-    /// Something would come after the reboot.
+    /// A step follows the reboot.
     #[error("the plan goes on after its reboot")]
     AfterReboot,
     /// The config is recorded never, or several times.
     #[error("the plan records the config {0} times")]
     Recorded(usize),
-    /// A service would hear of the change before it is on the disk.
+    /// A running service would be told of the change before the change is on disk.
     #[error("the plan does {0} before the config is recorded")]
     TooEarly(String),
-    /// Something would still change on the disk after the config is recorded.
+    /// A step would change the disk after the config is recorded.
     #[error("the plan does {0} after the config is recorded")]
     TooLate(String),
-    /// Something is to be done twice.
+    /// An action occurs twice.
     #[error("the plan does {0} twice")]
     Twice(String),
-    /// A difference leads to no step and is no mere spelling.
-    #[error("the plan leaves {0} as it is")]
-    Forgotten(String),
-    /// A difference has no rule.
-    #[error("no rule decided what one of {0} asks for")]
+    /// A changed unit has no step.
+    #[error("the plan has no step for {0}")]
+    MissingStep(String),
+    /// A difference has no policy decision.
+    #[error("the plan lacks a policy decision for one of {0}")]
     NoRule(String),
-    /// A pool that is on hold would be moved.
-    #[error("nodes of pool {0} would start while it is on hold")]
+    /// A node of a paused or otherwise held pool would start.
+    #[error("nodes of pool {0} would start while the pool is on hold")]
     OnHold(String),
-    /// A node would start that is not in the pool, or starts already.
+    /// A node would start that is not in the pool or has been selected already.
     #[error("node {0} would start twice, or is not in the pool")]
-    Stranger(String),
-    /// A node would start that somebody keeps out of service on purpose.
-    #[error("node {0} would start though somebody cordoned it")]
+    InvalidStart(String),
+    /// A node would start that the user cordoned.
+    #[error("node {0} would start although the user cordoned it")]
     TheirCordon(String),
-    /// More nodes would be under way or out of service than may be.
-    #[error("more than {limit} nodes of pool {pool} would be out of service")]
+    /// More nodes would be updating or unavailable than `maxUnavailable` allows.
+    #[error("more than {limit} nodes of pool {pool} would be unavailable")]
     TooMany {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// How many may be.
+        /// Value of `maxUnavailable`.
         limit: usize,
     },
-    /// A node would both start and wait.
+    /// A node is among the starts and among the holds.
     #[error("node {0} would both start and wait")]
     StartsAndWaits(String),
 }
 
-/// Checks the plan of a node.
+/// Checks the plan of one node.
 pub fn node(plan: &NodePlan, phase: Phase) -> Result<(), Violation> {
     reboot(plan)?;
     order(plan)?;
@@ -75,7 +75,7 @@ pub fn node(plan: &NodePlan, phase: Phase) -> Result<(), Violation> {
         seen.push(action);
     }
     complete(plan)?;
-    if phase == Phase::Serving { ruled(plan) } else { Ok(()) }
+    if phase == Phase::Serving { decided(plan) } else { Ok(()) }
 }
 
 fn reboot(plan: &NodePlan) -> Result<(), Violation> {
@@ -101,7 +101,7 @@ fn order(plan: &NodePlan) -> Result<(), Violation> {
         .collect();
     let [record] = recorded.as_slice() else { return Err(Violation::Recorded(recorded.len())) };
     for (at, step) in plan.steps.iter().enumerate() {
-        match (is_news(step), at.cmp(record)) {
+        match (is_activation(step), at.cmp(record)) {
             (true, std::cmp::Ordering::Less) => return Err(Violation::TooEarly(step.to_string())),
             (false, std::cmp::Ordering::Greater) if *step != Step::RemoveForceFile => {
                 return Err(Violation::TooLate(step.to_string()));
@@ -112,15 +112,15 @@ fn order(plan: &NodePlan) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether a step tells somebody of the change, and changes nothing on the disk.
-fn is_news(step: &Step) -> bool {
+/// Returns true if a step only makes running services use the change, and changes nothing on disk.
+fn is_activation(step: &Step) -> bool {
     matches!(
         step,
         Step::ReloadSystemd | Step::ReloadService(_) | Step::RestartService(_) | Step::Reboot
     )
 }
 
-/// Every unit that differs is touched by a step. Files that follow the cluster are not, on purpose.
+/// Checks that every changed unit has a step. Files that follow the cluster have none, on purpose.
 fn complete(plan: &NodePlan) -> Result<(), Violation> {
     let touched: BTreeSet<&str> = plan
         .steps
@@ -155,14 +155,14 @@ fn complete(plan: &NodePlan) -> Result<(), Violation> {
     let units = plan.diff.units.iter().filter(|unit| unit.change != Change::Respelled);
     for unit in units {
         if !touched.contains(unit.name.as_str()) {
-            return Err(Violation::Forgotten(format!("unit {}", unit.name)));
+            return Err(Violation::MissingStep(format!("unit {}", unit.name)));
         }
     }
     Ok(())
 }
 
-/// Every difference has a verdict.
-fn ruled(plan: &NodePlan) -> Result<(), Violation> {
+/// Checks that every difference has a policy decision.
+fn decided(plan: &NodePlan) -> Result<(), Violation> {
     let parts = plan.diff.files.len()
         + plan.diff.units.len()
         + plan.diff.system().len()
@@ -173,34 +173,34 @@ fn ruled(plan: &NodePlan) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks which nodes are to start.
+/// Checks the nodes selected to start an update.
 ///
-/// The limits are counted anew here, from the nodes and not from what the choice says of itself.
-pub fn rollout(plan: &RolloutPlan, pool: &PoolView, fleet: &Fleet) -> Result<(), Violation> {
+/// The limits are counted again here, from the nodes and not from the counts in the plan.
+pub fn rollout(plan: &RolloutPlan, pool: &PoolView, pool_nodes: &Fleet) -> Result<(), Violation> {
     if pool.phase != rollout::Phase::Active && !plan.starts.is_empty() {
         return Err(Violation::OnHold(pool.name.clone()));
     }
     let repairs: BTreeSet<&str> = plan.repairs.iter().map(String::as_str).collect();
     let held: BTreeSet<&str> = plan.holds.iter().map(|(node, _)| node.as_str()).collect();
     let mut seen = BTreeSet::new();
-    let (mut set_off, mut in_service) = (0, 0);
+    let (mut starting, mut available) = (0, 0);
     for node in &plan.starts {
         let name = node.as_str();
-        let view = fleet.node(name).filter(|_| seen.insert(name));
-        let view = view.ok_or_else(|| Violation::Stranger(node.clone()))?;
+        let view = pool_nodes.node(name).filter(|_| seen.insert(name));
+        let view = view.ok_or_else(|| Violation::InvalidStart(node.clone()))?;
         if held.contains(name) {
             return Err(Violation::StartsAndWaits(node.clone()));
         }
         if view.cordon == Cordon::Theirs {
             return Err(Violation::TheirCordon(node.clone()));
         }
-        set_off += usize::from(!fleet.is_moving(name));
-        in_service += usize::from(!repairs.contains(name));
+        starting += usize::from(!pool_nodes.is_moving(name));
+        available += usize::from(!repairs.contains(name));
     }
     let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
-    let tally = fleet.tally();
-    let too_many = (set_off > 0 && tally.moving.saturating_add(set_off) > limit)
-        || (in_service > 0 && tally.places.saturating_add(in_service) > limit);
+    let counts = pool_nodes.tally();
+    let too_many = (starting > 0 && counts.updating.saturating_add(starting) > limit)
+        || (available > 0 && counts.slots.saturating_add(available) > limit);
     if too_many { Err(Violation::TooMany { pool: pool.name.clone(), limit }) } else { Ok(()) }
 }
 

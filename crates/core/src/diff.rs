@@ -1,7 +1,8 @@
-//! What differs between two MachineConfigs, part by part.
+//! Differences between two MachineConfigs, part by part.
 //!
-//! Files are compared by what they come to on a disk. One that only changed its spelling, say from
-//! plain to compressed, is told apart: the reference counts it as changed and reboots for it.
+//! Files are compared by their result on disk. A file that only changed its encoding, for example
+//! from plain to compressed, is listed separately: the reference counts such a file as changed and
+//! reboots for it.
 
 pub mod reconcile;
 
@@ -12,109 +13,109 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{self, Machine};
 
-/// What differs between two MachineConfigs.
+/// The differences between two MachineConfigs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigDiff {
-    /// The name of the old config.
+    /// Name of the old config.
     pub from: String,
-    /// The name of the new config.
+    /// Name of the new config.
     pub to: String,
     /// Files that differ, by path.
     pub files: Vec<PartChange>,
-    /// Units that differ: those added, then those changed, then those removed, each by name.
+    /// Units that differ: added, then changed, then removed ones, each by name.
     pub units: Vec<PartChange>,
-    /// SSH keys and password.
+    /// Change of SSH keys or password.
     pub users: Option<UserChange>,
-    /// Kernel arguments.
+    /// Change of the kernel arguments.
     pub kernel_arguments: Option<ListChange>,
-    /// Operating system image.
+    /// Change of the operating system image.
     pub os_image: Option<Replacement>,
-    /// Kernel.
+    /// Change of the kernel type.
     pub kernel_type: Option<Replacement>,
-    /// Extension packages.
+    /// Change of the extension packages.
     pub extensions: Option<ListChange>,
-    /// FIPS mode, as it is to become.
+    /// New FIPS mode.
     pub fips: Option<bool>,
-    /// Whether an image that the cluster built is booted before or after.
+    /// Use of an image built for the pool, before or after the update.
     #[serde(default)]
     pub image_mode: ImageMode,
 }
 
-/// Whether a node boots an image that the cluster built for its pool.
+/// Use of an OS image that was built for the pool (image mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ImageMode {
-    /// It does not, and did not.
+    /// The node boots no such image, before or after.
     #[default]
     Off,
-    /// It will.
+    /// The node will boot such an image.
     On,
-    /// It did, and goes back to the image of its config.
+    /// The node booted such an image and returns to the image of its config.
     Leaving,
 }
 
-/// The images that the cluster built for a node's old and new config, where it did.
+/// OS images built for a node's old and new config, if any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BuiltImages {
-    /// What the node boots now.
+    /// Image that the node boots now.
     pub from: Option<String>,
-    /// What it is to boot.
+    /// Image that the node is to boot.
     pub to: Option<String>,
 }
 
-/// One file or unit that differs.
+/// A file or unit that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartChange {
-    /// The path of the file or the name of the unit.
+    /// Path of the file or name of the unit.
     pub name: String,
-    /// In what way it differs.
+    /// Kind of the difference.
     pub change: Change,
 }
 
-/// In what way something differs.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Change {
     /// Only the new config has it.
     Added,
-    /// Both have it, and it is not the same on a disk.
+    /// Both configs have it, with different results on disk.
     Changed,
-    /// Both have it, written differently, and it is the same on a disk.
+    /// Both configs have it, encoded differently, with the same result on disk.
     Respelled,
     /// Only the old config has it.
     Removed,
 }
 
-/// What differs about users.
+/// Differences in the passwd section.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserChange {
-    /// Whether the SSH keys differ.
+    /// True if the SSH keys differ.
     pub keys: bool,
-    /// Whether the password differs.
+    /// True if the password differs.
     pub password: bool,
 }
 
-/// How a list differs: all that goes, then all that comes.
+/// A change of a list: all old entries are removed, then all new ones added.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListChange {
-    /// The old list.
+    /// Entries of the old list.
     pub remove: Vec<String>,
-    /// The new list.
+    /// Entries of the new list.
     pub add: Vec<String>,
 }
 
-/// One value in place of another.
+/// A value that replaces another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The old value.
+    /// Old value.
     pub from: String,
-    /// The new value.
+    /// New value.
     pub to: String,
 }
 
-/// Compares two configs of a node for which the cluster built images.
+/// Compares two configs of a node for which OS images were built.
 ///
-/// The images of the configs themselves then do not count: they are inside what was built.
+/// The images of the configs themselves are ignored then: they are contained in the built images.
 #[must_use]
 pub fn between_images(from: &Machine, to: &Machine, images: &BuiltImages) -> ConfigDiff {
     let mut diff = between(from, to);
@@ -146,14 +147,14 @@ pub fn between(from: &Machine, to: &Machine) -> ConfigDiff {
 }
 
 impl ConfigDiff {
-    /// Whether nothing differs.
+    /// Returns true if nothing differs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let (from, to, image_mode) = (self.from.clone(), self.to.clone(), self.image_mode);
         *self == Self { from, to, image_mode, ..Self::default() }
     }
 
-    /// What of the operating system itself differs, which takes a reboot, in words.
+    /// Returns the names of the operating system parts that differ; each of them takes a reboot.
     #[must_use]
     pub fn system(&self) -> Vec<&'static str> {
         let parts = [
@@ -241,7 +242,7 @@ impl fmt::Display for Change {
         f.write_str(match self {
             Self::Added => "added",
             Self::Changed => "changed",
-            Self::Respelled => "written differently",
+            Self::Respelled => "encoded differently",
             Self::Removed => "removed",
         })
     }

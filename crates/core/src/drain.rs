@@ -1,6 +1,7 @@
-//! What a drain does to each pod of a node, and when it is late.
+//! Decisions of a drain: what happens to each pod, and when a drain is slow or overdue.
 //!
-//! The daemon asks by annotation and waits for the answer; see `mco_api::annotation::DrainRequest`.
+//! The daemon requests a drain by annotation and waits for the controller's answer; see
+//! `mco_api::annotation::DrainRequest`.
 
 pub mod feasibility;
 mod limits;
@@ -17,38 +18,39 @@ pub use self::limits::{BadTimeout, Limits};
 
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// How a drain goes about it.
+/// Time limits of one drain attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How long one attempt goes on before it counts as failed.
+    /// Duration after which one attempt counts as failed.
     pub attempt: Duration,
-    /// Pause between two tries to evict a pod that a budget protects, unless the server names one.
+    /// Pause between two eviction requests for a pod that a `PodDisruptionBudget` protects, unless
+    /// the API server's response names one.
     pub refused: Duration,
 }
 
 impl Pace {
-    /// What the reference does.
+    /// Values of the reference.
     pub const REFERENCE: Self =
         Self { attempt: Duration::from_secs(90), refused: Duration::from_secs(5) };
 }
 
-/// What a node's daemon has asked for and not got yet.
+/// A drain request of a node's daemon that the controller has not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Nothing.
+    /// No request is pending.
     Nothing,
-    /// This.
+    /// A valid request.
     This(DrainRequest),
-    /// Something that we do not understand.
+    /// A request that cannot be parsed.
     Unclear {
-        /// The text.
+        /// Text of the annotation.
         text: String,
-        /// What is wrong with it.
+        /// Parse error.
         fault: BadDrainRequest,
     },
 }
 
-/// Compares what is asked for with what was last done, both as annotated.
+/// Compares the requested with the last applied drain annotation.
 #[must_use]
 pub fn asked(desired: Option<&str>, applied: Option<&str>) -> Asked {
     let desired = desired.unwrap_or_default();
@@ -75,16 +77,17 @@ fn bare(verb: DrainVerb) -> Asked {
     Asked::This(DrainRequest { verb, config: String::new() })
 }
 
-/// What to say of a drain that does not get on, and how soon to try again.
+/// Retry delay and warning after a failed drain attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setback {
-    /// Pause before the next attempt.
+    /// Delay before the next attempt.
     pub pause: Duration,
-    /// What to warn of, once it has gone on for long; a line of the log is enough before that.
+    /// Text of a warning event once the drain is slow; before that a log line is enough.
     pub warning: Option<String>,
 }
 
-/// Weighs an attempt that failed because of `why`, in a drain that has gone on for `age`.
+/// Decides on the retry after an attempt failed because of `why`, in a drain that started `age`
+/// ago.
 #[must_use]
 pub fn setback(limits: &Limits, age: Duration, why: &str) -> Setback {
     let warning = (age > limits.slow).then(|| {
@@ -97,7 +100,7 @@ pub fn setback(limits: &Limits, age: Duration, why: &str) -> Setback {
     Setback { pause: retry_after(limits, age), warning }
 }
 
-/// What to say of a drain that is not over after this long, if a person must look.
+/// Returns the text to report if a drain that started `age` ago is overdue.
 #[must_use]
 pub fn overdue(node: &str, limits: &Limits, age: Duration) -> Option<String> {
     (age > limits.overdue).then(|| {
@@ -106,13 +109,13 @@ pub fn overdue(node: &str, limits: &Limits, age: Duration) -> Option<String> {
     })
 }
 
-/// Pause before the next attempt of a drain that has gone on for `age`.
+/// Returns the delay before the next attempt of a drain that started `age` ago.
 #[must_use]
 pub fn retry_after(limits: &Limits, age: Duration) -> Duration {
     if age > limits.slow { Duration::from_mins(5) } else { Duration::from_mins(1) }
 }
 
-/// In words, where it is a number of minutes.
+/// Formats a duration in minutes if it is a whole number of them.
 fn minutes(duration: Duration) -> String {
     match (duration.as_secs() / 60, duration.as_secs() % 60) {
         (1, 0) => "1 minute".to_owned(),
@@ -121,34 +124,34 @@ fn minutes(duration: Duration) -> String {
     }
 }
 
-/// A pod, as a drain sees it.
+/// The parts of a pod that a drain needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodView {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// Name of the pod.
     pub name: String,
-    /// Its identity: a pod made anew under the same name is another one.
+    /// UID of the pod: a recreated pod with the same name is another one.
     pub uid: String,
-    /// What becomes of it.
+    /// Treatment of the pod by the drain.
     pub fate: Fate,
 }
 
-/// What a drain does with a pod.
+/// The treatment of a pod by a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It is evicted.
+    /// The drain evicts the pod.
     Evict,
-    /// It is on its way out; the drain waits for it.
+    /// The pod is terminating; the drain waits for it.
     Leaving,
-    /// It stays: the kubelet runs it from a file.
+    /// The pod stays: it is a mirror pod, which the kubelet runs from a file.
     Mirror,
-    /// It stays: its `DaemonSet` would put it back at once.
+    /// The pod stays: its `DaemonSet` would recreate it at once.
     DaemonSet,
 }
 
 impl PodView {
-    /// Reads what matters off a pod.
+    /// Reads the relevant fields of a pod.
     #[must_use]
     pub fn of(pod: &Pod) -> Self {
         Self {
@@ -159,7 +162,7 @@ impl PodView {
         }
     }
 
-    /// Whether the drain is not over while the pod is there.
+    /// Returns true if the drain cannot finish while the pod exists.
     #[must_use]
     pub fn is_in_the_way(&self) -> bool {
         matches!(self.fate, Fate::Evict | Fate::Leaving)
@@ -183,7 +186,7 @@ fn fate(pod: &Pod) -> Fate {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     let owner = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
-    // A finished pod of a DaemonSet is removed like any other finished one.
+    // A finished pod of a DaemonSet is evicted like any other finished pod.
     if !finished && owner.is_some_and(|owner| owner.kind == "DaemonSet") {
         return Fate::DaemonSet;
     }

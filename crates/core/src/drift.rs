@@ -1,11 +1,12 @@
-//! Whether a disk is as a config says.
+//! Comparison of the disk with a config.
 //!
-//! [`expected`] lists what must be looked at, in the order of the config; the daemon looks, and
-//! [`compare`] judges. The first difference is the one reported.
+//! [`expected`] lists the paths and units to inspect, in the order of the config; the daemon
+//! inspects them, and [`compare`] compares. The first difference is reported.
 //!
-//! Compat: what is compared, and the wording, are the reference's (`pkg/daemon/on_disk_validation.go`).
-//! Beyond that owners are compared where the config names them; where it does not, whoever owns a file
-//! is none of its business. Labels, keys and units without contents are not compared.
+//! Compat: the compared properties and the wording are the reference's
+//! (`pkg/daemon/on_disk_validation.go`). In addition, owners are compared if the config names them;
+//! otherwise any owner is accepted. SELinux labels, SSH keys and units without contents are not
+//! compared.
 
 mod mode;
 mod owner;
@@ -18,16 +19,16 @@ pub use self::{
 };
 use crate::machine::{self, Machine};
 
-/// Something on the disk to look at.
+/// An expectation about a path or unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Where it is, or the name of a unit for [`Want::Enabled`].
+    /// Path, or name of the unit for [`Want::Enabled`].
     pub path: String,
-    /// What it should be.
+    /// Expected state.
     pub want: Want,
 }
 
-/// What should be there.
+/// The expected state of a path or unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
     /// A file with these permissions and contents.
@@ -36,99 +37,99 @@ pub enum Want {
         mode: u32,
         /// Contents.
         contents: Vec<u8>,
-        /// Who owns it.
+        /// Expected owner.
         owner: Owner,
     },
     /// An empty file, or none.
     EmptyOrAbsent,
-    /// A link that leads nowhere.
+    /// A link to `/dev/null`.
     Masked,
-    /// A unit that starts at boot, or does not.
+    /// A unit that is enabled, or disabled.
     Enabled(bool),
-    /// Nothing can be said, because the config itself cannot be applied.
+    /// A part of the config that cannot be applied, and so not compared.
     Unusable(Unusable),
 }
 
-/// Why a part of a config cannot be compared.
+/// The reason why a part of a config cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
-    /// The file is to be added to.
+    /// The file has an append section.
     #[error("found an append section when checking files. Append is not supported")]
     Append,
     /// The contents cannot be decoded.
     #[error("couldn't decode file {path:?}: {source}")]
     Contents {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Decoding error.
         source: ContentError,
     },
 }
 
-/// What was found.
+/// The observed state of a path or unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observed {
-    /// Nothing.
+    /// The path does not exist.
     Missing,
-    /// Something with this mode, and contents if it is a plain file.
+    /// The path exists; the contents are those of a regular file.
     Present {
-        /// Permissions and kind, as the machine has them.
+        /// File type and permissions.
         mode: Mode,
         /// Contents.
         contents: Vec<u8>,
-        /// Who owns it; `None` where that means nothing, as for files that nobody can give away.
+        /// Owner; `None` on a filesystem where ownership cannot be changed.
         owner: Option<Owned>,
     },
-    /// Where the path leads in the end, for [`Want::Masked`].
+    /// Final target of the path's symbolic links, for [`Want::Masked`].
     LeadsTo(String),
-    /// What systemd says of the unit, for [`Want::Enabled`].
+    /// Enablement state reported by systemd, for [`Want::Enabled`].
     Enablement(String),
-    /// It cannot be looked at.
+    /// The path cannot be read.
     Unreadable(String),
 }
 
-/// One difference between disk and config.
+/// A difference between disk and config.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Drift {
-    /// The file has other contents.
+    /// The contents differ.
     #[error("content mismatch for file {0:?}")]
     Contents(String),
-    /// The file has other permissions, or is none.
+    /// The permissions or the file type differ.
     #[error("mode mismatch for file: {path:?}; expected: {want}; received: {found}")]
     Mode {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// As it should be.
+        /// Expected mode.
         want: Mode,
-        /// As it is.
+        /// Observed mode.
         found: Mode,
     },
-    /// The file belongs to somebody else.
+    /// The owner differs.
     #[error("owner mismatch for file: {path:?}; expected: {want}; received: {found}")]
     Owner {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// As it should be: user and group.
+        /// Expected user and group.
         want: String,
-        /// As it is.
+        /// Observed user and group.
         found: String,
     },
-    /// The file is not there, or cannot be looked at.
+    /// The file does not exist or cannot be read.
     #[error("could not stat file {path:?}: lstat {path}: {fault}")]
     Stat {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// Error of the system call.
         fault: String,
     },
-    /// The unit should be masked and there is nothing.
+    /// The unit should be masked and its path does not exist.
     #[error(
         "state validation: error while evaluation symlink for path {path:?}: lstat {path}: {fault}"
     )]
     MaskMissing {
-        /// The unit file.
+        /// Path of the unit file.
         path: String,
-        /// Why not.
+        /// Error of the system call.
         fault: String,
     },
     /// The unit should be masked and is not.
@@ -136,19 +137,19 @@ pub enum Drift {
         "state validation: invalid unit masked setting. path: {path:?}; expected: /dev/null; received: {found}"
     )]
     NotMasked {
-        /// The unit file.
+        /// Path of the unit file.
         path: String,
-        /// Where it leads.
+        /// Target of the path.
         found: String,
     },
-    /// The unit starts at boot and should not, or the other way round.
+    /// The unit is enabled and should not be, or the reverse.
     #[error("unit {unit:?} expected enabled={want}, but systemd reports {found:?}")]
     Enablement {
-        /// The unit.
+        /// Name of the unit.
         unit: String,
-        /// As it should be.
+        /// Expected state.
         want: bool,
-        /// As it is.
+        /// State reported by systemd.
         found: String,
     },
     /// The config cannot be compared.
@@ -157,24 +158,24 @@ pub enum Drift {
     /// The node booted another image.
     #[error("expected target osImageURL {want:?}, have {found:?}")]
     OsImage {
-        /// The image of the config.
+        /// Image of the config.
         want: String,
-        /// The booted image.
+        /// Booted image.
         found: String,
     },
-    /// The node booted without some kernel arguments.
+    /// The node booted without these kernel arguments.
     #[error("missing expected kernel arguments: [{}]", .0.join(" "))]
     KernelArguments(Vec<String>),
 }
 
-/// Files that follow the cluster and no config.
+/// Files that follow the cluster and not the config.
 pub const IGNORED: [&str; 3] = [
     "/etc/kubernetes/kubelet-ca.crt",
     "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem",
     "/etc/mco/internal-registry-pull-secret.json",
 ];
 
-/// What to look at for a config: files, then units, each in the config's order.
+/// Lists the expectations of a config: files, then units, each in the order of the config.
 #[must_use]
 pub fn expected(machine: &Machine) -> Vec<Expected> {
     let mut list = Vec::new();
@@ -211,7 +212,7 @@ pub fn expected(machine: &Machine) -> Vec<Expected> {
             continue;
         }
         list.push(Expected { path, want: plain(text) });
-        // A template itself is never on; its instances are.
+        // A template itself is never enabled; its instances are.
         if let Some(enabled) = unit.enabled.filter(|_| !unit.name.contains("@.")) {
             list.push(Expected { path: unit.name.clone(), want: Want::Enabled(enabled) });
         }
@@ -224,7 +225,7 @@ fn plain(text: &str) -> Want {
     Want::File { mode, contents, owner: Owner::default() }
 }
 
-/// Judges what was found; none is good.
+/// Compares an observation with its expectation; returns the difference, if any.
 #[must_use]
 pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
     let path = || expected.path.clone();
@@ -260,7 +261,7 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             is_wrong.then(|| Drift::Enablement { unit: path(), want: *want, found: found.clone() })
         }
         (Want::Enabled(_), Observed::Unreadable(fault)) => stat(fault),
-        // The daemon never answers these questions with those answers.
+        // The daemon never makes these observations for these expectations.
         (Want::Masked, Observed::Enablement(_))
         | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::LeadsTo(_)) => {
             None
@@ -294,7 +295,7 @@ fn belongs(path: &str, want: &Owner, observed: &Observed) -> Option<Drift> {
     Some(Drift::Owner { path: path.to_owned(), want, found })
 }
 
-/// Judges what the node booted; none is good.
+/// Compares the booted image and kernel arguments with the config; returns the difference, if any.
 #[must_use]
 pub fn compare_system(
     machine: &Machine,

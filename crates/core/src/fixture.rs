@@ -1,4 +1,4 @@
-//! Small objects for tests.
+//! Builders of small objects for tests.
 
 use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfigSpec, RawConfig, annotation::DaemonState, label,
@@ -6,28 +6,28 @@ use mco_api::{
 
 use crate::rollout::{Cordon, NodeView, Readiness, taint::Mark};
 
-/// A config that says nothing.
+/// Builds a MachineConfig with an empty spec.
 pub(crate) fn machine_config(name: &str, role: &str) -> MachineConfig {
     let mut config = MachineConfig::new(name, MachineConfigSpec::default());
     config.metadata.labels = Some([(label::ROLE.to_owned(), role.to_owned())].into());
     config
 }
 
-/// A config with this Ignition config.
+/// Builds a MachineConfig with this Ignition config.
 pub(crate) fn ignition(name: &str, role: &str, json: &str) -> MachineConfig {
     let mut config = machine_config(name, role);
-    config.spec.config = Some(RawConfig::from_json(json.to_owned()).expect("JSON"));
+    config.spec.config = Some(RawConfig::from_json(json.to_owned()).expect("valid JSON"));
     config
 }
 
-/// A pool with this selector, in JSON.
+/// Builds a pool with this selector, given as JSON.
 pub(crate) fn pool(name: &str, selector: &str) -> MachineConfigPool {
     let mut pool = MachineConfigPool::new(name, mco_api::MachineConfigPoolSpec::default());
-    pool.spec.machine_config_selector = serde_json::from_str(selector).expect("a selector");
+    pool.spec.machine_config_selector = serde_json::from_str(selector).expect("valid selector");
     pool
 }
 
-/// A config called `name` that puts this on a machine, one part per word.
+/// Builds a config called `name` with the given parts, one per word.
 ///
 /// `/path=text` is a file, `/path=text:600` one with a mode, `a.service=text` an enabled unit,
 /// `a.service` one without contents, `a.service/b.conf=text` a drop-in, `karg:x` a kernel argument,
@@ -76,13 +76,13 @@ pub(crate) fn machine(name: &str, parts: &str) -> crate::machine::Machine {
     machine
 }
 
-/// Nodes in a small notation: `name=state[+cordoned|+drained|+down|+lost][@zone][/age]`, where
-/// `cordoned` is somebody else's cordon and `drained` ours.
+/// Builds nodes from a small notation: `name=state[+cordoned|+drained|+down|+lost][@zone][/age]`.
+/// `cordoned` is a cordon by the user, `drained` a cordon by the controller.
 ///
-/// States: `old` and `done` run the old and the new config, `working` is on its way to the new one,
-/// `failed` failed it, `failed-other` failed some other, `working-other` is on its way to that,
-/// `drifted` and `faulty` run the old and the new one and say that something is wrong, `silent` has
-/// said nothing.
+/// States: `old` and `done` run the old and the new config, `working` updates to the new one,
+/// `failed` failed to apply it, `failed-other` failed to apply a third config, `working-other`
+/// updates to that one, `drifted` and `faulty` run the old and the new config and are degraded,
+/// `silent` has not reported.
 pub(crate) fn nodes(text: &str) -> Vec<NodeView> {
     text.split_whitespace().map(node).collect()
 }
@@ -137,7 +137,7 @@ fn node(word: &str) -> NodeView {
     }
 }
 
-/// Days of a month start at one.
+/// Converts an age to a day of the month, which starts at one.
 fn digit(age: &str) -> u32 {
     age.parse::<u32>().expect("a digit") + 1
 }

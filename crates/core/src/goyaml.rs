@@ -1,10 +1,11 @@
-//! YAML exactly as the reference writes it, byte for byte.
+//! YAML output, byte for byte as the reference writes it.
 //!
 //! The name of a rendered config is a hash of these bytes, so every detail counts: which scalars
 //! stay plain, which are quoted and how, where long ones are wrapped, how names are sorted.
 //!
-//! Compat: the reference turns its object into JSON, reads that JSON as YAML 1.1 and writes it with
-//! go-yaml v2.4.0 (pkg/controller/render/hash.go). `as_read` is what the middle step does to text.
+//! Compat: the reference converts its object to JSON, parses that JSON as YAML 1.1 and writes it
+//! with go-yaml v2.4.0 (pkg/controller/render/hash.go). `as_read` reproduces the effect of the
+//! middle step on text.
 
 mod implicit;
 mod scalar;
@@ -15,9 +16,9 @@ use mco_ignition::{scan, tree::Tree};
 
 use self::scalar::Style;
 
-/// Where the bytes go.
+/// A receiver of the output bytes.
 pub trait Sink {
-    /// Takes the next bytes.
+    /// Accepts the next bytes.
     fn put(&mut self, bytes: &[u8]);
 }
 
@@ -46,7 +47,7 @@ pub fn write(tree: &Tree<'_>, sink: &mut impl Sink) -> Result<(), UnreadableText
     Ok(())
 }
 
-/// What a node stands in.
+/// The parent of a YAML node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     Root,
@@ -54,22 +55,22 @@ enum Context {
     Member,
 }
 
-/// Bytes collected before the sink sees them; a hash wants large pieces.
+/// Size of the output buffer; hashing is faster in large pieces.
 const BUFFER: usize = 8 * 1024;
 
-/// Spaces per level.
+/// Spaces per level of indentation.
 const STEP: usize = 2;
 
 struct Emitter<'s, S> {
     sink: &'s mut S,
     buffer: Vec<u8>,
-    /// Characters, not bytes, since the last line break.
+    /// Number of characters, not bytes, since the last line break.
     column: usize,
-    /// Where lines of the present node start.
+    /// Column where lines of the current node start.
     indent: usize,
-    /// Whether the last character was a space, or as good as one.
+    /// True if the last character was a space or an equivalent.
     after_space: bool,
-    /// Whether nothing but indentation has been written on this line.
+    /// True if only indentation has been written on this line.
     only_indent: bool,
 }
 
@@ -96,7 +97,7 @@ impl<'s, S: Sink> Emitter<'s, S> {
 
     fn list(&mut self, items: &[Tree<'_>], context: Context) -> Result<(), UnreadableText> {
         let outer = self.indent;
-        // A list under a name is not indented any further.
+        // A list below a name is not indented further.
         if context == Context::Item {
             self.indent += STEP;
         }
@@ -152,7 +153,7 @@ impl<'s, S: Sink> Emitter<'s, S> {
         self.indent -= STEP;
     }
 
-    /// Starts a line at the present indent, unless one has just been started.
+    /// Starts a line at the current indentation, unless one has just been started.
     fn line(&mut self) {
         let fresh = self.only_indent
             && (self.column < self.indent || (self.column == self.indent && self.after_space));
@@ -184,13 +185,13 @@ impl<'s, S: Sink> Emitter<'s, S> {
         self.column = 0;
     }
 
-    /// Writes bytes that are one column each.
+    /// Writes bytes that take one column each.
     fn ascii(&mut self, bytes: &[u8]) {
         self.raw(bytes);
         self.column += bytes.len();
     }
 
-    /// Writes text without a line break in it.
+    /// Writes text without line breaks.
     fn run(&mut self, text: &str) {
         self.raw(text.as_bytes());
         self.column += if text.is_ascii() { text.len() } else { text.chars().count() };
@@ -219,9 +220,9 @@ impl<'s, S: Sink> Emitter<'s, S> {
     }
 }
 
-/// The order of names: letters after everything else, runs of digits by their number.
+/// Compares names: letters after everything else, runs of digits by their number.
 fn natural(left: &str, right: &str) -> Ordering {
-    // Nearly all names differ in a letter first, and then need none of what follows.
+    // Fast path: nearly all names differ first in a letter.
     let first = left.bytes().zip(right.bytes()).find(|(a, b)| a != b);
     if let Some((a, b)) = first.filter(|(a, b)| a.is_ascii_alphabetic() && b.is_ascii_alphabetic())
     {
@@ -239,7 +240,7 @@ fn natural(left: &str, right: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // A zero after another digit is a digit of that number, not the start of one.
+    // A zero after another digit belongs to that number.
     let digits_before = left.iter().take(at).rev().take_while(|c| c.is_ascii_digit());
     let within = (a == '0' || b == '0') && digits_before.into_iter().any(|c| *c != '0');
     let number = |text: &[char]| {
@@ -252,7 +253,7 @@ fn natural(left: &str, right: &str) -> Ordering {
     an.cmp(&bn).then(ac.cmp(&bc)).then(a.cmp(&b))
 }
 
-/// What is left of `text` after the reference has read its own JSON as YAML.
+/// Returns `text` as the reference sees it after parsing its own JSON as YAML.
 ///
 /// Compat: JSON leaves U+0085 as it is, and YAML 1.1 takes it for a line break, which a quoted
 /// scalar folds into a space. Characters that YAML forbids make the reference fail.
@@ -271,7 +272,7 @@ fn as_read(text: &str) -> Result<Cow<'_, str>, UnreadableText> {
     fold_lines(text).map(Cow::Owned)
 }
 
-/// Folds the lines that U+0085 makes of `text`: one break is a space, more are one less.
+/// Folds the lines that U+0085 separates: one break becomes a space, n breaks become n-1.
 fn fold_lines(text: &str) -> Result<String, UnreadableText> {
     let mut out = String::with_capacity(text.len());
     let mut breaks = 0_usize;

@@ -1,7 +1,7 @@
-//! Every decision, as pure functions over plain values.
+//! Pure decision logic of the operator, the controller, the daemon and the command line.
 //!
-//! Nothing here reads a file, a clock, the environment or the network; what a decision needs is an
-//! argument, and what it comes to is a value.
+//! Nothing here reads a file, a clock, the environment or the network. Every input of a decision is
+//! an argument, every result a plain value.
 
 pub mod adopt;
 pub mod certs;

@@ -1,4 +1,4 @@
-//! A MachineConfig with its Ignition config read: what every comparison starts from.
+//! A MachineConfig with its parsed Ignition config, the input of every comparison.
 
 use mco_api::{MachineConfig, MachineConfigSpec};
 use mco_ignition::{
@@ -7,10 +7,10 @@ use mco_ignition::{
     content::{ContentError, Limit},
 };
 
-/// Where units live on a machine.
+/// Directory of the units on a machine.
 pub const UNITS: &str = "/etc/systemd/system";
 
-/// What the names of units end in.
+/// Suffixes of unit names.
 pub const UNIT_TYPES: [&str; 11] = [
     "automount",
     "device",
@@ -25,36 +25,36 @@ pub const UNIT_TYPES: [&str; 11] = [
     "timer",
 ];
 
-/// What a file has when its config names no mode.
+/// Mode of a file whose config names none.
 pub const DEFAULT_MODE: u32 = 0o644;
 
-/// The name of the config of a machine that has none yet.
+/// Name of the config of a machine that has none yet.
 pub const NO_CONFIG: &str = "mco-empty-mc";
 
-/// A MachineConfig with its Ignition config read and brought to the newest version.
+/// A MachineConfig with its Ignition config parsed and upgraded to the newest version.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// The name of the MachineConfig.
+    /// Name of the MachineConfig.
     pub name: String,
-    /// What the MachineConfig says, its Ignition config as text.
+    /// Spec of the MachineConfig, with the Ignition config as text.
     pub spec: MachineConfigSpec,
-    /// What the Ignition config says.
+    /// Parsed Ignition config.
     pub config: Config,
 }
 
-/// Why a MachineConfig cannot be read.
+/// The reason why a MachineConfig cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub enum UnreadableConfig {
-    /// The Ignition config breaks the rules.
+    /// The Ignition config is malformed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The Ignition config is in an old format and cannot be brought to the present one.
+    /// The Ignition config has an old version and cannot be upgraded.
     #[error(transparent)]
     Upgrade(#[from] UpgradeError),
 }
 
 impl Machine {
-    /// Reads the Ignition config inside a MachineConfig; none at all says nothing.
+    /// Parses the Ignition config of a MachineConfig; a missing one counts as empty.
     pub fn read(config: &MachineConfig) -> Result<Self, UnreadableConfig> {
         let name = config.metadata.name.clone().unwrap_or_default();
         let spec = config.spec.clone();
@@ -65,33 +65,34 @@ impl Machine {
         Ok(Self { name, spec, config })
     }
 
-    /// A machine that nobody configured yet.
+    /// Returns a machine without any config.
     #[must_use]
     pub fn blank() -> Self {
         let spec = MachineConfigSpec::default();
         Self { name: NO_CONFIG.to_owned(), spec, config: Config::empty() }
     }
 
-    /// The file at this path.
+    /// Returns the file at this path.
     #[must_use]
     pub fn file(&self, path: &str) -> Option<&File> {
         self.config.storage.files.iter().find(|file| file.path == path)
     }
 
-    /// The unit of this name.
+    /// Returns the unit of this name.
     #[must_use]
     pub fn unit(&self, name: &str) -> Option<&Unit> {
         self.config.systemd.units.iter().find(|unit| unit.name == name)
     }
 
-    /// The keys that may log in, of all entries of the one user we manage.
+    /// Returns the SSH keys of all entries of the user `core`.
     #[must_use]
     pub fn ssh_keys(&self) -> Vec<&str> {
         let users = self.config.passwd.users.iter();
         users.flat_map(|user| user.ssh_authorized_keys.iter().map(String::as_str)).collect()
     }
 
-    /// The encrypted password of the one user we manage; an empty one would let anybody in, and is none.
+    /// Returns the password hash of the user `core`. An empty hash would allow a login without a
+    /// password and counts as none.
     #[must_use]
     pub fn password_hash(&self) -> Option<&str> {
         // Compat: the last entry decides, as the one that is set last (pkg/daemon/update.go).
@@ -99,7 +100,7 @@ impl Machine {
         last.password_hash.as_deref().filter(|hash| !hash.is_empty())
     }
 
-    /// The kernel, with its default by one name only.
+    /// Returns the kernel type, with one name for the default.
     #[must_use]
     pub fn kernel(&self) -> &str {
         // Compat: an unknown kernel counts as the default one (pkg/daemon/update.go).
@@ -110,36 +111,36 @@ impl Machine {
     }
 }
 
-/// The decoded contents of a file.
+/// Decodes the contents of a file.
 pub fn contents(file: &File) -> Result<Vec<u8>, ContentError> {
     file.contents.contents(Limit::DEFAULT)
 }
 
-/// The permissions of a file.
+/// Returns the permissions of a file.
 #[must_use]
 pub fn mode(file: &File) -> u32 {
     file.mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE)
 }
 
-/// Where a unit is written.
+/// Returns the path of a unit file.
 #[must_use]
 pub fn unit_path(unit: &str) -> String {
     format!("{UNITS}/{unit}")
 }
 
-/// Whether a config puts anything at the unit's own path: contents, or a mask.
+/// Returns true if the config writes the unit's own path: contents, or a mask.
 #[must_use]
 pub fn has_file(unit: &Unit) -> bool {
     unit.mask == Some(true) || has_contents(unit)
 }
 
-/// Where a drop-in of a unit is written.
+/// Returns the path of a drop-in.
 #[must_use]
 pub fn dropin_path(unit: &str, dropin: &str) -> String {
     format!("{UNITS}/{unit}.d/{dropin}")
 }
 
-/// Whether the config brings the unit file itself.
+/// Returns true if the config has contents for the unit file itself.
 #[must_use]
 pub fn has_contents(unit: &Unit) -> bool {
     unit.contents.as_deref().is_some_and(|text| !text.is_empty())
@@ -152,7 +153,7 @@ mod tests {
 
     // covers: C44
     #[test]
-    fn every_supported_version_puts_its_file_on_a_machine() {
+    fn every_supported_ignition_version_is_parsed() {
         let two = r#"{"ignition": {"version": "2.2.0"}, "storage": {"files":
             [{"filesystem": "root", "path": "/etc/a", "contents": {"source": "data:,1"}, "mode": 420}]}}"#;
         let three = r#"{"ignition": {"version": "3.x.0"}, "storage": {"files":
@@ -170,7 +171,7 @@ mod tests {
 
     // covers: C76
     #[test]
-    fn an_empty_password_is_none() {
+    fn an_empty_password_hash_counts_as_none() {
         let users = |users: &str| {
             let text = format!(
                 r#"{{"ignition": {{"version": "3.5.0"}}, "passwd": {{"users": {users}}}}}"#
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(
             users(r#"[{"name": "core", "passwordHash": ""}]"#),
             None,
-            "or anybody could log in"
+            "an empty hash allows a login without a password"
         );
         assert_eq!(users("[]"), None);
     }

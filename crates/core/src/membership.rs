@@ -1,8 +1,9 @@
-//! Which pool a node belongs to.
+//! Selection of the pool that manages a node.
 //!
-//! A node's labels may fit several pools, but one pool alone manages it. A custom pool outranks
-//! `worker`, and `master` outranks both, because a control plane node must never get a config that
-//! somebody wrote with workers in mind. Two custom pools are nobody's guess: the node is left alone.
+//! A node's labels may match several pools, but only one pool manages the node. A custom pool
+//! outranks `worker`, and `master` outranks both, because a control plane node must never get a
+//! config that was written for workers. A node that matches two custom pools is ambiguous and stays
+//! unmanaged.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ mod index;
 mod syntax;
 
 pub use self::{
-    index::{Index, Moved},
+    index::{MembershipIndex, PoolChange},
     syntax::BadLabel,
 };
 
@@ -24,79 +25,80 @@ const OS_LABEL: &str = "kubernetes.io/os";
 const MASTER: &str = "master";
 const WORKER: &str = "worker";
 
-/// The pools that a node fits, the one that manages it first.
+/// The pools that match a node, starting with the pool that manages it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {
-    /// The names of the pools; none if nobody manages the node.
+    /// Names of the pools; empty if no pool manages the node.
     pub pools: Vec<String>,
-    /// Whether a custom pool fits too but is not heard, because the node is of the control plane.
+    /// Set if a custom pool matches too but is ignored, because the node is part of the control
+    /// plane.
     pub custom_ignored: CustomIgnored,
 }
 
-/// Whether a custom pool that fits a node is passed over.
+/// The presence of a matching custom pool that is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CustomIgnored {
-    /// There is none.
+    /// No custom pool is ignored.
     #[default]
     No,
-    /// There is one.
+    /// A custom pool is ignored.
     Yes,
 }
 
 impl Membership {
-    /// The pool that manages the node.
+    /// Returns the pool that manages the node.
     #[must_use]
     pub fn primary(&self) -> Option<&str> {
         self.pools.first().map(String::as_str)
     }
 }
 
-/// Why it cannot be said which pool a node belongs to.
+/// The reason why the pool of a node cannot be determined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
-    /// The node fits more than one custom pool.
+    /// The node matches more than one custom pool.
     #[error("node {node} belongs to {count} custom roles, cannot proceed with this Node")]
     SeveralCustom {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// How many custom pools it fits.
+        /// Number of matching custom pools.
         count: usize,
     },
-    /// A pool's selector has a key or value that no label can have.
+    /// A pool's selector has a key or value that is no valid label.
     #[error("invalid label selector of pool {pool}")]
     Label {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// The key or value.
+        /// The invalid key or value.
         source: BadLabel,
     },
     /// A pool's selector cannot be evaluated.
     #[error("invalid label selector of pool {pool}")]
     Selector {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// What is wrong.
+        /// Error of the selector.
         source: BadSelector,
     },
 }
 
-/// The pools of a cluster, as far as they select nodes.
+/// The node selectors of all pools.
 ///
-/// Compat: one pool with a selector that cannot be read makes it impossible to say anything about
-/// any node (pkg/helpers/helpers.go), so the fault is kept and given as the answer to every question.
+/// Compat: a single pool with an invalid selector makes the membership of every node undeterminable
+/// (pkg/helpers/helpers.go), so the error is kept and returned for every node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pools {
     selectors: Result<Vec<(String, LabelSelector)>, MembershipError>,
 }
 
 impl Pools {
-    /// Takes in the pools' node selectors.
+    /// Reads the pools' node selectors.
     #[must_use]
     pub fn new<'a>(pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> Self {
         Self { selectors: selectors(pools) }
     }
 
-    /// Which of the pools a node with these labels belongs to.
+    /// Returns the pools that a node with these labels belongs to.
     pub fn of(
         &self,
         node: &str,
@@ -129,7 +131,7 @@ impl Pools {
         } else {
             CustomIgnored::No
         };
-        // Compat: `worker` stands second only where a custom pool fits as well.
+        // Compat: `worker` is listed second only if a custom pool matches as well.
         let second = if custom.is_some() || master.is_none() { worker } else { None };
         let pools = master.or(custom).into_iter().chain(second).cloned().collect();
         Ok(Membership { pools, custom_ignored })
@@ -147,7 +149,7 @@ fn selectors<'a>(
             .map_err(|source| MembershipError::Label { pool: name.clone(), source })?;
         selector::matches(selector, &BTreeMap::new())
             .map_err(|source| MembershipError::Selector { pool: name.clone(), source })?;
-        // An empty selector would take every node of the cluster; it takes none.
+        // An empty selector would match every node of the cluster; it matches none.
         if !selector::is_empty(selector) {
             found.push((name, selector.clone()));
         }
@@ -159,7 +161,7 @@ fn selectors<'a>(
 mod tests {
     use super::*;
 
-    /// Pools with the usual selectors.
+    /// Builds pools with the usual selectors.
     fn pools(names: &str) -> Vec<MachineConfigPool> {
         names
             .split_whitespace()
@@ -217,7 +219,7 @@ mod tests {
 
     // covers: NOD-4
     #[test]
-    fn a_pool_that_selects_everything_or_nothing_has_no_nodes() {
+    fn a_pool_with_an_empty_or_missing_selector_has_no_nodes() {
         let mut pools = pools("worker all none");
         pools[1].spec.node_selector = Some(LabelSelector::default());
         pools[2].spec.node_selector = None;
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_that_cannot_be_read_leaves_all_nodes_alone() {
+    fn an_invalid_selector_leaves_all_nodes_unmanaged() {
         let mut pools = pools("worker infra");
         let broken = [("no such key!".to_owned(), String::new())];
         pools[1].spec.node_selector.as_mut().unwrap().match_labels = Some(broken.into());
@@ -240,8 +242,8 @@ mod tests {
 
     // covers: NOD-33
     #[test]
-    fn a_node_that_changes_pool_concerns_both() {
-        let mut index = Index::new(Pools::new(&pools("worker infra gpu")));
+    fn a_node_that_changes_pool_affects_both_pools() {
+        let mut index = MembershipIndex::new(Pools::new(&pools("worker infra gpu")));
         let mut moves = |roles: &str| {
             let moved = index.set("n", &labels(roles));
             moved.pools().map(str::to_owned).collect::<Vec<_>>().join(" ")
@@ -249,12 +251,12 @@ mod tests {
         assert_eq!(moves("worker"), "worker");
         assert_eq!(moves("worker"), "worker", "nothing changed");
         assert_eq!(moves("worker infra"), "worker infra");
-        assert_eq!(moves("infra gpu"), "infra", "nobody's guess");
+        assert_eq!(moves("infra gpu"), "infra", "the pool is ambiguous");
         assert!(index.pool_of("n").is_err());
         index.set("n", &labels("worker"));
         assert_eq!(index.pool_of("n"), Ok(Some("worker")));
-        let gone = Moved { from: Some("worker".to_owned()), to: None };
-        assert_eq!(index.forget("n"), gone);
+        let gone = PoolChange { from: Some("worker".to_owned()), to: None };
+        assert_eq!(index.remove("n"), gone);
         assert_eq!(index.pool_of("n"), Ok(None));
     }
 }

@@ -1,7 +1,8 @@
-//! What moving a node from one config to another takes: every step, and why.
+//! Planning of a node update: all steps from one config to another, with their reasons.
 //!
-//! A plan is complete. Whoever carries it out chooses nothing: the steps are in order, contents come
-//! from the target config, and whether to drain or reboot is settled, with the rule that settled it.
+//! A plan is complete. The daemon that executes it decides nothing: the steps are in order,
+//! contents come from the target config, and drain and reboot are decided, with the rule that
+//! applied.
 
 pub mod first_boot;
 mod policy;
@@ -26,93 +27,94 @@ use crate::{
     machine::Machine,
 };
 
-/// What planning needs to know of the node and its cluster.
+/// Facts about the node and its cluster that planning needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
-    /// Whether the node serves the cluster already.
+    /// Stage of the node's life.
     pub phase: Phase,
-    /// Whether somebody asked to apply the config regardless.
+    /// Set if the force file requests to apply the config regardless of the disk.
     pub force: Force,
-    /// Whether the kernel runs in FIPS mode, where it tells.
+    /// FIPS mode of the kernel, if known.
     pub kernel_fips: Option<bool>,
-    /// Changes to storage that are let through.
+    /// Storage sections that may change.
     pub overrides: Vec<StorageOverride>,
-    /// Images that the cluster built for the two configs.
+    /// OS images built for the two configs.
     pub images: BuiltImages,
 }
 
-/// Where a node is in its life.
+/// The stage of a node's life in which a plan is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {
-    /// It serves the cluster.
+    /// The node serves the cluster.
     #[default]
     Serving,
-    /// It is being set up and runs nothing yet.
+    /// The machine is being set up and runs no pods yet.
     FirstBoot,
-    /// It goes back to a config that it had, because it could not get the new one.
+    /// The node rolls back to a config that it had, because the update failed.
     WayBack,
 }
 
-/// Whether to trust that the disk is as the old config says.
+/// The trust in the state of the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Force {
-    /// Trust it: only what differs is written.
+    /// The disk matches the old config: only differences are written.
     #[default]
     No,
-    /// Do not: everything is written, then the node reboots.
+    /// The disk may differ: everything is written, then the node reboots.
     Yes,
 }
 
-/// What moving a node from one config to another takes.
+/// A plan that moves a node from one config to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodePlan {
-    /// What differs.
+    /// Differences between the configs.
     pub diff: ConfigDiff,
-    /// What each difference asks for, and by which rule.
+    /// Actions that each difference requires, with the rule that applied.
+    #[serde(rename = "verdicts")]
     pub verdicts: Vec<Verdict>,
-    /// What is done once the config is on the disk, each once, in order.
+    /// Actions to take once the config is on disk, each once, in order.
     pub actions: Vec<Action>,
-    /// Whether pods must leave first.
+    /// Drain decision.
     pub drain: Drain,
-    /// Everything to do, in order.
+    /// All steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// Whether pods must leave the node first, and why.
+/// The drain decision, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Drain {
-    /// They must.
+    /// The node must be drained first.
     Needed(String),
-    /// They may stay.
+    /// The pods may stay.
     NotNeeded(String),
 }
 
-/// Why a node will not be moved.
+/// The reason why a node is not updated.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// The change is one that a running node cannot take.
+    /// The change is one that a running node cannot apply.
     #[error("can't reconcile config {from} with {to}: {}{obstacle}", clause(.from, .to, .obstacle))]
     Unreconcilable {
-        /// The old config.
+        /// Name of the old config.
         from: String,
-        /// The new config.
+        /// Name of the new config.
         to: String,
-        /// What stands in the way.
+        /// The difference that cannot be applied.
         obstacle: Obstacle,
     },
-    /// The list of registries cannot be compared.
+    /// The registries file cannot be compared.
     #[error(transparent)]
     Registries(#[from] Unparsable),
-    /// The plan itself is broken, which is a mistake of ours: nothing is done.
-    #[error("the plan from {from} to {to} is broken, which is a bug, and is not carried out")]
+    /// The plan violates an invariant, which is a bug in `mco`: nothing is executed.
+    #[error("the plan from {from} to {to} is invalid, which is a bug in mco, and is not executed")]
     Broken {
-        /// The old config.
+        /// Name of the old config.
         from: String,
-        /// The new config.
+        /// Name of the new config.
         to: String,
-        /// In what way.
+        /// The violated invariant.
         source: Violation,
     },
 }
@@ -126,7 +128,7 @@ fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
     }
 }
 
-/// Plans the way from one config to another.
+/// Plans the update from one config to another.
 pub fn node(
     from: &Machine,
     to: &Machine,
@@ -145,7 +147,8 @@ pub fn node(
     let diff = diff::between_images(from, to, &circumstances.images);
     let verdicts = match circumstances.phase {
         Phase::Serving => verdicts(&diff, policies, circumstances.force),
-        // Nothing runs yet that would have to hear of the change, or nothing has heard of it.
+        // On first boot no service runs yet that needs a restart; on a rollback none has been told
+        // of the change.
         Phase::FirstBoot | Phase::WayBack => Vec::new(),
     };
     let actions = settle(&verdicts);
@@ -161,7 +164,7 @@ pub fn node(
 }
 
 impl NodePlan {
-    /// Why a step is taken: the differences that ask for it, each with the rule that decided.
+    /// Returns the differences that require a step, each with the rule that applied.
     ///
     /// Steps that every update has, such as recording the config, have no reason of their own.
     #[must_use]
@@ -194,21 +197,21 @@ impl NodePlan {
             | Step::RemoveForceFile => None,
         };
         let subject = step.subject();
-        let asks = |verdict: &&Verdict| {
-            action.as_ref().is_some_and(|action| verdict.actions.contains(action))
-                || subject.as_ref().is_some_and(|subject| verdict.is_about(subject))
+        let requires = |decision: &&Verdict| {
+            action.as_ref().is_some_and(|action| decision.actions.contains(action))
+                || subject.as_ref().is_some_and(|subject| decision.is_about(subject))
         };
-        self.verdicts.iter().filter(asks).collect()
+        self.verdicts.iter().filter(requires).collect()
     }
 
-    /// Whether the node reboots at the end.
+    /// Returns true if the plan ends with a reboot.
     #[must_use]
     pub fn reboots(&self) -> bool {
         self.actions.contains(&Action::Reboot)
     }
 }
 
-/// Whether pods must leave a node before these actions, and why.
+/// Decides if a node must be drained before these actions.
 pub fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, Unparsable> {
     let because = |action: &Action| Drain::Needed(action.to_string());
     if let Some(action) = actions.iter().find(|a| matches!(a, Action::Reboot | Action::Drain)) {

@@ -1,8 +1,8 @@
-//! What the controller says of a node in its MachineConfigNode: whose it is, what it is to run, why it
-//! waits and how its drain goes. The daemon says the rest.
+//! The controller's part of a MachineConfigNode: pool, desired config, reason to wait and drain
+//! conditions. The daemon writes the rest.
 //!
-//! All of it follows from the node itself, so that a controller that has just started says the same
-//! as one that has seen everything.
+//! Everything is derived from the node itself, so that a controller that has just started writes
+//! the same as one that has been running.
 
 use k8s_openapi::{
     api::core::v1::Node,
@@ -18,23 +18,24 @@ use mco_api::{
 use crate::{
     rollout::Hold,
     status::machine_config_node::{
-        self as report, DrainEvent, DrainTexts, Event, FALSE, Mark, TRUE, not_yet, set, status,
+        self as update_conditions, ConditionUpdate, DrainEvent, DrainTexts, Event, FALSE, TRUE,
+        not_yet, set, status,
     },
 };
 
-/// Stands for a name that nobody knows yet.
+/// Placeholder for a name that is not known yet.
 pub const NOT_YET_SET: &str = "not-yet-set";
 
-/// What a node waits for, and why.
+/// The config that a node waits for, and the reason why it waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// The config that it needs.
+pub struct PendingUpdate {
+    /// Config that the node needs.
     pub target: String,
-    /// Why it does not get it yet.
+    /// Reason why the node does not get the config yet.
     pub hold: Hold,
 }
 
-/// The MachineConfigNode of a node that has none; it goes away with the node.
+/// Builds the MachineConfigNode of a node; it is deleted with the node.
 #[must_use]
 pub fn object(node: &Node, pool: Option<&str>) -> MachineConfigNode {
     let name = node.metadata.name.clone().unwrap_or_default();
@@ -50,7 +51,7 @@ pub fn object(node: &Node, pool: Option<&str>) -> MachineConfigNode {
     object
 }
 
-/// Whether the MachineConfigNode is that of an earlier node of the same name.
+/// Returns true if the MachineConfigNode belongs to an earlier node of the same name.
 #[must_use]
 pub fn is_of_another(object: &MachineConfigNode, node: &Node) -> bool {
     let mut owners = object.metadata.owner_references.iter().flatten();
@@ -58,7 +59,7 @@ pub fn is_of_another(object: &MachineConfigNode, node: &Node) -> bool {
     owner.is_some_and(|owner| Some(&owner.uid) != node.metadata.uid.as_ref())
 }
 
-/// The node, its pool and the config it is to run.
+/// Builds the spec: the node, its pool and its desired config.
 #[must_use]
 pub fn spec(node: &Node, pool: Option<&str>) -> MachineConfigNodeSpec {
     let or_not_yet = |name: &str| if name.is_empty() { NOT_YET_SET } else { name }.to_owned();
@@ -71,22 +72,22 @@ pub fn spec(node: &Node, pool: Option<&str>) -> MachineConfigNodeSpec {
     }
 }
 
-/// The conditions, with ours as they are now and all others as they were.
+/// Updates the controller's conditions and leaves all others unchanged.
 #[must_use]
 pub fn conditions(
     before: &[Condition],
     node: &Node,
-    wait: Option<&Wait>,
+    wait: Option<&PendingUpdate>,
     now: &Time,
 ) -> Vec<Condition> {
     let mut after = before.to_vec();
-    waits(&mut after, wait, now);
+    set_waiting(&mut after, wait, now);
     let name = node.metadata.name.as_deref().unwrap_or_default();
     for event in drain(&after, node) {
-        report::put(&mut after, name, &Event::Drain(event), now);
+        update_conditions::put(&mut after, name, &Event::Drain(event), now);
     }
     if matches!(stage(node), Stage::Draining) {
-        // What the last update left behind must not be taken for the end of this one.
+        // The result of the last update must not be taken for the end of this one.
         for kind in [NodeCondition::Uncordoned, NodeCondition::UpdateComplete] {
             if status(&after, &kind) == TRUE {
                 set(&mut after, not_yet(kind), now);
@@ -96,21 +97,21 @@ pub fn conditions(
     after
 }
 
-fn waits(conditions: &mut Vec<Condition>, wait: Option<&Wait>, now: &Time) {
+fn set_waiting(conditions: &mut Vec<Condition>, wait: Option<&PendingUpdate>, now: &Time) {
     let kind = NodeCondition::Waiting;
     let (status, reason, message) = match wait {
         Some(wait) => {
-            (TRUE, word(&wait.hold), format!("Node waits for {}: {}", wait.target, wait.hold))
+            (TRUE, reason(&wait.hold), format!("Node waits for {}: {}", wait.target, wait.hold))
         }
         None if status(conditions, &kind) != FALSE => {
-            (FALSE, "AsExpected", "Nothing keeps the node from its config.".to_owned())
+            (FALSE, "AsExpected", "The node does not wait for its config.".to_owned())
         }
         None => return,
     };
-    set(conditions, Mark { kind, status, reason: reason.to_owned(), message }, now);
+    set(conditions, ConditionUpdate { kind, status, reason: reason.to_owned(), message }, now);
 }
 
-/// What there is to say about the drain of a node.
+/// Returns the drain events to record for a node.
 fn drain(conditions: &[Condition], node: &Node) -> Vec<DrainEvent> {
     let is = |kind: &NodeCondition| status(conditions, kind);
     match stage(node) {
@@ -128,36 +129,36 @@ fn drain(conditions: &[Condition], node: &Node) -> Vec<DrainEvent> {
                 .map(|(_, event)| event)
                 .collect()
         }
-        // Said once: when the daemon is through, it takes all of it back.
+        // Recorded once: the daemon resets these conditions when the update is complete.
         Stage::Uncordoned => {
             let was_drained = [NodeCondition::Cordoned, NodeCondition::Drained]
                 .iter()
                 .any(|kind| is(kind) != FALSE);
-            let is_news = was_drained && is(&NodeCondition::Uncordoned) != TRUE;
-            is_news.then_some(DrainEvent::Uncordoned).into_iter().collect()
+            let is_new = was_drained && is(&NodeCondition::Uncordoned) != TRUE;
+            is_new.then_some(DrainEvent::Uncordoned).into_iter().collect()
         }
     }
 }
 
-/// How far a node is with what its daemon asked for.
+/// The progress of a node's drain request.
 enum Stage {
-    /// Nothing to say.
+    /// No request is pending, or the node is not cordoned yet.
     Other,
-    /// It is closed to pods, and pods are still there.
+    /// The node is cordoned and not drained yet.
     Draining,
-    /// The drain is over.
+    /// The drain is complete.
     Drained,
-    /// It is open to pods again.
+    /// The node is uncordoned.
     Uncordoned,
 }
 
 fn stage(node: &Node) -> Stage {
-    let asked = value(node, annotation::DESIRED_DRAIN.name());
-    let is_done = asked == value(node, annotation::LAST_APPLIED_DRAIN.name());
-    let is_closed = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
-    match asked.split('-').next() {
+    let desired = value(node, annotation::DESIRED_DRAIN.name());
+    let is_done = desired == value(node, annotation::LAST_APPLIED_DRAIN.name());
+    let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
+    match desired.split('-').next() {
         Some("drain") if is_done => Stage::Drained,
-        Some("drain") if is_closed => Stage::Draining,
+        Some("drain") if is_cordoned => Stage::Draining,
         Some("uncordon") if is_done => Stage::Uncordoned,
         _ => Stage::Other,
     }
@@ -168,8 +169,8 @@ fn value<'a>(node: &'a Node, key: &str) -> &'a str {
     annotations.and_then(|all| all.get(key)).map(String::as_str).unwrap_or_default()
 }
 
-/// One word for programs.
-fn word(hold: &Hold) -> &'static str {
+/// Returns the reason of the condition `Waiting`.
+fn reason(hold: &Hold) -> &'static str {
     match hold {
         Hold::Paused => "PoolPaused",
         Hold::Deleting => "PoolDeleting",
@@ -190,7 +191,7 @@ fn texts(node: &Node) -> DrainTexts {
     }
 }
 
-/// How the drain goes, and what holds it up.
+/// Returns the drain event of a node that is being drained, with the pods that block the drain.
 fn draining(node: &Node) -> DrainEvent {
     let texts = texts(node);
     let record = value(node, annotation::DRAIN_RECORD.name()).parse::<DrainRecord>();

@@ -1,8 +1,8 @@
-//! Which rendered configs nobody needs any longer.
+//! Pruning of rendered configs that are no longer in use.
 //!
-//! A rendered config stays while a node has it, is to have it, or was told so; while a pool or a
-//! build names it; and as one of the newest of its pool, so that a pool can go back. The reference
-//! keeps all of them for ever.
+//! A rendered config is kept while a node has it, is to have it or was first booted with it; while
+//! a pool or a build refers to it; and as one of the newest of its pool, so that a pool can roll
+//! back. The reference keeps all of them for ever.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,22 +14,22 @@ use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuil
 
 use crate::rollout::NodeView;
 
-/// How many of a pool's newest configs stay in any case.
+/// Number of a pool's newest configs that are always kept.
 pub const HISTORY: usize = 10;
 
-/// A rendered config, as far as keeping it is concerned.
+/// The parts of a rendered config that pruning needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RenderedView {
-    /// Its name.
+    /// Name of the config.
     pub name: String,
-    /// The pool that it was made for.
+    /// Pool that owns the config.
     pub pool: String,
-    /// When it was made.
+    /// Creation time.
     pub created: Option<Time>,
 }
 
 impl RenderedView {
-    /// Reads what matters off a MachineConfig; none if no pool owns it.
+    /// Reads the relevant fields of a MachineConfig; `None` if no pool owns it.
     #[must_use]
     pub fn of(config: &MachineConfig) -> Option<Self> {
         let mut owners = config.metadata.owner_references.iter().flatten();
@@ -41,29 +41,29 @@ impl RenderedView {
     }
 }
 
-/// Whether a rendered config may go.
+/// The decision on one rendered config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may: nobody names it, and there are enough newer ones.
+    /// Delete: no object refers to the config, and there are enough newer ones.
     Go,
-    /// It stays, because of this.
-    Stay(Reason),
+    /// Keep, for this reason.
+    Stay(KeepReason),
 }
 
-/// Why a rendered config stays.
+/// The reason to keep a rendered config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
-    /// This node has it or is to have it.
+pub enum KeepReason {
+    /// This node has the config or is to have it.
     Node(String),
-    /// This pool has it or is to have it.
+    /// This pool has the config or is to have it.
     Pool(String),
-    /// This build has it inside.
+    /// This build contains the config.
     Build(String),
-    /// It is one of the newest of its pool.
+    /// The config is one of the newest of its pool.
     History,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for KeepReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node(node) => write!(f, "node {node} uses it"),
@@ -74,14 +74,14 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Who names which config.
+/// The references from other objects to rendered configs.
 #[derive(Clone, Debug, Default)]
 pub struct References {
-    by_config: BTreeMap<String, Reason>,
+    by_config: BTreeMap<String, KeepReason>,
 }
 
 impl References {
-    /// Everything that nodes, pools and builds name.
+    /// Collects the references of nodes, pools and builds.
     #[must_use]
     pub fn of(
         nodes: &[NodeView],
@@ -92,33 +92,33 @@ impl References {
         for node in nodes {
             let first = node.first_config.iter();
             for config in [&node.current, &node.desired].into_iter().chain(first) {
-                references.add(config, || Reason::Node(node.name.clone()));
+                references.add(config, || KeepReason::Node(node.name.clone()));
             }
         }
         for pool in pools {
-            let reason = || Reason::Pool(pool.metadata.name.clone().unwrap_or_default());
+            let reason = || KeepReason::Pool(pool.metadata.name.clone().unwrap_or_default());
             references.add(&pool.spec.configuration.rendered.name, reason);
             if let Some(status) = &pool.status {
                 references.add(&status.configuration.rendered.name, reason);
             }
         }
         for build in builds {
-            let reason = || Reason::Build(build.metadata.name.clone().unwrap_or_default());
+            let reason = || KeepReason::Build(build.metadata.name.clone().unwrap_or_default());
             references.add(&build.spec.machine_config.name, reason);
         }
         references
     }
 
-    /// The same, and what the nodes' own reports name.
+    /// Adds the references of `MachineConfigNodes`.
     #[must_use]
     pub fn with_reports<'a>(
         mut self,
-        reports: impl IntoIterator<Item = &'a MachineConfigNode>,
+        nodes: impl IntoIterator<Item = &'a MachineConfigNode>,
     ) -> Self {
-        for report in reports {
-            let reason = || Reason::Node(report.metadata.name.clone().unwrap_or_default());
-            self.add(&report.spec.config_version.desired, reason);
-            let version = report.status.as_ref().and_then(|status| status.config_version.as_ref());
+        for node in nodes {
+            let reason = || KeepReason::Node(node.metadata.name.clone().unwrap_or_default());
+            self.add(&node.spec.config_version.desired, reason);
+            let version = node.status.as_ref().and_then(|status| status.config_version.as_ref());
             for config in version.iter().flat_map(|one| [&one.current, &one.desired]) {
                 self.add(config, reason);
             }
@@ -126,14 +126,14 @@ impl References {
         self
     }
 
-    fn add(&mut self, config: &str, reason: impl FnOnce() -> Reason) {
+    fn add(&mut self, config: &str, reason: impl FnOnce() -> KeepReason) {
         if !config.is_empty() {
             self.by_config.entry(config.to_owned()).or_insert_with(reason);
         }
     }
 }
 
-/// What becomes of each rendered config, in the order given.
+/// Decides which rendered configs to keep, in the given order.
 #[must_use]
 pub fn rendered(
     configs: &[RenderedView],
@@ -146,7 +146,7 @@ pub fn rendered(
         by_pool.entry(&config.pool).or_default().push(config);
     }
     for mut of_pool in by_pool.into_values() {
-        // One whose age nobody knows counts as new: it is not ours to remove.
+        // A config without a creation time counts as new, because its age is unknown.
         let age = |config: &&RenderedView| (config.created.clone(), config.name.clone());
         of_pool.sort_by_key(age);
         let (known, unknown): (Vec<&RenderedView>, Vec<_>) =
@@ -154,12 +154,12 @@ pub fn rendered(
         let kept = known.iter().rev().take(history).chain(&unknown);
         newest.extend(kept.map(|config| config.name.as_str()));
     }
-    let verdict = |config: &RenderedView| match references.by_config.get(&config.name) {
+    let decision = |config: &RenderedView| match references.by_config.get(&config.name) {
         Some(reason) => Verdict::Stay(reason.clone()),
-        None if newest.contains(config.name.as_str()) => Verdict::Stay(Reason::History),
+        None if newest.contains(config.name.as_str()) => Verdict::Stay(KeepReason::History),
         None => Verdict::Go,
     };
-    configs.iter().map(|config| (config.name.clone(), verdict(config))).collect()
+    configs.iter().map(|config| (config.name.clone(), decision(config))).collect()
 }
 
 #[cfg(test)]
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::fixture::nodes;
 
-    /// `name/age`, all of the pool worker.
+    /// Builds configs of the pool `worker` from `name/age`.
     fn configs(text: &str) -> Vec<RenderedView> {
         let view = |word: &str| {
             let (name, age) = word.split_once('/').unwrap();
@@ -180,13 +180,13 @@ mod tests {
     }
 
     fn gone(text: &str, references: &References, history: usize) -> String {
-        let verdicts = rendered(&configs(text), references, history);
-        let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == Verdict::Go);
+        let decisions = rendered(&configs(text), references, history);
+        let gone = decisions.into_iter().filter(|(_, decision)| *decision == Verdict::Go);
         gone.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn only_what_nobody_names_and_is_old_enough_may_go() {
+    fn only_unreferenced_and_old_configs_are_deleted() {
         let mut pool = MachineConfigPool::default();
         pool.metadata.name = Some("worker".to_owned());
         pool.spec.configuration.rendered.name = "new".to_owned();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_reports_or_was_booted_with_stays() {
+    fn the_configs_of_machine_config_nodes_and_of_first_boot_are_kept() {
         let mut report = MachineConfigNode::new("a", MachineConfigNodeSpec::default());
         report.spec.config_version.desired = "next".to_owned();
         let mut booted = nodes("b=done");
@@ -216,16 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_says_why() {
+    fn a_kept_config_has_a_reason() {
         let used = References::of(&nodes("a=old"), &[], &[]);
-        let verdicts = rendered(&configs("old/1 x/2"), &used, 1);
-        let said: Vec<String> = verdicts
+        let decisions = rendered(&configs("old/1 x/2"), &used, 1);
+        let texts: Vec<String> = decisions
             .into_iter()
-            .map(|(name, verdict)| match verdict {
+            .map(|(name, decision)| match decision {
                 Verdict::Go => format!("{name} goes"),
                 Verdict::Stay(reason) => format!("{name}: {reason}"),
             })
             .collect();
-        assert_eq!(said, ["old: node a uses it", "x: it is one of the newest of its pool"]);
+        assert_eq!(texts, ["old: node a uses it", "x: it is one of the newest of its pool"]);
     }
 }

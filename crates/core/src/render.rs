@@ -1,11 +1,11 @@
-//! Renders one pool: many MachineConfigs in, one out, under a name that is a hash of its bytes.
+//! Rendering of a pool: merges many MachineConfigs into one, named by a hash of its bytes.
 //!
-//! Order decides who wins. Configs of the role `worker` come first, all others after them, each
-//! group by name; later ones win. So everything written for a custom pool outranks everything
-//! written for workers, whatever it is called.
+//! Configs of the role `worker` come first, all others after them, each group by name; later ones
+//! win. So every config of a custom pool outranks every config of the workers, regardless of its
+//! name.
 //!
-//! Every config is checked before any two are merged, and read only once. Rendering is a pure
-//! function: the same configs give the same bytes in whatever order they arrive.
+//! Every config is validated before any two are merged, and parsed only once. Rendering is a pure
+//! function: the same configs give the same bytes in any order of arrival.
 
 mod draft;
 mod merge;
@@ -37,129 +37,129 @@ pub use self::{
 };
 use crate::goyaml::UnreadableText;
 
-/// The images that apply where no config names another.
+/// The images that apply if no config sets another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BaseImages {
-    /// The operating system.
+    /// OS image.
     pub os: String,
-    /// Its extensions.
+    /// Image of the OS extensions.
     pub extensions: String,
 }
 
-/// What rendering a pool gives.
+/// The result of rendering a pool.
 #[derive(Clone, Debug)]
 pub struct Rendered {
     /// `rendered-<pool>-<hash>`.
     pub name: RenderedName,
-    /// The merged configuration.
+    /// The merged spec.
     pub spec: MachineConfigSpec,
-    /// The names of the inputs, in the order they were merged.
+    /// Names of the inputs, in merge order.
     pub sources: Vec<String>,
-    /// Where each part came from. It is no part of the rendered bytes.
+    /// Origin of each part. It is not part of the rendered bytes.
     pub provenance: Provenance,
-    /// Whether a config replaced the operating system image.
+    /// Origin of the OS image.
     pub os_image: OsImage,
 }
 
-/// Who chose the operating system image.
+/// The origin of the OS image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OsImage {
-    /// The cluster.
+    /// The cluster's base image.
     Base,
     /// A MachineConfig.
     Overridden,
 }
 
-/// Why a pool cannot be rendered.
+/// The reason why a pool cannot be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// There is nothing to render.
+    /// The pool has no configs.
     #[error("no MachineConfigs to render for pool {0}")]
     Nothing(PoolName),
-    /// An input is wrong by itself.
+    /// A config is invalid by itself.
     #[error("MachineConfig {config} is not valid")]
     Invalid {
-        /// The input.
+        /// Name of the config.
         config: String,
-        /// What is wrong with it.
+        /// Validation error.
         source: InvalidConfig,
     },
-    /// An input has no labels, so its place in the order is unknown.
+    /// A config has no labels, so its position in the order is unknown.
     #[error("cannot find label in MachineConfig {0}")]
     NoLabels(String),
-    /// An input in an old format cannot be brought to the present one.
+    /// A config with an old Ignition version cannot be upgraded.
     #[error("MachineConfig {config} cannot be converted to spec 3.5")]
     Upgrade {
-        /// The input.
+        /// Name of the config.
         config: String,
-        /// What stands in the way.
+        /// Upgrade error.
         source: UpgradeError,
     },
-    /// The headers package fits the default kernel only.
+    /// The extension `kernel-devel` supports the default kernel only.
     #[error("installing kernel-devel extension is not supported with kernelType: {0}")]
     KernelDevel(String),
-    /// The result cannot be named.
+    /// The rendered config cannot be hashed.
     #[error("the rendered config of pool {pool} has text that cannot be hashed")]
     Unhashable {
-        /// The pool.
+        /// Name of the pool.
         pool: PoolName,
-        /// The text.
+        /// The text that cannot be hashed.
         source: UnreadableText,
     },
     /// The pool's name leaves no room for the hash.
-    #[error("pool {pool} has too long a name")]
+    #[error("the name of pool {pool} is too long")]
     Name {
-        /// The pool.
+        /// Name of the pool.
         pool: PoolName,
-        /// Why not.
+        /// Error of the name.
         source: BadName,
     },
-    /// The result does not fit into the cluster's store.
+    /// The rendered config exceeds the size limit of etcd.
     #[error(
         "size validation failed: rendered MachineConfig {name} is too large ({size} bytes, max {max} bytes)",
         max = MAX_SIZE
     )]
     TooLarge {
-        /// The rendered config.
+        /// Name of the rendered config.
         name: RenderedName,
-        /// How large it is.
+        /// Size in bytes.
         size: usize,
     },
-    /// Both a config and the pool choose the operating system.
+    /// Both a config and the pool set the operating system.
     #[error(
         "cannot override MachineConfig osImageURL and set MachineConfigPool spec.osImageStream.name simultaneously"
     )]
     StreamAndOverride,
 }
 
-/// What can be wrong with a MachineConfig by itself.
+/// An error in a single MachineConfig.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidConfig {
-    /// There is no such kernel.
+    /// Unknown kernel type.
     #[error("kernelType={0} is invalid")]
     KernelType(String),
-    /// The Ignition config cannot be read.
+    /// The Ignition config cannot be parsed.
     #[error(transparent)]
     Ignition(#[from] ReadError),
-    /// The Ignition config can be read, but must not be used.
+    /// The Ignition config violates a rule.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// There are no such extensions.
+    /// Unknown extensions.
     #[error("invalid extensions found: [{}]", .0.join(" "))]
     Extensions(Vec<String>),
 }
 
-/// At which step rendering failed.
+/// The stage at which rendering failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// An input is wrong by itself.
+    /// Validation of a single config.
     Validate,
-    /// The inputs do not go together.
+    /// Merging of all configs.
     Merge,
 }
 
 impl RenderError {
-    /// At which step it failed.
+    /// Returns the stage at which rendering failed.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self {
@@ -176,7 +176,7 @@ impl RenderError {
     }
 }
 
-/// Renders `configs`, all of them selected for `pool`. Contents that are somewhere else stay there.
+/// Renders `configs`, all of them selected for `pool`. Remote contents are not fetched.
 pub fn pool(
     pool: &PoolName,
     configs: &[&MachineConfig],
@@ -185,13 +185,13 @@ pub fn pool(
     draft(pool, configs, images)?.finish()
 }
 
-/// A MachineConfig and what its Ignition config says.
+/// A MachineConfig with its parsed Ignition config.
 struct Input<'a> {
     config: &'a MachineConfig,
     document: Option<Document>,
 }
 
-/// The name of an object, which the API server makes sure of.
+/// Returns the name of an object, which the API server guarantees.
 fn name_of(config: &MachineConfig) -> &str {
     config.metadata.name.as_deref().unwrap_or_default()
 }

@@ -1,41 +1,43 @@
-//! Chooses which nodes of a pool are told to run its target now, and says why the others wait.
+//! Selection of the nodes of a pool to update now, with the reasons why the others wait.
 //!
-//! `maxUnavailable` grants places. A node takes one up while it is not ready, while it is in the
-//! middle of an update, and while it has failed one: a failure may clear by itself, and two nodes
-//! must not then go down together. Free places go to nodes in service, those of the first zone by
-//! name first, the oldest before the others, so that one wave does not reach into several zones.
+//! `maxUnavailable` grants slots. A node occupies one while it is not ready, while it is being
+//! updated, and while its update has failed: a failure may clear by itself, and two nodes must not
+//! go down together then. Free slots go to available nodes: zones by name, and the oldest node of a
+//! zone first, so that one wave does not span several zones.
 //!
 //! # A revert always wins
 //!
-//! Some nodes get the target without a free place, before all others:
+//! Some nodes are retargeted without a free slot, before all others:
 //!
-//! - A node that is **under way to something else** is told the target instead: while it works,
-//!   while we have it cordoned, when it does not come back from its reboot, when it failed. It has
-//!   its place already, and telling it changes nothing about how many nodes are under way.
-//! - A node that **stands still and is out of service** where it stands (not ready, or its daemon
-//!   reports a fault) is told as long as fewer than `maxUnavailable` nodes are under way. It has its
-//!   place already, too. The bound is there because it may be in better health than it looks: after a
-//!   network failure that hid a whole rack, all of its nodes must not reboot at once.
+//! - A node that is **updating to another config** is retargeted: while it works, while the
+//!   controller has it cordoned, when it does not come back from its reboot, when it failed. It has
+//!   its slot already, and retargeting does not change the number of nodes that are updating.
+//! - A node that is **idle and unavailable** (not ready, or its daemon is degraded) is retargeted
+//!   as long as fewer than `maxUnavailable` nodes are updating. It has its slot already, too. The
+//!   limit is needed because the node may be healthier than it looks: after a network failure that
+//!   hid a whole rack, all of its nodes must not reboot at once.
 //!
-//! So the number of nodes under way by our doing stays within `maxUnavailable`, whatever is told to
-//! whom, and a config that broke a node can always be taken back from it.
+//! So the number of nodes that the controller has updating stays within `maxUnavailable`, and a
+//! config that broke a node can always be reverted on that node.
 //!
-//! A node that somebody else cordoned is theirs, in whatever state it is, until they uncordon it. A
-//! cordon is ours from the drain that the node's daemon asks for until the uncordon has been carried
-//! out; everything else is somebody else's.
+//! A node that the user cordoned is left alone, in any state, until the user uncordons it. A cordon
+//! belongs to the controller from the drain that the node's daemon requests until the uncordon has
+//! been applied; every other cordon belongs to the user.
 //!
-//! # Where this differs from the reference
+//! # Differences from the reference
 //!
-//! - The reference tells only nodes that are ready and schedulable, each for a free place. A node that
-//!   a config took down or left cordoned keeps that config however often the pool is reverted.
-//! - There, a node that failed *another* target takes up no place and competes by zone and age with
-//!   nodes in service. Here it keeps its place and is told first. Otherwise two nodes could be under
-//!   way where one is allowed: the failed one as soon as its fault clears, and the next.
-//! - There, nodes in the middle of an update finish it before they hear of the next target, unless
-//!   places are free. Here they hear of it at once, which spares them a reboot.
-//! - There, nodes are told in no particular order when all of them fit. Here the order is always the
-//!   same.
+//! - The reference retargets only nodes that are ready and schedulable, each for a free slot. A
+//!   node that a config took down or left cordoned keeps that config however often the pool is
+//!   reverted.
+//! - There, a node that failed to apply *another* config occupies no slot and competes by zone and
+//!   age with available nodes. Here the node keeps its slot and is retargeted first. Otherwise two
+//!   nodes could be updating where one is allowed: the failed one as soon as its failure clears,
+//!   and the next.
+//! - There, nodes that are being updated finish before they are retargeted, unless slots are free.
+//!   Here they are retargeted at once, which saves a reboot.
+//! - There, the order is unspecified when all nodes fit. Here the order is always the same.
 
+mod assessment;
 mod control_plane;
 pub mod first_boot;
 mod fleet;
@@ -43,7 +45,6 @@ mod limit;
 mod notice;
 mod plan;
 pub mod scheduling;
-mod stand;
 pub mod taint;
 mod view;
 
@@ -51,44 +52,44 @@ use mco_api::MachineConfigPool;
 
 pub use self::{
     control_plane::{Neighbour, choose_control_plane},
-    fleet::{Fleet, Tally},
+    fleet::{Fleet, RolloutCounts},
     limit::{BadLimit, max_unavailable},
     notice::notices,
     plan::{Hold, RolloutPlan, Verdict},
     view::{Cordon, NodeView, Readiness},
 };
 
-/// A pool as far as its roll-out goes.
+/// The parts of a pool that its rollout needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolView {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// The config its nodes are to run.
+    /// Config that its nodes are to run.
     pub target: String,
-    /// Whether anything may start.
+    /// Pause or deletion of the pool.
     pub phase: Phase,
-    /// How many nodes may be out of service at a time; none if not positive.
+    /// Number of nodes that may be unavailable at a time; none if not positive.
     pub max_unavailable: i64,
-    /// The node that the operator itself runs on, which goes last in the control plane.
+    /// Node that the operator runs on, which is updated last in the control plane.
     pub operator_node: Option<String>,
-    /// What the other half of the control plane is up to.
+    /// State of the other control plane pool.
     pub neighbour: Neighbour,
 }
 
-/// Whether a pool's nodes may be given a new config.
+/// The state of a pool that permits or forbids updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// They may.
+    /// Nodes may be updated.
     Active,
-    /// The administrator has put it on hold.
+    /// The administrator paused the pool.
     Paused,
-    /// The pool is going away.
+    /// The pool is being deleted.
     Deleting,
 }
 
 impl PoolView {
-    /// What a pool with this many nodes says of itself; neither its neighbour nor the operator's node
-    /// are known from that.
+    /// Reads a pool with this many nodes. The other control plane pool and the operator's node are
+    /// left empty.
     pub fn of(pool: &MachineConfigPool, members: usize) -> Result<Self, BadLimit> {
         let name = pool.metadata.name.clone().unwrap_or_default();
         Ok(Self {
@@ -103,7 +104,7 @@ impl PoolView {
 }
 
 impl Phase {
-    /// Whether the pool's nodes may be given a new config.
+    /// Reads the state of a pool.
     #[must_use]
     pub fn of(pool: &MachineConfigPool) -> Self {
         if pool.metadata.deletion_timestamp.is_some() {
@@ -116,15 +117,15 @@ impl Phase {
     }
 }
 
-/// Picks nodes to tell the pool's target, within its `maxUnavailable`, and says why others wait.
+/// Selects nodes to update within `maxUnavailable`, with the reasons why the others wait.
 #[must_use]
 pub fn select(pool: &PoolView, nodes: &[NodeView]) -> RolloutPlan {
-    let mut fleet = Fleet::toward(&pool.target);
+    let mut pool_nodes = Fleet::toward(&pool.target);
     for node in nodes {
-        fleet.set(node.clone());
+        pool_nodes.set(node.clone());
     }
-    let mut plan = fleet.choose(pool);
-    plan.holds = fleet.holds(pool, &plan);
+    let mut plan = pool_nodes.choose(pool);
+    plan.holds = pool_nodes.holds(pool, &plan);
     plan
 }
 

@@ -1,8 +1,8 @@
-//! The nodes of a cluster by pool, kept up to date node by node: what is chosen from and counted.
+//! An index of the cluster's nodes by pool, updated node by node, for selection and status.
 //!
-//! A node's event costs as much as there are pools, however many nodes there are, and says which
-//! pools it concerns. Choices, statuses and reasons to wait are those that a look at every node
-//! would give; the tests hold the two together.
+//! A node event costs time in proportion to the number of pools, independent of the number of
+//! nodes, and returns the pools to reconcile. Selections, statuses and reasons to wait equal those
+//! of a full scan of all nodes; the tests compare the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,28 +10,28 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{MachineConfigPool, MachineConfigPoolStatus};
 
 use crate::{
-    membership::{CustomIgnored, Index, MembershipError, Pools},
-    progress::Wait,
+    membership::{CustomIgnored, MembershipError, MembershipIndex, Pools},
+    progress::PendingUpdate,
     rollout::{self, Fleet, Hold, NodeView, Phase, PoolView, RolloutPlan, Verdict},
-    status::{self, Around, ImageBuild, NodeReport, Tally},
+    status::{self, Around, ImageBuild, NodeReport, StatusCounter},
 };
 
-/// All nodes, in their pools.
+/// All nodes, indexed by pool.
 #[derive(Clone, Debug)]
 pub struct Roster {
-    index: Index,
-    squads: BTreeMap<String, Squad>,
-    /// What daemons say, also those whose node has not been seen yet.
+    index: MembershipIndex,
+    entries: BTreeMap<String, PoolEntry>,
+    /// State of the `MachineConfigNodes`, also of nodes that are not known yet.
     reports: BTreeMap<String, NodeReport>,
 }
 
 /// The nodes of one pool.
 #[derive(Clone, Debug)]
-struct Squad {
-    fleet: Fleet,
-    tally: Tally,
-    /// What the last choice means for those who wait.
-    verdict: Option<Verdict>,
+struct PoolEntry {
+    pool_nodes: Fleet,
+    counter: StatusCounter,
+    /// Result of the last selection for the waiting nodes.
+    decision: Option<Verdict>,
 }
 
 impl Default for Roster {
@@ -41,39 +41,39 @@ impl Default for Roster {
 }
 
 impl Roster {
-    /// No nodes yet.
+    /// Creates an index without nodes.
     #[must_use]
     pub fn new<'a>(pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> Self {
         let pools: Vec<&MachineConfigPool> = pools.into_iter().collect();
-        let squad = |pool: &&MachineConfigPool| {
+        let entry = |pool: &&MachineConfigPool| {
             let name = pool.metadata.name.clone().unwrap_or_default();
-            let squad = Squad {
-                fleet: Fleet::toward(&pool.spec.configuration.rendered.name),
-                tally: Tally::new(pool, &ImageBuild::default()),
-                verdict: None,
+            let entry = PoolEntry {
+                pool_nodes: Fleet::toward(&pool.spec.configuration.rendered.name),
+                counter: StatusCounter::new(pool, &ImageBuild::default()),
+                decision: None,
             };
-            (name, squad)
+            (name, entry)
         };
         Self {
-            squads: pools.iter().map(squad).collect(),
-            index: Index::new(Pools::new(pools)),
+            entries: pools.iter().map(entry).collect(),
+            index: MembershipIndex::new(Pools::new(pools)),
             reports: BTreeMap::new(),
         }
     }
 
-    /// Whether these pools are the ones it knows and select nodes as they did.
+    /// Returns true if the index has exactly these pools, with the same node selectors.
     #[must_use]
     pub fn knows<'a>(&self, pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> bool {
         let pools: Vec<&MachineConfigPool> = pools.into_iter().collect();
         let known = |pool: &&MachineConfigPool| {
-            pool.metadata.name.as_ref().is_some_and(|name| self.squads.contains_key(name))
+            pool.metadata.name.as_ref().is_some_and(|name| self.entries.contains_key(name))
         };
-        pools.len() == self.squads.len()
+        pools.len() == self.entries.len()
             && pools.iter().all(known)
             && *self.index.pools() == Pools::new(pools)
     }
 
-    /// Starts over with other pools, or with pools that select other nodes.
+    /// Rebuilds the index for changed pools or node selectors.
     pub fn replace<'a, 'n>(
         &mut self,
         pools: impl IntoIterator<Item = &'a MachineConfigPool>,
@@ -81,8 +81,8 @@ impl Roster {
     ) {
         let mut new = Self::new(pools);
         new.reports = std::mem::take(&mut self.reports);
-        for (name, squad) in &mut new.squads {
-            squad.verdict = self.squads.remove(name).and_then(|known| known.verdict);
+        for (name, entry) in &mut new.entries {
+            entry.decision = self.entries.remove(name).and_then(|known| known.decision);
         }
         *self = new;
         for (node, labels) in nodes {
@@ -90,43 +90,43 @@ impl Roster {
         }
     }
 
-    /// Takes in a node, new or changed; gives the pools that have to look again, if any.
+    /// Adds or updates a node; returns the pools to reconcile, if any.
     pub fn set_node(&mut self, node: NodeView, labels: &BTreeMap<String, String>) -> Vec<String> {
         let moved = self.index.set(&node.name, labels);
         let stays = moved.from == moved.to;
         let known =
-            moved.to.as_ref().and_then(|pool| self.squads.get(pool)?.fleet.node(&node.name));
+            moved.to.as_ref().and_then(|pool| self.entries.get(pool)?.pool_nodes.node(&node.name));
         if stays && (moved.to.is_none() || known == Some(&node)) {
             return Vec::new();
         }
         if let Some(from) = moved.from.as_ref().filter(|_| !stays) {
-            self.dismiss(from, &node.name);
+            self.remove_from(from, &node.name);
         }
         let report = self.reports.get(&node.name);
-        if let Some(squad) = moved.to.as_ref().and_then(|pool| self.squads.get_mut(pool)) {
-            squad.tally.put(&node, report);
-            squad.fleet.set(node);
+        if let Some(entry) = moved.to.as_ref().and_then(|pool| self.entries.get_mut(pool)) {
+            entry.counter.put(&node, report);
+            entry.pool_nodes.set(node);
         }
         moved.pools().map(str::to_owned).collect()
     }
 
-    /// Lets go of a node that is gone; gives the pool that has to look again, if any.
+    /// Removes a deleted node; returns the pool to reconcile, if any.
     pub fn forget_node(&mut self, node: &str) -> Vec<String> {
-        let moved = self.index.forget(node);
+        let moved = self.index.remove(node);
         if let Some(from) = &moved.from {
-            self.dismiss(from, node);
+            self.remove_from(from, node);
         }
         moved.from.into_iter().collect()
     }
 
-    fn dismiss(&mut self, pool: &str, node: &str) {
-        if let Some(squad) = self.squads.get_mut(pool) {
-            squad.fleet.forget(node);
-            squad.tally.remove(node);
+    fn remove_from(&mut self, pool: &str, node: &str) {
+        if let Some(entry) = self.entries.get_mut(pool) {
+            entry.pool_nodes.forget(node);
+            entry.counter.remove(node);
         }
     }
 
-    /// Takes in what a node's daemon says; gives the pool that has to look again, if any.
+    /// Updates the MachineConfigNode of a node; returns the pool to reconcile, if any.
     pub fn set_report(&mut self, report: NodeReport) -> Option<String> {
         if self.reports.get(&report.node) == Some(&report) {
             return None;
@@ -136,7 +136,7 @@ impl Roster {
         self.recount(&node)
     }
 
-    /// Lets go of what a daemon said; gives the pool that has to look again, if any.
+    /// Removes a deleted MachineConfigNode; returns the pool to reconcile, if any.
     pub fn forget_report(&mut self, node: &str) -> Option<String> {
         self.reports.remove(node)?;
         self.recount(node)
@@ -144,79 +144,87 @@ impl Roster {
 
     fn recount(&mut self, node: &str) -> Option<String> {
         let pool = self.index.pool_of(node).ok().flatten()?.to_owned();
-        let squad = self.squads.get_mut(&pool)?;
-        squad.tally.put(squad.fleet.node(node)?, self.reports.get(node));
+        let entry = self.entries.get_mut(&pool)?;
+        entry.counter.put(entry.pool_nodes.node(node)?, self.reports.get(node));
         Some(pool)
     }
 
-    /// The pool that manages a node, or why that cannot be said.
+    /// Returns the pool that manages a node, or the reason why it cannot be determined.
     pub fn pool_of(&self, node: &str) -> Result<Option<&str>, &MembershipError> {
         self.index.pool_of(node)
     }
 
-    /// Whether a custom pool fits the node as well and is not heard; `None` for unknown nodes.
+    /// Returns `Yes` if a matching custom pool is ignored for the node; `None` for unknown nodes.
     #[must_use]
     pub fn custom_ignored(&self, node: &str) -> Option<CustomIgnored> {
         self.index.custom_ignored(node)
     }
 
-    /// The nodes of a pool.
+    /// Returns the nodes of a pool.
     #[must_use]
     pub fn fleet(&self, pool: &str) -> Option<&Fleet> {
-        self.squads.get(pool).map(|squad| &squad.fleet)
+        self.entries.get(pool).map(|entry| &entry.pool_nodes)
     }
 
-    /// Chooses whom to tell; `other` is the other half of a control plane with an arbiter.
+    /// Selects the nodes to update; `other` is the other control plane pool of a cluster with an
+    /// arbiter.
     ///
-    /// Who waits is not in the plan: each node can be asked for, see `wait`.
+    /// The waiting nodes are not in the plan: see `wait` for a single node.
     pub fn choose(&mut self, pool: &PoolView, other: Option<&PoolView>) -> RolloutPlan {
-        let nobody = || Squad {
-            fleet: Fleet::toward(&pool.target),
-            tally: Tally::new(&MachineConfigPool::default(), &ImageBuild::default()),
-            verdict: None,
+        let empty = || PoolEntry {
+            pool_nodes: Fleet::toward(&pool.target),
+            counter: StatusCounter::new(&MachineConfigPool::default(), &ImageBuild::default()),
+            decision: None,
         };
         let Some(other) = other else {
-            return self.squads.entry(pool.name.clone()).or_insert_with(nobody).fleet.choose(pool);
+            return self
+                .entries
+                .entry(pool.name.clone())
+                .or_insert_with(empty)
+                .pool_nodes
+                .choose(pool);
         };
-        // Both are needed at once, so that one is taken out for the moment.
-        let mut ours = self.squads.remove(&pool.name).unwrap_or_else(nobody);
-        let theirs = &mut self.squads.entry(other.name.clone()).or_insert_with(nobody).fleet;
+        // Two entries are borrowed mutably at once, so one is removed temporarily.
+        let mut this = self.entries.remove(&pool.name).unwrap_or_else(empty);
+        let others = &mut self.entries.entry(other.name.clone()).or_insert_with(empty).pool_nodes;
         let plan = if pool.name == "master" {
-            rollout::choose_control_plane((pool, &mut ours.fleet), (other, theirs)).0
+            rollout::choose_control_plane((pool, &mut this.pool_nodes), (other, others)).0
         } else {
-            rollout::choose_control_plane((other, theirs), (pool, &mut ours.fleet)).1
+            rollout::choose_control_plane((other, others), (pool, &mut this.pool_nodes)).1
         };
-        self.squads.insert(pool.name.clone(), ours);
+        self.entries.insert(pool.name.clone(), this);
         plan
     }
 
-    /// Takes note of what the last choice means for those who wait; says whether that is new.
-    pub fn judge(&mut self, pool: &str, verdict: Verdict) -> bool {
-        let Some(squad) = self.squads.get_mut(pool) else { return false };
-        squad.fleet.retarget(&verdict.target);
-        let is_new = squad.verdict.as_ref() != Some(&verdict);
-        squad.verdict = Some(verdict);
+    /// Stores the result of the last selection for the waiting nodes; returns true if it changed.
+    pub fn judge(&mut self, pool: &str, decision: Verdict) -> bool {
+        let Some(entry) = self.entries.get_mut(pool) else { return false };
+        entry.pool_nodes.retarget(&decision.target);
+        let is_new = entry.decision.as_ref() != Some(&decision);
+        entry.decision = Some(decision);
         is_new
     }
 
-    /// What a node waits for, and why; `None` if it does not wait.
+    /// Returns the config that a node waits for and the reason; `None` if the node does not wait.
     #[must_use]
-    pub fn wait(&self, node: &str) -> Option<Wait> {
-        let squad = self.squads.get(self.index.pool_of(node).ok()??)?;
-        let verdict = squad.verdict.as_ref()?;
-        let hold = squad.fleet.hold(node, verdict)?;
-        Some(Wait { target: verdict.target.clone(), hold })
+    pub fn wait(&self, node: &str) -> Option<PendingUpdate> {
+        let entry = self.entries.get(self.index.pool_of(node).ok()??)?;
+        let decision = entry.decision.as_ref()?;
+        let hold = entry.pool_nodes.hold(node, decision)?;
+        Some(PendingUpdate { target: decision.target.clone(), hold })
     }
 
-    /// Why each node of a pool waits that would not be told now; for those who only look.
+    /// Returns the reason to wait of each node of a pool that would not be selected now; changes
+    /// nothing in the cluster.
     pub fn holds(&mut self, pool: &MachineConfigPool) -> Vec<(String, Hold)> {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         let target = &pool.spec.configuration.rendered.name;
-        let members = self.fleet(name).map(|fleet| fleet.tally().machines).unwrap_or_default();
+        let members =
+            self.fleet(name).map(|pool_nodes| pool_nodes.tally().machines).unwrap_or_default();
         if target.is_empty() {
             return Vec::new();
         }
-        let (verdict, starts) = match PoolView::of(pool, members) {
+        let (decision, starts) = match PoolView::of(pool, members) {
             Ok(view) => {
                 let plan = self.choose(&view, None);
                 (Verdict::of(&view, &plan), plan.starts)
@@ -226,32 +234,32 @@ impl Roster {
                 (Verdict::refused(target, Phase::of(pool), refusal), Vec::new())
             }
         };
-        if let Some(squad) = self.squads.get_mut(name) {
-            squad.fleet.retarget(target);
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.pool_nodes.retarget(target);
         }
         let starts: BTreeSet<String> = starts.into_iter().collect();
-        let Some(fleet) = self.fleet(name) else { return Vec::new() };
-        let waiting = fleet.nodes().filter(|node| !starts.contains(&node.name));
+        let Some(pool_nodes) = self.fleet(name) else { return Vec::new() };
+        let waiting = pool_nodes.nodes().filter(|node| !starts.contains(&node.name));
         waiting
-            .filter_map(|node| Some((node.name.clone(), fleet.hold(&node.name, &verdict)?)))
+            .filter_map(|node| Some((node.name.clone(), pool_nodes.hold(&node.name, &decision)?)))
             .collect()
     }
 
-    /// The pool's new status; `None` for unknown pools.
+    /// Computes the pool's new status; `None` for unknown pools.
     pub fn status(
         &mut self,
         pool: &MachineConfigPool,
         around: &Around<'_>,
         now: &Time,
     ) -> Option<MachineConfigPoolStatus> {
-        let squad = self.squads.get_mut(pool.metadata.name.as_deref()?)?;
-        if !squad.tally.is_toward(pool, &around.image_build) {
-            squad.tally = Tally::new(pool, &around.image_build);
-            for node in squad.fleet.nodes() {
-                squad.tally.put(node, self.reports.get(&node.name));
+        let entry = self.entries.get_mut(pool.metadata.name.as_deref()?)?;
+        if !entry.counter.is_toward(pool, &around.image_build) {
+            entry.counter = StatusCounter::new(pool, &around.image_build);
+            for node in entry.pool_nodes.nodes() {
+                entry.counter.put(node, self.reports.get(&node.name));
             }
         }
-        Some(status::tallied(pool, &squad.tally, around, now))
+        Some(status::from_counter(pool, &entry.counter, around, now))
     }
 }
 

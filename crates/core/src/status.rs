@@ -1,12 +1,13 @@
-//! What a pool says of itself: counters and conditions, computed from its nodes.
+//! Status of a pool: counters and conditions, computed from its nodes.
 //!
-//! [`pool`] looks at every node; [`Tally`] keeps the same numbers up to date node by node, so that
-//! one node's event costs the same in a pool of ten and of ten thousand.
+//! [`pool`] scans every node; [`StatusCounter`] keeps the same counts up to date node by node, so
+//! that one node event costs the same in a pool of ten and of ten thousand nodes.
 //!
-//! Types, reasons and messages are the reference's (`pkg/controller/node/status.go`): programs match
-//! on them. What a person needs beyond that, since when and what to do, is in [`explain`].
+//! Types, reasons and messages are the reference's (`pkg/controller/node/status.go`): programs
+//! match on them. Start times and remedies for the administrator are in [`explain`].
 
 mod condition;
+mod counter;
 pub mod explain;
 mod image_mode;
 pub mod machine_config_node;
@@ -14,7 +15,6 @@ pub mod operator;
 mod quote;
 mod report;
 mod stream;
-mod tally;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
@@ -25,92 +25,92 @@ use mco_api::{
 
 pub use self::{
     condition::{Finding, holds, set},
+    counter::{Counting, Counts, StatusCounter},
     image_mode::ImageBuild,
     report::{Images, NodeReport, Updated, Voice},
     stream::Streams,
-    tally::{Counting, Counts, Tally},
 };
 use self::{
+    counter::{DegradedNode, PoolSummary},
     quote::quoted,
-    tally::{Complaint, Digest},
 };
 use crate::rollout::NodeView;
 
-/// The bundle whose certificates a pool reports on.
+/// CA bundle whose certificates are listed in a pool's status.
 const SERVING_CA: &str = "KubeAPIServerServingCAData";
 
-/// What goes into a pool's status besides its nodes.
+/// The inputs of a pool's status.
 #[derive(Clone, Debug)]
 pub struct Inputs<'a> {
-    /// The pool, with the status it has.
+    /// The pool, with its current status.
     pub pool: &'a MachineConfigPool,
-    /// Its nodes.
+    /// Nodes of the pool.
     pub nodes: &'a [NodeView],
-    /// What their daemons say, in the order of the nodes.
+    /// State of their `MachineConfigNodes`, in the order of the nodes.
     pub reports: &'a [NodeReport],
-    /// What is the same for all nodes.
+    /// Inputs that are the same for all nodes.
     pub around: Around<'a>,
-    /// The time, for conditions that change.
+    /// Time for conditions that change.
     pub now: Time,
 }
 
-/// What a pool's status depends on besides the pool and its nodes.
+/// The inputs of a pool's status besides the pool and its nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Around<'a> {
-    /// The certificates that the cluster puts on nodes.
+    /// ControllerConfig with the certificates of the cluster.
     pub controller_config: Option<&'a ControllerConfig>,
-    /// The image that the cluster builds for the pool.
+    /// OS image build of the pool.
     pub image_build: ImageBuild<'a>,
-    /// The streams of OS images, where the cluster has them.
+    /// OS image streams, if the cluster has them.
     pub streams: Option<Streams<'a>>,
-    /// Who is asked which nodes are updated or degraded.
+    /// Source of the updated and degraded counts.
     pub counting: Counting,
 }
 
-/// The pool's new status.
+/// Computes the pool's new status from all nodes.
 #[must_use]
 pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
     let target = inputs.around.image_build.target(inputs.pool);
-    let digest = Digest::of(&target, inputs.nodes, inputs.reports);
-    compose(inputs.pool, &digest, &inputs.around, &inputs.now)
+    let summary = PoolSummary::of(&target, inputs.nodes, inputs.reports);
+    compose(inputs.pool, &summary, &inputs.around, &inputs.now)
 }
 
-/// The pool's new status from numbers that were kept up to date.
+/// Computes the pool's new status from incremental counts.
 #[must_use]
-pub fn tallied(
+pub fn from_counter(
     pool: &MachineConfigPool,
-    tally: &Tally,
+    counter: &StatusCounter,
     around: &Around<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
-    compose(pool, &tally.digest(), around, now)
+    compose(pool, &counter.summary(), around, now)
 }
 
 fn compose(
     pool: &MachineConfigPool,
-    digest: &Digest,
+    summary: &PoolSummary,
     around: &Around<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
     let before = pool.status.clone().unwrap_or_default();
     let (updated, degraded) = match around.counting {
-        Counting::Annotations => (digest.counts.updated, digest.counts.degraded),
-        Counting::Reports => (digest.counts.report_updated, digest.counts.report_degraded),
+        Counting::Annotations => (summary.counts.updated, summary.counts.degraded),
+        Counting::Reports => (summary.counts.report_updated, summary.counts.report_degraded),
     };
     let mut status = MachineConfigPoolStatus {
         observed_generation: pool.metadata.generation.unwrap_or_default(),
         configuration: before.configuration,
-        machine_count: number(digest.counts.machines),
+        machine_count: number(summary.counts.machines),
         updated_machine_count: number(updated),
-        ready_machine_count: number(digest.counts.ready),
-        unavailable_machine_count: number(digest.counts.unavailable),
+        ready_machine_count: number(summary.counts.ready),
+        unavailable_machine_count: number(summary.counts.unavailable),
         degraded_machine_count: number(degraded),
         conditions: before.conditions.clone(),
         cert_expirys: certificates(around.controller_config),
         pool_synchronizers_status: Vec::new(),
         os_image_stream: None,
     };
-    status.pool_synchronizers_status = vec![pinned_images(&status, digest.counts.pulled)];
+    status.pool_synchronizers_status = vec![pinned_images(&status, summary.counts.pulled)];
     let all_updated = status.updated_machine_count == status.machine_count
         && status.ready_machine_count == status.machine_count
         && status.unavailable_machine_count == 0
@@ -126,7 +126,7 @@ fn compose(
         set(&PoolCondition::Updating, updating);
     }
     let nodes =
-        if degraded > 0 { degraded_nodes(digest, around.counting) } else { Finding::no("", "") };
+        if degraded > 0 { degraded_nodes(summary, around.counting) } else { Finding::no("", "") };
     set(&PoolCondition::NodeDegraded, nodes.clone());
     let build_failed = condition::holds(&before.conditions, &PoolCondition::ImageBuildDegraded);
     let cleared = around.image_build.clear_failure(build_failed);
@@ -176,18 +176,20 @@ fn progress(
     set(&PoolCondition::Updating, updating);
 }
 
-fn degraded_nodes(digest: &Digest, counting: Counting) -> Finding {
-    let counts =
-        |complaint: &&Complaint| counting == Counting::Annotations || !complaint.is_updated;
-    let complaints: Vec<&Complaint> = digest.complaints.iter().filter(counts).collect();
+fn degraded_nodes(summary: &PoolSummary, counting: Counting) -> Finding {
+    let counts = |node: &&DegradedNode| counting == Counting::Annotations || !node.is_updated;
+    let degraded_nodes: Vec<&DegradedNode> = summary.degraded_nodes.iter().filter(counts).collect();
     let line = |node: &str, text: &str| format!("Node {node} is reporting: {}", quoted(text));
-    let said = complaints.iter().filter_map(|complaint| {
-        complaint.reported.as_ref().map(|text| line(&complaint.node, text))
+    // Compat: the text of the MachineConfigNode comes first, then that of the annotation. The
+    // reference writes both even if the first contains the second.
+    let reported = degraded_nodes.iter().filter_map(|node| {
+        let text = node.reported.as_ref().filter(|text| !node.is_repeated_in(text));
+        text.map(|text| line(&node.node, text))
     });
-    let annotated = complaints.iter().filter(|complaint| !complaint.reason.is_empty());
-    let annotated = annotated.map(|complaint| line(&complaint.node, &complaint.reason));
-    let lines: Vec<String> = said.chain(annotated).collect();
-    let reason = format!("{} nodes are reporting degraded status on sync", complaints.len());
+    let annotated = degraded_nodes.iter().filter(|node| !node.reason.is_empty());
+    let annotated = annotated.map(|node| line(&node.node, &node.reason));
+    let lines: Vec<String> = reported.chain(annotated).collect();
+    let reason = format!("{} nodes are reporting degraded status on sync", degraded_nodes.len());
     Finding::yes(&reason, &lines.join(", "))
 }
 

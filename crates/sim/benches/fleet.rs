@@ -1,4 +1,4 @@
-//! How long it takes to simulate a whole roll-out, and that it grows no faster than the fleet.
+//! Benchmark of a simulated rollout, which must grow no faster than the number of nodes.
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
@@ -19,7 +19,7 @@ fn main() {
         group.bench_function(BenchmarkId::new("nodes", nodes), |bencher| {
             bencher.iter(|| {
                 let report = mco_sim::run(black_box(setup.clone()));
-                assert!(report.is_complete(), "every node gets there");
+                assert!(report.is_complete(), "every node reaches its target");
                 report.steps
             });
         });

@@ -1,11 +1,11 @@
-//! Chance that is the same every time: the only source of randomness in a simulation.
+//! A reproducible random number generator, the only source of randomness in a simulation.
 
-/// A stream of numbers that follows from its seed (`SplitMix64`).
+/// A pseudo-random number generator with a seed (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// Starts the stream of this seed.
+    /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(seed)
@@ -19,22 +19,22 @@ impl Chance {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`; 0 if there is none.
+    /// Returns a number below `end`; 0 if `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.next().checked_rem(end).unwrap_or_default()
     }
 
-    /// A number from `low` up to, not including, `high`.
+    /// Returns a number from `low` up to, but not including, `high`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low))
     }
 
-    /// An index into something of this length.
+    /// Returns an index into a collection of this length.
     pub fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.below(length as u64)).unwrap_or_default()
     }
 
-    /// Whether something happens that does in so many of a hundred cases.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, of_hundred: u8) -> bool {
         of_hundred > 0 && self.below(100) < u64::from(of_hundred)
     }

@@ -1,4 +1,4 @@
-//! The controller: its caches, and the real choice of nodes made on them.
+//! The simulated controller: its caches, and the real selection of nodes from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,37 +8,37 @@ use mco_core::rollout::{self, Cordon, Fleet, Hold, Neighbour, NodeView, Phase, P
 
 use crate::{
     Fault, Millis, Rule,
-    queue::{Event, Notice},
+    queue::{Event, WatchEvent},
     world::{World, annotate},
 };
 
-/// What the controller knows.
+/// The state of the controller.
 #[derive(Default)]
 pub(crate) struct Controller {
     pub(crate) up: bool,
     pools: Vec<MachineConfigPool>,
-    fleets: BTreeMap<String, Fleet>,
+    nodes_by_pool: BTreeMap<String, Fleet>,
     versions: BTreeMap<usize, u64>,
     queued: BTreeSet<String>,
     index: BTreeMap<String, usize>,
-    /// Since when each drain has been going on.
+    /// Start time of each drain.
     pub(crate) drains: BTreeMap<usize, Millis>,
 }
 
 impl Controller {
-    /// Who waits in a pool, by what the controller knows.
+    /// Returns the waiting nodes of a pool, according to the controller's cache.
     pub(crate) fn last_plan(&self, pool: &str) -> Vec<(String, Hold)> {
-        let (Some(view), Some(fleet)) = (self.view(pool), self.fleets.get(pool)) else {
+        let (Some(view), Some(pool_nodes)) = (self.view(pool), self.nodes_by_pool.get(pool)) else {
             return Vec::new();
         };
-        let mut fleet = fleet.clone();
-        let plan = fleet.choose(&view);
-        fleet.holds(&view, &plan)
+        let mut pool_nodes = pool_nodes.clone();
+        let plan = pool_nodes.choose(&view);
+        pool_nodes.holds(&view, &plan)
     }
 
     fn view(&self, name: &str) -> Option<PoolView> {
         let pool = self.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name))?;
-        let members = self.fleets.get(name).map(|fleet| fleet.tally().machines);
+        let members = self.nodes_by_pool.get(name).map(|pool_nodes| pool_nodes.tally().machines);
         let limit = pool.spec.max_unavailable.as_ref();
         Some(PoolView {
             name: name.to_owned(),
@@ -53,7 +53,7 @@ impl Controller {
 }
 
 impl World {
-    /// A process starts to lead: it lists everything, then watches.
+    /// Starts a leader: lists all objects, then watches.
     pub(crate) fn controller_up(&mut self) {
         let index = self.nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index));
         self.controller = Controller {
@@ -65,12 +65,12 @@ impl World {
         for node in 0..self.nodes.len() {
             let record = self.node(node);
             let (version, object) = (record.version, record.object.clone());
-            self.controller_hears(&Notice { node, version, object });
+            self.controller_receives(&WatchEvent { node, version, object });
         }
     }
 
     pub(crate) fn controller_down(&mut self, pause: Millis, why: &str) {
-        self.note("controller", why.to_owned());
+        self.log("controller", why.to_owned());
         self.controller.up = false;
         self.queue.push(self.now + pause, Event::ControllerUp);
     }
@@ -80,68 +80,68 @@ impl World {
             return;
         }
         self.controller.pools.clone_from(&self.setup.pools);
-        let names: Vec<String> = self.controller.fleets.keys().cloned().collect();
+        let names: Vec<String> = self.controller.nodes_by_pool.keys().cloned().collect();
         for pool in names {
-            self.look_at(pool);
+            self.enqueue(pool);
         }
     }
 
-    pub(crate) fn controller_hears(&mut self, notice: &Notice) {
-        let known = self.controller.versions.get(&notice.node).copied().unwrap_or_default();
-        if !self.controller.up || notice.version <= known {
+    pub(crate) fn controller_receives(&mut self, event: &WatchEvent) {
+        let known = self.controller.versions.get(&event.node).copied().unwrap_or_default();
+        if !self.controller.up || event.version <= known {
             return;
         }
-        self.learn(notice.node, notice.version, &notice.object);
-        if let Some(pool) = self.node(notice.node).pool.clone() {
-            self.look_at(pool);
+        self.update_cache(event.node, event.version, &event.object);
+        if let Some(pool) = self.node(event.node).pool.clone() {
+            self.enqueue(pool);
         }
-        self.drain_hears(notice.node, &notice.object);
+        self.drain_receives(event.node, &event.object);
     }
 
-    fn learn(&mut self, node: usize, version: u64, object: &Node) {
+    fn update_cache(&mut self, node: usize, version: u64, object: &Node) {
         self.controller.versions.insert(node, version);
         let labels = object.metadata.labels.as_ref();
         let found = labels.and_then(|labels| self.membership.of("", labels).ok());
         let Some(pool) = found.as_ref().and_then(|found| found.primary()) else { return };
-        self.controller.fleets.entry(pool.to_owned()).or_default().set(NodeView::of(object));
+        self.controller.nodes_by_pool.entry(pool.to_owned()).or_default().set(NodeView::of(object));
     }
 
-    fn look_at(&mut self, pool: String) {
+    fn enqueue(&mut self, pool: String) {
         if self.controller.queued.insert(pool.clone()) {
             self.queue.push(self.now + self.setup.pace.settle, Event::Sync(pool));
         }
     }
 
-    /// Makes the real choice and writes it.
+    /// Selects nodes with the real code and writes the result.
     pub(crate) fn sync(&mut self, name: &str) {
         if !self.controller.queued.remove(name) || !self.controller.up {
             return;
         }
         let Some(pool) = self.controller.view(name) else { return };
         let chooser = self.setup.chooser;
-        let Some(fleet) = self.controller.fleets.get_mut(name) else { return };
-        let plan = chooser(fleet, &pool);
+        let Some(pool_nodes) = self.controller.nodes_by_pool.get_mut(name) else { return };
+        let plan = chooser(pool_nodes, &pool);
         for node in &plan.starts {
             self.check_start(&pool, node);
             let Some(index) = self.controller.index.get(node).copied() else { continue };
-            if self.strikes(Fault::Conflict) {
-                self.say(index, "is not told: the API server refused the write");
-                self.look_at(name.to_owned());
+            if self.fault_occurs(Fault::Conflict) {
+                self.log_node(index, "not targeted: the API server refused the write");
+                self.enqueue(name.to_owned());
                 continue;
             }
             let repaired = plan.repairs.contains(node);
-            let how = if repaired { "is told without a slot to run" } else { "is told to run" };
-            self.say(index, &format!("{how} {}", plan.target));
+            let how = if repaired { "retargeted without a slot" } else { "targeted" };
+            self.log_node(index, &format!("{how} to {}", plan.target));
             self.write(index, |object| {
                 annotate(object, annotation::DESIRED_CONFIG.name(), &plan.target);
                 if let Some(all) = object.metadata.annotations.as_mut() {
                     all.remove(annotation::DESIRED_IMAGE.name());
                 }
             });
-            // The answer to the write tells what is there now, before any watch does.
+            // The response to the write has the new object, before any watch.
             let record = self.node(index);
             let (version, object) = (record.version, record.object.clone());
-            self.learn(index, version, &object);
+            self.update_cache(index, version, &object);
         }
         if !plan.starts.is_empty() {
             self.after_decision();
@@ -150,21 +150,25 @@ impl World {
 
     fn check_start(&mut self, pool: &PoolView, node: &str) {
         if pool.phase != Phase::Active {
-            self.broke(Rule::PausedMeansPaused, node);
+            self.violate(Rule::PausedMeansPaused, node);
         }
-        let view = self.controller.fleets.get(&pool.name).and_then(|fleet| fleet.node(node));
+        let view = self
+            .controller
+            .nodes_by_pool
+            .get(&pool.name)
+            .and_then(|pool_nodes| pool_nodes.node(node));
         if view.is_some_and(|view| view.cordon == Cordon::Theirs) {
-            self.broke(Rule::TheirCordon, node);
+            self.violate(Rule::TheirCordon, node);
         }
     }
 
     fn after_decision(&mut self) {
-        if self.strikes(Fault::ControllerRestart) {
-            self.controller_down(2_000, "restarts");
-        } else if self.strikes(Fault::LeaderChange) {
-            self.controller_down(15_000, "leads no more; another process will");
+        if self.fault_occurs(Fault::ControllerRestart) {
+            self.controller_down(2_000, "restarting");
+        } else if self.fault_occurs(Fault::LeaderChange) {
+            self.controller_down(15_000, "lost the lease; another process becomes leader");
         }
-        if self.strikes(Fault::Blip) {
+        if self.fault_occurs(Fault::Blip) {
             // One node, or a whole rack.
             let (first, count) = (self.chance.index(self.nodes.len()), self.chance.index(5));
             for node in (first..self.nodes.len()).take(1 + count) {

@@ -1,4 +1,4 @@
-//! A node's machine and the daemon on it, step by step.
+//! A simulated machine and its daemon, step by step.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,40 +7,40 @@ use mco_api::annotation::{self, DaemonState};
 
 use crate::{
     Bug, Fault, Flaw, Rule,
-    queue::{Event, Notice},
-    world::{Way, World, annotate, annotated, set_ready, set_state},
+    queue::{Event, WatchEvent},
+    world::{Disruption, World, annotate, annotated, set_ready, set_state},
 };
 
-/// A machine and the daemon on it.
+/// A machine and its daemon.
 #[derive(Debug)]
 pub(crate) struct Host {
     power: Power,
-    /// The config on the disk.
+    /// Config on disk.
     disk: String,
-    /// The config that the machine booted with, or that was applied since.
+    /// Config that was booted, or applied since.
     booted: String,
-    /// Which run of the daemon this is: what an earlier one began is void.
+    /// Number of the daemon's run: events of an earlier run are ignored.
     run: u64,
     step: Step,
     seen: Arc<Node>,
     version: u64,
-    /// What keeps the node from being ready.
-    ails: BTreeSet<Ail>,
-    /// We have it cordoned.
-    pub(crate) ours: bool,
-    /// Somebody else has it cordoned.
-    pub(crate) theirs: bool,
+    /// Causes that keep the node from being ready.
+    not_ready: BTreeSet<NotReadyCause>,
+    /// True if the controller cordoned the node.
+    pub(crate) cordoned_by_controller: bool,
+    /// True if the user cordoned the node.
+    pub(crate) cordoned_by_user: bool,
 }
 
-/// What keeps a node from being ready.
+/// A cause that keeps a node from being ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Ail {
-    /// Something from outside.
-    Outside,
-    /// A config that goes bad later, and has.
-    Spoiled,
-    /// A config with a flaw that shows when it is booted.
-    Flawed,
+enum NotReadyCause {
+    /// An external problem.
+    External,
+    /// A config that fails some time after it was applied.
+    LateFailure,
+    /// A config that fails at boot.
+    BootFailure,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,18 +50,18 @@ enum Power {
     Lost,
 }
 
-/// What the daemon is at.
+/// The current step of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
-    /// Nothing, or it looks what there is to do.
+    /// The daemon is idle, or compares the configs.
     Idle,
-    /// It waits for the drain that it asked for.
+    /// The daemon waits for the drain that it requested.
     Drain(String),
-    /// It writes a config.
+    /// The daemon writes a config.
     Apply(String),
-    /// It waits for the uncordon that it asked for.
+    /// The daemon waits for the uncordon that it requested.
     Uncordon(String),
-    /// It failed to reach this config and will try again.
+    /// The daemon failed to apply this config and will retry.
     Failed(String),
 }
 
@@ -77,9 +77,9 @@ impl Host {
             step: Step::Idle,
             seen: Arc::new(node.clone()),
             version: 1,
-            ails: BTreeSet::new(),
-            ours: view.cordon == mco_core::rollout::Cordon::Ours,
-            theirs: view.cordon == mco_core::rollout::Cordon::Theirs,
+            not_ready: BTreeSet::new(),
+            cordoned_by_controller: view.cordon == mco_core::rollout::Cordon::Ours,
+            cordoned_by_user: view.cordon == mco_core::rollout::Cordon::Theirs,
         }
     }
 
@@ -87,19 +87,19 @@ impl Host {
         self.power != Power::On
     }
 
-    /// Whether the node is ready.
-    pub(crate) fn is_well(&self) -> bool {
-        self.power == Power::On && self.ails.is_empty()
+    /// Returns true if the node is ready.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.power == Power::On && self.not_ready.is_empty()
     }
 }
 
 impl World {
-    pub(crate) fn daemon_hears(&mut self, notice: &Notice) {
-        let host = self.host(notice.node);
-        if notice.version > host.version {
-            host.version = notice.version;
-            host.seen = notice.object.clone();
-            self.work(notice.node);
+    pub(crate) fn daemon_receives(&mut self, event: &WatchEvent) {
+        let host = self.host(event.node);
+        if event.version > host.version {
+            host.version = event.version;
+            host.seen = event.object.clone();
+            self.reconcile(event.node);
         }
     }
 
@@ -108,12 +108,12 @@ impl World {
             if matches!(self.host(node).step, Step::Failed(_)) {
                 self.host(node).step = Step::Idle;
             }
-            self.work(node);
+            self.reconcile(node);
         }
     }
 
-    /// Does what there is to do.
-    fn work(&mut self, node: usize) {
+    /// Continues with the current step.
+    fn reconcile(&mut self, node: usize) {
         let host = self.host(node);
         if host.power != Power::On {
             return;
@@ -127,7 +127,7 @@ impl World {
             Step::Apply(_) => {}
             Step::Drain(wanted) if wanted == desired => {
                 if applied == format!("drain-{wanted}") {
-                    self.begin(node, wanted);
+                    self.begin_apply(node, wanted);
                 }
             }
             Step::Uncordon(wanted) if wanted == desired => {
@@ -138,45 +138,45 @@ impl World {
             Step::Failed(wanted) if wanted == desired => {}
             Step::Idle | Step::Drain(_) | Step::Uncordon(_) | Step::Failed(_) => {
                 self.host(node).step = Step::Idle;
-                self.look(node, &desired);
+                self.compare(node, &desired);
             }
         }
     }
 
-    /// Compares what there is with what is wanted.
-    fn look(&mut self, node: usize, desired: &str) {
+    /// Compares the current with the desired config.
+    fn compare(&mut self, node: usize, desired: &str) {
         let host = self.host(node);
-        let flawed = host.ails.contains(&Ail::Flawed);
+        let flawed = host.not_ready.contains(&NotReadyCause::BootFailure);
         if host.disk == desired && host.booted == desired {
-            // A daemon whose node does not come up with this config does not get through.
+            // The daemon does not finish if the node does not become ready with this config.
             if !flawed {
-                self.conclude(node, desired);
+                self.finish_update(node, desired);
             }
             return;
         }
         let from = host.booted.clone();
-        let ours = host.ours;
+        let cordoned = host.cordoned_by_controller;
         self.state(node, &DaemonState::Working, "");
         if self.setup.flaws.get(desired) == Some(&Flaw::FailsBeforeDrain) {
-            return self.fail(node, desired, "it cannot be applied");
+            return self.fail(node, desired, "the config is invalid");
         }
-        let drain = match self.way(&from, desired) {
-            Way::None => return self.refuse(node, desired),
-            Way::Takes { drain, .. } => drain,
+        let drain = match self.disruption(&from, desired) {
+            Disruption::Refused => return self.refuse(node, desired),
+            Disruption::Needs { drain, .. } => drain,
         };
         let seen = self.host(node).seen.clone();
         let answered = annotated(&seen, annotation::LAST_APPLIED_DRAIN.name());
-        let drained = ours && answered == format!("drain-{desired}");
+        let drained = cordoned && answered == format!("drain-{desired}");
         if drain && !drained && !self.has_bug(Bug::NoDrain) {
             self.host(node).step = Step::Drain(desired.to_owned());
-            self.ask(node, &format!("drain-{desired}"));
+            self.request_drain(node, &format!("drain-{desired}"));
         } else {
-            self.begin(node, desired.to_owned());
+            self.begin_apply(node, desired.to_owned());
         }
     }
 
-    fn begin(&mut self, node: usize, config: String) {
-        let slow = self.strikes(Fault::SlowApply);
+    fn begin_apply(&mut self, node: usize, config: String) {
+        let slow = self.fault_occurs(Fault::SlowApply);
         let time = self.setup.pace.apply * if slow { 10 } else { 1 };
         let host = self.host(node);
         host.step = Step::Apply(config);
@@ -184,49 +184,49 @@ impl World {
         self.queue.push(self.now + time, Event::Applied { node, run });
     }
 
-    /// The config is on the disk, or should be.
+    /// Completes the write of a config.
     pub(crate) fn applied(&mut self, node: usize, run: u64) {
         let host = self.host(node);
         let Step::Apply(config) = host.step.clone() else { return };
         if host.run != run || host.power != Power::On {
             return;
         }
-        if self.strikes(Fault::DaemonCrash) {
+        if self.fault_occurs(Fault::DaemonCrash) {
             return self.crash(node);
         }
         if self.setup.flaws.get(&config) == Some(&Flaw::FailsAfterDrain) {
-            return self.fail(node, &config, "it cannot be applied");
+            return self.fail(node, &config, "the config is invalid");
         }
-        if self.strikes(Fault::FailedApply) {
+        if self.fault_occurs(Fault::FailedApply) {
             return self.fail(node, &config, "the disk was full for a moment");
         }
         let from = self.host(node).booted.clone();
-        let way = self.way(&from, &config);
+        let disruption = self.disruption(&from, &config);
         let host = self.host(node);
         host.step = Step::Idle;
         host.disk.clone_from(&config);
-        if let Way::Takes { reboot: false, .. } = way {
+        if let Disruption::Needs { reboot: false, .. } = disruption {
             host.booted = config;
-            self.work(node);
+            self.reconcile(node);
         } else {
-            self.reboot(node, way);
+            self.reboot(node, disruption);
         }
     }
 
-    fn reboot(&mut self, node: usize, way: Way) {
-        let drain_due = way != Way::Takes { drain: false, reboot: true };
-        if drain_due && !(self.is_closed(node) && self.pods.in_the_way(node).is_empty()) {
+    fn reboot(&mut self, node: usize, disruption: Disruption) {
+        let drain_due = disruption != Disruption::Needs { drain: false, reboot: true };
+        if drain_due && !(self.is_cordoned(node) && self.pods.to_evict(node).is_empty()) {
             let name = self.node(node).name.clone();
-            self.broke(Rule::DrainBeforeReboot, &name);
+            self.violate(Rule::DrainBeforeReboot, &name);
         }
         self.state(node, &DaemonState::Rebooting, "");
-        self.say(node, "reboots");
+        self.log_node(node, "rebooting");
         self.reboots += 1;
-        let lost = self.strikes(Fault::LostMachine);
+        let lost = self.fault_occurs(Fault::LostMachine);
         let host = self.host(node);
         host.run += 1;
         host.power = if lost { Power::Lost } else { Power::Rebooting };
-        self.count_out(node);
+        self.count_unavailable(node);
         self.write(node, |object| set_ready(object, "Unknown"));
         if !lost {
             let time = self.setup.pace.reboot;
@@ -235,30 +235,30 @@ impl World {
     }
 
     pub(crate) fn boot(&mut self, node: usize) {
-        let old = self.strikes(Fault::OldBoot);
-        let late = self.strikes(Fault::LateReady);
+        let old = self.fault_occurs(Fault::OldBoot);
+        let late = self.fault_occurs(Fault::LateReady);
         let host = self.host(node);
         host.power = Power::On;
         if !old {
             host.booted = host.disk.clone();
         }
-        host.ails.retain(|ail| *ail == Ail::Outside);
+        host.not_ready.retain(|cause| *cause == NotReadyCause::External);
         let (booted, run) = (host.booted.clone(), host.run);
         if self.setup.flaws.get(&booted) == Some(&Flaw::NotReadyAtBoot) {
-            self.host(node).ails.insert(Ail::Flawed);
+            self.host(node).not_ready.insert(NotReadyCause::BootFailure);
         }
         if late {
-            self.host(node).ails.insert(Ail::Outside);
+            self.host(node).not_ready.insert(NotReadyCause::External);
             self.queue.push(self.now + 180_000, Event::Recovers(node));
         }
-        self.count_out(node);
-        self.say(node, &format!("is back with {booted}"));
-        self.heartbeat(node);
+        self.count_unavailable(node);
+        self.log_node(node, &format!("booted {booted}"));
+        self.report_ready(node);
         self.queue.push(self.now + 1_000, Event::Daemon { node, run });
     }
 
-    /// The disk is as it should be: open the node again, if we closed it, and say so.
-    fn conclude(&mut self, node: usize, config: &str) {
+    /// Uncordons the node, if the controller cordoned it, and reports the config as done.
+    fn finish_update(&mut self, node: usize, config: &str) {
         let host = self.host(node);
         let seen = host.seen.clone();
         let asked = annotated(&seen, annotation::DESIRED_DRAIN.name());
@@ -272,7 +272,7 @@ impl World {
             }
         } else {
             self.host(node).step = Step::Uncordon(config.to_owned());
-            self.ask(node, &format!("uncordon-{config}"));
+            self.request_drain(node, &format!("uncordon-{config}"));
         }
     }
 
@@ -284,18 +284,18 @@ impl World {
         if current == config && state == DaemonState::Done.as_str() {
             return;
         }
-        if self.host(node).ours {
+        if self.host(node).cordoned_by_controller {
             let name = self.node(node).name.clone();
-            self.broke(Rule::NoCordonLeft, &name);
+            self.violate(Rule::NoCordonLeft, &name);
         }
-        self.say(node, &format!("runs {config}"));
-        self.put(node, |object| {
+        self.log_node(node, &format!("updated to {config}"));
+        self.patch(node, |object| {
             annotate(object, annotation::CURRENT_CONFIG.name(), config);
             annotate(object, annotation::REASON.name(), "");
             set_state(object, &DaemonState::Done);
         });
         if self.setup.flaws.get(config) == Some(&Flaw::NotReadyLater) {
-            self.queue.push(self.now + 60_000, Event::Spoils(node));
+            self.queue.push(self.now + 60_000, Event::LateFailure(node));
         }
     }
 
@@ -303,17 +303,17 @@ impl World {
         let host = self.host(node);
         host.step = Step::Failed(config.to_owned());
         let run = host.run;
-        self.say(node, &format!("failed to apply {config}: {why}"));
-        self.state(node, &DaemonState::Degraded, &format!("cannot apply {config}: {why}"));
+        self.log_node(node, &format!("failed to apply {config}: {why}"));
+        self.state(node, &DaemonState::Degraded, &format!("failed to apply {config}: {why}"));
         let pause = self.setup.pace.retry;
         self.queue.push(self.now + pause, Event::Daemon { node, run });
     }
 
-    /// Says that the change is none that a running node can take; only another config helps.
+    /// Reports a change that a running node cannot apply; only another config helps.
     fn refuse(&mut self, node: usize, config: &str) {
         self.host(node).step = Step::Failed(config.to_owned());
-        let why = format!("cannot apply {config}: no running node can take this change");
-        self.say(node, &why);
+        let why = format!("failed to apply {config}: a running node cannot apply this change");
+        self.log_node(node, &why);
         self.state(node, &DaemonState::Unreconcilable, &why);
     }
 
@@ -322,19 +322,19 @@ impl World {
         host.run += 1;
         host.step = Step::Idle;
         let run = host.run;
-        self.say(node, "loses its daemon, which starts again");
+        self.log_node(node, "daemon crashed and restarts");
         self.queue.push(self.now + 5_000, Event::Daemon { node, run });
     }
 
-    fn ask(&mut self, node: usize, request: &str) {
+    fn request_drain(&mut self, node: usize, request: &str) {
         let asked = annotated(&self.host(node).seen, annotation::DESIRED_DRAIN.name()).to_owned();
         if asked != request {
-            self.put(node, |object| annotate(object, annotation::DESIRED_DRAIN.name(), request));
+            self.patch(node, |object| annotate(object, annotation::DESIRED_DRAIN.name(), request));
         }
     }
 
-    /// A write of the daemon's, whose answer tells it what is there now.
-    fn put(&mut self, node: usize, change: impl FnOnce(&mut Node)) {
+    /// Patches the node; the daemon gets the new object with the response.
+    fn patch(&mut self, node: usize, change: impl FnOnce(&mut Node)) {
         self.write(node, change);
         let record = self.node(node);
         let (version, object) = (record.version, record.object.clone());
@@ -353,48 +353,48 @@ impl World {
         let same = annotated(&now, annotation::STATE.name()) == state.as_str()
             && annotated(&now, annotation::REASON.name()) == reason;
         if !same {
-            self.put(node, |object| {
+            self.patch(node, |object| {
                 set_state(object, state);
                 annotate(object, annotation::REASON.name(), reason);
             });
         }
     }
 
-    fn heartbeat(&mut self, node: usize) {
-        let status = if self.host(node).is_well() { "True" } else { "False" };
+    fn report_ready(&mut self, node: usize) {
+        let status = if self.host(node).is_ready() { "True" } else { "False" };
         self.write(node, |object| set_ready(object, status));
     }
 
-    /// Something from outside makes a node look bad for some minutes.
+    /// Makes a node unready for some minutes, by an external problem.
     pub(crate) fn blip(&mut self, node: usize) {
-        if self.hosts.get(node).is_some_and(Host::is_well) {
-            self.host(node).ails.insert(Ail::Outside);
-            self.say(node, "is not ready, for no fault of ours");
-            self.heartbeat(node);
+        if self.hosts.get(node).is_some_and(Host::is_ready) {
+            self.host(node).not_ready.insert(NotReadyCause::External);
+            self.log_node(node, "not ready, because of an external problem");
+            self.report_ready(node);
             self.queue.push(self.now + 180_000, Event::Recovers(node));
         }
     }
 
     pub(crate) fn recovers(&mut self, node: usize) {
-        self.host(node).ails.remove(&Ail::Outside);
+        self.host(node).not_ready.remove(&NotReadyCause::External);
         if self.host(node).power == Power::On {
-            self.heartbeat(node);
+            self.report_ready(node);
         }
     }
 
-    pub(crate) fn spoils(&mut self, node: usize) {
+    pub(crate) fn late_failure(&mut self, node: usize) {
         let booted = self.host(node).booted.clone();
         if self.setup.flaws.get(&booted) == Some(&Flaw::NotReadyLater) {
-            self.host(node).ails.insert(Ail::Spoiled);
-            self.say(node, &format!("is not ready any more, because of {booted}"));
-            self.heartbeat(node);
+            self.host(node).not_ready.insert(NotReadyCause::LateFailure);
+            self.log_node(node, &format!("not ready any more, because of {booted}"));
+            self.report_ready(node);
         }
     }
 
-    /// Somebody sees to a lost machine.
-    pub(crate) fn see_to(&mut self, node: usize) {
+    /// Restarts a lost machine.
+    pub(crate) fn restart_lost(&mut self, node: usize) {
         if self.host(node).power == Power::Lost {
-            self.say(node, "is seen to by somebody");
+            self.log_node(node, "restarted by the administrator");
             self.host(node).power = Power::Rebooting;
             let time = self.setup.pace.reboot;
             self.queue.push(self.now + time, Event::Boot(node));

@@ -1,4 +1,4 @@
-//! The drain half of the controller: cordons, evicts, answers.
+//! The drain part of the simulated controller: cordons, evicts, answers requests.
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{self, DrainVerb};
@@ -6,10 +6,10 @@ use mco_core::drain::{self, Asked, Limits};
 
 use crate::{
     queue::Event,
-    world::{World, annotate, annotated, close},
+    world::{World, annotate, annotated, set_unschedulable},
 };
 
-fn asked(node: &Node) -> Asked {
+fn pending_request(node: &Node) -> Asked {
     let value = |key: &str| Some(annotated(node, key)).filter(|text| !text.is_empty());
     let (desired, applied) =
         (annotation::DESIRED_DRAIN.name(), annotation::LAST_APPLIED_DRAIN.name());
@@ -17,8 +17,8 @@ fn asked(node: &Node) -> Asked {
 }
 
 impl World {
-    pub(crate) fn drain_hears(&mut self, node: usize, object: &Node) {
-        match asked(object) {
+    pub(crate) fn drain_receives(&mut self, node: usize, object: &Node) {
+        match pending_request(object) {
             Asked::Nothing | Asked::Unclear { .. } => {
                 self.controller.drains.remove(&node);
             }
@@ -37,21 +37,21 @@ impl World {
     fn uncordon(&mut self, node: usize, object: &Node) {
         self.controller.drains.remove(&node);
         let answer = annotated(object, annotation::DESIRED_DRAIN.name()).to_owned();
-        self.host(node).ours = false;
-        self.host(node).theirs = false;
-        self.count_out(node);
-        self.say(node, "is open to pods");
+        self.host(node).cordoned_by_controller = false;
+        self.host(node).cordoned_by_user = false;
+        self.count_unavailable(node);
+        self.log_node(node, "uncordoned");
         self.write(node, |object| {
-            close(object, false);
+            set_unschedulable(object, false);
             annotate(object, annotation::LAST_APPLIED_DRAIN.name(), &answer);
         });
     }
 
-    /// One attempt of a drain.
+    /// Runs one attempt of a drain.
     pub(crate) fn drain_attempt(&mut self, node: usize) {
         let Some(since) = self.controller.drains.get(&node).copied() else { return };
         let object = self.node(node).object.clone();
-        let wanted = match asked(&object) {
+        let wanted = match pending_request(&object) {
             Asked::This(request) => request.verb == DrainVerb::Drain,
             Asked::Nothing | Asked::Unclear { .. } => false,
         };
@@ -59,10 +59,10 @@ impl World {
             self.controller.drains.remove(&node);
             return;
         }
-        if !std::mem::replace(&mut self.host(node).ours, true) {
-            self.say(node, "is cordoned");
-            self.write(node, |object| close(object, true));
-            self.count_out(node);
+        if !std::mem::replace(&mut self.host(node).cordoned_by_controller, true) {
+            self.log_node(node, "cordoned");
+            self.write(node, |object| set_unschedulable(object, true));
+            self.count_unavailable(node);
         }
         if self.evict(node) {
             let age = std::time::Duration::from_millis(self.now - since);
@@ -75,7 +75,7 @@ impl World {
             return;
         }
         self.controller.drains.remove(&node);
-        self.say(node, "is drained");
+        self.log_node(node, "drained");
         let answer = annotated(&object, annotation::DESIRED_DRAIN.name()).to_owned();
         self.write(node, |object| {
             annotate(object, annotation::LAST_APPLIED_DRAIN.name(), &answer);

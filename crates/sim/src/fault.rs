@@ -1,74 +1,74 @@
-//! What can go wrong, and how often.
+//! Faults that a simulation injects, and their probabilities.
 
 use std::{fmt, str::FromStr};
 
-/// Something that can go wrong.
+/// A fault that a simulation can inject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
     /// The controller restarts after a decision.
     ControllerRestart,
-    /// Another process becomes the leader, after a while in which nobody is.
+    /// Another process becomes leader, after a while without a leader.
     LeaderChange,
     /// A watch delivers half a minute late.
     StaleCache,
     /// The API server refuses a write of the controller.
     Conflict,
-    /// A daemon dies in the middle of a step and starts again.
+    /// A daemon crashes during a step and restarts.
     DaemonCrash,
     /// Applying a config takes ten times as long.
     SlowApply,
-    /// Applying a config fails, and works when it is tried again.
+    /// Applying a config fails, and a retry succeeds.
     FailedApply,
-    /// A machine does not come back from its reboot before somebody sees to it.
+    /// A machine does not come back from its reboot until the administrator restarts it.
     LostMachine,
-    /// A machine comes back and its node is not ready for some minutes.
+    /// A machine comes back, and its node is not ready for some minutes.
     LateReady,
-    /// A machine boots what it booted before.
+    /// A machine boots its previous config.
     OldBoot,
-    /// A node that nobody touches is not ready for some minutes.
+    /// An idle node is not ready for some minutes.
     Blip,
 }
 
 impl Fault {
-    /// Every fault, with its name and what it does.
+    /// All faults, with name and description.
     pub const ALL: [(Self, &'static str, &'static str); 11] = [
         (Self::ControllerRestart, "controller-restart", "the controller restarts after a decision"),
         (
             Self::LeaderChange,
             "leader-change",
-            "nobody leads for fifteen seconds, then another process",
+            "there is no leader for fifteen seconds, then another process leads",
         ),
         (Self::StaleCache, "stale-cache", "a watch delivers half a minute late"),
         (Self::Conflict, "conflict", "the API server refuses a write of the controller"),
-        (Self::DaemonCrash, "daemon-crash", "a daemon dies in the middle of a step"),
+        (Self::DaemonCrash, "daemon-crash", "a daemon crashes during a step"),
         (Self::SlowApply, "slow-apply", "applying a config takes ten times as long"),
         (Self::FailedApply, "failed-apply", "applying a config fails once"),
         (Self::LostMachine, "lost-machine", "a machine does not come back from its reboot"),
         (Self::LateReady, "late-ready", "a machine comes back not ready"),
-        (Self::OldBoot, "old-boot", "a machine boots what it booted before"),
-        (Self::Blip, "blip", "a node in service is not ready for some minutes"),
+        (Self::OldBoot, "old-boot", "a machine boots its previous config"),
+        (Self::Blip, "blip", "an available node is not ready for some minutes"),
     ];
 }
 
-/// How often each fault happens, in so many of a hundred chances it gets.
+/// The probability of each fault, in percent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults([u8; 11]);
 
 impl Faults {
-    /// How often this one happens.
+    /// Returns the probability of a fault, in percent.
     #[must_use]
     pub fn percent(&self, fault: Fault) -> u8 {
         self.0.get(fault as usize).copied().unwrap_or_default()
     }
 
-    /// Makes this one happen so often.
+    /// Sets the probability of a fault, in percent.
     pub fn set(&mut self, fault: Fault, percent: u8) {
         if let Some(place) = self.0.get_mut(fault as usize) {
             *place = percent.min(100);
         }
     }
 
-    /// Whether nothing goes wrong.
+    /// Returns true if no fault can occur.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.0.iter().all(|percent| *percent == 0)
@@ -89,18 +89,18 @@ impl fmt::Display for Faults {
     }
 }
 
-/// A list of faults that cannot be read.
+/// An invalid list of faults.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadFaults {
-    /// There is no fault of this name.
-    #[error("there is no fault {0:?}; there are {list}, and all", list = names())]
+    /// Unknown fault.
+    #[error("unknown fault {0:?}; the faults are {list}, and all", list = names())]
     Name(String),
-    /// The part after the equals sign is no percentage.
-    #[error("fault {name}: {text:?} is no percentage from 0 to 100; write {name}=5%")]
+    /// Invalid percentage.
+    #[error("fault {name}: {text:?} is not a percentage from 0 to 100; write {name}=5%")]
     Percent {
-        /// The fault.
+        /// Name of the fault.
         name: String,
-        /// What stands after the equals sign.
+        /// Text after the equals sign.
         text: String,
     },
 }
@@ -109,18 +109,18 @@ fn names() -> String {
     Fault::ALL.map(|(_, name, _)| name).join(", ")
 }
 
-/// How often a fault happens that is named without a percentage.
-const USUAL: u8 = 5;
+/// Probability of a fault that is named without one, in percent.
+const DEFAULT_PERCENT: u8 = 5;
 
 impl FromStr for Faults {
     type Err = BadFaults;
 
-    /// Reads `NAME[=PERCENT%],…`; `all` stands for every fault, `none` for no fault.
+    /// Parses `NAME[=PERCENT%],…`; `all` stands for every fault, `none` for no fault.
     fn from_str(text: &str) -> Result<Self, BadFaults> {
         let mut faults = Self::default();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, percent) = match part.split_once('=') {
-                None => (part, USUAL),
+                None => (part, DEFAULT_PERCENT),
                 Some((name, text)) => {
                     let number = text.strip_suffix('%').unwrap_or(text).parse::<u8>().ok();
                     let percent = number.filter(|percent| *percent <= 100);
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_read_and_written() {
+    fn faults_are_parsed_and_displayed() {
         for text in ["none", "blip=5%", "conflict=20%,lost-machine=1%"] {
             assert_eq!(text.parse::<Faults>().unwrap().to_string(), text);
         }
@@ -159,10 +159,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_answered_with_what_there_is() {
+    fn an_invalid_list_is_answered_with_the_valid_names() {
         let error = "blips".parse::<Faults>().unwrap_err().to_string();
-        assert!(error.starts_with("there is no fault \"blips\"; there are controller-restart,"));
+        assert!(error.starts_with("unknown fault \"blips\"; the faults are controller-restart,"));
         let error = "blip=x".parse::<Faults>().unwrap_err().to_string();
-        assert_eq!(error, "fault blip: \"x\" is no percentage from 0 to 100; write blip=5%");
+        assert_eq!(error, "fault blip: \"x\" is not a percentage from 0 to 100; write blip=5%");
     }
 }

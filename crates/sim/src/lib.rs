@@ -1,11 +1,11 @@
-//! A fleet of nodes in virtual time, run by the decisions of `mco-core`.
+//! A simulated fleet of nodes in virtual time, driven by the decisions of `mco-core`.
 //!
-//! What is real: who is told next (`rollout`), which pool a node belongs to (`membership`), what a
-//! change takes (`plan`), what a drain evicts and when it tries again (`drain`). What is a model: the
-//! API server with its late watches, the machines, the daemons' steps, pods that move. Everything
-//! follows from the setup and its seed: the same setup gives the same report.
+//! Real parts: the selection of nodes (`rollout`), the pool of a node (`membership`), the plan of a
+//! change (`plan`), the evictions and retries of a drain (`drain`). Models: the API server with its
+//! delayed watches, the machines, the daemons' steps, pods that move. Everything follows from the
+//! setup and its seed: the same setup gives the same report.
 //!
-//! At every step the rules of [`Rule`] are checked; the first one that is broken ends the run.
+//! Every step checks the invariants of [`Rule`]; the first violation ends the run.
 
 mod chance;
 mod controller;

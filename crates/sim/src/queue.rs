@@ -1,4 +1,4 @@
-//! What will happen, in order.
+//! The event queue of a simulation.
 
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
@@ -6,60 +6,60 @@ use k8s_openapi::api::core::v1::Node;
 
 use crate::{Action, Millis};
 
-/// Something that will happen.
+/// A scheduled event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
-    /// A person does something.
-    Person(Action),
-    /// The controller hears of a node.
-    ToController(Notice),
-    /// The controller hears of its pools.
+    /// The user acts.
+    User(Action),
+    /// The controller's watch delivers a node.
+    ToController(WatchEvent),
+    /// The controller's watch delivers the pools.
     PoolsToController,
-    /// A daemon hears of its node.
-    ToDaemon(Notice),
-    /// The controller looks at a pool.
+    /// A daemon's watch delivers its node.
+    ToDaemon(WatchEvent),
+    /// The controller reconciles a pool.
     Sync(String),
-    /// The controller is there again.
+    /// The controller starts.
     ControllerUp,
     /// The next attempt of a drain.
     Drain(usize),
-    /// A pod is gone from its node.
+    /// A pod has terminated.
     PodGone(usize),
-    /// A pod that is nowhere looks for a node.
+    /// A pod without a node is scheduled.
     PodPlaced(usize),
-    /// A daemon goes on, if it is still the same run of it.
+    /// A daemon continues, if this is still its run.
     Daemon {
-        /// The node.
+        /// Index of the node.
         node: usize,
-        /// Which run of the daemon.
+        /// Number of the daemon's run.
         run: u64,
     },
-    /// A daemon has written a config, if it is still the same run of it.
+    /// A daemon has written a config, if this is still its run.
     Applied {
-        /// The node.
+        /// Index of the node.
         node: usize,
-        /// Which run of the daemon.
+        /// Number of the daemon's run.
         run: u64,
     },
     /// A machine has booted.
     Boot(usize),
-    /// What ails a node from outside is over.
+    /// An external problem of a node ends.
     Recovers(usize),
-    /// A config that goes bad later does so.
-    Spoils(usize),
-    /// Nothing goes wrong any more.
-    Calm,
+    /// A config fails some time after it was applied.
+    LateFailure(usize),
+    /// No faults occur from now on.
+    FaultsEnd,
 }
 
-/// News of a node.
+/// A change of a node, delivered by a watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Notice {
+pub(crate) struct WatchEvent {
     pub(crate) node: usize,
     pub(crate) version: u64,
     pub(crate) object: Arc<Node>,
 }
 
-/// Events by time, and among those of one time in the order they were made.
+/// Events by time, then by order of creation.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     heap: BinaryHeap<Reverse<(Millis, u64)>>,
@@ -76,7 +76,7 @@ impl Queue {
 
     pub(crate) fn pop(&mut self) -> Option<(Millis, Event)> {
         let Reverse((at, number)) = self.heap.pop()?;
-        let event = self.events.remove(&number).expect("every entry has its event");
+        let event = self.events.remove(&number).expect("every heap entry has an event");
         Some((at, event))
     }
 }

@@ -1,4 +1,4 @@
-//! What happened in a simulation, and what came of it.
+//! The timeline and outcome of a simulation.
 
 use std::fmt;
 
@@ -6,31 +6,31 @@ use mco_core::rollout::Hold;
 
 use crate::Millis;
 
-/// What happened, when, and to which node.
+/// An entry of the timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When.
+    /// Time of the event.
     pub at: Millis,
-    /// To whom: a node, a pool, or the controller.
+    /// Object of the event: a node, a pool, or the controller.
     pub who: String,
-    /// What.
+    /// Description of the event.
     pub what: String,
 }
 
-/// A rule that must hold at every step.
+/// An invariant that must hold at every step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// By our doing, no more nodes of a pool are out of service than `maxUnavailable` says.
+    /// The controller makes no more nodes of a pool unavailable than `maxUnavailable` allows.
     MaxUnavailable,
-    /// No node reboots before its pods have left, where they had to.
+    /// No node reboots before its drain, if a drain is needed.
     DrainBeforeReboot,
-    /// No node reports success while we have it cordoned.
+    /// No node reports success while the controller has it cordoned.
     NoCordonLeft,
-    /// Nothing starts in a paused pool.
+    /// No node starts in a paused pool.
     PausedMeansPaused,
-    /// Nothing starts on a node that somebody else cordoned.
+    /// No node starts that the user cordoned.
     TheirCordon,
-    /// Once nothing goes wrong any more, every node gets there.
+    /// Once no more faults occur, every node reaches its target.
     Converges,
     /// After a revert, every node that the change broke is repaired.
     RevertRepairs,
@@ -39,78 +39,80 @@ pub enum Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::MaxUnavailable => "more nodes out of service by our doing than allowed",
-            Self::DrainBeforeReboot => "a node rebooted before its pods had left",
-            Self::NoCordonLeft => "a node is done and still cordoned by us",
-            Self::PausedMeansPaused => "a node was told in a paused pool",
-            Self::TheirCordon => "a node was told that somebody else had cordoned",
-            Self::Converges => "a node did not get there although nothing went wrong any more",
+            Self::MaxUnavailable => {
+                "the controller made more nodes unavailable than maxUnavailable"
+            }
+            Self::DrainBeforeReboot => "a node rebooted before it was drained",
+            Self::NoCordonLeft => "a node is done and still cordoned by the controller",
+            Self::PausedMeansPaused => "a node was targeted in a paused pool",
+            Self::TheirCordon => "a node was targeted that the user had cordoned",
+            Self::Converges => "a node did not reach its target although no more faults occurred",
             Self::RevertRepairs => "a node that the change broke was not repaired by the revert",
         })
     }
 }
 
-/// A rule that was broken.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// When.
+    /// Time of the violation.
     pub at: Millis,
-    /// Which.
+    /// The invariant.
     pub rule: Rule,
-    /// By whom.
+    /// Object that violates the invariant.
     pub who: String,
 }
 
-/// What came of a pool.
+/// The outcome of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolOutcome {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
-    /// Its config at the end.
+    /// Config at the end.
     pub target: String,
-    /// How many nodes it has.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many of them run the config, ready and open to pods.
+    /// Number of nodes that run the config, ready and schedulable.
     pub updated: usize,
-    /// The most nodes out of service by our doing at a time.
+    /// Largest number of nodes that the controller made unavailable at a time.
     pub most_out: usize,
-    /// How many may be.
+    /// Value of `maxUnavailable` as a number of nodes.
     pub max_unavailable: i64,
-    /// Nodes that did not get there, each with the reason.
+    /// Nodes that did not reach the target, each with the reason.
     pub left: Vec<(String, String)>,
 }
 
-/// What came of a simulation.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// What happened.
+    /// Timeline of events.
     pub timeline: Vec<Entry>,
-    /// The first rule that was broken; the simulation ends there.
+    /// First violated invariant; the simulation ends there.
     pub violation: Option<Violation>,
-    /// When the last node got there, or the simulation ended.
+    /// Time when the last node reached its target, or the simulation ended.
     pub ended: Millis,
-    /// How many reboots there were.
+    /// Number of reboots.
     pub reboots: usize,
-    /// How many steps it took.
+    /// Number of simulated events.
     pub steps: usize,
-    /// What came of each pool.
+    /// Outcome of each pool.
     pub pools: Vec<PoolOutcome>,
 }
 
 impl Report {
-    /// Whether every node got there.
+    /// Returns true if every node reached its target.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.violation.is_none() && self.pools.iter().all(|pool| pool.left.is_empty())
     }
 }
 
-/// A reason to wait, worded for a list.
+/// Formats a reason to wait for a list.
 pub(crate) fn waits(hold: &Hold) -> String {
     format!("waits: {hold}")
 }
 
-/// A time since the start, as hours, minutes and seconds.
+/// Formats a time since the start as hours, minutes and seconds.
 #[must_use]
 pub fn clock(at: Millis) -> String {
     let seconds = at / 1000;

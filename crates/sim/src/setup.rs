@@ -1,4 +1,4 @@
-//! What a simulation starts from.
+//! The input of a simulation.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,111 +11,112 @@ use mco_core::{
 
 use crate::{Faults, Millis};
 
-/// A cluster, what is done to it, and what goes wrong.
+/// A cluster, the user's actions, and the injected faults.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What chance follows from.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// The pools, each with the config it starts with.
+    /// Pools, each with its initial config.
     pub pools: Vec<MachineConfigPool>,
-    /// The nodes, as the API server shows them.
+    /// Nodes, as the API server returns them.
     pub nodes: Vec<Node>,
-    /// The configs, by name.
+    /// Configs, by name.
     pub configs: BTreeMap<String, Arc<Machine>>,
-    /// What a change asks of a node.
+    /// Node disruption policies.
     pub policies: ClusterPolicies,
-    /// What is wrong with some configs.
+    /// Defects of configs, by name.
     pub flaws: BTreeMap<String, Flaw>,
-    /// The pods, each on the node that it names.
+    /// Pods, each on the node that it names.
     pub pods: Vec<Pod>,
-    /// How many pods of a group must stay.
+    /// `PodDisruptionBudgets`.
     pub budgets: Vec<Budget>,
-    /// What people do, and when.
+    /// Actions of the user, with their times.
     pub script: Vec<(Millis, Action)>,
-    /// What goes wrong, and how often.
+    /// Probabilities of the faults.
     pub faults: Faults,
-    /// When nothing goes wrong any more and lost machines are seen to.
+    /// Time after which no faults occur and lost machines are restarted.
     pub calm: Millis,
-    /// When the simulation ends at the latest.
+    /// Latest end of the simulation.
     pub deadline: Millis,
-    /// How long things take.
+    /// Durations of the simulated steps.
     pub pace: Pace,
-    /// Who chooses nodes.
+    /// Selection of nodes.
     pub chooser: Chooser,
-    /// Whether it is a fault if a node does not get there, as it is where nothing stands in its way.
+    /// True if a node that does not reach its target is a violation, as it is if nothing blocks the
+    /// node.
     pub judges: bool,
-    /// What is wrong with the code itself; for tests of the rules.
+    /// Bug in the code itself; for tests of the invariants.
     pub bug: Option<Bug>,
 }
 
-/// The decision that is under test: whom to tell next.
+/// The decision under test: the selection of nodes.
 pub type Chooser = fn(&mut Fleet, &PoolView) -> RolloutPlan;
 
-/// What is wrong with a config.
+/// A defect of a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A node that boots it is not ready, and its daemon does not get through.
+    /// A node that boots the config is not ready, and its daemon does not finish.
     NotReadyAtBoot,
-    /// A node that has it is ready at first and not any more a minute later.
+    /// A node with the config is ready at first and becomes unready a minute later.
     NotReadyLater,
-    /// It cannot be applied, which shows before the drain.
+    /// The config cannot be applied, which is detected before the drain.
     FailsBeforeDrain,
-    /// It cannot be applied, which shows after the drain.
+    /// The config cannot be applied, which is detected after the drain.
     FailsAfterDrain,
 }
 
-/// What a person does.
+/// An action of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Gives a pool another config.
+    /// Sets another config for a pool.
     Target {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// The config.
+        /// Name of the config.
         config: String,
     },
-    /// Puts a pool on hold.
+    /// Pauses a pool.
     Pause(String),
-    /// Lets a pool go on.
+    /// Unpauses a pool.
     Resume(String),
-    /// Closes a node to pods, unless it is closed.
+    /// Cordons a node, unless it is cordoned already.
     Cordon(usize),
-    /// Opens a node that was closed so.
+    /// Uncordons a node that the user cordoned.
     Uncordon(usize),
 }
 
-/// Something wrong with the code, to see whether the rules catch it.
+/// A bug in the code, to check that the invariants detect it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// Daemons reboot without a drain.
     NoDrain,
-    /// Daemons report success without asking for the uncordon.
+    /// Daemons report success without requesting the uncordon.
     NoUncordon,
 }
 
-/// Pods that must not all go at once.
+/// A `PodDisruptionBudget`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// `namespace/name` of the budget.
     pub name: String,
-    /// The pods, by their place in the list.
+    /// Selected pods, by their position in the list.
     pub pods: Vec<usize>,
-    /// How many must stay.
+    /// Number of pods that must stay.
     pub min_available: usize,
 }
 
-/// How long things take.
+/// The durations of the simulated steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Before the controller looks at a change.
+    /// Delay before the controller reconciles a change.
     pub settle: Millis,
-    /// Writing a config to a disk.
+    /// Time to write a config to disk.
     pub apply: Millis,
-    /// A reboot.
+    /// Time of a reboot.
     pub reboot: Millis,
-    /// A pod's way out.
+    /// Time in which a pod terminates.
     pub leaving: Millis,
-    /// Before a daemon tries again what failed.
+    /// Delay before a daemon retries a failed step.
     pub retry: Millis,
 }
 

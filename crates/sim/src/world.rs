@@ -1,4 +1,4 @@
-//! The state of the whole, and the loop that moves it on.
+//! The state of a simulation and its event loop.
 
 mod outcome;
 mod pods;
@@ -20,7 +20,7 @@ use crate::{
     Action, Bug, Chance, Entry, Fault, Millis, Report, Rule, Setup, Violation,
     controller::Controller,
     daemon::Host,
-    queue::{Event, Notice, Queue},
+    queue::{Event, Queue, WatchEvent},
 };
 
 /// Runs a simulation to its end.
@@ -44,7 +44,7 @@ pub fn run(setup: Setup) -> Report {
 pub(crate) struct World {
     pub(crate) setup: Setup,
     pub(crate) now: Millis,
-    pub(crate) calm: bool,
+    pub(crate) faults_ended: bool,
     pub(crate) chance: Chance,
     pub(crate) queue: Queue,
     pub(crate) membership: Pools,
@@ -52,13 +52,13 @@ pub(crate) struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) controller: Controller,
     pub(crate) pods: Pods,
-    pub(crate) out: BTreeMap<String, Out>,
+    pub(crate) unavailable: BTreeMap<String, Unavailable>,
     pub(crate) changed: Millis,
     pub(crate) reboots: usize,
-    /// Pools that went back to a config they had.
+    /// Pools that were reverted to an earlier config.
     pub(crate) reverted: BTreeSet<String>,
-    past: BTreeMap<String, BTreeSet<String>>,
-    plans: BTreeMap<(String, String), Way>,
+    earlier: BTreeMap<String, BTreeSet<String>>,
+    plans: BTreeMap<(String, String), Disruption>,
     timeline: Vec<Entry>,
     violation: Option<Violation>,
     steps: usize,
@@ -69,28 +69,28 @@ pub(crate) struct Record {
     pub(crate) object: Arc<Node>,
     pub(crate) version: u64,
     pub(crate) name: String,
-    /// The pool that manages it.
+    /// Pool that manages the node.
     pub(crate) pool: Option<String>,
 }
 
-/// How many nodes of a pool are out of service by our doing.
+/// The nodes of a pool that the controller made unavailable.
 #[derive(Default)]
-pub(crate) struct Out {
+pub(crate) struct Unavailable {
     pub(crate) now: BTreeSet<usize>,
     pub(crate) most: usize,
     pub(crate) allowed: i64,
 }
 
-/// What a change takes.
+/// The disruption of a node by a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// It cannot be made.
-    None,
-    /// These.
-    Takes {
-        /// Whether pods must leave.
+pub(crate) enum Disruption {
+    /// The node cannot apply the change.
+    Refused,
+    /// The change needs these.
+    Needs {
+        /// True if the node must be drained.
         drain: bool,
-        /// Whether the machine reboots.
+        /// True if the machine reboots.
         reboot: bool,
     },
 }
@@ -110,18 +110,18 @@ impl World {
         let pods = Pods::new(&setup, &nodes);
         Self {
             now: 0,
-            calm: false,
+            faults_ended: false,
             chance: Chance::new(setup.seed),
             queue: Queue::default(),
             membership,
             hosts,
             controller: Controller::default(),
             pods,
-            out: BTreeMap::new(),
+            unavailable: BTreeMap::new(),
             changed: 0,
             reboots: 0,
             reverted: BTreeSet::new(),
-            past: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             plans: BTreeMap::new(),
             timeline: Vec::new(),
             violation: None,
@@ -132,15 +132,15 @@ impl World {
     }
 
     fn start(&mut self) {
-        self.measure();
+        self.compute_limits();
         for pool in &self.setup.pools {
             let (name, target) = (outcome::name(pool), outcome::target(pool));
-            self.past.entry(name).or_default().insert(target);
+            self.earlier.entry(name).or_default().insert(target);
         }
         for (at, action) in self.setup.script.clone() {
-            self.queue.push(at, Event::Person(action));
+            self.queue.push(at, Event::User(action));
         }
-        self.queue.push(self.setup.calm, Event::Calm);
+        self.queue.push(self.setup.calm, Event::FaultsEnd);
         self.queue.push(0, Event::ControllerUp);
         for node in 0..self.nodes.len() {
             self.queue.push(0, Event::Daemon { node, run: 0 });
@@ -149,10 +149,10 @@ impl World {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Person(action) => self.person(action),
-            Event::ToController(notice) => self.controller_hears(&notice),
+            Event::User(action) => self.apply_action(action),
+            Event::ToController(event) => self.controller_receives(&event),
             Event::PoolsToController => self.controller_sees_pools(),
-            Event::ToDaemon(notice) => self.daemon_hears(&notice),
+            Event::ToDaemon(event) => self.daemon_receives(&event),
             Event::Sync(pool) => self.sync(&pool),
             Event::ControllerUp => self.controller_up(),
             Event::Drain(node) => self.drain_attempt(node),
@@ -162,17 +162,17 @@ impl World {
             Event::Applied { node, run } => self.applied(node, run),
             Event::Boot(node) => self.boot(node),
             Event::Recovers(node) => self.recovers(node),
-            Event::Spoils(node) => self.spoils(node),
-            Event::Calm => self.calm_down(),
+            Event::LateFailure(node) => self.late_failure(node),
+            Event::FaultsEnd => self.end_faults(),
         }
     }
 
-    fn person(&mut self, action: Action) {
+    fn apply_action(&mut self, action: Action) {
         match action {
             Action::Target { pool, config } => {
-                self.note(&pool, format!("gets the config {config}"));
-                let past = self.past.entry(pool.clone()).or_default();
-                if past.insert(config.clone()) {
+                self.log(&pool, format!("target set to {config}"));
+                let earlier = self.earlier.entry(pool.clone()).or_default();
+                if earlier.insert(config.clone()) {
                     self.reverted.remove(&pool);
                 } else {
                     self.reverted.insert(pool.clone());
@@ -180,25 +180,26 @@ impl World {
                 self.edit(&pool, |pool| pool.spec.configuration.rendered.name = config);
             }
             Action::Pause(pool) => {
-                self.note(&pool, "is paused".to_owned());
+                self.log(&pool, "paused".to_owned());
                 self.edit(&pool, |pool| pool.spec.paused = true);
             }
             Action::Resume(pool) => {
-                self.note(&pool, "goes on".to_owned());
+                self.log(&pool, "unpaused".to_owned());
                 self.edit(&pool, |pool| pool.spec.paused = false);
             }
             Action::Cordon(node) | Action::Uncordon(node) if node >= self.nodes.len() => {}
             Action::Cordon(node) => {
-                if !self.is_closed(node) {
-                    self.say(node, "is cordoned by somebody");
-                    self.host(node).theirs = true;
-                    self.write(node, |object| close(object, true));
+                if !self.is_cordoned(node) {
+                    self.log_node(node, "cordoned by the user");
+                    self.host(node).cordoned_by_user = true;
+                    self.write(node, |object| set_unschedulable(object, true));
                 }
             }
             Action::Uncordon(node) => {
-                if std::mem::take(&mut self.host(node).theirs) && !self.host(node).ours {
-                    self.say(node, "is opened again by somebody");
-                    self.write(node, |object| close(object, false));
+                let host = self.host(node);
+                if std::mem::take(&mut host.cordoned_by_user) && !host.cordoned_by_controller {
+                    self.log_node(node, "uncordoned by the user");
+                    self.write(node, |object| set_unschedulable(object, false));
                 }
             }
         }
@@ -208,100 +209,100 @@ impl World {
         if let Some(pool) = self.setup.pools.iter_mut().find(|p| outcome::name(p) == pool) {
             change(pool);
         }
-        let lag = self.lag();
-        self.queue.push(self.now + lag, Event::PoolsToController);
+        let delay = self.watch_delay();
+        self.queue.push(self.now + delay, Event::PoolsToController);
     }
 
-    /// Changes a node in the API server; everybody who watches it hears of it in time.
+    /// Changes a node in the API server and delivers the change to all watches.
     pub(crate) fn write(&mut self, node: usize, change: impl FnOnce(&mut Node)) {
-        let record = self.nodes.get_mut(node).expect("a node of ours");
+        let record = self.nodes.get_mut(node).expect("the index of a simulated node");
         change(Arc::make_mut(&mut record.object));
         record.version += 1;
         let (version, object) = (record.version, record.object.clone());
-        let notice = Notice { node, version, object };
-        let (first, second) = (self.lag(), self.lag());
-        self.queue.push(self.now + first, Event::ToController(notice.clone()));
-        self.queue.push(self.now + second, Event::ToDaemon(notice));
+        let event = WatchEvent { node, version, object };
+        let (first, second) = (self.watch_delay(), self.watch_delay());
+        self.queue.push(self.now + first, Event::ToController(event.clone()));
+        self.queue.push(self.now + second, Event::ToDaemon(event));
         self.changed = self.now;
     }
 
-    pub(crate) fn lag(&mut self) -> Millis {
-        if self.strikes(Fault::StaleCache) { 30_000 } else { self.chance.between(2, 200) }
+    pub(crate) fn watch_delay(&mut self) -> Millis {
+        if self.fault_occurs(Fault::StaleCache) { 30_000 } else { self.chance.between(2, 200) }
     }
 
-    /// Whether a fault happens that could happen here.
-    pub(crate) fn strikes(&mut self, fault: Fault) -> bool {
+    /// Returns true if a possible fault occurs.
+    pub(crate) fn fault_occurs(&mut self, fault: Fault) -> bool {
         let percent = self.setup.faults.percent(fault);
-        !self.calm && self.chance.percent(percent)
+        !self.faults_ended && self.chance.percent(percent)
     }
 
     pub(crate) fn host(&mut self, node: usize) -> &mut Host {
-        self.hosts.get_mut(node).expect("a node of ours")
+        self.hosts.get_mut(node).expect("the index of a simulated node")
     }
 
     pub(crate) fn node(&self, node: usize) -> &Record {
-        self.nodes.get(node).expect("a node of ours")
+        self.nodes.get(node).expect("the index of a simulated node")
     }
 
-    pub(crate) fn is_closed(&self, node: usize) -> bool {
-        is_closed(&self.node(node).object)
+    pub(crate) fn is_cordoned(&self, node: usize) -> bool {
+        is_cordoned(&self.node(node).object)
     }
 
-    /// Whether pods can be put on a node.
-    pub(crate) fn is_open(&self, node: usize) -> bool {
-        self.hosts.get(node).is_some_and(Host::is_well) && !self.is_closed(node)
+    /// Returns true if pods can be scheduled on a node.
+    pub(crate) fn is_schedulable(&self, node: usize) -> bool {
+        self.hosts.get(node).is_some_and(Host::is_ready) && !self.is_cordoned(node)
     }
 
-    pub(crate) fn say(&mut self, node: usize, what: &str) {
+    pub(crate) fn log_node(&mut self, node: usize, what: &str) {
         let who = self.node(node).name.clone();
-        self.note(&who, what.to_owned());
+        self.log(&who, what.to_owned());
     }
 
-    pub(crate) fn note(&mut self, who: &str, what: String) {
+    pub(crate) fn log(&mut self, who: &str, what: String) {
         self.timeline.push(Entry { at: self.now, who: who.to_owned(), what });
     }
 
-    pub(crate) fn broke(&mut self, rule: Rule, who: &str) {
+    pub(crate) fn violate(&mut self, rule: Rule, who: &str) {
         let violation = Violation { at: self.now, rule, who: who.to_owned() };
         self.violation.get_or_insert(violation);
     }
 
-    /// Notes whether a node is out of service by our doing, and checks that not too many are.
-    pub(crate) fn count_out(&mut self, node: usize) {
-        let host = self.hosts.get(node).expect("a node of ours");
-        let is_out = host.ours || host.is_rebooting();
+    /// Records if the controller made a node unavailable, and checks `maxUnavailable`.
+    pub(crate) fn count_unavailable(&mut self, node: usize) {
+        let host = self.hosts.get(node).expect("the index of a simulated node");
+        let is_unavailable = host.cordoned_by_controller || host.is_rebooting();
         let Some(pool) = self.node(node).pool.clone() else { return };
-        let out = self.out.entry(pool.clone()).or_default();
-        if is_out {
-            out.now.insert(node);
+        let unavailable = self.unavailable.entry(pool.clone()).or_default();
+        if is_unavailable {
+            unavailable.now.insert(node);
         } else {
-            out.now.remove(&node);
+            unavailable.now.remove(&node);
         }
-        out.most = out.most.max(out.now.len());
-        if i64::try_from(out.now.len()).unwrap_or(i64::MAX) > out.allowed {
-            self.broke(Rule::MaxUnavailable, &pool);
+        unavailable.most = unavailable.most.max(unavailable.now.len());
+        if i64::try_from(unavailable.now.len()).unwrap_or(i64::MAX) > unavailable.allowed {
+            self.violate(Rule::MaxUnavailable, &pool);
         }
     }
 
-    /// What moving from one config to another takes, by the real plan.
-    pub(crate) fn way(&mut self, from: &str, to: &str) -> Way {
+    /// Returns the disruption of an update from one config to another, according to the real plan.
+    pub(crate) fn disruption(&mut self, from: &str, to: &str) -> Disruption {
         let key = (from.to_owned(), to.to_owned());
-        if let Some(way) = self.plans.get(&key) {
-            return *way;
+        if let Some(disruption) = self.plans.get(&key) {
+            return *disruption;
         }
-        let way = match (self.setup.configs.get(from), self.setup.configs.get(to)) {
+        let disruption = match (self.setup.configs.get(from), self.setup.configs.get(to)) {
             (Some(old), Some(new)) => planned(old, new, &self.setup),
-            // Nothing is known of one of them, so everything may differ.
-            (None, _) | (_, None) => Way::Takes { drain: true, reboot: true },
+            // One of the configs is unknown, so everything may differ.
+            (None, _) | (_, None) => Disruption::Needs { drain: true, reboot: true },
         };
-        self.plans.insert(key, way);
-        way
+        self.plans.insert(key, disruption);
+        disruption
     }
 
-    fn calm_down(&mut self) {
-        self.calm = true;
+    fn end_faults(&mut self) {
+        self.faults_ended = true;
         for node in 0..self.hosts.len() {
-            self.see_to(node);
+            self.restart_lost(node);
         }
     }
 
@@ -314,23 +315,23 @@ fn planned(
     old: &mco_core::machine::Machine,
     new: &mco_core::machine::Machine,
     setup: &Setup,
-) -> Way {
+) -> Disruption {
     let circumstances = mco_core::plan::Circumstances::default();
     match mco_core::plan::node(old, new, &setup.policies, &circumstances) {
-        Err(_) => Way::None,
-        Ok(plan) => Way::Takes {
+        Err(_) => Disruption::Refused,
+        Ok(plan) => Disruption::Needs {
             drain: matches!(plan.drain, mco_core::plan::Drain::Needed(_)),
             reboot: plan.reboots(),
         },
     }
 }
 
-pub(crate) fn is_closed(node: &Node) -> bool {
+pub(crate) fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
-pub(crate) fn close(node: &mut Node, closed: bool) {
-    node.spec.get_or_insert_default().unschedulable = closed.then_some(true);
+pub(crate) fn set_unschedulable(node: &mut Node, unschedulable: bool) {
+    node.spec.get_or_insert_default().unschedulable = unschedulable.then_some(true);
 }
 
 pub(crate) fn annotate(node: &mut Node, key: &str, value: &str) {
@@ -347,7 +348,7 @@ pub(crate) fn set_state(node: &mut Node, state: &DaemonState) {
     annotate(node, annotation::STATE.name(), state.as_str());
 }
 
-/// Writes the Ready condition.
+/// Sets the Ready condition.
 pub(crate) fn set_ready(node: &mut Node, status: &str) {
     let conditions = node.status.get_or_insert_default().conditions.get_or_insert_default();
     match conditions.iter_mut().find(|condition| condition.type_ == "Ready") {

@@ -165,7 +165,7 @@ async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction(server: Server) 
     assert_eq!(
         fleet.event("DrainBlocked").await,
         "node n0: this drain cannot finish: pod default/web: PodDisruptionBudget default/keep \
-         wants 1 of 1 pods and so allows no eviction ever; add a replica or lower the budget",
+         requires 1 of 1 pods and never allows an eviction; add a replica or lower the budget",
     );
     assert_eq!(names(&fleet).await, ["web"]);
     let node = fleet.all::<Node>().get("n0").await.unwrap();
@@ -195,7 +195,7 @@ async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when(serve
     let [blocker] = record.blockers.as_slice() else { panic!("{record:?}") };
     assert_eq!((blocker.pod.as_str(), blocker.owner.as_str()), ("default/web", "ReplicaSet web"));
     assert!(
-        blocker.why.starts_with("PodDisruptionBudget default/keep wants 1 of 1 pods"),
+        blocker.why.starts_with("PodDisruptionBudget default/keep requires 1 of 1 pods"),
         "{blocker}"
     );
     let drained = |node: &MachineConfigNode, status: &str, text: &str| {

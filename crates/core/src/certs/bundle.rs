@@ -1,22 +1,22 @@
-//! Which authorities a bundle has.
+//! Selection of the authorities that stay in a CA bundle.
 
 use std::collections::BTreeSet;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// An authority in a bundle.
+/// A certificate authority in a CA bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityView {
-    /// Its name.
+    /// Subject name of the authority.
     pub name: String,
-    /// Until when it is valid.
+    /// End of the validity.
     pub not_after: Timestamp,
 }
 
-/// Whether an authority of the bundle is still needed: it signs, or something that it signed is in
-/// use, and it is not over.
+/// Returns true if an authority must stay in the bundle: it has not expired, and it is the current
+/// signer or has signed a certificate that is in use.
 ///
-/// The reference keeps every authority until it is over, ten years.
+/// The reference keeps every authority until it expires, for ten years.
 #[must_use]
 pub fn is_needed(
     found: &AuthorityView,

@@ -1,4 +1,4 @@
-//! The names under which new machines reach the config server.
+//! Names under which new machines reach the config server.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,25 @@ use mco_api::{
     controller_config::{infrastructure::InfrastructureStatus, platform_status::PlatformStatus},
 };
 
-/// The names that the cluster itself says: the host of its inner API address, its virtual addresses,
-/// and what the annotation `server-names` of its ControllerConfig adds.
+/// Returns the names of the config server: the host of the internal API URL, the virtual IP
+/// addresses of the platform, and the names in the annotation `server-names` of the
+/// ControllerConfig.
 #[must_use]
-pub fn server_names(cluster: &ControllerConfig) -> BTreeSet<String> {
+pub fn server_names(config: &ControllerConfig) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    let infrastructure = cluster.spec.infra.as_ref().and_then(|infra| infra.status.as_ref());
+    let infrastructure = config.spec.infra.as_ref().and_then(|infra| infra.status.as_ref());
     if let Some(status) = infrastructure {
-        names.extend(inner_host(status).map(str::to_owned));
+        names.extend(internal_host(status).map(str::to_owned));
         names.extend(status.platform_status.as_ref().map(virtual_addresses).unwrap_or_default());
     }
-    let added = cluster.metadata.annotations.as_ref();
+    let added = config.metadata.annotations.as_ref();
     let added = added.and_then(|added| added.get(annotation::SERVER_NAMES.name()));
     let added = added.into_iter().flat_map(|text| text.split(','));
     names.extend(added.map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned));
     names
 }
 
-fn inner_host(status: &InfrastructureStatus) -> Option<&str> {
+fn internal_host(status: &InfrastructureStatus) -> Option<&str> {
     let (_, rest) = status.api_server_internal_uri.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
     let host = match authority.strip_prefix('[') {
@@ -72,12 +73,12 @@ mod tests {
             (serde_json::json!({}), " boot.c.test, 192.0.2.9,", "192.0.2.9 boot.c.test"),
         ];
         for (status, added, expected) in cases {
-            let cluster: ControllerConfig = serde_json::from_value(serde_json::json!({
+            let config: ControllerConfig = serde_json::from_value(serde_json::json!({
                 "metadata": {"annotations": {annotation::SERVER_NAMES.name(): added}},
                 "spec": {"infra": {"status": status}},
             }))
             .unwrap();
-            let names: Vec<String> = server_names(&cluster).into_iter().collect();
+            let names: Vec<String> = server_names(&config).into_iter().collect();
             assert_eq!(names.join(" "), expected);
         }
     }

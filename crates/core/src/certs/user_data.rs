@@ -1,27 +1,27 @@
-//! The first config of a machine that the cluster orders: where its real config is, and whom to trust
-//! when asking for it.
+//! The user data of a machine that the Machine API creates: a stub Ignition config with the URL of
+//! the real config and the authorities to trust for that request.
 
 use mco_ignition::data_url;
 use serde_json::{Value, json};
 
-/// What becomes of a machine's first config when the authorities change.
+/// The result of updating the authorities in user data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserData {
-    /// It is none.
+    /// The user data is no Ignition config.
     Foreign,
-    /// It trusts the authorities already.
+    /// The user data has the current authorities already.
     Current,
-    /// It trusts several, and nobody knows which of them is ours.
+    /// The user data trusts several authorities, and none is marked as the config server's.
     ///
-    /// Compat: such a config is left alone (pkg/controller/certrotation).
+    /// Compat: such user data stays unchanged (pkg/controller/certrotation).
     Several,
-    /// It trusts nobody in particular.
+    /// The user data names no authority.
     Unnamed,
-    /// It is this now.
+    /// The new user data.
     Replaced(Vec<u8>),
 }
 
-/// Puts the authorities, as PEM, into a machine's first config.
+/// Puts the authorities of `bundle` (PEM) into user data.
 #[must_use]
 pub fn trust(user_data: &[u8], bundle: &str) -> UserData {
     let Ok(mut config) = serde_json::from_slice::<Value>(user_data) else {
@@ -51,7 +51,7 @@ mod tests {
 
     // covers: CERT-3
     #[test]
-    fn only_the_one_authority_is_replaced() {
+    fn only_a_single_authority_is_replaced() {
         let config = |authorities: Value| {
             let tls = json!({"tls": {"certificateAuthorities": authorities}});
             json!({"ignition": {"version": "3.2.0", "security": tls,
@@ -59,7 +59,7 @@ mod tests {
         };
         let old = config(json!([{"source": "data:,old", "verification": {}}]));
         let UserData::Replaced(new) = trust(old.to_string().as_bytes(), "new") else {
-            panic!("it is replaced")
+            panic!("the authority must be replaced")
         };
         let expected = data_url::encode_base64(b"new");
         let wanted = config(json!([{"source": expected, "verification": {}}]));

@@ -1,4 +1,4 @@
-//! Broken plans are found, and plans that are made are never broken.
+//! Tests that broken plans are rejected and that generated plans always pass.
 
 use proptest::prelude::*;
 
@@ -13,11 +13,11 @@ fn plan_of(from: &str, to: &str) -> NodePlan {
     plan::node(&machine("old", from), &machine("new", to), &default_policies(), &at).unwrap()
 }
 
-/// Something that makes a good plan a bad one.
+/// A change that breaks a valid plan.
 type Breaking<'a> = &'a dyn Fn(&mut NodePlan);
 
 #[test]
-fn every_way_to_break_a_plan_is_found() {
+fn every_broken_plan_is_rejected() {
     let good = plan_of("", "/etc/foo=1 a.service=x");
     assert_eq!(node(&good, Phase::Serving), Ok(()));
     let broken = |change: &dyn Fn(&mut NodePlan)| {
@@ -49,7 +49,7 @@ fn every_way_to_break_a_plan_is_found() {
             &|plan| {
                 plan.steps.retain(|step| !matches!(step, Step::WriteUnit(_) | Step::EnableUnit(_)));
             },
-            Violation::Forgotten("unit a.service".to_owned()),
+            Violation::MissingStep("unit a.service".to_owned()),
         ),
     ];
     for (change, expected) in cases {
@@ -59,7 +59,7 @@ fn every_way_to_break_a_plan_is_found() {
 }
 
 #[test]
-fn nobody_starts_on_hold_or_twice() {
+fn no_node_starts_on_hold_or_twice() {
     let pool = |phase| PoolView {
         name: "worker".to_owned(),
         target: "new".to_owned(),
@@ -87,8 +87,8 @@ fn nobody_starts_on_hold_or_twice() {
     };
     let too_many = || Err(Violation::TooMany { pool: "worker".to_owned(), limit: 1 });
     let cases = [
-        ("a=old b=old", &["a", "a"][..], Err(Violation::Stranger("a".to_owned()))),
-        ("a=old b=old", &["c"], Err(Violation::Stranger("c".to_owned()))),
+        ("a=old b=old", &["a", "a"][..], Err(Violation::InvalidStart("a".to_owned()))),
+        ("a=old b=old", &["c"], Err(Violation::InvalidStart("c".to_owned()))),
         ("a=old b=old", &["b"], Err(Violation::StartsAndWaits("b".to_owned()))),
         ("a=old+cordoned", &["a"], Err(Violation::TheirCordon("a".to_owned()))),
         ("a=old c=old", &["a", "c"], too_many()),
@@ -103,7 +103,7 @@ fn nobody_starts_on_hold_or_twice() {
     assert_eq!(super::rollout(&repair, &active, &fleet("a=working-other")), Ok(()));
 }
 
-/// Parts of a config, of which a few make one.
+/// Parts of a config; a random selection forms one config.
 const PARTS: [&str; 16] = [
     "/etc/a=1",
     "/etc/a=2",
@@ -123,7 +123,7 @@ const PARTS: [&str; 16] = [
     "os:2",
 ];
 
-/// A config without anything twice.
+/// Generates a config without duplicate parts.
 fn config() -> impl Strategy<Value = String> {
     proptest::collection::vec(0..PARTS.len(), 0..8).prop_map(|picks| {
         let mut names = BTreeSet::new();
@@ -136,8 +136,8 @@ fn config() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// Whatever changes into whatever, the plan holds what must hold, and once it is carried out
-    /// there is nothing left to do: planning again is empty.
+    /// For any two configs, the plan passes the checks, and planning again after it is applied
+    /// gives an empty plan.
     #[test]
     fn plans_are_sound_and_planning_again_is_empty(from in config(), to in config()) {
         let plan = plan_of(&from, &to);
@@ -152,9 +152,9 @@ proptest! {
         prop_assert!(left.is_empty(), "{:?}", left);
     }
 
-    /// The way back undoes what the way there did, and disturbs nobody.
+    /// The rollback plan passes the checks and restarts no service.
     #[test]
-    fn the_way_back_is_sound_too(from in config(), to in config()) {
+    fn rollback_plans_are_sound(from in config(), to in config()) {
         let at = Circumstances { phase: Phase::WayBack, ..Circumstances::default() };
         let policies = default_policies();
         let back = plan::node(&machine("new", &to), &machine("old", &from), &policies, &at).unwrap();
@@ -162,9 +162,9 @@ proptest! {
         prop_assert!(!back.reboots());
     }
 
-    /// Force writes everything and always ends in a reboot after a drain.
+    /// A forced plan writes everything and always ends with a reboot after a drain.
     #[test]
-    fn force_is_sound_too(to in config()) {
+    fn forced_plans_are_sound(to in config()) {
         let at = Circumstances { force: Force::Yes, ..Circumstances::default() };
         let to = machine("new", &to);
         let plan = plan::node(&to, &to, &default_policies(), &at).unwrap();

@@ -1,53 +1,54 @@
-//! Which changes a running node cannot take.
+//! Detection of changes that a running node cannot apply.
 //!
-//! Compat: order and wording of the checks are the reference's (pkg/controller/common/reconcile.go).
+//! Compat: order and wording of the checks are the reference's
+//! (pkg/controller/common/reconcile.go).
 
 use mco_api::{MachineConfig, machine_configuration::StorageOverride};
 use mco_ignition::{CheckError, ReadError, config::User};
 
 use crate::machine::{Machine, UnreadableConfig};
 
-/// The user that configs may manage.
+/// The only user that configs may manage.
 pub const CORE_USER: &str = "core";
 
-/// A file that makes the daemon apply its config again, whatever the disk looks like.
+/// A file that makes the daemon apply its config again, regardless of the state of the disk.
 pub const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 
-/// A change that a running node cannot take.
+/// A change that a running node cannot apply.
 #[derive(Debug, thiserror::Error)]
 pub enum Obstacle {
-    /// One of the two configs cannot be read.
+    /// One of the two configs cannot be parsed.
     #[error(
         "parsing {side} Ignition config from machineconfig {config:?} failed: {}{source}",
         prefix(.source)
     )]
     Unreadable {
-        /// Which of the two.
+        /// The config that failed, old or new.
         side: Side,
-        /// The config.
+        /// Name of the config.
         config: String,
-        /// Why not.
+        /// The parse error.
         source: Box<UnreadableConfig>,
     },
-    /// The new config is not valid.
+    /// The new config is invalid.
     #[error("validating new Ignition config from machineconfig {config:?} failed: {source}")]
     Invalid {
-        /// The new config.
+        /// Name of the new config.
         config: String,
-        /// What is wrong with it.
+        /// The first violation found.
         source: CheckError,
     },
-    /// A section that can be set up at installation only.
+    /// A section changed that can only be set at installation.
     #[error("new machineconfig {from:?} is not reconcilable against {to:?}: {cause}")]
     Section {
-        /// The old config.
+        /// Name of the old config.
         from: String,
-        /// The new config.
+        /// Name of the new config.
         to: String,
-        /// What differs.
+        /// The difference.
         cause: Cause,
     },
-    /// The kernel's FIPS mode is not the one that the config asks for.
+    /// The kernel's FIPS mode differs from that of the config.
     #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
     KernelFips,
 }
@@ -55,9 +56,9 @@ pub enum Obstacle {
 /// One of two configs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that the node has.
+    /// The config that the node has.
     Old,
-    /// The one that it is to have.
+    /// The config that the node is to have.
     New,
 }
 
@@ -77,9 +78,9 @@ fn prefix(source: &UnreadableConfig) -> &'static str {
     }
 }
 
-/// Reads the old and the new config of a node, old first.
+/// Parses the old and the new config of a node, old first.
 ///
-/// Both were rendered, so both have an Ignition part; one without is refused.
+/// Both are rendered configs and must have an Ignition part; a config without one is refused.
 pub fn read(from: &MachineConfig, to: &MachineConfig) -> Result<(Machine, Machine), Obstacle> {
     let read = |side, config: &MachineConfig| {
         let machine = match config.spec.config {
@@ -94,40 +95,40 @@ pub fn read(from: &MachineConfig, to: &MachineConfig) -> Result<(Machine, Machin
     Ok((read(Side::Old, from)?, read(Side::New, to)?))
 }
 
-/// What differs that must not.
+/// A difference that a running node cannot apply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Cause {
-    /// Groups.
+    /// Groups differ.
     #[error("invalid passwd change(s): ignition Passwd Groups section contains changes")]
     Groups,
-    /// Somebody else than the one user that configs may manage.
+    /// Another user than `core` differs.
     #[error(
         "invalid passwd change(s): ignition passwd user section contains unsupported changes: non-core user"
     )]
     OtherUser,
-    /// The user has nothing that could be set.
+    /// The user has neither SSH keys nor a password.
     #[error(
         "invalid passwd change(s): ignition passwd user section contains unsupported changes: user must be core and have 1 or more sshKeys"
     )]
     EmptyUser,
-    /// The user has something that cannot be changed.
+    /// A user field other than SSH keys and password differs.
     #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
     UserFields,
-    /// A section of the Ignition config.
+    /// A section of the Ignition config differs.
     #[error("ignition {0} section contains changes")]
     Ignition(&'static str),
-    /// A file that is added to.
+    /// A file has an append section.
     #[error("ignition file {0} includes append")]
     Append(String),
-    /// The force file.
+    /// The new config contains the force file.
     #[error("cannot create {FORCE_FILE} via Ignition")]
     ForceFile,
-    /// FIPS mode.
+    /// FIPS mode differs.
     #[error("detected change to FIPS flag; refusing to modify FIPS on a running cluster")]
     Fips,
 }
 
-/// Refuses the first change that a running node cannot take, save those in `overrides`.
+/// Refuses the first change that a running node cannot apply, except those in `overrides`.
 pub fn check(
     from: &Machine,
     to: &Machine,
@@ -167,7 +168,8 @@ fn users(from: &Machine, to: &Machine) -> Option<Cause> {
     if new.users.iter().any(|user| user.name != CORE_USER) {
         return Some(Cause::OtherUser);
     }
-    // Compat: only the last entry is looked at; removing the user is fine, it stays as it is.
+    // Compat: only the last entry is checked. Removing the user is allowed; the account stays as it
+    // is.
     let last = new.users.last()?;
     if last.password_hash.is_none() && last.ssh_authorized_keys.is_empty() {
         return Some(Cause::EmptyUser);
@@ -192,7 +194,7 @@ fn storage(from: &Machine, to: &Machine, overrides: &[StorageOverride]) -> Optio
         ),
         ("raid", old.raid != new.raid && !tolerated(StorageOverride::Raid)),
         ("directories", old.directories != new.directories),
-        // Links may go: older releases had some, and leaving them does no harm.
+        // Links may be removed: older releases had some, and leaving them on disk is harmless.
         ("links", old.links != new.links && !new.links.is_empty()),
     ];
     sections.into_iter().find_map(|(name, differs)| differs.then_some(Cause::Ignition(name)))

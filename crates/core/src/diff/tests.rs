@@ -1,4 +1,4 @@
-//! What counts as a difference, and which differences a running node cannot take.
+//! Tests of config differences and of the changes that a running node cannot take.
 
 use mco_api::machine_configuration::StorageOverride;
 use mco_ignition::config::{Disk, Link, Resource};
@@ -27,7 +27,7 @@ fn each_part_that_differs_is_named() {
         ("/a=1 /b=2", "/b=2", "/a removed"),
         ("/a=1", "/a=2", "/a changed"),
         ("/a=1", "/a=1:600", "/a changed"),
-        ("/a=%61", "/a=a", "/a written differently"),
+        ("/a=%61", "/a=a", "/a encoded differently"),
         (
             "b.service=x c.service",
             "a.service=x c.service=y",
@@ -49,7 +49,7 @@ fn each_part_that_differs_is_named() {
     }
 }
 
-/// A config whose Ignition config has these members.
+/// Builds a config whose Ignition config has these members.
 fn with(members: &str) -> Machine {
     let json = format!(r#"{{"ignition":{{"version":"3.5.0"}}{members}}}"#);
     Machine::read(&ignition("new", "worker", &json)).unwrap()
@@ -57,7 +57,7 @@ fn with(members: &str) -> Machine {
 
 // covers: C41, C42, C43
 #[test]
-fn what_a_running_node_cannot_take_is_refused_in_the_reference_words() {
+fn unreconcilable_changes_are_refused_in_the_words_of_the_reference() {
     let users = "invalid passwd change(s): ";
     let unsupported = "ignition passwd user section contains unsupported changes: ";
     let cases = [
@@ -118,7 +118,7 @@ fn what_a_running_node_cannot_take_is_refused_in_the_reference_words() {
 }
 
 #[test]
-fn appending_is_refused_and_removing_links_is_not() {
+fn appending_is_refused_and_removing_links_is_allowed() {
     let (old, mut new) = (machine("old", ""), machine("new", "/a=1"));
     new.config.storage.files[0].append.push(Resource::default());
     let error = reconcile::check(&old, &new, &[], None).unwrap_err().to_string();
@@ -131,7 +131,7 @@ fn appending_is_refused_and_removing_links_is_not() {
 }
 
 #[test]
-fn an_override_lets_a_storage_section_through() {
+fn an_override_allows_a_storage_section_to_change() {
     let (old, mut new) = (machine("old", ""), machine("new", ""));
     let disk = Disk { device: "/dev/a".into(), wipe_table: Some(true), ..Disk::default() };
     new.config.storage.disks.push(disk);
@@ -140,7 +140,7 @@ fn an_override_lets_a_storage_section_through() {
 }
 
 #[test]
-fn the_kernel_has_the_last_word_on_fips() {
+fn the_fips_mode_of_the_kernel_decides() {
     let (old, new) = (machine("old", ""), machine("new", "/a=1"));
     assert!(reconcile::check(&old, &new, &[], Some(false)).is_ok());
     let error = reconcile::check(&old, &new, &[], Some(true)).unwrap_err().to_string();

@@ -1,11 +1,11 @@
-//! Whether a drain can finish, before anything is cordoned for it.
+//! Prediction of whether a drain can finish, before anything is cordoned for it.
 //!
-//! A budget that allows no eviction even with every pod healthy holds a drain up for ever: that is a
-//! blocker. One that allows none at the moment only makes it wait. Pods that come back nowhere and
-//! data that goes with its pod hold nothing up, but somebody may want to know beforehand.
+//! A `PodDisruptionBudget` that allows no eviction even with every pod healthy blocks a drain for
+//! ever. One that allows none at the moment only delays the drain. Pods without a controller and
+//! data on the node do not delay a drain, but are lost, so they are reported too.
 //!
-//! Budgets are counted as Kubernetes counts them: from their status where it is up to date, else from
-//! the pods given.
+//! Budgets are counted as Kubernetes counts them: from their status if it is up to date, otherwise
+//! from the given pods.
 
 use std::fmt;
 
@@ -18,93 +18,93 @@ use serde::Serialize;
 
 use super::{Fate, PodView};
 
-/// What a drain of one node comes to.
+/// The predicted outcome of draining one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Feasibility {
-    /// The pods that leave, in the order in which they are asked to.
+    /// Pods to evict, in order.
     pub evict: Vec<String>,
-    /// What keeps the drain from ever finishing.
-    pub blockers: Vec<Obstacle>,
-    /// What makes it wait.
-    pub waits: Vec<Obstacle>,
-    /// What is lost on the way.
-    pub losses: Vec<Obstacle>,
+    /// Obstacles that keep the drain from ever finishing.
+    pub blockers: Vec<EvictionObstacle>,
+    /// Obstacles that delay the drain.
+    pub waits: Vec<EvictionObstacle>,
+    /// Pods and data that the drain loses.
+    pub losses: Vec<EvictionObstacle>,
 }
 
-/// A pod, and what is the matter with its eviction.
+/// A pod and the obstacle to its eviction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Obstacle {
-    /// The pod, with its namespace.
+pub struct EvictionObstacle {
+    /// Namespace and name of the pod.
     pub pod: String,
-    /// What is the matter.
-    pub cause: Cause,
+    /// Cause of the obstacle.
+    pub cause: EvictionCause,
 }
 
-/// What is the matter with the eviction of a pod.
+/// The cause of an obstacle to an eviction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Cause {
-    /// The budget never allows an eviction: it wants this many of this many pods.
+pub enum EvictionCause {
+    /// The budget never allows an eviction, because it requires all of its pods.
     NeverAllowed {
-        /// The budget.
+        /// Namespace and name of the budget.
         budget: String,
-        /// How many healthy pods it wants.
+        /// Number of healthy pods that the budget requires.
         wanted: i64,
-        /// How many pods it is about.
+        /// Number of pods that the budget selects.
         pods: i64,
     },
-    /// Kubernetes evicts no pod that several budgets are about.
+    /// Several budgets select the pod, and Kubernetes evicts no such pod.
     SeveralBudgets(Vec<String>),
     /// The budget allows no eviction now, because too few of its pods are healthy.
     NotNow {
-        /// The budget.
+        /// Namespace and name of the budget.
         budget: String,
-        /// How many healthy pods it wants.
+        /// Number of healthy pods that the budget requires.
         wanted: i64,
-        /// How many there are.
+        /// Number of healthy pods.
         healthy: i64,
     },
-    /// The pod is on its way out already.
+    /// The pod is terminating already.
     Leaving,
-    /// Nothing makes the pod anew.
+    /// No controller recreates the pod.
     Bare,
     /// The pod keeps data on the node, in these volumes.
     LocalData(Vec<String>),
 }
 
 impl Feasibility {
-    /// Whether the drain can finish without anybody's help.
+    /// Returns true if the drain can finish without intervention.
     #[must_use]
     pub fn can_finish(&self) -> bool {
         self.blockers.is_empty()
     }
 }
 
-/// What a drain of `node` comes to, given all pods and budgets of the cluster.
+/// Predicts the drain of `node`, given all pods and budgets of the cluster.
 #[must_use]
 pub fn feasibility(node: &str, pods: &[Pod], budgets: &[PodDisruptionBudget]) -> Feasibility {
-    let standings: Vec<Standing<'_>> =
-        budgets.iter().map(|budget| Standing::of(budget, pods)).collect();
+    let budgets: Vec<BudgetCounts<'_>> =
+        budgets.iter().map(|budget| BudgetCounts::of(budget, pods)).collect();
     let mut leaving: Vec<(&Pod, PodView)> = pods
         .iter()
         .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node)))
         .map(|pod| (pod, PodView::of(pod)))
         .filter(|(_, view)| view.is_in_the_way())
         .collect();
-    // The less a pod matters, the sooner it goes, so that what matters is away for the shortest time.
+    // Pods of low priority go first, so that important pods are away for the shortest time.
     leaving.sort_by_key(|(pod, view)| (priority(pod), view.to_string()));
     let mut found = Feasibility::default();
     for (pod, view) in leaving {
-        let obstacle = |cause| Obstacle { pod: view.to_string(), cause };
+        let obstacle = |cause| EvictionObstacle { pod: view.to_string(), cause };
         if view.fate == Fate::Leaving {
-            found.waits.push(obstacle(Cause::Leaving));
+            found.waits.push(obstacle(EvictionCause::Leaving));
             continue;
         }
         found.evict.push(view.to_string());
-        match held_by(pod, &standings) {
-            Some(cause @ Cause::NotNow { .. }) => found.waits.push(obstacle(cause)),
+        match blocked_by(pod, &budgets) {
+            Some(cause @ EvictionCause::NotNow { .. }) => found.waits.push(obstacle(cause)),
             Some(cause) => found.blockers.push(obstacle(cause)),
             None => {}
         }
@@ -117,8 +117,8 @@ fn priority(pod: &Pod) -> i32 {
     pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or_default()
 }
 
-/// A budget and the pods it is about.
-struct Standing<'a> {
+/// A budget with the counts of the pods that it selects.
+struct BudgetCounts<'a> {
     budget: &'a PodDisruptionBudget,
     pods: i64,
     healthy: i64,
@@ -126,7 +126,7 @@ struct Standing<'a> {
     allowed: i64,
 }
 
-impl<'a> Standing<'a> {
+impl<'a> BudgetCounts<'a> {
     fn of(budget: &'a PodDisruptionBudget, pods: &[Pod]) -> Self {
         if let Some(status) = budget.status.as_ref().filter(|_| is_counted(budget)) {
             let number = |count: Option<i32>| i64::from(count.unwrap_or_default());
@@ -158,60 +158,60 @@ impl<'a> Standing<'a> {
     }
 }
 
-/// Whether Kubernetes has counted the budget's pods since the budget was last changed.
+/// Returns true if the status of the budget is up to date with its spec.
 #[must_use]
 pub fn is_counted(budget: &PodDisruptionBudget) -> bool {
     let status = budget.status.as_ref();
     status.is_some_and(|status| status.observed_generation == budget.metadata.generation)
 }
 
-fn held_by(pod: &Pod, standings: &[Standing<'_>]) -> Option<Cause> {
-    let about: Vec<&Standing<'_>> =
-        standings.iter().filter(|standing| covers(standing.budget, pod)).collect();
-    let standing = match about.as_slice() {
-        // A pod that is over, or has not begun, counts for no budget and may always go.
+fn blocked_by(pod: &Pod, budgets: &[BudgetCounts<'_>]) -> Option<EvictionCause> {
+    let selecting: Vec<&BudgetCounts<'_>> =
+        budgets.iter().filter(|counts| covers(counts.budget, pod)).collect();
+    let counts = match selecting.as_slice() {
+        // A finished or pending pod counts for no budget and may always be evicted.
         _ if is_over(pod) || is_pending(pod) => return None,
         [] => return None,
-        [standing] => standing,
+        [counts] => counts,
         several => {
-            let names = several.iter().map(|standing| standing.name()).collect();
-            return Some(Cause::SeveralBudgets(names));
+            let names = several.iter().map(|counts| counts.name()).collect();
+            return Some(EvictionCause::SeveralBudgets(names));
         }
     };
-    let (budget, wanted) = (standing.name(), standing.wanted);
+    let (budget, wanted) = (counts.name(), counts.wanted);
     if !is_healthy(pod) {
-        // An unhealthy pod may go where the others make up for it, or where the budget says so.
-        let policy = standing.budget.spec.as_ref();
+        // An unhealthy pod may be evicted if enough others are healthy, or if the budget says so.
+        let policy = counts.budget.spec.as_ref();
         let policy = policy.and_then(|spec| spec.unhealthy_pod_eviction_policy.as_deref());
-        if policy == Some("AlwaysAllow") || (wanted > 0 && standing.healthy >= wanted) {
+        if policy == Some("AlwaysAllow") || (wanted > 0 && counts.healthy >= wanted) {
             return None;
         }
     }
-    if standing.allowed > 0 {
+    if counts.allowed > 0 {
         None
-    } else if wanted >= standing.pods {
-        Some(Cause::NeverAllowed { budget, wanted, pods: standing.pods })
+    } else if wanted >= counts.pods {
+        Some(EvictionCause::NeverAllowed { budget, wanted, pods: counts.pods })
     } else {
-        Some(Cause::NotNow { budget, wanted, healthy: standing.healthy })
+        Some(EvictionCause::NotNow { budget, wanted, healthy: counts.healthy })
     }
 }
 
-fn losses(pod: &Pod) -> Vec<Cause> {
+fn losses(pod: &Pod) -> Vec<EvictionCause> {
     let mut losses = Vec::new();
     let mut owners = pod.metadata.owner_references.iter().flatten();
     if !is_over(pod) && !owners.any(|owner| owner.controller == Some(true)) {
-        losses.push(Cause::Bare);
+        losses.push(EvictionCause::Bare);
     }
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let local: Vec<String> = volumes
-        // Memory is gone with the pod wherever it ran.
+        // Data in memory is lost with the pod on any node.
         .filter(|volume| {
             volume.empty_dir.as_ref().is_some_and(|dir| dir.medium.as_deref() != Some("Memory"))
         })
         .map(|volume| volume.name.clone())
         .collect();
     if !local.is_empty() {
-        losses.push(Cause::LocalData(local));
+        losses.push(EvictionCause::LocalData(local));
     }
     losses
 }
@@ -221,7 +221,7 @@ fn covers(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     let selector: Option<&LabelSelector> =
         budget.spec.as_ref().and_then(|spec| spec.selector.as_ref());
     budget.metadata.namespace == pod.metadata.namespace
-        // One that cannot be read is about no pod.
+        // An invalid selector selects no pod.
         && selector.is_some_and(|selector| selector::matches(selector, &labels).unwrap_or_default())
 }
 
@@ -243,7 +243,7 @@ fn is_healthy(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && ready.any(|condition| condition.status == "True")
 }
 
-/// A number, or a share of `all`, rounded up.
+/// Evaluates a number, or a percentage of `all` rounded up.
 fn count(value: &IntOrString, all: i64) -> i64 {
     match value {
         IntOrString::Int(number) => i64::from(*number),
@@ -255,33 +255,33 @@ fn count(value: &IntOrString, all: i64) -> i64 {
     }
 }
 
-impl fmt::Display for Obstacle {
+impl fmt::Display for EvictionObstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pod {}: {}", self.pod, self.cause)
     }
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for EvictionCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NeverAllowed { budget, wanted, pods } => write!(
                 f,
-                "PodDisruptionBudget {budget} wants {wanted} of {pods} pods and so allows no \
-                 eviction ever; add a replica or lower the budget"
+                "PodDisruptionBudget {budget} requires {wanted} of {pods} pods and never allows an \
+                eviction; add a replica or lower the budget"
             ),
             Self::SeveralBudgets(budgets) => write!(
                 f,
-                "PodDisruptionBudgets {} are about it, and Kubernetes evicts no pod with more \
-                 than one; leave it one",
+                "PodDisruptionBudgets {} select the pod, and Kubernetes evicts no pod that more than \
+                one selects; change their selectors so that one remains",
                 budgets.join(" and ")
             ),
             Self::NotNow { budget, wanted, healthy } => write!(
                 f,
-                "PodDisruptionBudget {budget} wants {wanted} healthy pods and has {healthy}; the \
-                 drain waits until more are ready"
+                "PodDisruptionBudget {budget} requires {wanted} healthy pods and has {healthy}; the \
+                drain waits until more are ready"
             ),
-            Self::Leaving => f.write_str("is on its way out; the drain waits for it"),
-            Self::Bare => f.write_str("nothing makes it anew once it is evicted"),
+            Self::Leaving => f.write_str("terminating; the drain waits for it"),
+            Self::Bare => f.write_str("no controller recreates it after the eviction"),
             Self::LocalData(volumes) => {
                 write!(f, "loses the data in its volumes on the node: {}", volumes.join(", "))
             }

@@ -1,4 +1,4 @@
-//! How long drains may take, pool by pool.
+//! Time limits of drains, configurable per pool.
 
 use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
@@ -7,27 +7,29 @@ use mco_api::{
     duration::{self, Span},
 };
 
-/// What an admin may ask for: a drain is never overdue at once, and somebody hears of it within a week.
+/// Allowed drain timeouts: long enough not to be overdue at once, short enough that an overdue
+/// drain is reported within a week.
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_mins(1)..=Duration::from_hours(168);
 
-/// Shorter than this no pod goes; longer than this nobody hears what is wrong.
+/// Allowed attempt timeouts: a shorter attempt evicts no pod, a longer one delays the report of its
+/// error.
 const ATTEMPTS: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_hours(1);
 
-/// A drain counts as slow after this share of the time that it has.
+/// A drain counts as slow after this fraction of its timeout.
 const SLOW_SHARE: u32 = 6;
 
-/// How long drains may take.
+/// Time limits of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How long one attempt goes on before it counts as failed.
+    /// Duration after which one attempt counts as failed.
     pub attempt: Duration,
-    /// From this age on a drain is tried less often, and an event says so.
+    /// Age from which a drain is retried less often and an event is recorded.
     pub slow: Duration,
-    /// From this age on a person must look.
+    /// Age from which the administrator has to intervene.
     pub overdue: Duration,
 }
 
-/// A limit that a pool asks for and that cannot be; the default holds instead.
+/// A time limit in a pool's annotation that is invalid; the default applies instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTimeout {
     key: &'static str,
@@ -37,14 +39,14 @@ pub struct BadTimeout {
 }
 
 impl Limits {
-    /// Those of the reference.
+    /// Limits of the reference.
     pub const REFERENCE: Self = Self {
         attempt: Duration::from_secs(90),
         slow: Duration::from_mins(10),
         overdue: Duration::from_hours(1),
     };
 
-    /// Those that a pool's annotations ask for, and what is wrong with them.
+    /// Reads the limits from a pool's annotations; returns invalid ones as faults.
     #[must_use]
     pub fn of(annotations: &BTreeMap<String, String>, default: Self) -> (Self, Vec<BadTimeout>) {
         let mut faults = Vec::new();
@@ -76,18 +78,18 @@ fn span(
         return Ok(found);
     }
     let (least, most) = (duration::go(*range.start()), duration::go(*range.end()));
-    Err(bad(format!("it must be between {least} and {most}")))
+    Err(bad(format!("must be between {least} and {most}")))
 }
 
 impl BadTimeout {
-    /// What to tell people, and what they can do.
+    /// Returns the message for the administrator, with a remedy.
     #[must_use]
     pub fn text(&self, pool: &str) -> String {
         let Self { key, text, why, default } = self;
         let default = duration::go(*default);
         format!(
-            "pool {pool}: the annotation {key} is {text:?}: {why}. The default of {default} holds. \
-             Write a length of time such as 30m or 2h, or remove the annotation."
+            "pool {pool}: annotation {key} is {text:?}: {why}. Using the default {default}. \
+            Set a duration such as 30m or 2h, or remove the annotation."
         )
     }
 }

@@ -2,7 +2,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::*;
 
-/// A pod in words: `mirror`, `leaving`, `finished`, or `of <Kind>`.
+/// Builds a pod from words: `mirror`, `leaving`, `finished`, or `of <Kind>`.
 fn pod(words: &str) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.name = Some("p".to_owned());
@@ -35,7 +35,7 @@ fn pod(words: &str) -> Pod {
 
 // covers: DRN-4
 #[test]
-fn every_pod_goes_but_those_that_would_come_back_at_once() {
+fn all_pods_are_evicted_except_mirror_and_daemonset_pods() {
     let cases = [
         ("", Fate::Evict),
         ("of ReplicaSet", Fate::Evict),
@@ -53,7 +53,7 @@ fn every_pod_goes_but_those_that_would_come_back_at_once() {
 
 // covers: DRN-1, DRN-2, DRN-3
 #[test]
-fn a_request_counts_until_it_was_answered() {
+fn a_drain_request_is_pending_until_it_is_applied() {
     let this = |verb, config: &str| Asked::This(DrainRequest { verb, config: config.to_owned() });
     let cases = [
         (None, None, Asked::Nothing),
@@ -71,7 +71,7 @@ fn a_request_counts_until_it_was_answered() {
 
 // covers: DRN-6
 #[test]
-fn a_drain_that_does_not_get_on_is_tried_less_often() {
+fn a_slow_drain_is_retried_less_often() {
     let limits = Limits::REFERENCE;
     let pause = |age| retry_after(&limits, age);
     assert_eq!(pause(Duration::from_secs(30)), Duration::from_mins(1));
@@ -81,7 +81,7 @@ fn a_drain_that_does_not_get_on_is_tried_less_often() {
 
 // covers: DRN-6, DRN-7
 #[test]
-fn people_hear_of_a_drain_after_ten_minutes_and_again_after_an_hour() {
+fn a_drain_warns_after_ten_minutes_and_is_overdue_after_an_hour() {
     let (age, limits) = (Duration::from_mins, Limits::REFERENCE);
     assert_eq!(setback(&limits, age(5), "x"), Setback { pause: age(1), warning: None });
     let late = setback(&limits, age(11), "pod shop/db: no");
@@ -96,16 +96,16 @@ fn people_hear_of_a_drain_after_ten_minutes_and_again_after_an_hour() {
 
 // covers: DRN-7
 #[test]
-fn a_pool_can_have_other_limits() {
-    let said = |pairs: &[(&str, &str)]| {
+fn a_pool_can_set_its_own_limits() {
+    let read = |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter().map(|(key, value)| {
             (format!("machineconfiguration.openshift.io/{key}"), (*value).to_owned())
         });
         Limits::of(&pairs.collect(), Limits::REFERENCE)
     };
-    let (limits, faults) = said(&[]);
+    let (limits, faults) = read(&[]);
     assert_eq!((limits, faults.len()), (Limits::REFERENCE, 0));
-    let (limits, faults) = said(&[("drain-timeout", "30m"), ("drain-attempt-timeout", "5m")]);
+    let (limits, faults) = read(&[("drain-timeout", "30m"), ("drain-attempt-timeout", "5m")]);
     let wanted = Limits {
         attempt: Duration::from_mins(5),
         slow: Duration::from_mins(5),
@@ -119,14 +119,14 @@ fn a_pool_can_have_other_limits() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_is_named_and_the_default_holds() {
+fn an_invalid_limit_is_reported_and_the_default_applies() {
     let rows = [
         ("drain-timeout", "soon", "not a length of time"),
         ("drain-timeout", "", "not a length of time"),
-        ("drain-timeout", "0s", "it must be between 1m0s and 168h0m0s"),
-        ("drain-timeout", "169h", "it must be between"),
-        ("drain-attempt-timeout", "1s", "it must be between 10s and 1h0m0s"),
-        ("drain-attempt-timeout", "2h", "it must be between"),
+        ("drain-timeout", "0s", "must be between 1m0s and 168h0m0s"),
+        ("drain-timeout", "169h", "must be between"),
+        ("drain-attempt-timeout", "1s", "must be between 10s and 1h0m0s"),
+        ("drain-attempt-timeout", "2h", "must be between"),
     ];
     for (key, value, why) in rows {
         let key = format!("machineconfiguration.openshift.io/{key}");

@@ -1,12 +1,12 @@
-//! File modes as the reference prints them.
+//! File modes in the notation of the reference.
 
 use std::fmt;
 
-/// What a path is and who may do what with it.
+/// The type and permissions of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode(u32);
 
-/// Kind and special bits: letter, and the bit that the reference's runtime has for it.
+/// File types and special bits: letter, and bit in the mode of the Go runtime.
 const KINDS: [(char, u32); 8] = [
     ('d', 1 << 31),
     ('L', 1 << 27),
@@ -20,13 +20,13 @@ const KINDS: [(char, u32); 8] = [
 const STICKY: (char, u32) = ('t', 1 << 20);
 
 impl Mode {
-    /// A plain file with these permissions.
+    /// Returns the mode of a regular file with these permissions.
     #[must_use]
     pub const fn file(permissions: u32) -> Self {
         Self(permissions)
     }
 
-    /// The mode of a path as the kernel tells it (`st_mode`).
+    /// Converts a mode of the kernel (`st_mode`).
     #[must_use]
     pub const fn from_kernel(mode: u32) -> Self {
         let kind = match mode & 0o170_000 {
@@ -67,7 +67,7 @@ impl fmt::Display for Mode {
             let is_set = self.0 & (0o400 >> place) != 0;
             letters.push(if is_set { letter } else { '-' });
         }
-        // Nothing at all is one zero, not two.
+        // Compat: a mode of zero is printed as one zero, not two.
         let octal = if self.0 == 0 { String::new() } else { format!("{:o}", self.0) };
         write!(f, "{letters}/{}/0{octal}", self.0)
     }

@@ -1,47 +1,47 @@
-//! Who owns a file, as a config says it and as it is found.
+//! Owners of files: as a config names them, and as found on the machine.
 
 use std::fmt;
 
 use mco_ignition::config::File;
 
-/// Who is to own a file, as far as its config says.
+/// The expected owner of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The user; anybody if it says nothing.
+    /// User; `None` accepts any.
     pub user: Option<Account>,
-    /// The group; any if it says nothing.
+    /// Group; `None` accepts any.
     pub group: Option<Account>,
 }
 
-/// A user or a group.
+/// A user or group in a config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Account {
-    /// By number.
+    /// Numeric ID.
     Id(u32),
-    /// By name, as the machine knows it.
+    /// Name, resolved on the machine.
     Name(String),
 }
 
-/// Who owns a file.
+/// The observed owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
-    /// The user.
+    /// User.
     pub user: Found,
-    /// The group.
+    /// Group.
     pub group: Found,
 }
 
-/// A user or a group of the machine.
+/// A user or group found on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its number.
+    /// Numeric ID.
     pub id: u32,
-    /// Its name, if it is the one that was asked for.
+    /// Name, if it equals the expected one.
     pub name: Option<String>,
 }
 
 impl Owner {
-    /// What a config says about a file.
+    /// Reads the owner that a config names for a file.
     #[must_use]
     pub fn of(file: &File) -> Self {
         let account = |id: Option<i64>, name: Option<&str>| match id.map(u32::try_from) {
@@ -56,7 +56,7 @@ impl Owner {
         }
     }
 
-    /// Whether these are the ones.
+    /// Returns true if the observed owner is the expected one.
     #[must_use]
     pub fn is_met(&self, found: &Owned) -> bool {
         let is = |want: &Option<Account>, found: &Found| match want {

@@ -1,4 +1,4 @@
-//! What counts as drift, and how it is worded.
+//! Tests of drift detection and of its messages.
 
 use super::*;
 use crate::fixture::machine;
@@ -47,7 +47,7 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
     let id = |id| (Some(id), None);
     let name = |name: &str| (None, Some(name.to_owned()));
     let silent = (None, None);
-    // user and group of the config, user and group as found, what is said
+    // user and group of the config, user and group as found, message
     let cases = [
         (silent.clone(), silent.clone(), (7, ""), (7, ""), ""),
         (id(0), id(0), (0, ""), (0, ""), ""),
@@ -63,7 +63,7 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
             "expected: core:any; received: 0:0",
         ),
     ];
-    for (user, group, found_user, found_group, said) in cases {
+    for (user, group, found_user, found_group, message) in cases {
         let mut config = machine("c", "/etc/foo=a");
         let file = &mut config.config.storage.files[0];
         (file.user.id, file.user.name) = user;
@@ -78,7 +78,8 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
             owner: Some(Owned { user: found(found_user), group: found(found_group) }),
         };
         let prefix = "owner mismatch for file: \"/etc/foo\"; ";
-        let expected = if said.is_empty() { String::new() } else { format!("{prefix}{said}") };
+        let expected =
+            if message.is_empty() { String::new() } else { format!("{prefix}{message}") };
         assert_eq!(judge(&config, 0, &observed), expected);
     }
 }
@@ -108,7 +109,7 @@ fn masked_units_and_empty_dropins_do_not_drift() {
 #[test]
 fn a_unit_drifts_by_contents_and_enablement() {
     let mut config = machine("c", "a.service=x b.service");
-    assert_eq!(expected(&config).len(), 2, "units without contents are the system's own");
+    assert_eq!(expected(&config).len(), 2, "units without contents belong to the system");
     assert_eq!(judge(&config, 0, &found(0o100_644, "x")), "");
     let cases = [
         (true, "enabled", ""),
@@ -132,7 +133,7 @@ fn a_unit_drifts_by_contents_and_enablement() {
 }
 
 #[test]
-fn files_of_the_cluster_are_left_alone_and_unusable_ones_are_named() {
+fn cluster_files_are_skipped_and_unusable_files_are_reported() {
     let mut config = machine("c", "/etc/kubernetes/kubelet-ca.crt=a /etc/x=a /etc/y=a");
     config.config.storage.files[1].contents.compression = Some("zstd".to_owned());
     config.config.storage.files[2].append.push(mco_ignition::config::Resource::default());

@@ -1,9 +1,9 @@
-//! What a plain scalar would mean to a YAML 1.1 reader.
+//! Implicit types of plain scalars in YAML 1.1.
 //!
-//! Text that looks like something else is quoted. Compat: go-yaml v2 resolve.go and encode.go, with
-//! the number and time syntax of Go's own libraries behind them.
+//! Text that a parser would take for another type is quoted. Compat: go-yaml v2 resolve.go and
+//! encode.go, with the number and time syntax of Go's standard library behind them.
 
-/// Whether `text`, written plain, would be read back as text.
+/// Returns true if `text`, written plain, is parsed as text.
 pub(super) fn is_text(text: &str) -> bool {
     let Some(first) = text.bytes().next() else { return false };
     match first {
@@ -60,7 +60,7 @@ fn is_number(text: &str) -> bool {
     is_go_integer(&digits) || is_finite_float(&digits) || is_prefixed_binary(&digits)
 }
 
-/// Go's integers with the base in the prefix: signed in 64 bits, or without a sign in 64 bits.
+/// Recognizes Go's integers with a base prefix: signed in 64 bits, or unsigned in 64 bits.
 fn is_go_integer(text: &str) -> bool {
     let (negative, signed, rest) = match text.as_bytes().first() {
         Some(b'-') => (true, true, text.get(1..)),
@@ -83,7 +83,7 @@ fn is_go_integer(text: &str) -> bool {
     fits(digits.unwrap_or_default(), base, limit)
 }
 
-/// Binary digits behind `0b`, where the reference also takes a sign after the prefix.
+/// Recognizes binary digits after `0b`; the reference also accepts a sign after the prefix.
 fn is_prefixed_binary(text: &str) -> bool {
     if let Some(digits) = text.strip_prefix("0b") {
         return match digits.as_bytes().first() {
@@ -100,7 +100,7 @@ fn fits(digits: &str, base: u32, limit: u128) -> bool {
     plain && u128::from_str_radix(digits, base).is_ok_and(|number| number <= limit)
 }
 
-/// `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?`, as long as it is not too large.
+/// Recognizes `[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?` within the range of a float.
 fn is_finite_float(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (whole, rest) = split_digits(unsigned);
@@ -122,7 +122,7 @@ fn is_finite_float(text: &str) -> bool {
     complete && text.parse::<f64>().is_ok_and(f64::is_finite)
 }
 
-/// A float in Go's own syntax, where underscores may stand between digits.
+/// Recognizes a float in Go's own syntax, with underscores allowed between digits.
 fn is_go_float(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
@@ -136,7 +136,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-/// `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`
+/// Recognizes `[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?`.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let mut parts = unsigned.split(':');
@@ -160,7 +160,7 @@ fn is_base_60(text: &str) -> bool {
     })
 }
 
-/// A date, or a date and a time, with one or two digits for all but the year.
+/// Recognizes a date, or a date and a time, with one or two digits for all but the year.
 fn is_timestamp(text: &str) -> bool {
     let (year, rest) = split_digits(text);
     let (4, Some(rest)) = (year.len(), rest.strip_prefix('-')) else { return false };
@@ -189,7 +189,7 @@ fn days(month: u32, year: u32) -> u32 {
     }
 }
 
-/// Takes `hour:minute:second` and an optional fraction off the front.
+/// Parses `hour:minute:second` and an optional fraction; returns the rest.
 fn clock(text: &str) -> Option<&str> {
     let (hour, rest) = two_digits(text)?;
     let (minute, rest) = two_digits(rest.strip_prefix(':')?)?;

@@ -1,4 +1,4 @@
-//! How a piece of text is written: in which style, and the bytes of each style.
+//! Choice of the style of a scalar, and output in each style.
 //!
 //! Compat: go-yaml v2 emitterc.go. Spaces where a line may wrap are written as line breaks once the
 //! line is longer than 80 characters; text with line breaks of its own is a literal block if YAML
@@ -8,10 +8,10 @@ use mco_ignition::scan;
 
 use super::{Emitter, Sink, implicit};
 
-/// Lines may wrap once they are longer than this.
-const WIDTH: usize = 80;
+/// Column after which lines may wrap.
+const MAX_LINE: usize = 80;
 
-/// The ways to write text.
+/// A style of writing text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -20,7 +20,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The style for `text`.
+/// Returns the style for `text`.
 pub(super) fn style(text: &str) -> Style {
     let shape = Shape::of(text);
     if text.contains('\n') {
@@ -38,7 +38,7 @@ pub(super) fn style(text: &str) -> Style {
     }
 }
 
-/// What decides how text can be written.
+/// Properties of a text that decide its style.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "independent findings of one scan")]
 struct Shape {
@@ -52,7 +52,7 @@ struct Shape {
     space_then_break: bool,
 }
 
-/// What came before the present character.
+/// The class of the previous character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Start,
@@ -77,7 +77,7 @@ impl Shape {
             let rest = text.get(at..).unwrap_or_default();
             let Some(c) = rest.chars().next() else { break };
             let next = at + c.len_utf8();
-            shape.look(c, before, at == 0, bytes.get(next).copied());
+            shape.record(c, before, at == 0, bytes.get(next).copied());
             before = match c {
                 ' ' => Before::Space,
                 '\t' | '\0' => Before::Blank,
@@ -89,8 +89,8 @@ impl Shape {
         shape
     }
 
-    /// Takes note of one character that is not ordinary.
-    fn look(&mut self, c: char, before: Before, first: bool, next: Option<u8>) {
+    /// Records the properties of one character that is not ordinary.
+    fn record(&mut self, c: char, before: Before, first: bool, next: Option<u8>) {
         let last = next.is_none();
         match c {
             ' ' => {
@@ -138,7 +138,7 @@ fn starts_with_indicator(text: &str) -> bool {
     }
 }
 
-/// Whether `byte` is printable ASCII that never decides anything by itself.
+/// Returns true if `byte` is printable ASCII that never affects the style.
 fn is_ordinary(byte: u8) -> bool {
     matches!(byte, b'!' | b'"' | b'$'..=b'9' | b';'..=b'~')
 }
@@ -157,11 +157,11 @@ impl<S: Sink> Emitter<'_, S> {
     pub(super) fn plain(&mut self, text: &str) {
         self.space();
         let mut rest = text;
-        // Spaces that follow one another stay together: only a single one may become a break.
+        // Consecutive spaces stay together: only a single space may become a line break.
         while let Some((run, behind)) = rest.split_once(' ') {
             self.run(run);
             let more = behind.len() - behind.trim_start_matches(' ').len();
-            if more == 0 && self.column > WIDTH {
+            if more == 0 && self.column > MAX_LINE {
                 self.line();
             } else {
                 self.spaces(more + 1);
@@ -182,7 +182,7 @@ impl<S: Sink> Emitter<'_, S> {
             let next = text.as_bytes().get(at + 1).copied();
             if c == ' ' {
                 let inside = at > 0 && next.is_some_and(|next| next != b' ');
-                if !spaces && inside && self.column > WIDTH {
+                if !spaces && inside && self.column > MAX_LINE {
                     self.line();
                 } else {
                     self.ascii(b" ");
@@ -224,7 +224,7 @@ impl<S: Sink> Emitter<'_, S> {
                 spaces = false;
             } else if c == ' ' {
                 let next = text.as_bytes().get(at + 1);
-                if !spaces && self.column > WIDTH && at > 0 && next.is_some() {
+                if !spaces && self.column > MAX_LINE && at > 0 && next.is_some() {
                     self.line();
                     if next == Some(&b' ') {
                         self.ascii(b"\\");

@@ -7,7 +7,7 @@ fn yaml(text: &str) -> String {
 }
 
 #[test]
-fn text_stays_plain_unless_yaml_would_read_something_else() {
+fn text_stays_plain_unless_yaml_would_parse_another_type() {
     let plain = [
         "a",
         "a b",
@@ -79,12 +79,12 @@ fn text_stays_plain_unless_yaml_would_read_something_else() {
 }
 
 #[test]
-fn control_characters_and_what_lies_above_the_basic_plane_are_escaped() {
+fn control_characters_and_characters_above_the_basic_plane_are_escaped() {
     assert_eq!(yaml("a\tb"), "a: \"a\\tb\"\n");
     assert_eq!(yaml("\0\u{7}\u{1b}\r\u{1f}"), "a: \"\\0\\a\\e\\r\\x1F\"\n");
     assert_eq!(yaml("\u{1f600}"), "a: \"\\U0001F600\"\n");
     assert_eq!(yaml("a\u{feff}"), "a: \"a\\uFEFF\"\n");
-    // A leading byte order mark takes everything behind it along.
+    // A leading byte order mark escapes everything after it.
     assert_eq!(yaml("\u{feff}ab\""), "a: \"\\uFEFF\\x61\\x62\\\"\"\n");
 }
 
@@ -130,12 +130,12 @@ fn objects_and_lists_are_laid_out_as_blocks() {
 }
 
 #[test]
-fn text_that_the_reference_cannot_read_back_is_an_error() {
-    let verdict = |text| write(&Tree::Object(vec![("a", Tree::Text(text))]), &mut Vec::new());
-    assert_eq!(verdict("a\u{7f}"), Err(UnreadableText::ControlCharacter(0x7f)));
-    assert_eq!(verdict("\u{9f}"), Err(UnreadableText::ControlCharacter(0x9f)));
-    assert_eq!(verdict("a\u{85}--- b"), Err(UnreadableText::DocumentMarker));
-    assert_eq!(verdict("a\u{85}---"), Ok(()));
+fn text_that_the_reference_cannot_parse_back_is_an_error() {
+    let result = |text| write(&Tree::Object(vec![("a", Tree::Text(text))]), &mut Vec::new());
+    assert_eq!(result("a\u{7f}"), Err(UnreadableText::ControlCharacter(0x7f)));
+    assert_eq!(result("\u{9f}"), Err(UnreadableText::ControlCharacter(0x9f)));
+    assert_eq!(result("a\u{85}--- b"), Err(UnreadableText::DocumentMarker));
+    assert_eq!(result("a\u{85}---"), Ok(()));
 }
 
 #[test]

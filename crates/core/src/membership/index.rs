@@ -1,65 +1,65 @@
-//! Which node is in which pool, kept up to date node by node.
+//! An index of nodes by pool, updated node by node.
 
 use std::collections::BTreeMap;
 
 use super::{CustomIgnored, Membership, MembershipError, Pools};
 
-/// Every node's pool. Taking in a node costs as much as there are pools, however many nodes there
-/// are. Other pools mean another index.
+/// The pool of every node. Updating a node costs time in proportion to the number of pools,
+/// independent of the number of nodes. Changed pools need a new index.
 #[derive(Clone, Debug)]
-pub struct Index {
+pub struct MembershipIndex {
     pools: Pools,
     nodes: BTreeMap<String, Result<Membership, MembershipError>>,
 }
 
-/// Where a node was and where it is now.
+/// The pool of a node before and after a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// The pool that managed it before.
+pub struct PoolChange {
+    /// Pool that managed the node before.
     pub from: Option<String>,
-    /// The pool that manages it now.
+    /// Pool that manages the node now.
     pub to: Option<String>,
 }
 
-impl Moved {
-    /// The pools that have to look at their nodes again, each once.
+impl PoolChange {
+    /// Returns the pools to reconcile, each once.
     pub fn pools(&self) -> impl Iterator<Item = &str> {
         let from = self.from.as_deref().filter(|from| Some(*from) != self.to.as_deref());
         from.into_iter().chain(self.to.as_deref())
     }
 }
 
-impl Index {
-    /// No nodes yet.
+impl MembershipIndex {
+    /// Creates an index without nodes.
     #[must_use]
     pub fn new(pools: Pools) -> Self {
         Self { pools, nodes: BTreeMap::new() }
     }
 
-    /// The pools that it goes by.
+    /// Returns the pools of the index.
     #[must_use]
     pub fn pools(&self) -> &Pools {
         &self.pools
     }
 
-    /// Takes in a node, new or changed.
-    pub fn set(&mut self, node: &str, labels: &BTreeMap<String, String>) -> Moved {
+    /// Adds or updates a node.
+    pub fn set(&mut self, node: &str, labels: &BTreeMap<String, String>) -> PoolChange {
         let found = self.pools.of(node, labels);
         let to = primary(&found);
         let from = match self.nodes.get_mut(node) {
             Some(known) => primary(&std::mem::replace(known, found)),
             None => self.nodes.insert(node.to_owned(), found).and_then(|known| primary(&known)),
         };
-        Moved { from, to }
+        PoolChange { from, to }
     }
 
-    /// Lets go of a node that is gone.
-    pub fn forget(&mut self, node: &str) -> Moved {
+    /// Removes a deleted node.
+    pub fn remove(&mut self, node: &str) -> PoolChange {
         let from = self.nodes.remove(node).and_then(|known| primary(&known));
-        Moved { from, to: None }
+        PoolChange { from, to: None }
     }
 
-    /// The pool that manages a node, or why that cannot be said.
+    /// Returns the pool that manages a node, or the reason why it cannot be determined.
     pub fn pool_of(&self, node: &str) -> Result<Option<&str>, &MembershipError> {
         match self.nodes.get(node) {
             Some(Ok(found)) => Ok(found.primary()),
@@ -68,7 +68,7 @@ impl Index {
         }
     }
 
-    /// Whether a custom pool fits the node as well and is not heard; `None` for unknown nodes.
+    /// Returns `Yes` if a matching custom pool is ignored for the node; `None` for unknown nodes.
     #[must_use]
     pub fn custom_ignored(&self, node: &str) -> Option<CustomIgnored> {
         self.nodes.get(node)?.as_ref().ok().map(|found| found.custom_ignored)

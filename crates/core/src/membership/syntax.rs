@@ -1,28 +1,28 @@
-//! What a label's key and value may look like.
+//! Syntax of label keys and values.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::name;
 
-/// Longest name part of a key, and longest value.
-const LONGEST: usize = 63;
+/// Maximum length of the name part of a key, and of a value.
+const MAX_LABEL: usize = 63;
 
-/// A key or value that no label can have.
+/// A key or value that is not valid in a label.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLabel {
-    /// The key.
+    /// Invalid key.
     #[error("{0:?} is not a valid label key")]
     Key(String),
-    /// The value.
+    /// Invalid value.
     #[error("{value:?} is not a valid value of label {key}")]
     Value {
-        /// The key.
+        /// Key of the label.
         key: String,
-        /// The value.
+        /// Invalid value.
         value: String,
     },
 }
 
-/// Checks every key and value that the selector names.
+/// Checks every key and value in the selector.
 pub(super) fn check(selector: &LabelSelector) -> Result<(), BadLabel> {
     for (key, value) in selector.match_labels.iter().flatten() {
         check_key(key)?;
@@ -55,7 +55,7 @@ fn check_value(key: &str, value: &str) -> Result<(), BadLabel> {
 fn is_word(text: &str) -> bool {
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    text.len() <= LONGEST
+    text.len() <= MAX_LABEL
         && edge(text.bytes().next())
         && edge(text.bytes().next_back())
         && text.bytes().all(inner)

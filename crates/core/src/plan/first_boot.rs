@@ -1,14 +1,14 @@
-//! What a change does to a machine that is being set up, where no policy is known yet.
+//! Actions after a change during first boot, when no policy is known yet.
 //!
 //! Compat: the fixed table of the reference (`pkg/daemon/update.go`,
-//! `calculatePostConfigChangeAction`), which it also uses where there is no cluster.
+//! `calculatePostConfigChangeAction`), which it also uses without a cluster.
 
 use std::fmt;
 
 use super::{Force, registries};
 use crate::{diff::ConfigDiff, machine::Machine};
 
-/// The one thing that is done after a change during set-up.
+/// The action after a change during first boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SetupAction {
     /// Nothing.
@@ -17,7 +17,7 @@ pub enum SetupAction {
     ReloadEngine,
     /// Restart the container engine.
     RestartEngine,
-    /// Restart the machine.
+    /// Reboot the machine.
     Reboot,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for SetupAction {
     }
 }
 
-/// What a change comes to: the strongest of what its parts ask for.
+/// Returns the strongest action that any part of the change requires.
 #[must_use]
 pub fn action(diff: &ConfigDiff, force: Force) -> SetupAction {
     if force == Force::Yes || !diff.system().is_empty() || !diff.units.is_empty() {
@@ -42,7 +42,7 @@ pub fn action(diff: &ConfigDiff, force: Force) -> SetupAction {
     files.max().unwrap_or(SetupAction::None)
 }
 
-/// What could hit running pods when this is done, if anything: why they must leave first.
+/// Returns the reason to drain the node before the action, if any.
 pub fn drain(
     diff: &ConfigDiff,
     action: SetupAction,

@@ -1,7 +1,8 @@
-//! Which difference asks for which action.
+//! Node disruption policies: the actions that each difference requires.
 //!
-//! The operator merges the cluster's own table with the administrator's entries; what neither names
-//! reboots. The longest path that is the file or a folder above it wins.
+//! The operator merges the built-in policies with those of the administrator; a difference without
+//! a policy reboots the node. The policy with the longest path that is the file or one of its
+//! parent directories wins.
 
 use std::fmt;
 
@@ -14,63 +15,63 @@ use serde::{Deserialize, Serialize};
 use super::{Force, registries};
 use crate::diff::{Change, ConfigDiff};
 
-/// Something to do to a node.
+/// An action on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Action {
     /// Nothing.
     None,
-    /// Move the pods away first.
+    /// Drain the node first.
     Drain,
-    /// Make systemd read its units again.
+    /// Reload the systemd manager configuration.
     DaemonReload,
     /// Reload a service.
     Reload(String),
     /// Restart a service.
     Restart(String),
-    /// Reload the container engine, after a drain if the list of registries changed unsafely.
+    /// Reload the container engine, after a drain if the registries file changed unsafely.
     Special,
-    /// Restart the machine.
+    /// Reboot the machine.
     Reboot,
 }
 
-/// What one difference asks for.
+/// The actions that one difference requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verdict {
-    /// What differs, in words.
+    /// Description of the difference.
     pub subject: String,
-    /// What it asks for, in order.
+    /// Required actions, in order.
     pub actions: Vec<Action>,
-    /// By which rule.
+    /// Rule that applied.
     pub rule: Rule,
 }
 
 impl Verdict {
-    /// Whether it is about this file, unit or part of the system.
+    /// Returns true if the decision is about this file, unit or part of the system.
     pub(super) fn is_about(&self, subject: &str) -> bool {
         let rest = self.subject.strip_prefix(subject);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
     }
 }
 
-/// What settled an action.
+/// The rule that decided the actions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Rule {
-    /// Somebody asked to apply the config regardless.
+    /// The force file exists.
     ForceFile,
     /// The operating system itself can only change at boot.
     System,
-    /// The policy on this path.
+    /// The policy for this path.
     File(String),
-    /// The policy on this unit.
+    /// The policy for this unit.
     Unit(String),
-    /// The policy on SSH keys.
+    /// The policy for SSH keys.
     SshKey,
-    /// No policy names it, so the node reboots to be safe.
+    /// No policy applies, so the node reboots to be safe.
     NoPolicy,
-    /// The result on the disk is the same.
+    /// The result on disk is the same.
     SameOnDisk,
 }
 
@@ -80,7 +81,7 @@ const KUBELET_DROPIN: &str =
 const IRI_CA: &str = "/etc/pki/ca-trust/source/anchors/iri-root-ca.crt";
 const IRI: &str = "iri-registry.service";
 
-/// The cluster's own table, before any administrator has a say.
+/// Returns the built-in policies.
 #[must_use]
 pub fn default_policies() -> ClusterPolicies {
     let none = || vec![plain(ActionType::None)];
@@ -112,7 +113,7 @@ pub fn default_policies() -> ClusterPolicies {
     }
 }
 
-/// The cluster's own table with the administrator's entries in place of those they name.
+/// Merges the administrator's policies into the built-in ones; equal paths and units are replaced.
 #[must_use]
 pub fn merge_policies(admin: &NodeDisruptionPolicyConfig) -> ClusterPolicies {
     let mut merged = default_policies();
@@ -129,14 +130,14 @@ pub fn merge_policies(admin: &NodeDisruptionPolicyConfig) -> ClusterPolicies {
             None => merged.units.push(policy.clone()),
         }
     }
-    // A policy without actions says nothing.
+    // A policy without actions has no effect.
     if let Some(policy) = admin.sshkey.as_ref().filter(|policy| !policy.actions.is_empty()) {
         merged.sshkey = Some(policy.clone());
     }
     merged
 }
 
-/// What each difference asks for.
+/// Decides the actions for each difference.
 #[must_use]
 pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> Vec<Verdict> {
     let reboot = |subject: &str, rule| Verdict {
@@ -144,14 +145,14 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
         actions: vec![Action::Reboot],
         rule,
     };
-    let mut verdicts = Vec::new();
+    let mut decisions = Vec::new();
     if force == Force::Yes {
-        verdicts.push(reboot("force file", Rule::ForceFile));
+        decisions.push(reboot("force file", Rule::ForceFile));
     }
-    verdicts.extend(diff.system().into_iter().map(|part| reboot(part, Rule::System)));
+    decisions.extend(diff.system().into_iter().map(|part| reboot(part, Rule::System)));
     for file in &diff.files {
         let subject = format!("file {} {}", file.name, file.change);
-        verdicts.push(match (file.change, for_file(policies, &file.name)) {
+        decisions.push(match (file.change, for_file(policies, &file.name)) {
             (Change::Respelled, _) => {
                 Verdict { subject, actions: vec![Action::None], rule: Rule::SameOnDisk }
             }
@@ -168,7 +169,7 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
     for unit in &diff.units {
         let subject = format!("unit {} {}", unit.name, unit.change);
         let policy = policies.units.iter().find(|policy| policy.name == unit.name);
-        verdicts.push(match policy {
+        decisions.push(match policy {
             Some(policy) => Verdict {
                 subject,
                 actions: actions(&policy.actions),
@@ -179,21 +180,21 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
     }
     if diff.users.is_some() {
         let actions = policies.sshkey.iter().flat_map(|policy| actions(&policy.actions)).collect();
-        verdicts.push(Verdict {
+        decisions.push(Verdict {
             subject: "SSH keys or password".to_owned(),
             actions,
             rule: Rule::SshKey,
         });
     }
-    verdicts
+    decisions
 }
 
-/// What all verdicts come to: a reboot makes up for everything else, and units are read again
-/// before any service restarts with them.
+/// Combines the actions of all decisions. A reboot replaces everything else; systemd is reloaded
+/// before any service is restarted.
 #[must_use]
-pub fn settle(verdicts: &[Verdict]) -> Vec<Action> {
+pub fn settle(decisions: &[Verdict]) -> Vec<Action> {
     let mut all = Vec::new();
-    for action in verdicts.iter().flat_map(|verdict| &verdict.actions) {
+    for action in decisions.iter().flat_map(|decision| &decision.actions) {
         if *action != Action::None && !all.contains(action) {
             all.push(action.clone());
         }
@@ -216,10 +217,10 @@ pub fn settle(verdicts: &[Verdict]) -> Vec<Action> {
     all
 }
 
-/// The policy on a path: the one with the longest path that is the file or a folder above it.
+/// Returns the policy with the longest path that is the file or one of its parent directories.
 ///
-/// Compat: no policy covers everything, not even one on `/`, and of two on the same path the first
-/// counts (`pkg/controller/common/helpers.go`).
+/// Compat: no policy covers everything, not even one for `/`, and of two policies for the same path
+/// the first counts (`pkg/controller/common/helpers.go`).
 fn for_file<'p>(policies: &'p ClusterPolicies, path: &str) -> Option<&'p FilePolicy> {
     let file = clean(path);
     let covers = |policy: &FilePolicy| {
@@ -228,11 +229,11 @@ fn for_file<'p>(policies: &'p ClusterPolicies, path: &str) -> Option<&'p FilePol
         policy.path == path || (folder != "/" && below.is_some())
     };
     let found = policies.files.iter().filter(|policy| !policy.path.is_empty() && covers(policy));
-    // Of equals, `max_by_key` takes the last.
+    // `max_by_key` returns the last of equal elements.
     found.rev().max_by_key(|policy| policy.path.len())
 }
 
-/// An absolute path without empty parts, `.` and `..`.
+/// Normalizes an absolute path: removes empty parts, `.` and `..`.
 fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -252,7 +253,7 @@ fn actions(wire: &[PolicyAction]) -> Vec<Action> {
         service.as_ref().map(|service| service.service_name.clone()).unwrap_or_default()
     };
     let action = |wire: &PolicyAction| match &wire.kind {
-        // A word from a newer cluster may mean anything; a reboot covers all of it.
+        // An action of a newer cluster is unknown; a reboot covers every possible meaning.
         ActionType::Reboot | ActionType::Other(_) => Action::Reboot,
         ActionType::Drain => Action::Drain,
         ActionType::Reload => Action::Reload(named(&wire.reload)),
@@ -295,13 +296,13 @@ impl fmt::Display for Action {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ForceFile => f.write_str("the force file is there"),
-            Self::System => f.write_str("the system itself changes at boot only"),
+            Self::ForceFile => f.write_str("force file present"),
+            Self::System => f.write_str("the operating system changes only at boot"),
             Self::File(path) => write!(f, "policy for {path}"),
             Self::Unit(name) => write!(f, "policy for {name}"),
             Self::SshKey => f.write_str("policy for SSH keys"),
-            Self::NoPolicy => f.write_str("no policy names it"),
-            Self::SameOnDisk => f.write_str("the same on a disk"),
+            Self::NoPolicy => f.write_str("no policy covers it"),
+            Self::SameOnDisk => f.write_str("same result on disk"),
         }
     }
 }

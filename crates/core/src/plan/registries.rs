@@ -1,8 +1,8 @@
-//! Whether a change to the list of image registries can hit running pods.
+//! Safety check for changes of the image registries file.
 //!
-//! A change is safe when every image that could be pulled before is pulled from the same places
-//! after. New mirrors that serve digests only are safe: the bytes are the same wherever they come
-//! from. Everything else moves the pods away first.
+//! A change is safe if every image that could be pulled before is pulled from the same places
+//! after. New mirrors that serve digests only are safe: the bytes are the same from every mirror.
+//! Every other change drains the node first.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use toml_edit::{DocumentMut, Item, TableLike};
 
 use crate::machine::{self, Machine};
 
-/// The list of registries.
+/// Path of the registries file.
 pub const PATH: &str = "/etc/containers/registries.conf";
 
 const DIGEST_ONLY: &str = "digest-only";
 
-/// Why the list of registries cannot be compared.
+/// The reason why the registries file cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed decoding TOML content from file {PATH}: {fault}")]
 pub struct Unparsable {
@@ -44,7 +44,7 @@ struct Endpoint {
     pull: String,
 }
 
-/// What could hit running pods when the list of registries changes between two configs, if anything.
+/// Returns the first change of the registries file that could affect running pods, if any.
 pub fn danger(from: &Machine, to: &Machine) -> Result<Option<String>, Unparsable> {
     let (old, new) = (read(from)?, read(to)?);
     if !new.search.starts_with(&old.search) {
@@ -93,7 +93,8 @@ fn changed(scope: &str, old: &Registry, new: &Registry) -> Option<String> {
 }
 
 fn added(scope: &str, registry: &Registry) -> Option<String> {
-    // Compat: the registry's own switch counts only where it has no mirrors (pkg/daemon/drain.go).
+    // Compat: the registry's own flag counts only if the registry has no mirrors
+    // (pkg/daemon/drain.go).
     let safe = if registry.mirrors.is_empty() {
         registry.digest_only
     } else {
@@ -103,15 +104,15 @@ fn added(scope: &str, registry: &Registry) -> Option<String> {
 }
 
 fn read(machine: &Machine) -> Result<Registries, Unparsable> {
-    // A gzipped list is read as well, on which the reference stumbles.
+    // A gzipped file is read as well; the reference fails on one.
     let Some(file) = machine.file(PATH) else { return Ok(Registries::default()) };
     let bytes = machine::contents(file).map_err(|error| unparsable(&error))?;
     let text = std::str::from_utf8(&bytes).map_err(|error| unparsable(&error))?;
     parse(text)
 }
 
-/// Reads the list. Members of the wrong type are refused, also those that no comparison looks at:
-/// the container engine would refuse them too.
+/// Parses the registries file. Members of the wrong type are refused, also those that are not
+/// compared: the container engine would refuse them too.
 fn parse(text: &str) -> Result<Registries, Unparsable> {
     let document: DocumentMut = text
         .parse()
@@ -158,7 +159,7 @@ fn endpoint(table: &dyn TableLike) -> Result<Endpoint, Unparsable> {
     })
 }
 
-/// The member of that name; one in another case counts where there is none.
+/// Returns the member of that name, ignoring case if there is no exact match.
 fn member<'t>(table: &'t dyn TableLike, name: &str) -> Option<&'t Item> {
     table.get(name).or_else(|| {
         let found = table.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
@@ -185,14 +186,14 @@ fn tables<'t>(table: &'t dyn TableLike, name: &str) -> Result<Vec<&'t dyn TableL
 
 fn words(table: &dyn TableLike, name: &str) -> Result<Vec<String>, Unparsable> {
     let Some(item) = member(table, name) else { return Ok(Vec::new()) };
-    let wrong = || wrong_type(name, "a list of texts");
+    let wrong = || wrong_type(name, "a list of strings");
     let array = item.as_array().ok_or_else(wrong)?;
     array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
 }
 
 fn text_of(table: &dyn TableLike, name: &str) -> Result<String, Unparsable> {
     let Some(item) = member(table, name) else { return Ok(String::new()) };
-    item.as_str().map(str::to_owned).ok_or_else(|| wrong_type(name, "a text"))
+    item.as_str().map(str::to_owned).ok_or_else(|| wrong_type(name, "a string"))
 }
 
 fn flag(table: &dyn TableLike, name: &str) -> Result<bool, Unparsable> {

@@ -1,4 +1,4 @@
-//! A plan in words.
+//! Text output of a plan.
 
 use std::fmt;
 
@@ -8,8 +8,8 @@ impl fmt::Display for NodePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ends = if self.reboots() { "reboot needed" } else { "no reboot" };
         writeln!(f, "{} -> {}: {ends}, {}", self.diff.from, self.diff.to, self.drain)?;
-        for verdict in &self.verdicts {
-            writeln!(f, "  {verdict}")?;
+        for decision in &self.verdicts {
+            writeln!(f, "  {decision}")?;
         }
         for (number, step) in self.steps.iter().enumerate() {
             writeln!(f, "  {:>3}. {step}", number + 1)?;

@@ -1,8 +1,8 @@
-//! The steps of a plan, in the order they are taken.
+//! Steps of a plan, in the order of execution.
 //!
-//! Files first, then units, then what is no longer wanted, keys, the system, and last the record of
-//! the config: from then on the disk is the new config's. Services hear of it afterwards. Every step
-//! may be taken twice.
+//! Files come first, then units, then the removal of files and units that are no longer in the
+//! config, SSH keys, the operating system, and last the record of the config: from then on the disk
+//! has the new config. Services are reloaded or restarted afterwards. Every step is idempotent.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -15,81 +15,81 @@ use crate::{
     machine::{self, Machine},
 };
 
-/// One thing to do. Contents are those of the target config.
+/// A step of a plan. Contents are those of the target config.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Step {
     /// Write a file of the target config.
     WriteFile(String),
-    /// Take away a file that the target config no longer has, or put back what was there before.
+    /// Remove a file that the target config no longer has, or restore the original.
     RemoveFile(String),
-    /// Write a drop-in of the target config, or take it away if it is empty.
+    /// Write a drop-in of the target config, or remove it if it is empty.
     WriteDropin {
-        /// The unit.
+        /// Name of the unit.
         unit: String,
-        /// The drop-in.
+        /// Name of the drop-in.
         dropin: String,
     },
-    /// Take away a drop-in, or put back what was there before.
+    /// Remove a drop-in, or restore the original.
     RemoveDropin {
-        /// The unit.
+        /// Name of the unit.
         unit: String,
-        /// The drop-in.
+        /// Name of the drop-in.
         dropin: String,
     },
     /// Write a unit of the target config.
     WriteUnit(String),
-    /// Put a link to nowhere in the unit's place.
+    /// Mask the unit with a link to `/dev/null`.
     MaskUnit(String),
-    /// Take that link away.
+    /// Remove the mask.
     UnmaskUnit(String),
-    /// Take away a unit, or put back what was there before.
+    /// Remove a unit, or restore the original.
     RemoveUnit(String),
-    /// Make the unit start at boot, and by no links but those it asks for now.
+    /// Enable the unit, with no other links than its current `[Install]` section names.
     EnableUnit(String),
-    /// Make the unit not start at boot.
+    /// Disable the unit.
     DisableUnit(String),
-    /// Make the unit start at boot or not, as the operating system has it.
+    /// Enable or disable the unit according to the presets of the operating system.
     PresetUnit(String),
-    /// Keep the kubelet's credentials from other users.
+    /// Restrict the permissions of the kubelet's kubeconfig.
     ProtectKubeconfig,
     /// Write the SSH keys of the target config.
     WriteKeys,
     /// Set the password of the target config.
     SetPassword,
-    /// Have this image booted next.
+    /// Stage this image for the next boot.
     StageOs(String),
-    /// Have these kernel arguments in place of those at the next boot.
+    /// Stage a change of the kernel arguments for the next boot.
     StageKernelArguments {
-        /// Those to take away.
+        /// Arguments to remove.
         remove: Vec<String>,
-        /// Those to add.
+        /// Arguments to add.
         add: Vec<String>,
     },
-    /// Have this kernel booted next.
+    /// Stage this kernel for the next boot.
     StageKernel(String),
-    /// Have these extension packages in place of those at the next boot.
+    /// Stage a change of the extension packages for the next boot.
     StageExtensions {
-        /// Those to take away.
+        /// Extensions to remove.
         remove: Vec<String>,
-        /// Those to add.
+        /// Extensions to add.
         add: Vec<String>,
     },
-    /// Record the target config as the one on the disk.
+    /// Record the target config as the one on disk.
     RecordConfig,
-    /// Take away the file that asked to apply the config regardless.
+    /// Remove the force file.
     RemoveForceFile,
-    /// Make systemd read its units again.
+    /// Reload the systemd manager configuration.
     ReloadSystemd,
     /// Reload a service.
     ReloadService(String),
     /// Restart a service.
     RestartService(String),
-    /// Restart the machine.
+    /// Reboot the machine.
     Reboot,
 }
 
-/// The container engine, as it is reloaded when the list of registries changed.
+/// Service of the container engine, as reloaded after a change of the registries file.
 pub(super) const ENGINE: &str = "crio";
 
 const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
@@ -98,7 +98,7 @@ const USER_CA: &str = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca
 const REGISTRY_CAS: &str = "/etc/docker/certs.d";
 
 impl Step {
-    /// Whether it changes what is booted next, and nothing that runs now.
+    /// Returns true if the step only changes the next boot.
     #[must_use]
     pub fn stages(&self) -> bool {
         matches!(
@@ -110,7 +110,8 @@ impl Step {
         )
     }
 
-    /// What the step is about, as verdicts name it; none if it is about no single difference.
+    /// Returns the subject of the step in the words of the policy decisions; `None` if the step
+    /// belongs to no single difference.
     pub(super) fn subject(&self) -> Option<String> {
         match self {
             Self::WriteFile(path) | Self::RemoveFile(path) => Some(format!("file {path}")),
@@ -164,7 +165,7 @@ pub(super) fn steps(
         steps.push(Step::RemoveForceFile);
     }
     steps.extend(actions.iter().filter_map(|action| match action {
-        // Nothing is done for these once the config is written.
+        // These need no step after the config is written.
         Action::None | Action::Drain => None,
         Action::DaemonReload => Some(Step::ReloadSystemd),
         Action::Reload(service) => Some(Step::ReloadService(service.clone())),
@@ -213,9 +214,9 @@ fn write_units(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, force: Fo
             steps.push(Step::UnmaskUnit(unit.name.clone()));
         }
     }
-    // All units are there before the first is enabled, for one may name another. What a config says
-    // comes after what the system has by default, and off after on: the last word counts where a
-    // unit takes others along.
+    // All units are written before the first is enabled, because one may refer to another. The
+    // config comes after the presets of the system, and disabling after enabling: the last call
+    // wins if a unit enables others (`Also=`).
     let each = |enabled: Option<bool>, step: fn(String) -> Step| {
         units().filter(move |unit| unit.enabled == enabled).map(move |unit| step(unit.name.clone()))
     };
@@ -225,7 +226,7 @@ fn write_units(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, force: Fo
 }
 
 fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
-    // The path went to another section of the config, which has written it by now.
+    // The path moved to another section of the config, which has written it by now.
     let is_elsewhere = |path: &str| {
         let mut units = to.config.systemd.units.iter();
         units.any(|unit| {

@@ -1,4 +1,4 @@
-//! What each change does to a node, and in which order.
+//! Tests of the actions and steps of each change, and of their order.
 
 use mco_api::machine_configuration::disruption::{ActionType, FilePolicy, PolicyAction};
 
@@ -95,7 +95,7 @@ fn the_longest_path_wins_and_the_administrator_replaces_a_default() {
 }
 
 #[test]
-fn the_same_bytes_in_other_words_disturb_nobody() {
+fn a_change_of_encoding_only_has_no_action() {
     let plan = plan("/etc/foo=%61", "/etc/foo=a");
     assert_eq!(actions(&plan), "nothing");
     assert!(!steps(&plan).contains("write /etc/foo"), "{plan}");
@@ -103,7 +103,7 @@ fn the_same_bytes_in_other_words_disturb_nobody() {
 
 // covers: C66, C67
 #[test]
-fn steps_write_before_they_remove_and_record_the_config_before_anybody_hears_of_it() {
+fn steps_write_before_they_remove_and_record_the_config_before_services_are_told() {
     let from = "/etc/a=1 /etc/gone=1 /etc/docker/certs.d/r/ca.crt=1 /etc/systemd/system/u.service.d/x.conf=1 old.service=x u.service/y.conf=1 key:a os:1";
     let to = "/etc/a=2 /etc/new=1 new.service=x u.service/x.conf=1 key:b os:2 karg:k";
     assert_eq!(
@@ -118,7 +118,7 @@ fn steps_write_before_they_remove_and_record_the_config_before_anybody_hears_of_
 
 // covers: C69, C74, C93
 #[test]
-fn masks_come_and_go_and_force_writes_everything_again() {
+fn masks_are_added_and_removed_and_force_writes_everything_again() {
     let mut from = machine("old", "/etc/a=1 a.service=x b.service");
     from.config.systemd.units[1].mask = Some(false);
     let mut to = from.clone();
@@ -140,7 +140,7 @@ fn masks_come_and_go_and_force_writes_everything_again() {
 
 // covers: C74, C79
 #[test]
-fn only_what_differs_is_touched() {
+fn only_differences_are_written() {
     let from = "/etc/a=1 /etc/b=1 a.service=x b.service=x karg:k os:1 ext:e";
     let to = "/etc/a=2 /etc/b=1 a.service=y b.service=x karg:k os:1 ext:e";
     assert_eq!(
@@ -151,7 +151,7 @@ fn only_what_differs_is_touched() {
 }
 
 #[test]
-fn a_path_that_goes_to_another_section_keeps_what_that_has_written() {
+fn a_path_that_moves_to_another_section_keeps_its_new_contents() {
     let path = "/etc/systemd/system/u.service.d/x.conf";
     let (file, dropin) = (format!("{path}=1"), "u.service/x.conf=1");
     let steps_to_file = steps(&plan(dropin, &file));
@@ -163,7 +163,7 @@ fn a_path_that_goes_to_another_section_keeps_what_that_has_written() {
 }
 
 #[test]
-fn first_boot_writes_the_cluster_certificate_and_disturbs_nobody() {
+fn first_boot_writes_the_cluster_certificate_and_restarts_nothing() {
     let to = machine("new", "/etc/kubernetes/kubelet-ca.crt=1 os:1");
     let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
     let first = node(&Machine::blank(), &to, &default_policies(), &at).unwrap();
@@ -247,7 +247,7 @@ fn a_registry_change_drains_only_when_running_pods_could_notice() {
 }
 
 #[test]
-fn a_list_of_registries_that_is_none_is_refused() {
+fn a_malformed_registries_file_is_refused() {
     let to = machine("new", "/etc/containers/registries.conf=%5b%5b");
     let refusal = node(&machine("old", ""), &to, &default_policies(), &Circumstances::default());
     let text = refusal.unwrap_err().to_string();
@@ -260,7 +260,7 @@ fn a_list_of_registries_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_refusal_is_worded_as_the_reference_words_it() {
+fn a_refusal_uses_the_words_of_the_reference() {
     let refusal = node(
         &machine("old", ""),
         &machine("new", "fips"),
@@ -283,14 +283,14 @@ fn a_refusal_is_worded_as_the_reference_words_it() {
 }
 
 #[test]
-fn a_plan_survives_the_disk_and_reads_well() {
+fn a_plan_can_be_serialized_and_displayed() {
     let plan = plan("", "/etc/foo=1 key:a");
     let text = serde_json::to_string(&plan).unwrap();
     assert_eq!(serde_json::from_str::<NodePlan>(&text).unwrap(), plan);
     assert_eq!(
         plan.to_string(),
         "old -> new: reboot needed, drain needed (reboot)\n  \
-         file /etc/foo added: reboot (no policy names it)\n  \
+         file /etc/foo added: reboot (no policy covers it)\n  \
          SSH keys or password: nothing (policy for SSH keys)\n    \
          1. write /etc/foo\n    2. protect the kubelet's credentials\n    3. write SSH keys\n    \
          4. set the password\n    5. record the config\n    6. reboot\n"
@@ -298,24 +298,24 @@ fn a_plan_survives_the_disk_and_reads_well() {
 }
 
 #[test]
-fn every_step_knows_the_rule_that_decided_it() {
+fn every_step_has_the_rule_that_decided_it() {
     let plan = plan("", "/etc/foo=1 /etc/containers/policy.json=1 a.service=x karg:k key:a");
     let why = |step: &Step| {
-        let rules = plan.why(step).into_iter().map(|verdict| verdict.rule.to_string());
+        let rules = plan.why(step).into_iter().map(|decision| decision.rule.to_string());
         rules.collect::<Vec<_>>().join(", ")
     };
     let cases = [
-        (Step::WriteFile("/etc/foo".to_owned()), "no policy names it"),
+        (Step::WriteFile("/etc/foo".to_owned()), "no policy covers it"),
         (
             Step::WriteFile("/etc/containers/policy.json".to_owned()),
             "policy for /etc/containers/policy.json",
         ),
-        (Step::EnableUnit("a.service".to_owned()), "no policy names it"),
+        (Step::EnableUnit("a.service".to_owned()), "no policy covers it"),
         (Step::WriteKeys, "policy for SSH keys"),
         (Step::RecordConfig, ""),
         (
             Step::Reboot,
-            "the system itself changes at boot only, no policy names it, no policy names it",
+            "the operating system changes only at boot, no policy covers it, no policy covers it",
         ),
     ];
     for (step, rules) in cases {

@@ -18,7 +18,7 @@ fn at(second: u8) -> Time {
     serde_json::from_value(json!(format!("2026-01-01T00:00:{second:02}Z"))).unwrap()
 }
 
-/// The conditions that hold or may hold, `Unknown` ones with a question mark.
+/// Lists the conditions that are true, and unknown ones with a question mark.
 fn words(conditions: &[Condition]) -> String {
     let word = |condition: &Condition| match condition.status.as_str() {
         "True" => Some(condition.type_.clone()),
@@ -30,7 +30,7 @@ fn words(conditions: &[Condition]) -> String {
 
 // covers: DRN-10
 #[test]
-fn conditions_follow_the_drain_from_cordon_to_uncordon_and_begin_anew_with_the_next() {
+fn conditions_follow_the_drain_from_cordon_to_uncordon_and_restart_with_the_next_drain() {
     let (drain, open) = ("drain-x", "uncordon-x");
     let steps = [
         (node("", "", false), ""),
@@ -45,12 +45,12 @@ fn conditions_follow_the_drain_from_cordon_to_uncordon_and_begin_anew_with_the_n
     for (second, (node, expected)) in (0_u8..).zip(&steps) {
         seen = conditions(&seen, node, None, &at(second));
         assert_eq!(words(&seen), *expected, "step {second}");
-        assert_eq!(conditions(&seen, node, None, &at(59)), seen, "step {second} says it once");
+        assert_eq!(conditions(&seen, node, None, &at(59)), seen, "step {second} is recorded once");
     }
 }
 
 #[test]
-fn what_the_daemon_takes_back_after_an_update_is_not_said_again() {
+fn conditions_that_the_daemon_resets_after_an_update_are_not_set_again() {
     let open = node("uncordon-x", "uncordon-x", false);
     let mut seen = conditions(&[], &node("drain-x", "", true), None, &at(0));
     seen = conditions(&seen, &open, None, &at(1));
@@ -62,13 +62,13 @@ fn what_the_daemon_takes_back_after_an_update_is_not_said_again() {
 }
 
 #[test]
-fn a_waiting_node_says_what_for_and_why_until_it_goes_on() {
+fn a_waiting_node_has_its_config_and_reason_until_it_starts() {
     let node = node("", "", false);
-    let wait = |hold| Wait { target: "rendered-worker-2".to_owned(), hold };
+    let wait = |hold| PendingUpdate { target: "rendered-worker-2".to_owned(), hold };
     let first = conditions(&[], &node, Some(&wait(Hold::Paused)), &at(0));
-    let [said] = first.as_slice() else { panic!("{first:?}") };
-    assert_eq!((said.type_.as_str(), said.reason.as_str()), ("Waiting", "PoolPaused"));
-    assert_eq!(said.message, "Node waits for rendered-worker-2: the pool is paused");
+    let [waiting] = first.as_slice() else { panic!("{first:?}") };
+    assert_eq!((waiting.type_.as_str(), waiting.reason.as_str()), ("Waiting", "PoolPaused"));
+    assert_eq!(waiting.message, "Node waits for rendered-worker-2: the pool is paused");
     let second = conditions(&first, &node, Some(&wait(Hold::NoCapacity)), &at(5));
     assert_eq!(
         (second[0].reason.as_str(), &second[0].last_transition_time),
@@ -79,7 +79,7 @@ fn a_waiting_node_says_what_for_and_why_until_it_goes_on() {
 }
 
 #[test]
-fn a_drain_that_is_held_up_names_the_pod_its_owner_and_why() {
+fn a_blocked_drain_names_the_pod_its_owner_and_the_cause() {
     let mut node = node("drain-x", "", true);
     let record = r#"{"request":"drain-x","since":"2026-01-01T00:00:00Z","attempts":3,"more":2,
         "blockers":[{"pod":"shop/web","owner":"ReplicaSet web","why":"PodDisruptionBudget shop/web",

@@ -1,4 +1,4 @@
-//! A pool's configs merged, before what they name elsewhere is put in and the result is named.
+//! The merged configs of a pool, before remote contents are embedded and the result is named.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{
     validate,
 };
 
-/// A pool's configs merged, without a name yet.
+/// The merged configs of a pool, without a name yet.
 pub struct Draft {
     pool: PoolName,
     merged: Merged,
@@ -41,19 +41,19 @@ pub fn draft(
 }
 
 impl Draft {
-    /// What the merged config says.
+    /// Returns the merged Ignition config.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.merged.config
     }
 
-    /// Who chose the operating system image.
+    /// Returns the origin of the OS image.
     #[must_use]
     pub fn os_image(&self) -> OsImage {
         self.os_image
     }
 
-    /// The contents that are somewhere else, in the order of the files.
+    /// Returns the remote contents, in the order of the files.
     #[must_use]
     pub fn remote(&self) -> Vec<Source> {
         let named = &self.merged.remote;
@@ -61,13 +61,13 @@ impl Draft {
         files.filter_map(|file| remote::source(file, named.get(&file.path)?)).collect()
     }
 
-    /// Puts the contents in that `source` names, once they are what they should be.
+    /// Verifies the contents of `source` and embeds them.
     pub fn embed(&mut self, source: &Source, bytes: &[u8]) -> Result<(), RemoteError> {
         let url = source.check(bytes)?;
         for file in &mut self.merged.config.storage.files {
             if file.path == source.path {
                 file.contents.source = Some(url);
-                // Headers go with an address; with contents they are refused.
+                // HTTP headers are only valid with a remote source.
                 file.contents.http_headers = Vec::new();
                 break;
             }
@@ -75,14 +75,14 @@ impl Draft {
         Ok(())
     }
 
-    /// Names and writes what was merged.
+    /// Names and serializes the merged config.
     pub fn finish(self) -> Result<Rendered, RenderError> {
         let Self { pool, merged, os_image } = self;
         let name = name::of(&pool, &merged)?;
-        let json = String::from_utf8(merged.config.to_json()).expect("JSON is written as UTF-8");
-        // The text is as large as what it was written from; both are not needed any longer.
+        let json = String::from_utf8(merged.config.to_json()).expect("JSON is UTF-8");
+        // The text is as large as its source, which is not needed any longer.
         drop(merged.config);
-        let config = RawConfig::from_json(json).expect("what was written as JSON is JSON");
+        let config = RawConfig::from_json(json).expect("a serialized config is JSON");
         Ok(Rendered {
             name,
             os_image,
@@ -101,5 +101,5 @@ impl Draft {
     }
 }
 
-/// Which MachineConfig named the contents of which file, where they are somewhere else.
+/// The MachineConfig that set the remote contents, by path of the file.
 pub(super) type Named = BTreeMap<String, String>;

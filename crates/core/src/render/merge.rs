@@ -1,4 +1,4 @@
-//! Lays the inputs over one another.
+//! Merging of the inputs in order.
 
 use mco_api::{MachineConfig, annotation, label};
 use mco_ignition::{Config, config::File};
@@ -7,7 +7,7 @@ use super::{
     BaseImages, Input, RenderError, draft::Named, name_of, provenance::Provenance, remote,
 };
 
-/// Everything a rendered config says.
+/// The contents of a rendered config.
 pub(super) struct Merged {
     pub(super) config: Config,
     pub(super) os_image_url: String,
@@ -20,7 +20,7 @@ pub(super) struct Merged {
     pub(super) remote: Named,
 }
 
-/// The names of `configs` in the order they are merged.
+/// Returns the names of `configs` in merge order.
 pub fn merge_order(configs: &[&MachineConfig]) -> Result<Vec<String>, RenderError> {
     let inputs = configs.iter().map(|&config| Input { config, document: None }).collect();
     let ordered = in_order(inputs)?;
@@ -61,13 +61,13 @@ pub(super) fn all(inputs: Vec<Input<'_>>, images: &BaseImages) -> Result<Merged,
                 source,
             })?;
             merged.provenance.record_ignition(&child);
-            merged.name_remote(&child, config);
-            merged.lay_over(child, position == 0);
+            merged.record_remote(&child, config);
+            merged.merge_ignition(child, position == 0);
         }
-        merged.take_rest(config);
+        merged.merge_settings(config);
     }
     for file in &mut merged.config.storage.files {
-        // Ignition keeps an existing file unless told otherwise; the daemon never does.
+        // Ignition keeps an existing file by default; the daemon never does.
         file.overwrite.get_or_insert(true);
     }
     let headers = merged.extensions.iter().any(|extension| extension == "kernel-devel");
@@ -78,19 +78,19 @@ pub(super) fn all(inputs: Vec<Input<'_>>, images: &BaseImages) -> Result<Merged,
 }
 
 impl Merged {
-    /// Remembers who names an address, so that somebody can be told when it does not answer.
-    fn name_remote(&mut self, child: &Config, config: &MachineConfig) {
+    /// Records the MachineConfig of each remote source, for error messages.
+    fn record_remote(&mut self, child: &Config, config: &MachineConfig) {
         let files = child.storage.files.iter().filter(|file| remote::is_remote(&file.contents));
         self.remote.extend(files.map(|file| (file.path.clone(), name_of(config).to_owned())));
     }
 
-    fn lay_over(&mut self, mut child: Config, first: bool) {
+    fn merge_ignition(&mut self, mut child: Config, first: bool) {
         if first {
             self.config = child;
             return;
         }
-        // A file's contents and their compression belong together, but merge one by one. An empty
-        // compression in the child replaces the parent's, and means none afterwards.
+        // Contents and compression of a file belong together, but merge separately. An empty
+        // compression in the child replaces the parent's, and is removed afterwards.
         for file in &mut child.storage.files {
             file.contents.compression.get_or_insert_default();
         }
@@ -98,7 +98,7 @@ impl Merged {
         self.config.storage.files.iter_mut().for_each(drop_empty_compression);
     }
 
-    fn take_rest(&mut self, config: &MachineConfig) {
+    fn merge_settings(&mut self, config: &MachineConfig) {
         let spec = &config.spec;
         let provenance = &mut self.provenance;
         if spec.fips {
@@ -117,7 +117,7 @@ impl Merged {
             provenance.record_extension(extension);
         }
         self.extensions.extend_from_slice(&spec.extensions);
-        // The images in generated configs only repeat the cluster's own.
+        // The images in generated configs only repeat the cluster's base images.
         if is_generated(config) {
             return;
         }

@@ -7,8 +7,9 @@ use md5::{Digest, Md5};
 use super::{RenderError, merge::Merged};
 use crate::goyaml::{self, Sink};
 
-/// Compat: hashed before the config, so that names differ from a plain hash of it. A fact of the
-/// contract: other bytes would give every node in every cluster a new config.
+/// Salt that is hashed before the config.
+///
+/// Compat: part of the contract. Other bytes would give every node in every cluster a new config.
 const SALT: [u8; 80] = [
     0x10, 0x7c, 0xce, 0xe4, 0x8b, 0x38, 0xaf, 0xaf, 0x4f, 0xe5, 0x86, 0x76, 0x9d, 0x9a, 0xd3, 0x6e,
     0x19, 0x5d, 0x2f, 0xfd, 0xac, 0x6a, 0x25, 0x07, 0xae, 0x0d, 0xa0, 0xb9, 0x6e, 0x11, 0x57, 0x34,
@@ -17,7 +18,7 @@ const SALT: [u8; 80] = [
     0x21, 0x1a, 0xeb, 0xca, 0x20, 0xad, 0x1f, 0xea, 0x29, 0x90, 0x94, 0x4f, 0x06, 0xce, 0x17, 0x16,
 ];
 
-/// Hashes what it is given; nothing is kept.
+/// A sink that hashes its input and stores nothing.
 struct Hash(Md5);
 
 impl Sink for Hash {
@@ -26,7 +27,7 @@ impl Sink for Hash {
     }
 }
 
-/// `rendered-<pool>-<hash>`, where the hash covers the YAML of the whole spec.
+/// Returns `rendered-<pool>-<hash>`; the hash covers the YAML of the whole spec.
 pub(super) fn of(pool: &PoolName, merged: &Merged) -> Result<RenderedName, RenderError> {
     let mut hash = Hash(Md5::new());
     hash.0.update(SALT);

@@ -1,34 +1,34 @@
-//! The rendered config as an object of the cluster.
+//! The rendered config as a MachineConfig object.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use mco_api::{MachineConfig, MachineConfigPool, annotation};
 
 use super::{OsImage, RenderError, Rendered};
 
-/// The most bytes of JSON a rendered config may have: what etcd takes in one request.
+/// Maximum size of a rendered config as JSON, in bytes: the request limit of etcd.
 pub const MAX_SIZE: usize = 1_572_864;
 
-/// Above this much of [`MAX_SIZE`] the next change may be the one that no longer fits.
+/// Size above which the next change may exceed [`MAX_SIZE`].
 const WARN_SIZE: usize = MAX_SIZE * 4 / 5;
 
-/// Who rendered, and for which release.
+/// The controller that rendered a config, and its release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Commit of the controller.
     pub controller_version: String,
-    /// Release the ControllerConfig belongs to.
+    /// Release of the ControllerConfig.
     pub release_version: String,
 }
 
-/// The object is close to the limit.
+/// A warning that the object is close to the size limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeWarning {
-    /// Its size in bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
 impl Rendered {
-    /// The object to create, owned by `pool`, which goes away with it.
+    /// Builds the object, owned by `pool` and deleted with it.
     pub fn object(
         &self,
         pool: &MachineConfigPool,
@@ -57,10 +57,10 @@ impl Rendered {
         Ok(object)
     }
 
-    /// Whether `object`, made from this, fits into the cluster's store.
+    /// Checks that `object`, made from this config, fits into etcd.
     pub fn check_size(&self, object: &MachineConfig) -> Result<Option<SizeWarning>, RenderError> {
         let mut count = Count(0);
-        serde_json::to_writer(&mut count, object).expect("counting does not fail");
+        serde_json::to_writer(&mut count, object).expect("counting bytes cannot fail");
         match count.0 {
             size if size > MAX_SIZE => Err(RenderError::TooLarge { name: self.name.clone(), size }),
             size if size > WARN_SIZE => Ok(Some(SizeWarning { size })),
@@ -69,7 +69,7 @@ impl Rendered {
     }
 }
 
-/// Counts what is written to it.
+/// A writer that counts bytes.
 struct Count(usize);
 
 impl std::io::Write for Count {

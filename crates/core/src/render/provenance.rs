@@ -1,19 +1,19 @@
-//! Which MachineConfig each part of a rendered config came from.
+//! Origin of each part of a rendered config.
 //!
-//! Recorded while the configs are merged, from the names of things only: contents are not looked at
-//! again. A part is one entry of a keyed list (a file, a unit, a user …) or one setting. Several
-//! configs may contribute to a part; for each member of it the last one wins, except that lists
-//! (SSH keys, groups, …) are added up.
+//! Recorded while the configs are merged, from names only: contents are not read again. A part is
+//! one entry of a keyed list (a file, a unit, a user …) or one setting. Several configs may
+//! contribute to a part; for each member the last one wins, except that lists (SSH keys, groups, …)
+//! are concatenated.
 
 use std::collections::BTreeMap;
 
 use mco_ignition::{Config, Spec, tree::Tree};
 
-/// The kinds of parts.
+/// The kind of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// A file, directory or link: they share one name space.
+    /// A file, directory or link: they share one namespace.
     Path,
     /// A unit.
     Unit,
@@ -42,24 +42,24 @@ pub enum Kind {
 /// A part of a rendered config.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Item {
-    /// What it is.
+    /// Kind of the part.
     pub kind: Kind,
-    /// Its path, name or argument.
+    /// Path, name or argument.
     pub key: String,
 }
 
-/// What one config says about a part.
+/// The contribution of one config to a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contribution {
     /// Position of the config in [`Provenance::configs`].
     pub config: usize,
-    /// The list it stands in, for example `files` or `links`.
+    /// List that contains the part, for example `files` or `links`.
     pub list: &'static str,
-    /// The members it sets.
+    /// Members that the config sets.
     pub members: Vec<&'static str>,
 }
 
-/// Where each part of a rendered config came from.
+/// The origin of each part of a rendered config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Provenance {
     configs: Vec<String>,
@@ -67,29 +67,30 @@ pub struct Provenance {
 }
 
 impl Provenance {
-    /// The configs, in merge order.
+    /// Returns the configs, in merge order.
     #[must_use]
     pub fn configs(&self) -> &[String] {
         &self.configs
     }
 
-    /// What every config says about one part, in merge order.
+    /// Returns the contributions to one part, in merge order.
     #[must_use]
     pub fn of(&self, kind: Kind, key: &str) -> &[Contribution] {
         let item = Item { kind, key: key.to_owned() };
         self.items.get(&item).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Every part, with what the configs say about it.
+    /// Returns every part with its contributions.
     pub fn items(&self) -> impl Iterator<Item = (&Item, &[Contribution])> {
         self.items.iter().map(|(item, contributions)| (item, contributions.as_slice()))
     }
 
-    /// The config that has the last word on one member of a part.
+    /// Returns the config that wins one member of a part.
     #[must_use]
     pub fn winner(&self, kind: Kind, key: &str, member: &str) -> Option<&str> {
-        let said = self.of(kind, key).iter().rev().find(|said| said.members.contains(&member))?;
-        self.configs.get(said.config).map(String::as_str)
+        let mut contributions = self.of(kind, key).iter().rev();
+        let last = contributions.find(|contribution| contribution.members.contains(&member))?;
+        self.configs.get(last.config).map(String::as_str)
     }
 
     pub(super) fn next_config(&mut self, name: &str) {
@@ -158,12 +159,12 @@ impl Provenance {
 
     fn record(&mut self, kind: Kind, key: String, list: &'static str, members: Vec<&'static str>) {
         let config = self.configs.len().saturating_sub(1);
-        let said = Contribution { config, list, members };
-        self.items.entry(Item { kind, key }).or_default().push(said);
+        let contribution = Contribution { config, list, members };
+        self.items.entry(Item { kind, key }).or_default().push(contribution);
     }
 }
 
-/// What a list holds and which member names its entries.
+/// Returns the kind of a list's entries and the member that names them.
 fn keyed(section: &str, list: &str) -> Option<(Kind, &'static str)> {
     Some(match (section, list) {
         ("storage", "files" | "directories" | "links") => (Kind::Path, "path"),

@@ -1,5 +1,5 @@
-//! Whether the nodes of a pool, which run its present config, can take the next one in place; if not,
-//! which MachineConfig is to blame.
+//! Check that the nodes of a pool, which run its current config, can apply the next one in place;
+//! if not, finds the MachineConfig that causes the failure.
 
 use std::collections::BTreeSet;
 
@@ -11,27 +11,27 @@ use crate::{
     machine::Machine,
 };
 
-/// Why the nodes of a pool cannot take its next config.
+/// The reason why the nodes of a pool cannot apply its next config.
 #[derive(Debug, thiserror::Error)]
 pub enum IrreconcilableError {
-    /// One MachineConfig asks for it.
+    /// A single MachineConfig causes the failure.
     #[error(
         "reconciliation failed between current config {current:?} and base config {config:?}: {cause}"
     )]
     Blamed {
-        /// What the pool has.
+        /// Name of the pool's current config.
         current: String,
-        /// Who asks for it.
+        /// Name of the MachineConfig.
         config: String,
-        /// What differs.
+        /// The difference that cannot be applied.
         cause: Cause,
     },
-    /// None of them does so alone.
+    /// No MachineConfig causes the failure alone.
     #[error("render reconciliation error: {all}; component errors: {}", text(.one.as_deref()))]
     Together {
-        /// What all together come to.
+        /// Obstacle of the merged config.
         all: Box<Obstacle>,
-        /// What the first of them that is refused by itself comes to.
+        /// Obstacle of the first MachineConfig that fails by itself.
         one: Option<Box<Obstacle>>,
     },
     /// The configs cannot be compared.
@@ -39,7 +39,8 @@ pub enum IrreconcilableError {
     Unreadable(#[source] Obstacle),
 }
 
-/// Refuses the rendered config `next`, made of `parts`, if nodes that have `current` could not take it.
+/// Refuses the rendered config `next`, made of `parts`, if nodes that have `current` cannot apply
+/// it.
 ///
 /// `known` are the MachineConfigs that `current` was made of.
 pub fn check_reconcilable(
@@ -74,10 +75,10 @@ fn text(one: Option<&Obstacle>) -> String {
     one.map_or_else(|| "none".to_owned(), Obstacle::to_string)
 }
 
-/// The config that by itself is as impossible as all together.
+/// Returns the config that by itself fails in the same way as the merged config.
 ///
-/// One that says something about the matter goes before one that is only silent about it, and a new
-/// one before those that were there; the reference takes the first of all, which is often a silent one.
+/// A config that sets the section outranks one that only lacks it, and a new config outranks a
+/// known one. The reference returns the first of all, which often only lacks the section.
 fn blame<'a>(
     from: &Machine,
     parts: &[&'a MachineConfig],
@@ -93,13 +94,13 @@ fn blame<'a>(
     let suspects = parts.iter().filter_map(|&part| {
         let machine = Machine::read(part).ok()?;
         is_cause(from, &machine).then(|| {
-            let speaks = is_cause(&blank, &machine);
+            let sets = is_cause(&blank, &machine);
             let is_new = !known.contains(name_of(part));
-            let rank = if speaks { u8::from(!is_new) } else { 2 };
+            let rank = if sets { u8::from(!is_new) } else { 2 };
             (rank, name_of(part))
         })
     });
-    // The first of equals, which is the one that the reference names.
+    // Of equal candidates the first is returned, which the reference names too.
     suspects.min_by_key(|(rank, _)| *rank).map(|(_, name)| name)
 }
 
@@ -112,7 +113,7 @@ mod tests {
         ignition(name, "worker", &format!(r#"{{"ignition":{{"version":"3.5.0"}}{rest}}}"#))
     }
 
-    fn verdict(current: &str, parts: &[MachineConfig], overrides: &[StorageOverride]) -> String {
+    fn check(current: &str, parts: &[MachineConfig], overrides: &[StorageOverride]) -> String {
         let current = with("rendered-worker-1", current);
         let parts: Vec<&MachineConfig> = parts.iter().collect();
         let pool = "worker".parse().unwrap();
@@ -128,7 +129,7 @@ mod tests {
         found.err().map(text).unwrap_or_default()
     }
 
-    /// What the pool has, what a config adds, and why that cannot be.
+    /// Current Ignition members of the pool, members added by a config, and the expected error.
     const CHANGES: &[(&str, &str, &str)] = &[
         ("", r#","storage":{"files":[{"path":"/etc/a","contents":{"source":"data:,a"}}]}"#, ""),
         (
@@ -186,7 +187,7 @@ mod tests {
             r#","storage":{"files":[{"path":"/run/machine-config-daemon-force","contents":{"source":"data:,x"}}]}"#,
             "cannot create /run/machine-config-daemon-force via Ignition",
         ),
-        // What was there already is no change, and links may go.
+        // Unchanged sections are no difference, and links may be removed.
         (
             r#","storage":{"directories":[{"path":"/etc/d"}]}"#,
             r#","storage":{"directories":[{"path":"/etc/d"}]}"#,
@@ -197,48 +198,48 @@ mod tests {
 
     // covers: REN-30
     #[test]
-    fn what_running_nodes_cannot_take_is_blamed_on_the_config_that_asks_for_it() {
+    fn an_irreconcilable_change_names_the_config_that_causes_it() {
         let base = || with("00-worker", "");
         for &(current, added, expected) in CHANGES {
-            let said = verdict(current, &[base(), with("50-new", added)], &[]);
+            let text = check(current, &[base(), with("50-new", added)], &[]);
             let expected = match expected {
                 "" => String::new(),
                 cause => format!(
                     "reconciliation failed between current config \"rendered-worker-1\" and base config \"50-new\": {cause}"
                 ),
             };
-            assert_eq!(said, expected);
+            assert_eq!(text, expected);
         }
-        // Compat: contents that are added to do not go with `overwrite`, which rendering sets.
+        // Compat: appended contents do not go with `overwrite`, which rendering sets.
         let append = r#","storage":{"files":[{"path":"/etc/a","append":[{"source":"data:,a"}]}]}"#;
-        let said = verdict("", &[base(), with("50-new", append)], &[]);
-        assert!(said.starts_with("render reconciliation error: "), "{said}");
-        assert!(said.contains("overwrite must be false if source is unspecified"), "{said}");
+        let text = check("", &[base(), with("50-new", append)], &[]);
+        assert!(text.starts_with("render reconciliation error: "), "{text}");
+        assert!(text.contains("overwrite must be false if source is unspecified"), "{text}");
         let mut fips = machine_config("50-new", "worker");
         fips.spec.fips = true;
-        let said = verdict("", &[base(), fips], &[]);
-        assert!(said.contains("base config \"50-new\": detected change to FIPS flag"), "{said}");
+        let text = check("", &[base(), fips], &[]);
+        assert!(text.contains("base config \"50-new\": detected change to FIPS flag"), "{text}");
     }
 
     // covers: REN-30
     #[test]
-    fn a_config_that_says_nothing_about_it_is_not_blamed_for_another() {
-        // The pool has /etc/d of 00-worker; 50-new adds one. By itself 10-silent has none of them.
+    fn a_config_without_the_section_is_not_named() {
+        // The pool has /etc/d of 00-worker; 50-new adds one. By itself 10-silent has neither.
         let old = r#","storage":{"directories":[{"path":"/etc/d"}]}"#;
         let new = r#","storage":{"directories":[{"path":"/etc/e"}]}"#;
         let parts = [with("00-worker", old), with("10-silent", ""), with("50-new", new)];
-        assert!(verdict(old, &parts, &[]).contains("base config \"50-new\""));
-        // Where one was taken away nobody asks for it any longer, and the first is named.
+        assert!(check(old, &parts, &[]).contains("base config \"50-new\""));
+        // If the section was removed, no config sets it any longer, and the first config is named.
         let parts = [with("00-worker", ""), with("10-silent", "")];
-        assert!(verdict(old, &parts, &[]).contains("base config \"00-worker\""));
+        assert!(check(old, &parts, &[]).contains("base config \"00-worker\""));
     }
 
     // covers: REN-31
     #[test]
-    fn an_override_lets_a_section_change() {
+    fn an_override_allows_a_section_to_change() {
         let disks = r#","storage":{"disks":[{"device":"/dev/sda"}]}"#;
         let parts = [with("50-new", disks)];
-        assert_ne!(verdict("", &parts, &[StorageOverride::Raid]), "");
-        assert_eq!(verdict("", &parts, &[StorageOverride::Disks]), "");
+        assert_ne!(check("", &parts, &[StorageOverride::Raid]), "");
+        assert_eq!(check("", &parts, &[StorageOverride::Disks]), "");
     }
 }

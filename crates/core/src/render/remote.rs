@@ -1,8 +1,9 @@
-//! Contents of files that a config names by an address instead of holding them.
+//! Remote contents of files, which a config names by URL.
 //!
-//! They are fetched once, when the config is rendered, checked, and put into the rendered config, so
-//! that what a node gets cannot change behind the config's back. Which addresses these are, whether
-//! one may be asked, and whether what came is what was meant, is decided here; asking is not.
+//! The controller fetches them once, when the config is rendered, verifies them and embeds them
+//! into the rendered config, so that the contents of a node cannot change without a new config.
+//! This module selects the URLs, decides which addresses are allowed and verifies the contents; it
+//! does not fetch.
 
 pub mod address;
 pub mod proxy;
@@ -16,65 +17,65 @@ use mco_ignition::{
 };
 use ring::digest::{self, SHA256, SHA512};
 
-/// The most bytes that the contents of one file may have: what a Secret, which keeps them, can hold.
+/// Maximum size of one file's contents, in bytes: the limit of a Secret, which caches them.
 pub const MAX_CONTENTS: usize = 1 << 20;
 
-/// Contents to fetch.
+/// Remote contents to fetch.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Source {
-    /// The MachineConfig that names the address.
+    /// MachineConfig that names the URL.
     pub config: String,
-    /// The file that the contents are for.
+    /// Path of the file.
     pub path: String,
-    /// Where they are.
+    /// URL of the contents.
     pub url: String,
-    /// Headers to send, with their values.
+    /// HTTP headers to send.
     pub headers: Vec<(String, String)>,
     hash: Option<String>,
     compression: Option<String>,
 }
 
-/// Why contents cannot be used.
+/// The reason why contents cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// They are not what the config says they are.
+    /// The hash does not match.
     #[error("the contents of {place} have the hash {found}, verification.hash says {wanted}")]
     Hash {
-        /// What was fetched.
+        /// Description of the source.
         place: String,
-        /// The hash of what came.
+        /// Hash of the fetched contents.
         found: String,
-        /// The hash that should have come.
+        /// Hash in the config.
         wanted: String,
     },
-    /// There is no such hash.
+    /// The hash algorithm is not supported.
     #[error("{place}: verification.hash {hash:?} is neither sha256 nor sha512")]
     UnknownHash {
-        /// What was fetched.
+        /// Description of the source.
         place: String,
-        /// The hash in the config.
+        /// Hash in the config.
         hash: String,
     },
-    /// They are not compressed as the config says.
-    #[error("the contents of {place} cannot be read")]
+    /// The contents cannot be decompressed.
+    #[error("failed to decode the contents of {place}")]
     Contents {
-        /// What was fetched.
+        /// Description of the source.
         place: String,
-        /// What is wrong with them.
+        /// Decoding error.
         source: ContentError,
     },
-    /// They do not fit into an object of the cluster.
+    /// The contents exceed [`MAX_CONTENTS`].
     #[error(
         "the contents of {place} have more than {max} bytes; make the file smaller, or put it into the OS image",
         max = MAX_CONTENTS
     )]
     TooLarge {
-        /// What was fetched.
+        /// Description of the source.
         place: String,
     },
 }
 
-/// Whether a resource is somewhere that can be asked over HTTP.
+/// Returns true if a resource has an HTTP or HTTPS URL.
 pub(super) fn is_remote(resource: &Resource) -> bool {
     let Some(source) = &resource.source else { return false };
     source.split_once(':').is_some_and(|(scheme, _)| {
@@ -82,7 +83,8 @@ pub(super) fn is_remote(resource: &Resource) -> bool {
     })
 }
 
-/// What to fetch for a file, if its contents are somewhere else; `config` names the address.
+/// Returns the source of a file's remote contents, if any; `config` is the MachineConfig that names
+/// the URL.
 pub(super) fn source(file: &File, config: &str) -> Option<Source> {
     let contents = &file.contents;
     let url = contents.source.clone().filter(|_| is_remote(contents))?;
@@ -99,14 +101,14 @@ pub(super) fn source(file: &File, config: &str) -> Option<Source> {
 }
 
 impl Source {
-    /// Whether the contents are said to be compressed.
+    /// Returns true if the contents are declared as compressed.
     #[must_use]
     pub fn is_compressed(&self) -> bool {
         self.compression.is_some()
     }
 
-    /// A name for what this asks for, the same as long as the MachineConfig, whose uid is `uid`,
-    /// asks for the same. Forty hexadecimal digits.
+    /// Returns a cache key of forty hexadecimal digits. It stays the same while the MachineConfig,
+    /// whose uid is `uid`, names the same source.
     #[must_use]
     pub fn key(&self, uid: &str) -> String {
         let mut context = digest::Context::new(&SHA256);
@@ -126,7 +128,7 @@ impl Source {
         hex(context.finish().as_ref()).chars().take(40).collect()
     }
 
-    /// The contents as a data URL, if they are what they should be.
+    /// Verifies the contents and returns them as a data URL.
     pub fn check(&self, bytes: &[u8]) -> Result<String, RemoteError> {
         let place = || self.to_string();
         if bytes.len() > MAX_CONTENTS {
@@ -135,7 +137,7 @@ impl Source {
         let url = data_url::encode_base64(bytes);
         let plain = content::decode(Some(&url), self.compression.as_deref(), Limit::DEFAULT)
             .map_err(|source| RemoteError::Contents { place: place(), source })?;
-        // Ignition's rule: a hash is that of the contents once decompressed.
+        // Ignition's rule: the hash covers the decompressed contents.
         let Some(wanted) = &self.hash else { return Ok(url) };
         let found = match wanted.split_once('-') {
             Some(("sha512", _)) => format!("sha512-{}", sum(&SHA512, &plain)),
@@ -159,7 +161,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
-/// An address without what may be secret in it: user, password, query and fragment.
+/// Returns a URL without its secret parts: user, password, query and fragment.
 #[must_use]
 pub fn shown(url: &str) -> String {
     let bare = url.split(['?', '#']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whether a rendered config asks for a container runtime that its OS does not have.
+//! Check for a container runtime that the OS of the pool does not have.
 
 use mco_api::PoolName;
 use mco_ignition::{
@@ -6,38 +6,38 @@ use mco_ignition::{
     content::{ContentError, Limit},
 };
 
-/// Where CRI-O reads its settings from, in the order of the file names; the last one wins.
+/// Directory of CRI-O drop-ins, read in the order of the file names; the last one wins.
 const CRIO_SETTINGS: &str = "/etc/crio/crio.conf.d/";
 
-/// Why the runtime is refused.
+/// The reason why the runtime is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The OS comes without it.
+    /// The OS has no runc.
     #[error(
         "MachineConfigPool {0} targets a RHEL 10 OS image where runc is not available. To unblock, migrate to crun by \
          removing any ContainerRuntimeConfig that sets defaultRuntime to runc, and removing any MachineConfig that sets \
          default_runtime = \"runc\" in CRI-O configuration under {CRIO_SETTINGS}"
     )]
     NoRunc(PoolName),
-    /// A settings file does not decode.
+    /// The contents of a drop-in cannot be decoded.
     #[error("failed to decode CRI-O drop-in {path:?}")]
     Contents {
-        /// The file.
+        /// Path of the drop-in.
         path: String,
-        /// What is wrong with it.
+        /// Decoding error.
         source: ContentError,
     },
-    /// A settings file is no TOML.
+    /// A drop-in is not valid TOML.
     #[error("failed to parse TOML from CRI-O drop-in {path:?}")]
     Toml {
-        /// The file.
+        /// Path of the drop-in.
         path: String,
-        /// What is wrong with it.
+        /// Parse error.
         source: toml_edit::TomlError,
     },
 }
 
-/// Refuses runc on an OS of the stream `stream`, if that has none.
+/// Refuses runc if the OS of `stream` has none.
 pub fn check_runtime(pool: &PoolName, config: &Config, stream: &str) -> Result<(), RuntimeError> {
     if !matches!(stream, "rhel-10" | "centos-10") {
         return Ok(());
@@ -92,7 +92,7 @@ mod tests {
 
     // covers: REN-33
     #[test]
-    fn runc_is_refused_where_the_os_has_none() {
+    fn runc_is_refused_if_the_os_has_none() {
         let runc = "[crio.runtime]\ndefault_runtime = \"runc\"\n";
         let crun = "[crio.runtime]\ndefault_runtime = \"crun\"\n";
         let other = "[crio.image]\npause_image = \"x\"\n";
@@ -102,19 +102,19 @@ mod tests {
             ("runc on CentOS 10", vec![(a, runc)], "centos-10", true),
             ("runc on RHEL 9", vec![(a, runc)], "rhel-9", false),
             ("a later file wins", vec![(b, crun), (a, runc)], "rhel-10", false),
-            ("one without a say does not", vec![(a, runc), (b, other)], "rhel-10", true),
+            ("one without the setting does not", vec![(a, runc), (b, other)], "rhel-10", true),
             ("other files do not count", vec![("/etc/runc", runc)], "rhel-10", false),
         ];
-        let pool = "worker".parse().expect("a name");
+        let pool = "worker".parse().expect("a valid pool name");
         for (case, files, stream, refused) in cases {
-            let verdict = check_runtime(&pool, &config(&files), stream);
-            assert_eq!(matches!(verdict, Err(RuntimeError::NoRunc(_))), refused, "{case}");
+            let result = check_runtime(&pool, &config(&files), stream);
+            assert_eq!(matches!(result, Err(RuntimeError::NoRunc(_))), refused, "{case}");
         }
     }
 
     // covers: REN-33
     #[test]
-    fn settings_that_are_no_toml_are_named() {
+    fn an_invalid_toml_file_is_named() {
         let broken = config(&[("/etc/crio/crio.conf.d/x", "[crio")]);
         let refused = check_runtime(&"worker".parse().unwrap(), &broken, "rhel-10").unwrap_err();
         let expected = "failed to parse TOML from CRI-O drop-in \"/etc/crio/crio.conf.d/x\"";

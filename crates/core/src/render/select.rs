@@ -1,4 +1,4 @@
-//! Which MachineConfigs a pool is made of.
+//! Selection of the MachineConfigs of a pool.
 
 use std::collections::BTreeMap;
 
@@ -8,39 +8,39 @@ use mco_api::{
     selector::{self, BadSelector},
 };
 
-/// What a pool's selector comes to.
+/// The result of a pool's selector.
 #[derive(Clone, Debug)]
 pub enum Selection<'a> {
-    /// The configs to render, by name.
+    /// Configs to render, by name.
     Configs(Vec<&'a MachineConfig>),
-    /// The selector is empty and would take every config of the cluster, so it is refused.
+    /// The selector is empty and would match every config of the cluster, so it is refused.
     ///
-    /// Compat: the pool is left alone, not degraded; a warning event says why.
+    /// Compat: the pool is skipped, not degraded; a warning event names the reason.
     Everything,
 }
 
-/// Why nothing can be selected.
+/// The reason why nothing can be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// No config fits.
+    /// No config matches.
     #[error("no MachineConfigs found matching selector {0}")]
     Nothing(String),
-    /// The selector itself is wrong.
+    /// The selector is invalid.
     #[error("spec.machineConfigSelector of pool {pool} is not valid")]
     BadSelector {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// What is wrong.
+        /// Error of the selector.
         source: BadSelector,
     },
 }
 
-/// The configs that `pool` selects from `configs`.
+/// Returns the configs that `pool` selects from `configs`.
 pub fn select<'a>(
     pool: &MachineConfigPool,
     configs: impl IntoIterator<Item = &'a MachineConfig>,
 ) -> Result<Selection<'a>, SelectError> {
-    // No selector at all selects nothing; an empty one would select everything.
+    // A missing selector selects nothing; an empty one would select everything.
     let Some(selector) = &pool.spec.machine_config_selector else {
         return Err(SelectError::Nothing(String::new()));
     };
@@ -66,7 +66,7 @@ pub fn select<'a>(
     Ok(Selection::Configs(selected))
 }
 
-/// The selector as `kubectl -l` would take it, keys in order.
+/// Formats the selector for `kubectl -l`, keys in order.
 fn text(selector: &LabelSelector) -> String {
     let labels = selector.match_labels.iter().flatten();
     let mut parts: Vec<(&str, String)> =
@@ -123,7 +123,7 @@ mod tests {
                 "00-a 99-b",
             ),
             (
-                "custom pools take those of workers too",
+                "a custom pool selects the configs of workers too",
                 r#"{"matchExpressions":[{"key":"machineconfiguration.openshift.io/role","operator":"In","values":["worker","infra"]}]}"#,
                 "00-a 50-i 99-b",
             ),
@@ -137,7 +137,7 @@ mod tests {
 
     // covers: REN-7
     #[test]
-    fn a_pool_without_configs_says_what_it_looked_for() {
+    fn a_pool_without_configs_names_its_selector() {
         let cases = [
             ("null", ""),
             (

@@ -1,4 +1,4 @@
-//! Which OS images a pool gets where the cluster offers several streams of them.
+//! Selection of the OS images of a pool in a cluster with several OS image streams.
 
 use mco_api::{
     MachineConfigPool, OSImageStream, PoolName, annotation, os_image_stream::OSImageStreamSet,
@@ -6,40 +6,41 @@ use mco_api::{
 
 use super::{BaseImages, Build};
 
-/// Why no stream can be chosen.
+/// The reason why no stream can be selected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The streams are of another build.
+    /// The `OSImageStream` is of another build.
     #[error("ignoring OSImageStream with version {found} (my version: {mine})")]
     Skew {
-        /// Their build.
+        /// Build of the `OSImageStream`.
         found: String,
-        /// The running one.
+        /// Running build.
         mine: String,
     },
-    /// The streams do not say which build they are of.
+    /// The `OSImageStream` has no version.
     #[error("ignoring OSImageStream without {key} annotation (my version: {mine})")]
     Unmarked {
-        /// Where they should say so.
+        /// Missing annotation.
         key: &'static str,
-        /// The running build.
+        /// Running build.
         mine: String,
     },
-    /// There is no such stream.
+    /// The requested stream does not exist.
     #[error(
         "could not get OSImageStreamSet for pool {pool}: requested {stream:?} is not available; the cluster has {available}"
     )]
     Unknown {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// The stream it asks for.
+        /// Requested stream.
         stream: String,
-        /// What there is.
+        /// Available streams.
         available: String,
     },
 }
 
-/// The stream of `pool`: its own, that of the worker pool if it is a custom one, or the default.
+/// Returns the stream of `pool`: its own, that of the worker pool for a custom pool, or the
+/// default.
 pub fn stream_of<'a>(
     pool: &MachineConfigPool,
     worker: Option<&MachineConfigPool>,
@@ -57,10 +58,10 @@ pub fn stream_of<'a>(
     }
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let is_custom = !name.parse().is_ok_and(|name: PoolName| name.is_built_in());
-    let inherited = worker.filter(|_| is_custom).and_then(asked_for);
+    let inherited = worker.filter(|_| is_custom).and_then(requested);
     let status = streams.status.as_ref();
     let default = status.map(|status| status.default_stream.as_str()).unwrap_or_default();
-    let wanted = asked_for(pool).or(inherited).unwrap_or(default);
+    let wanted = requested(pool).or(inherited).unwrap_or(default);
     let available = status.map(|status| status.available_streams.as_slice()).unwrap_or_default();
     available.iter().find(|stream| stream.name == wanted).ok_or_else(|| StreamError::Unknown {
         pool: name.to_owned(),
@@ -69,7 +70,7 @@ pub fn stream_of<'a>(
     })
 }
 
-fn asked_for(pool: &MachineConfigPool) -> Option<&str> {
+fn requested(pool: &MachineConfigPool) -> Option<&str> {
     pool.spec.os_image_stream.as_ref().map(|stream| stream.name.as_str()).filter(|s| !s.is_empty())
 }
 
@@ -116,13 +117,13 @@ mod tests {
     fn a_custom_pool_follows_the_workers_unless_it_says_otherwise() {
         let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
         let cases = [
-            // case, pool, its stream, the workers' stream, what it gets
+            // case, pool, its stream, the workers' stream, expected image
             ("the default", "worker", "", None, "nine"),
             ("its own", "worker", "rhel-10", None, "ten"),
             ("that of the workers", "infra", "", Some("rhel-10"), "ten"),
-            ("its own before theirs", "infra", "rhel-9", Some("rhel-10"), "nine"),
-            ("the default, for want of workers", "infra", "", None, "nine"),
-            ("masters follow nobody", "master", "", Some("rhel-10"), "nine"),
+            ("its own before that of the workers", "infra", "rhel-9", Some("rhel-10"), "nine"),
+            ("the default without a worker pool", "infra", "", None, "nine"),
+            ("masters inherit nothing", "master", "", Some("rhel-10"), "nine"),
         ];
         for (case, name, own, workers, expected) in cases {
             let worker = workers.map(|stream| pool("worker", stream));

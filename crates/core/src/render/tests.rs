@@ -9,15 +9,15 @@ fn images() -> BaseImages {
 
 fn render(configs: &[MachineConfig]) -> Result<Rendered, RenderError> {
     let configs: Vec<&MachineConfig> = configs.iter().collect();
-    pool(&"worker".parse().expect("a name"), &configs, &images())
+    pool(&"worker".parse().expect("a valid pool name"), &configs, &images())
 }
 
 fn rendered(configs: &[MachineConfig]) -> Rendered {
-    render(configs).expect("these render")
+    render(configs).expect("valid configs")
 }
 
 fn json(rendered: &Rendered) -> serde_json::Value {
-    let config = rendered.spec.config.as_ref().expect("always there");
+    let config = rendered.spec.config.as_ref().expect("a rendered config has an Ignition config");
     serde_json::from_str(config.get()).expect("JSON")
 }
 
@@ -39,7 +39,7 @@ fn texts(items: &[&str]) -> Vec<String> {
 
 // covers: REN-4, REN-5
 #[test]
-fn a_custom_pools_configs_outrank_those_of_workers_whatever_their_names() {
+fn configs_of_a_custom_pool_outrank_those_of_workers_regardless_of_names() {
     let configs = [
         ignition("00-x", "infra", &file("/etc/a", r#","contents":{"source":"data:,infra"}"#)),
         ignition("99-y", "worker", &file("/etc/a", r#","contents":{"source":"data:,worker"}"#)),
@@ -52,7 +52,7 @@ fn a_custom_pools_configs_outrank_those_of_workers_whatever_their_names() {
 
 // covers: REN-10, REN-11
 #[test]
-fn the_last_config_made_by_hand_chooses_the_images() {
+fn the_last_config_of_the_user_sets_the_images() {
     let by_hand = |name, url: &str| {
         with(name, "worker", |spec| {
             spec.os_image_url = url.to_owned();
@@ -74,7 +74,7 @@ fn the_last_config_made_by_hand_chooses_the_images() {
 
 // covers: REN-12, REN-13, REN-14, REN-15
 #[test]
-fn settings_add_up_in_merge_order() {
+fn settings_are_combined_in_merge_order() {
     let arguments = |name, list: &[&str], kernel: &str, fips| {
         with(name, "worker", |spec| {
             spec.kernel_arguments = texts(list);
@@ -96,7 +96,7 @@ fn settings_add_up_in_merge_order() {
 
 // covers: REN-14, REN-16, REN-20, REN-21, REN-23
 #[test]
-fn what_cannot_be_rendered_is_refused_with_the_promised_words() {
+fn invalid_configs_are_refused_in_the_words_of_the_reference() {
     let empty = r#"{"ignition":{"version":"3.2.0"}}"#;
     let spec_2 = r#"{"ignition":{"version":"2.2.0"},"passwd":{"users":[{"name":"bob"}]}}"#;
     let mut unknown_extension = ignition("a", "worker", empty);
@@ -146,14 +146,14 @@ fn what_cannot_be_rendered_is_refused_with_the_promised_words() {
 
 // covers: REN-14
 #[test]
-fn extensions_of_a_config_without_ignition_are_not_looked_at() {
+fn extensions_of_a_config_without_ignition_are_not_checked() {
     let config = with("a", "worker", |spec| spec.extensions = texts(&["nope"]));
     assert_eq!(rendered(&[config]).spec.extensions, ["nope"]);
 }
 
 // covers: REN-17, REN-18, REN-19
 #[test]
-fn a_files_contents_take_their_compression_with_them() {
+fn contents_and_compression_of_a_file_merge_together() {
     let zipped =
         file("/etc/a", r#","mode":420,"contents":{"source":"data:,zip","compression":"gzip"}"#);
     let plain = file("/etc/a", r#","contents":{"source":"data:,plain"}"#);
@@ -166,7 +166,7 @@ fn a_files_contents_take_their_compression_with_them() {
 
 // covers: REN-22
 #[test]
-fn remote_contents_are_left_for_the_machine_to_refuse() {
+fn remote_contents_are_not_fetched() {
     let remote = file("/etc/a", r#","contents":{"source":"https://example.com/a"}"#);
     let rendered = rendered(&[ignition("1", "worker", &remote)]);
     assert_eq!(
@@ -204,7 +204,7 @@ proptest! {
     }
 }
 
-/// Up to six configs of two roles that meet in a few files and units.
+/// Generates up to six configs of two roles with common files and units.
 fn configs() -> impl Strategy<Value = Vec<MachineConfig>> {
     let one = (0..3_u8, 0..4_u8, any::<bool>(), "[a-z%20]{0,8}|.{0,8}", any::<bool>());
     proptest::collection::vec(one, 1..6).prop_map(|all| {
@@ -231,7 +231,7 @@ fn configs() -> impl Strategy<Value = Vec<MachineConfig>> {
 
 // covers: REN-26, REN-35
 #[test]
-fn the_object_belongs_to_its_pool_and_says_who_made_it() {
+fn the_object_belongs_to_its_pool_and_names_its_controller() {
     let origin =
         Origin { controller_version: "abc".to_owned(), release_version: "4.20.1".to_owned() };
     let mut owner = fixture::pool("worker", "{}");
@@ -260,13 +260,13 @@ fn the_object_belongs_to_its_pool_and_says_who_made_it() {
 
     owner.spec.os_image_stream = serde_json::from_str(r#"{"name":"rhel-10"}"#).unwrap();
     assert!(base.object(&owner, &origin).is_ok());
-    let refused = custom.object(&owner, &origin).expect_err("two masters");
+    let refused = custom.object(&owner, &origin).expect_err("config and pool set the image");
     assert!(refused.to_string().contains("osImageStream.name simultaneously"), "{refused}");
 }
 
 // covers: REN-32
 #[test]
-fn an_object_that_etcd_would_refuse_is_refused_first() {
+fn an_object_larger_than_the_limit_of_etcd_is_refused() {
     let of_size = |bytes: usize| {
         let source = format!(r#","contents":{{"source":"data:,{}"}}"#, "x".repeat(bytes));
         let rendered = rendered(&[ignition("a", "worker", &file("/a", &source))]);
@@ -282,7 +282,7 @@ fn an_object_that_etcd_would_refuse_is_refused_first() {
 }
 
 #[test]
-fn provenance_names_every_config_that_had_a_say() {
+fn provenance_names_every_contributing_config() {
     let unit = |name: &str, unit: &str| {
         let json = format!(
             r#"{{"ignition":{{"version":"3.2.0"}},"systemd":{{"units":[{unit}]}},
@@ -302,11 +302,11 @@ fn provenance_names_every_config_that_had_a_say() {
     assert_eq!(provenance.winner(Kind::Unit, "a.service", "contents"), Some("1"));
     assert_eq!(provenance.winner(Kind::Unit, "a.service", "enabled"), Some("3"));
     assert_eq!(provenance.winner(Kind::Dropin, "a.service/x.conf", "contents"), Some("2"));
-    let said = |kind, key: &str| {
-        provenance.of(kind, key).iter().map(|said| said.config).collect::<Vec<_>>()
+    let contributors = |kind, key: &str| {
+        provenance.of(kind, key).iter().map(|contribution| contribution.config).collect::<Vec<_>>()
     };
-    assert_eq!(said(Kind::User, "core"), [0, 1, 2]);
-    assert_eq!(said(Kind::KernelArgument, "nosmt"), [2]);
-    assert_eq!(said(Kind::Setting, "kernelType"), [2]);
-    assert_eq!(said(Kind::Path, "/nowhere"), [0; 0]);
+    assert_eq!(contributors(Kind::User, "core"), [0, 1, 2]);
+    assert_eq!(contributors(Kind::KernelArgument, "nosmt"), [2]);
+    assert_eq!(contributors(Kind::Setting, "kernelType"), [2]);
+    assert_eq!(contributors(Kind::Path, "/nowhere"), [0; 0]);
 }

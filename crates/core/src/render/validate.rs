@@ -1,11 +1,11 @@
-//! What is checked of each MachineConfig by itself.
+//! Validation of a single MachineConfig.
 
 use mco_api::MachineConfig;
 use mco_ignition::Document;
 
 use super::{InvalidConfig, RenderError, name_of};
 
-/// The extensions that can be installed.
+/// Supported extensions.
 pub const EXTENSIONS: [&str; 7] = [
     "two-node-ha",
     "ipsec",
@@ -16,12 +16,12 @@ pub const EXTENSIONS: [&str; 7] = [
     "sysstat",
 ];
 
-/// Checks one MachineConfig by itself.
+/// Validates a single MachineConfig.
 pub fn validate(config: &MachineConfig) -> Result<(), InvalidConfig> {
     document(config).map(drop)
 }
 
-/// Checks one MachineConfig and keeps what its Ignition config says.
+/// Validates a MachineConfig and returns its parsed Ignition config.
 pub(super) fn read(config: &MachineConfig) -> Result<Option<Document>, RenderError> {
     document(config)
         .map_err(|source| RenderError::Invalid { config: name_of(config).to_owned(), source })
@@ -32,8 +32,8 @@ fn document(config: &MachineConfig) -> Result<Option<Document>, InvalidConfig> {
     if !matches!(spec.kernel_type.as_str(), "" | "default" | "realtime" | "64k-pages") {
         return Err(InvalidConfig::KernelType(spec.kernel_type.clone()));
     }
-    // Compat: without an Ignition config the extensions are not looked at either
-    // (pkg/controller/common/helpers.go). `mco check` does.
+    // Compat: without an Ignition config the extensions are not checked either
+    // (pkg/controller/common/helpers.go). `mco check` checks them.
     let Some(raw) = &spec.config else { return Ok(None) };
     let document = mco_ignition::read(raw.get().as_bytes())?;
     document.check()?;

@@ -1,35 +1,36 @@
-//! Masters and their arbiter, which vote together: never one of each out of service by our doing.
+//! Coordination of the pools `master` and `arbiter`, which share the etcd quorum: the controller
+//! never takes down a node of each at the same time.
 
 use super::{Fleet, Phase, PoolView, RolloutPlan};
 
-/// What the other half of the control plane is up to; nothing, for every other pool.
+/// The state of the other control plane pool; empty for every other pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Neighbour {
-    /// How many of its nodes are out of service, or go first.
+    /// Number of its nodes that are unavailable, or are updated first.
     pub unavailable: usize,
-    /// How many of its nodes were told something and are not through with it.
-    pub moving: usize,
+    /// Number of its nodes that are updating.
+    pub updating: usize,
 }
 
-/// Chooses for two masters and an arbiter: the masters first, the arbiter when no master is out of
-/// service and none still has to go. If the masters are paused, the arbiter does not wait for their
-/// turn.
+/// Selects nodes for two masters and an arbiter: the masters first, the arbiter when no master is
+/// unavailable or still to be updated. If the masters are paused, the arbiter does not wait for
+/// them.
 ///
-/// Neither half repairs a node while the other is at it, but either may when nobody else is under
-/// way, so that a change that broke both can be taken back.
+/// Neither pool repairs a node while the other one does, but either may if no other node is
+/// updating, so that a change that broke both can be reverted.
 pub fn choose_control_plane(
-    (masters, fleet): (&PoolView, &mut Fleet),
-    (arbiter, arbiters): (&PoolView, &mut Fleet),
+    (masters, master_nodes): (&PoolView, &mut Fleet),
+    (arbiter, arbiter_nodes): (&PoolView, &mut Fleet),
 ) -> (RolloutPlan, RolloutPlan) {
-    let tally = arbiters.tally();
-    let neighbour = Neighbour { unavailable: tally.places, moving: tally.moving };
-    let first = fleet.choose(&PoolView { neighbour, ..masters.clone() });
-    let turn = if masters.phase == Phase::Active { fleet.in_line() } else { 0 };
-    let tally = fleet.tally();
+    let counts = arbiter_nodes.tally();
+    let neighbour = Neighbour { unavailable: counts.slots, updating: counts.updating };
+    let first = master_nodes.choose(&PoolView { neighbour, ..masters.clone() });
+    let pending = if masters.phase == Phase::Active { master_nodes.pending() } else { 0 };
+    let counts = master_nodes.tally();
     let neighbour = Neighbour {
-        unavailable: tally.places.saturating_add(turn),
-        moving: tally.moving.saturating_add(first.starts.len()),
+        unavailable: counts.slots.saturating_add(pending),
+        updating: counts.updating.saturating_add(first.starts.len()),
     };
-    let second = arbiters.choose(&PoolView { neighbour, ..arbiter.clone() });
+    let second = arbiter_nodes.choose(&PoolView { neighbour, ..arbiter.clone() });
     (first, second)
 }

@@ -1,7 +1,8 @@
-//! Nodes that were booted for a custom pool before they had its labels.
+//! Labelling of nodes that were booted for a custom pool before they had its labels.
 //!
-//! Such a node joins with the labels of a worker. Rather than moving it to the workers' config, we put
-//! on the labels that its own pool selects by, once; from then on it belongs there.
+//! Such a node joins with the labels of a worker. Instead of moving it to the workers' config, the
+//! controller sets the labels of its custom pool's selector, once; from then on the node belongs to
+//! that pool.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +10,10 @@ use mco_api::{MachineConfig, MachineConfigPool};
 
 use super::NodeView;
 
-/// The labels that a node is to get; none if it was not booted for a custom pool.
+/// Returns the labels to set on a node; `None` if the node was not booted for a custom pool.
 ///
-/// A pool whose selector says nothing that could be put on a node claims none. In the reference such
-/// a node is passed over for ever; here it goes on like any other.
+/// A pool whose selector contains nothing that could be set as a label claims no node. The
+/// reference skips such a node for ever; here it is updated like any other.
 pub fn claim<'a>(
     node: &NodeView,
     config: impl Fn(&str) -> Option<&'a MachineConfig>,
@@ -27,7 +28,7 @@ pub fn claim<'a>(
     Some(labels).filter(|labels| !labels.is_empty())
 }
 
-/// The labels that a pool selects nodes by, as far as there is one way to fulfil the selector.
+/// Returns the labels that satisfy a pool's selector, as far as there is only one way to do so.
 fn labels(pool: &MachineConfigPool) -> BTreeMap<String, String> {
     let Some(selector) = &pool.spec.node_selector else { return BTreeMap::new() };
     let mut labels = selector.match_labels.clone().unwrap_or_default();
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
     use crate::fixture::{machine_config, nodes};
 
-    /// The labels that a node gets whose first config is of the pool with this selector.
+    /// Returns the labels of a node whose first config belongs to the pool with this selector.
     fn labels_of(owner: &str, selector: &serde_json::Value) -> Option<BTreeMap<String, String>> {
         let mut config = machine_config("rendered-1", "worker");
         let owner =
@@ -82,6 +83,6 @@ mod tests {
         ]});
         let expected = labels(&[("a", "1"), ("b", "3"), ("c", "")]);
         assert_eq!(labels_of("infra", &by_expression), expected);
-        assert_eq!(labels_of("infra", &json!({})), None, "nothing that could be put on it");
+        assert_eq!(labels_of("infra", &json!({})), None, "the selector has no labels to set");
     }
 }

@@ -1,67 +1,67 @@
-//! The nodes of a pool, kept in order, so that a change of one node costs the same in a pool of ten
-//! and in one of ten thousand.
+//! The nodes of a pool, indexed by what they need, so that a change of one node costs the same in a
+//! pool of ten and of ten thousand nodes.
 
 use std::collections::BTreeMap;
 
 use super::{
     Hold, NodeView, Phase, PoolView, RolloutPlan, Verdict,
-    stand::{Need, Reach, Stand},
+    assessment::{Assessment, Need, Responsiveness},
     view::Order,
 };
 
-/// The nodes of a pool, ready to be chosen from.
+/// The nodes of a pool, ready for selection.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     target: String,
     members: BTreeMap<String, Member>,
     arrivals: u64,
     redirects: BTreeMap<Place, String>,
-    rescues: BTreeMap<(Reach, Place), String>,
+    rescues: BTreeMap<(Responsiveness, Place), String>,
     starts: BTreeMap<Place, String>,
     claimed: BTreeMap<Place, String>,
-    tally: Tally,
+    counts: RolloutCounts,
 }
 
-/// A node's place among the others: the order of updates, then the order in which they came.
+/// The position of a node: order of updates, then order of arrival.
 type Place = (Order, u64);
 
 #[derive(Clone, Debug)]
 struct Member {
     node: NodeView,
     arrival: u64,
-    stand: Stand,
+    assessment: Assessment,
 }
 
-/// How many nodes of a pool are in each state, as its status counts them.
+/// The number of nodes in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// All of them.
+pub struct RolloutCounts {
+    /// All nodes.
     pub machines: usize,
-    /// Those that run the target.
+    /// Nodes that run the target.
     pub updated: usize,
-    /// Those that run the target and can be used.
+    /// Nodes that run the target and are ready.
     pub ready: usize,
-    /// Those out of service.
+    /// Unavailable nodes.
     pub unavailable: usize,
-    /// Those whose daemon failed.
+    /// Nodes whose daemon is degraded.
     pub degraded: usize,
-    /// How many places of `maxUnavailable` are taken.
-    pub places: usize,
-    /// Those that were told something and are not through with it.
-    pub moving: usize,
+    /// Occupied slots of `maxUnavailable`.
+    pub slots: usize,
+    /// Nodes that are updating.
+    pub updating: usize,
 }
 
-impl Tally {
+impl RolloutCounts {
     fn of(member: &Member, target: &str) -> Self {
-        let Member { node, stand, .. } = member;
+        let Member { node, assessment, .. } = member;
         Self {
             machines: 1,
             updated: node.is_updated(target).into(),
             ready: (node.is_updated(target) && node.is_ready()).into(),
             unavailable: node.is_unavailable().into(),
             degraded: node.is_degraded().into(),
-            places: stand.places,
-            moving: stand.moving.into(),
+            slots: assessment.slots,
+            updating: assessment.updating.into(),
         }
     }
 
@@ -72,33 +72,34 @@ impl Tally {
             ready: with(self.ready, other.ready),
             unavailable: with(self.unavailable, other.unavailable),
             degraded: with(self.degraded, other.degraded),
-            places: with(self.places, other.places),
-            moving: with(self.moving, other.moving),
+            slots: with(self.slots, other.slots),
+            updating: with(self.updating, other.updating),
         }
     }
 }
 
 impl Fleet {
-    /// No nodes yet, of a pool with this target.
+    /// Creates a pool without nodes that has this target.
     #[must_use]
     pub fn toward(target: &str) -> Self {
         Self { target: target.to_owned(), ..Self::default() }
     }
 
-    /// Takes in a node, new or changed.
+    /// Adds or updates a node.
     pub fn set(&mut self, node: NodeView) {
         let arrival = self.remove(&node.name).unwrap_or_else(|| {
             self.arrivals += 1;
             self.arrivals
         });
-        let stand = Stand::of(&node, &self.target);
-        let member = Member { node, arrival, stand };
+        let assessment = Assessment::of(&node, &self.target);
+        let member = Member { node, arrival, assessment };
         self.file(&member);
-        self.tally = self.tally.zip(Tally::of(&member, &self.target), usize::saturating_add);
+        self.counts =
+            self.counts.zip(RolloutCounts::of(&member, &self.target), usize::saturating_add);
         self.members.insert(member.node.name.clone(), member);
     }
 
-    /// Lets go of a node that is gone, or another pool's.
+    /// Removes a node that was deleted or belongs to another pool now.
     pub fn forget(&mut self, node: &str) {
         self.remove(node);
     }
@@ -106,30 +107,31 @@ impl Fleet {
     fn remove(&mut self, node: &str) -> Option<u64> {
         let member = self.members.remove(node)?;
         let place = (member.node.update_order(), member.arrival);
-        match member.stand.need {
+        match member.assessment.need {
             Need::Redirect => self.redirects.remove(&place),
-            Need::Rescue(reach) => self.rescues.remove(&(reach, place)),
+            Need::Rescue(responsiveness) => self.rescues.remove(&(responsiveness, place)),
             Need::Slot => self.starts.remove(&place),
             Need::Labels => self.claimed.remove(&place),
             Need::Nothing | Need::Wait(_) => None,
         };
-        self.tally = self.tally.zip(Tally::of(&member, &self.target), usize::saturating_sub);
+        self.counts =
+            self.counts.zip(RolloutCounts::of(&member, &self.target), usize::saturating_sub);
         Some(member.arrival)
     }
 
     fn file(&mut self, member: &Member) {
         let place = (member.node.update_order(), member.arrival);
         let name = member.node.name.clone();
-        match member.stand.need {
+        match member.assessment.need {
             Need::Redirect => self.redirects.insert(place, name),
-            Need::Rescue(reach) => self.rescues.insert((reach, place), name),
+            Need::Rescue(responsiveness) => self.rescues.insert((responsiveness, place), name),
             Need::Slot => self.starts.insert(place, name),
             Need::Labels => self.claimed.insert(place, name),
             Need::Nothing | Need::Wait(_) => None,
         };
     }
 
-    /// Looks at every node anew because the pool has another target.
+    /// Assesses every node again if the pool has another target.
     pub fn retarget(&mut self, target: &str) {
         if self.target == target {
             return;
@@ -137,33 +139,35 @@ impl Fleet {
         let members = std::mem::take(&mut self.members);
         *self = Self { target: target.to_owned(), arrivals: self.arrivals, ..Self::default() };
         for (name, mut member) in members {
-            member.stand = Stand::of(&member.node, target);
+            member.assessment = Assessment::of(&member.node, target);
             self.file(&member);
-            self.tally = self.tally.zip(Tally::of(&member, target), usize::saturating_add);
+            self.counts =
+                self.counts.zip(RolloutCounts::of(&member, target), usize::saturating_add);
             self.members.insert(name, member);
         }
     }
 
-    /// How many nodes are in each state.
+    /// Returns the number of nodes in each state.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        self.tally
+    pub fn tally(&self) -> RolloutCounts {
+        self.counts
     }
 
-    /// The nodes.
+    /// Returns the nodes.
     pub fn nodes(&self) -> impl Iterator<Item = &NodeView> {
         self.members.values().map(|member| &member.node)
     }
 
-    /// The node of this name.
+    /// Returns the node of this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<&NodeView> {
         self.members.get(name).map(|member| &member.node)
     }
 
-    /// Chooses the nodes to tell, first those that need no slot. Who waits is left out: see `holds`.
+    /// Selects the nodes to update, first those that need no slot. The waiting nodes are omitted:
+    /// see `holds`.
     ///
-    /// The cost depends on how many nodes are told, not on how many there are.
+    /// The cost depends on the number of selected nodes, not on the size of the pool.
     pub fn choose(&mut self, pool: &PoolView) -> RolloutPlan {
         self.retarget(&pool.target);
         let free = self.capacity(pool);
@@ -182,22 +186,22 @@ impl Fleet {
         if pool.neighbour.unavailable > 0 {
             return 0;
         }
-        let taken = i64::try_from(self.tally.places).unwrap_or(i64::MAX);
+        let taken = i64::try_from(self.counts.slots).unwrap_or(i64::MAX);
         usize::try_from(pool.max_unavailable.saturating_sub(taken)).unwrap_or(0)
     }
 
-    /// Tells the nodes that need no slot.
+    /// Selects the nodes that need no slot.
     fn repair(&self, pool: &PoolView, plan: &mut RolloutPlan) {
         plan.repairs.extend(self.redirects.values().cloned());
         let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
-        let mut moving = self.tally.moving.saturating_add(pool.neighbour.moving);
+        let mut updating = self.counts.updating.saturating_add(pool.neighbour.updating);
         for name in self.rescues.values() {
-            let counted = self.members.get(name).is_some_and(|member| member.stand.moving);
-            let after = moving.saturating_add(usize::from(!counted));
+            let counted = self.members.get(name).is_some_and(|member| member.assessment.updating);
+            let after = updating.saturating_add(usize::from(!counted));
             if after > limit {
                 break;
             }
-            moving = after;
+            updating = after;
             plan.repairs.push(name.clone());
         }
         plan.starts.clone_from(&plan.repairs);
@@ -209,10 +213,10 @@ impl Fleet {
             let claim = self.members.get(name).and_then(|member| member.node.claim.clone());
             plan.labels.push((name.clone(), claim.unwrap_or_default()));
         }
-        // Compat: with one candidate left there is nobody to go before it
-        // (pkg/controller/node/node_controller.go, filterControlPlaneCandidateNodes).
+        // Compat: the last candidate is not deferred (pkg/controller/node/node_controller.go,
+        // filterControlPlaneCandidateNodes).
         let last = pool.operator_node.as_deref();
-        let last = last.filter(|_| pool.name == "master" && self.in_line() > 1);
+        let last = last.filter(|_| pool.name == "master" && self.pending() > 1);
         for name in self.starts.values() {
             if plan.starts.len() - plan.repairs.len() == plan.capacity {
                 break;
@@ -221,22 +225,23 @@ impl Fleet {
                 plan.starts.push(name.clone());
             }
         }
-        plan.deferred = last.filter(|name| self.waits_for_a_slot(name)).map(str::to_owned);
+        plan.deferred = last.filter(|name| self.needs_slot(name)).map(str::to_owned);
     }
 
-    /// How many nodes still have to be told and can be.
-    pub(super) fn in_line(&self) -> usize {
+    /// Returns the number of nodes that can be selected and are not updated yet.
+    pub(super) fn pending(&self) -> usize {
         self.starts.len() + self.redirects.len() + self.rescues.len()
     }
 
-    fn waits_for_a_slot(&self, node: &str) -> bool {
-        self.members.get(node).is_some_and(|member| member.stand.need == Need::Slot)
+    fn needs_slot(&self, node: &str) -> bool {
+        self.members.get(node).is_some_and(|member| member.assessment.need == Need::Slot)
     }
 
-    /// Why each node that needs the target and is not told now has to wait, in the order they came.
+    /// Returns the reason to wait of each node that needs the target and is not selected, in order
+    /// of arrival.
     #[must_use]
     pub fn holds(&self, pool: &PoolView, plan: &RolloutPlan) -> Vec<(String, Hold)> {
-        let told: std::collections::BTreeSet<&str> = plan
+        let selected: std::collections::BTreeSet<&str> = plan
             .starts
             .iter()
             .chain(plan.labels.iter().map(|(node, _)| node))
@@ -245,43 +250,44 @@ impl Fleet {
         let mut waiting: Vec<&Member> = self
             .members
             .values()
-            .filter(|member| member.stand.need != Need::Nothing)
-            .filter(|member| !told.contains(member.node.name.as_str()))
+            .filter(|member| member.assessment.need != Need::Nothing)
+            .filter(|member| !selected.contains(member.node.name.as_str()))
             .collect();
         waiting.sort_by_key(|member| member.arrival);
-        let verdict = Verdict::of(pool, plan);
-        let hold = |member: &Member| Some((member.node.name.clone(), member.hold(&verdict)?));
+        let decision = Verdict::of(pool, plan);
+        let hold = |member: &Member| Some((member.node.name.clone(), member.hold(&decision)?));
         waiting.into_iter().filter_map(hold).collect()
     }
 
-    /// Why a node has to wait by the last choice; `None` if it needs nothing.
+    /// Returns the reason why a node waits after the last selection; `None` if the node needs
+    /// nothing.
     #[must_use]
-    pub fn hold(&self, node: &str, verdict: &Verdict) -> Option<Hold> {
-        self.members.get(node)?.hold(verdict)
+    pub fn hold(&self, node: &str, decision: &Verdict) -> Option<Hold> {
+        self.members.get(node)?.hold(decision)
     }
 
-    /// Whether a node was told something and is not through with it.
+    /// Returns true if a node is updating.
     #[must_use]
     pub fn is_moving(&self, node: &str) -> bool {
-        self.members.get(node).is_some_and(|member| member.stand.moving)
+        self.members.get(node).is_some_and(|member| member.assessment.updating)
     }
 }
 
 impl Member {
-    fn hold(&self, verdict: &Verdict) -> Option<Hold> {
-        if self.stand.need == Need::Nothing {
+    fn hold(&self, decision: &Verdict) -> Option<Hold> {
+        if self.assessment.need == Need::Nothing {
             return None;
         }
-        match verdict.phase {
+        match decision.phase {
             Phase::Paused => return Some(Hold::Paused),
             Phase::Deleting => return Some(Hold::Deleting),
             Phase::Active => {}
         }
-        Some(match (&self.stand.need, &verdict.refusal) {
+        Some(match (&self.assessment.need, &decision.refusal) {
             (Need::Wait(hold), _) => hold.clone(),
             (_, Some(refusal)) => refusal.clone(),
-            (_, None) if verdict.deferred.as_ref() == Some(&self.node.name) => Hold::OperatorNode,
-            (_, None) if verdict.neighbour => Hold::Neighbour,
+            (_, None) if decision.deferred.as_ref() == Some(&self.node.name) => Hold::OperatorNode,
+            (_, None) if decision.neighbour => Hold::Neighbour,
             (_, None) => Hold::NoCapacity,
         })
     }

@@ -1,16 +1,16 @@
-//! `maxUnavailable`, as a number of nodes.
+//! Evaluation of `maxUnavailable` to a number of nodes.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// A `maxUnavailable` that is neither a number nor a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadLimit {
-    /// It is text without a percent sign at its end.
+    /// The text does not end with a percent sign.
     #[error(
         "maxUnavailable: invalid value for IntOrString: invalid type: string is not a percentage"
     )]
     NotAPercentage,
-    /// There is no number before the percent sign.
+    /// The text before the percent sign is no number.
     #[error(
         "maxUnavailable: invalid value for IntOrString: invalid value {0:?}: strconv.Atoi: parsing {number:?}: {fault}",
         number = .0.trim_end_matches('%'), fault = .1
@@ -18,17 +18,17 @@ pub enum BadLimit {
     NotANumber(String, &'static str),
 }
 
-/// How many nodes of a pool with `members` may be out of service at a time.
+/// Returns the number of nodes of a pool with `members` that may be unavailable at a time.
 ///
-/// Compat: a percentage is rounded down and nothing becomes one, but what is below zero stays there
-/// and stops the pool (`pkg/controller/node/node_controller.go`).
+/// Compat: a percentage is rounded down and zero becomes one, but a negative value is kept and
+/// stops the pool (`pkg/controller/node/node_controller.go`).
 pub fn max_unavailable(
     pool: &str,
     limit: Option<&IntOrString>,
     members: usize,
 ) -> Result<i64, BadLimit> {
     let count = match limit {
-        // One arbiter is all that the control plane can do without.
+        // The control plane can do without one arbiter at most.
         _ if pool == "arbiter" => 1,
         None => 1,
         Some(IntOrString::Int(number)) => i64::from(*number),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_reads_as_the_references() {
+    fn an_invalid_limit_has_the_text_of_the_reference() {
         let limit = IntOrString::String("5.5%".to_owned());
         let error = max_unavailable("worker", Some(&limit), 10).unwrap_err();
         assert_eq!(

@@ -1,10 +1,10 @@
-//! What is said of a control plane node whose annotations change.
+//! Event messages for changed annotations of a control plane node.
 
 use std::collections::BTreeMap;
 
 use mco_api::annotation;
 
-/// The annotations whose changes are worth a word.
+/// Annotations whose changes are reported.
 const WATCHED: [&str; 6] = [
     annotation::CURRENT_CONFIG.name(),
     annotation::DESIRED_CONFIG.name(),
@@ -14,7 +14,7 @@ const WATCHED: [&str; 6] = [
     annotation::DESIRED_IMAGE.name(),
 ];
 
-/// One sentence per annotation that changed; none if all that happened is that the node is done.
+/// Returns one message per changed annotation; none if the node has only completed its update.
 #[must_use]
 pub fn notices(
     node: &str,
@@ -33,7 +33,7 @@ pub fn notices(
         .collect()
 }
 
-/// Whether the node was under way and is done now.
+/// Returns true if the node was updating and is done now.
 fn is_completion(before: &BTreeMap<String, String>, after: &BTreeMap<String, String>) -> bool {
     let [current, desired, state, _, current_image, desired_image] = WATCHED;
     let is_there = after.get(current).is_some_and(|config| !config.is_empty())
@@ -58,7 +58,7 @@ mod tests {
 
     // covers: NOD-34
     #[test]
-    fn a_change_of_an_annotation_is_told_unless_the_node_is_simply_done() {
+    fn a_changed_annotation_is_reported_unless_the_node_has_completed_its_update() {
         let prefix = "machineconfiguration.openshift.io/";
         let old = "currentConfig=a desiredConfig=a state=Done";
         let cases = [
@@ -77,12 +77,12 @@ mod tests {
             ),
         ];
         for (before, after, expected) in cases {
-            let said = notices("m0", &annotations(before), &annotations(after));
+            let messages = notices("m0", &annotations(before), &annotations(after));
             let expected: Vec<String> = expected
                 .iter()
                 .map(|text| format!("Node m0 {}", text.replace('+', prefix)))
                 .collect();
-            assert_eq!(said, expected, "{before} -> {after}");
+            assert_eq!(messages, expected, "{before} -> {after}");
         }
     }
 }

@@ -1,29 +1,29 @@
-//! What a roll-out does next, and why the others wait.
+//! A rollout plan: the nodes to update now, and the reasons why the others wait.
 
 use std::{collections::BTreeMap, fmt};
 
 use super::{BadLimit, Phase, PoolView};
 
-/// Why a node that needs the target does not get it yet.
+/// The reason why a node that needs the target does not get it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// The pool is paused.
     Paused,
     /// The pool is being deleted.
     Deleting,
-    /// As many nodes as may be are out of service already.
+    /// All slots of `maxUnavailable` are occupied.
     NoCapacity,
-    /// Nobody can say how many nodes may be out of service at a time.
+    /// `maxUnavailable` is invalid.
     BadLimit(BadLimit),
-    /// Its pool's nodes run images that somebody builds in the cluster.
+    /// The pool has a MachineOSConfig, for which this controller builds no images.
     ImageMode,
-    /// The node is not ready and nothing is known of it; says in which way.
+    /// The node is not ready and has no desired config; the text is the readiness error.
     NotReady(String),
-    /// Somebody cordoned the node.
+    /// The user cordoned the node.
     Cordoned,
-    /// The operator runs on it, and others can go first.
+    /// The operator runs on the node, and other nodes can be updated first.
     OperatorNode,
-    /// The other half of the control plane is out of service or goes first.
+    /// A node of the other control plane pool is unavailable or is updated first.
     Neighbour,
 }
 
@@ -32,35 +32,38 @@ impl fmt::Display for Hold {
         match self {
             Self::Paused => f.write_str("the pool is paused"),
             Self::Deleting => f.write_str("the pool is being deleted"),
-            Self::NoCapacity => f.write_str("no more nodes may be out of service at a time"),
+            Self::NoCapacity => {
+                f.write_str("no free slot: maxUnavailable nodes are unavailable or updating")
+            }
             Self::BadLimit(fault) => write!(f, "the pool's {fault}"),
             Self::ImageMode => f.write_str(
-                "its pool has a MachineOSConfig, whose images this controller does not build",
+                "the pool has a MachineOSConfig, and this controller builds no OS images",
             ),
             Self::NotReady(why) => f.write_str(why),
-            Self::Cordoned => f.write_str("somebody cordoned it; kubectl uncordon lets it go on"),
+            Self::Cordoned => f.write_str("cordoned by the user"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
             Self::Neighbour => f.write_str("masters and arbiter are never updated together"),
         }
     }
 }
 
-/// Which nodes start now, and why the others wait.
+/// The nodes to update now, and the reasons why the others wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutPlan {
-    /// The config to start with.
+    /// Config to update to.
     pub target: String,
-    /// How many nodes in service may start.
+    /// Number of available nodes that may start.
     pub capacity: usize,
-    /// The nodes that start, in this order.
+    /// Nodes that start, in this order.
     pub starts: Vec<String>,
-    /// Those of them that need no slot, because they are out of service or on their way already.
+    /// Subset of `starts` that needs no slot, because these nodes are unavailable or updating
+    /// already.
     pub repairs: Vec<String>,
     /// Nodes that get the labels of the custom pool they were booted for instead.
     pub labels: Vec<(String, BTreeMap<String, String>)>,
-    /// The node that was passed over because the operator runs on it.
+    /// Node that was deferred because the operator runs on it.
     pub deferred: Option<String>,
-    /// The nodes that wait, each with its reason.
+    /// Nodes that wait, each with its reason.
     pub holds: Vec<(String, Hold)>,
 }
 
@@ -77,7 +80,7 @@ impl RolloutPlan {
         }
     }
 
-    /// What is said of the starts; nothing if there are none.
+    /// Returns the event message about the starts; `None` if there are none.
     #[must_use]
     pub fn started(&self) -> Option<String> {
         let target = &self.target;
@@ -90,7 +93,7 @@ impl RolloutPlan {
         }
     }
 
-    /// What is said of the node that was passed over; nothing if there is none.
+    /// Returns the event message about the deferred node; `None` if there is none.
     #[must_use]
     pub fn passed_over(&self) -> Option<String> {
         let node = self.deferred.as_ref()?;
@@ -98,25 +101,25 @@ impl RolloutPlan {
     }
 }
 
-/// What a choice of nodes means for all that wait, besides how each of them stands.
+/// The result of a selection that applies to all waiting nodes of a pool.
 ///
-/// With it a single node's reason to wait can be told without looking at the others.
+/// With it the reason of a single node can be determined without its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The config that they wait for.
+    /// Config that the nodes wait for.
     pub target: String,
-    /// Whether the pool may do anything.
+    /// State of the pool.
     pub phase: Phase,
-    /// Why no node of the pool can be told anything.
+    /// Reason why no node of the pool can be updated.
     pub refusal: Option<Hold>,
-    /// Whether the other half of the control plane goes first.
+    /// True if the other control plane pool is updated first.
     pub neighbour: bool,
-    /// The node that was passed over because the operator runs on it.
+    /// Node that was deferred because the operator runs on it.
     pub deferred: Option<String>,
 }
 
 impl Verdict {
-    /// What this choice means.
+    /// Derives the decision from a selection.
     #[must_use]
     pub fn of(pool: &PoolView, plan: &RolloutPlan) -> Self {
         Self {
@@ -128,7 +131,7 @@ impl Verdict {
         }
     }
 
-    /// No choice can be made, for this reason.
+    /// Returns the decision of a pool for which no selection is possible.
     #[must_use]
     pub fn refused(target: &str, phase: Phase, refusal: Hold) -> Self {
         let target = target.to_owned();

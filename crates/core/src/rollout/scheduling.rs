@@ -1,7 +1,7 @@
-//! The labels and taints that say whether ordinary pods may run on the control plane.
+//! Labels and taints that allow or forbid ordinary pods on the control plane.
 //!
-//! Only nodes with the label `master` are looked at: it is OpenShift's, so nodes of other clusters
-//! are left as their administrators made them.
+//! Only nodes with the label `master` are changed: it is OpenShift's, so nodes of other clusters
+//! stay as their administrators configured them.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,21 @@ const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 const WORKER: &str = "node-role.kubernetes.io/worker";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// Whether ordinary pods may run on the control plane.
+/// The setting `mastersSchedulable` of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MastersSchedulable {
-    /// They may.
+    /// Ordinary pods may run on the control plane.
     Yes,
-    /// They may not.
+    /// Ordinary pods may not run on the control plane.
     No,
 }
 
-/// Labels to set, or to take off where there is no value.
+/// Labels to set, or to remove if the value is `None`.
 pub type LabelChanges = BTreeMap<String, Option<String>>;
 
-/// What is to change about the labels of a node; nothing for nodes of other roles.
+/// Returns the label changes of a node; none for nodes of other roles.
 ///
-/// Where the cluster does not say whether pods may run there, only the newer name of the role is
-/// made sure of.
+/// If the cluster has no setting, only the label `control-plane` is ensured.
 #[must_use]
 pub fn labels(
     labels: &BTreeMap<String, String>,
@@ -54,7 +53,7 @@ pub fn labels(
     changes
 }
 
-/// Puts the taints of a node right; nothing happens to those of nodes of other roles.
+/// Corrects the taints of a node; those of nodes of other roles stay unchanged.
 pub fn taint(
     labels: &BTreeMap<String, String>,
     wanted: Option<MastersSchedulable>,
@@ -63,15 +62,15 @@ pub fn taint(
     if !labels.contains_key(MASTER) {
         return;
     }
-    let keeps_off = |taint: &Taint, keys: &[&str]| {
+    let repels = |taint: &Taint, keys: &[&str]| {
         taint.effect == NO_SCHEDULE && keys.contains(&taint.key.as_str())
     };
-    let is_kept_off = taints.iter().any(|taint| keeps_off(taint, &[MASTER]));
+    let is_tainted = taints.iter().any(|taint| repels(taint, &[MASTER]));
     match wanted {
         Some(MastersSchedulable::Yes) => {
-            taints.retain(|taint| !keeps_off(taint, &[MASTER, CONTROL_PLANE]));
+            taints.retain(|taint| !repels(taint, &[MASTER, CONTROL_PLANE]));
         }
-        Some(MastersSchedulable::No) if !is_kept_off => taints.push(Taint {
+        Some(MastersSchedulable::No) if !is_tainted => taints.push(Taint {
             key: MASTER.to_owned(),
             effect: NO_SCHEDULE.to_owned(),
             ..Taint::default()
@@ -105,10 +104,10 @@ mod tests {
 
     // covers: NOD-31, NOD-32
     #[test]
-    fn the_control_plane_takes_pods_where_the_cluster_says_so() {
+    fn the_control_plane_accepts_pods_if_the_cluster_says_so() {
         use MastersSchedulable::{No, Yes};
         let cases = [
-            // labels, taints, what the cluster says, changes to labels, taints afterwards
+            // labels, taints, setting, changes to labels, taints afterwards
             ("master", "master", None, "+control-plane", "master"),
             ("master control-plane", "master", None, "", "master"),
             ("master control-plane", "control-plane master x", Some(Yes), "+worker", "x"),

@@ -1,4 +1,4 @@
-//! The taint that keeps pods off nodes that will be updated soon, where there is a choice.
+//! The taint `UpdateInProgress`, which makes the scheduler avoid nodes that will be updated soon.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
@@ -7,36 +7,37 @@ use super::NodeView;
 /// Key of the taint; it has no value.
 pub const KEY: &str = "UpdateInProgress";
 
-/// Effect of the taint: pods go elsewhere if they can.
+/// Effect of the taint: the scheduler avoids the node if it can.
 pub const EFFECT: &str = "PreferNoSchedule";
 
-/// Whether a node carries the taint.
+/// The presence of the taint on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mark {
-    /// It does not.
+    /// The node does not have the taint.
     #[default]
     Absent,
-    /// It does.
+    /// The node has the taint.
     Present,
 }
 
 impl Mark {
-    /// Looks for the taint.
+    /// Reads the taint of a node.
     pub(super) fn of(node: &Node) -> Self {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
         if taints.into_iter().any(is_ours) { Self::Present } else { Self::Absent }
     }
 }
 
-/// Whether this is the taint.
+/// Returns true if `taint` is this taint.
 #[must_use]
 pub fn is_ours(taint: &Taint) -> bool {
     taint.key == KEY && taint.effect == EFFECT
 }
 
-/// What is to be done about the taint of a node of a pool with this target; nothing if all is well.
+/// Returns the required change of a node's taint, for a pool with this target; `None` if there is
+/// none.
 ///
-/// Compat: it goes once the node has been told the target, which is when its update begins
+/// Compat: the taint is removed once the node is targeted, which is when its update begins
 /// (`pkg/controller/node/node_controller.go`, `updatePools`). So it marks the nodes that wait.
 #[must_use]
 pub fn change(node: &NodeView, target: &str) -> Option<Mark> {
@@ -55,7 +56,7 @@ mod tests {
     use crate::fixture::nodes;
 
     #[test]
-    fn the_taint_marks_the_nodes_that_wait() {
+    fn waiting_nodes_have_the_taint() {
         let cases = [
             ("a=old", Mark::Absent, Some(Mark::Present)),
             ("a=old", Mark::Present, None),

@@ -24,7 +24,7 @@ fn starts(pool: &PoolView, before: &str) -> String {
 #[test]
 fn fills_free_slots_and_no_more() {
     let cases = [
-        // case, max unavailable, nodes before, nodes told to start
+        // case, max unavailable, nodes before, nodes selected to start
         ("all idle, one slot", 1, "a=old b=old c=old", "a"),
         ("all idle, two slots", 2, "a=old b=old c=old", "a b"),
         ("a working node holds the slot", 1, "a=working b=old", ""),
@@ -34,10 +34,10 @@ fn fills_free_slots_and_no_more() {
         ("a node that is down holds a slot", 2, "a=done+down b=old c=old", "b"),
         ("a node that failed another config may try this one", 1, "a=failed-other b=done", "a"),
         ("and keeps its place", 1, "b=old a=failed-other", "a"),
-        ("a limit below zero stops the pool", -1, "a=old b=old", ""),
+        ("a negative limit stops the pool", -1, "a=old b=old", ""),
         ("nothing to do", 1, "a=done b=done", ""),
-        ("a node that has said nothing holds a slot", 1, "a=silent b=old", ""),
-        ("and is told for a free one", 2, "a=silent b=done", "a"),
+        ("a node that has not reported holds a slot", 1, "a=silent b=old", ""),
+        ("and gets a free one", 2, "a=silent b=done", "a"),
     ];
     for (case, max, before, expected) in cases {
         let plan = select(&pool(max), &nodes(before));
@@ -48,22 +48,22 @@ fn fills_free_slots_and_no_more() {
 #[test]
 fn a_revert_reaches_the_nodes_that_the_change_broke() {
     let cases = [
-        // case, max unavailable, nodes before, nodes told without a slot
-        ("under way", 1, "a=working-other b=old", "a"),
-        ("under way and cordoned by us", 1, "a=working-other+drained b=old", "a"),
+        // case, max unavailable, nodes before, nodes selected without a slot
+        ("updating", 1, "a=working-other b=old", "a"),
+        ("updating and cordoned by the controller", 1, "a=working-other+drained b=old", "a"),
         ("not back from its reboot", 1, "a=working-other+lost b=old", "a"),
         ("failed before its drain", 1, "a=failed-other b=old", "a"),
         ("failed after its drain", 1, "a=failed-other+drained b=old", "a"),
         ("went down afterwards", 1, "a=old+down b=old", "a"),
         ("drifted", 1, "a=drifted b=old", "a"),
-        ("all that are under way", 1, "a=working-other b=failed-other+drained", "a b"),
-        ("of those that stand still one at a time", 1, "a=old+down b=old+down", "a"),
-        ("the one that speaks first", 1, "a=old+lost b=old+down c=drifted", "c"),
+        ("all that are updating", 1, "a=working-other b=failed-other+drained", "a b"),
+        ("idle ones one at a time", 1, "a=old+down b=old+down", "a"),
+        ("the most responsive first", 1, "a=old+lost b=old+down c=drifted", "c"),
         ("or two", 2, "a=old+lost b=old+down c=drifted", "c b"),
-        ("and none while others are under way", 1, "a=old+down b=working", ""),
+        ("and none while others are updating", 1, "a=old+down b=working", ""),
         ("or may be", 1, "a=old+down b=faulty", ""),
-        ("nothing is known of it", 1, "a=silent+down", ""),
-        ("somebody cordoned it", 3, "a=working-other+cordoned b=old+cordoned", ""),
+        ("its daemon has not reported", 1, "a=silent+down", ""),
+        ("cordoned by the user", 3, "a=working-other+cordoned b=old+cordoned", ""),
     ];
     for (case, max, before, expected) in cases {
         let plan = select(&pool(max), &nodes(before));
@@ -82,7 +82,7 @@ fn the_first_zone_goes_first_and_its_oldest_node_before_the_others() {
 
 // covers: NOD-18, NOD-37
 #[test]
-fn a_paused_or_dying_pool_starts_nothing_and_says_so() {
+fn a_paused_or_deleted_pool_starts_nothing_and_says_why() {
     for (phase, why) in [(Phase::Paused, Hold::Paused), (Phase::Deleting, Hold::Deleting)] {
         let pool = PoolView { phase, ..pool(3) };
         let plan = select(&pool, &nodes("a=old b=done c=failed-other+drained"));
@@ -93,7 +93,7 @@ fn a_paused_or_dying_pool_starts_nothing_and_says_so() {
 
 // covers: NOD-10
 #[test]
-fn the_operators_own_node_goes_last() {
+fn the_node_of_the_operator_is_updated_last() {
     let master = |max| PoolView {
         name: "master".to_owned(),
         operator_node: Some("b".to_owned()),
@@ -109,7 +109,7 @@ fn the_operators_own_node_goes_last() {
     assert_eq!(plan.passed_over().unwrap(), "Deferring update of machine config operator node b");
 }
 
-/// What masters and arbiter are told, by their states.
+/// Selects nodes of masters and arbiter, by their states.
 fn together(masters: &str, phase: Phase, arbiters: &str) -> (String, String) {
     let fleet = |text| {
         let mut fleet = Fleet::toward("new");
@@ -130,7 +130,7 @@ fn together(masters: &str, phase: Phase, arbiters: &str) -> (String, String) {
 fn masters_and_arbiter_take_turns() {
     use Phase::{Active, Paused};
     let cases = [
-        // case, masters, their phase, arbiter, told
+        // case, masters, their phase, arbiter, selected
         ("masters first", "a=old b=old", Active, "x=old", ("a", "")),
         ("arbiter when they are done", "a=done b=done", Active, "x=old", ("", "x")),
         ("not while one works", "a=working b=done", Active, "x=old", ("", "")),
@@ -143,24 +143,24 @@ fn masters_and_arbiter_take_turns() {
         ("is taken back", "a=done b=done", Active, "x=old+down", ("", "x")),
     ];
     for (case, masters, phase, arbiter, (first, second)) in cases {
-        let told = together(masters, phase, arbiter);
-        assert_eq!(told, (first.to_owned(), second.to_owned()), "{case}");
+        let selected = together(masters, phase, arbiter);
+        assert_eq!(selected, (first.to_owned(), second.to_owned()), "{case}");
     }
 }
 
 // covers: NOD-13
 #[test]
-fn a_plan_says_what_it_starts_and_why_others_wait() {
+fn a_plan_names_its_starts_and_the_reasons_of_waiting_nodes() {
     let plan =
         select(&pool(3), &nodes("a=old b=silent+down c=old d=old e=failed-other f=old+cordoned"));
     assert_eq!(
         plan.to_string(),
         "to new: 0 may start\n  e  is repaired\n  \
-         a  waits: no more nodes may be out of service at a time\n  \
+         a  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
          b  waits: node b is reporting NotReady=False\n  \
-         c  waits: no more nodes may be out of service at a time\n  \
-         d  waits: no more nodes may be out of service at a time\n  \
-         f  waits: somebody cordoned it; kubectl uncordon lets it go on"
+         c  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
+         d  waits: no free slot: maxUnavailable nodes are unavailable or updating\n  \
+         f  waits: cordoned by the user"
     );
     assert_eq!(plan.started().unwrap(), "Targeted node e to MachineConfig: new");
     let plan = select(&pool(2), &nodes("a=old b=old"));
@@ -184,12 +184,12 @@ prop_compose! {
     }
 }
 
-/// The nodes after everybody was told what the plan says.
-fn told(nodes: &[NodeView], plan: &RolloutPlan) -> Vec<NodeView> {
-    let told: BTreeSet<&String> = plan.starts.iter().collect();
+/// Applies the plan to the nodes.
+fn after(nodes: &[NodeView], plan: &RolloutPlan) -> Vec<NodeView> {
+    let selected: BTreeSet<&String> = plan.starts.iter().collect();
     let tell = |node: &NodeView| {
         let mut node = node.clone();
-        if told.contains(&node.name) {
+        if selected.contains(&node.name) {
             node.desired.clone_from(&plan.target);
         }
         node
@@ -206,7 +206,7 @@ proptest! {
     fn slots_are_never_exceeded(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
-        let after = told(&before, &plan);
+        let after = after(&before, &plan);
         let under_way = |nodes: &[NodeView]| count(nodes, NodeView::is_moving);
         prop_assert!(under_way(&after) <= max.max(under_way(&before)), "{}", plan);
         let counts = |nodes: &[NodeView]| {
@@ -217,15 +217,16 @@ proptest! {
 
     #[test]
     fn planning_again_starts_nothing_more(text in fleet(), max in -1_i64..5) {
-        // Compat: one that has said nothing takes up a place, and another when it is told.
+        // Compat: a node that has not reported occupies a slot, and another one when it is
+        // targeted.
         let before = nodes(&text.replace("silent", "old"));
         let plan = select(&pool(max), &before);
-        let again = select(&pool(max), &told(&before, &plan));
+        let again = select(&pool(max), &after(&before, &plan));
         prop_assert!(again.starts.is_empty(), "first {plan}\nthen {again}");
     }
 
     #[test]
-    fn every_node_that_needs_the_target_is_told_or_waits(text in fleet(), max in -1_i64..5) {
+    fn every_node_that_needs_the_target_is_selected_or_waits(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
         let held = plan.holds.iter().map(|(node, _)| node);
@@ -236,17 +237,17 @@ proptest! {
     }
 
     #[test]
-    fn nobody_elses_cordon_is_ever_touched(text in fleet(), max in -1_i64..5) {
+    fn a_cordon_of_the_user_is_never_touched(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
-        let theirs = before.iter().filter(|node| node.cordon == Cordon::Theirs);
-        for node in theirs {
+        let cordoned = before.iter().filter(|node| node.cordon == Cordon::Theirs);
+        for node in cordoned {
             prop_assert!(!plan.starts.contains(&node.name), "{}", plan);
         }
     }
 
     #[test]
-    fn a_fleet_that_changes_chooses_like_one_made_anew(
+    fn incremental_updates_select_the_same_nodes_as_a_fresh_index(
         first in fleet(), second in fleet(), drop in 0..12_usize, max in 0_i64..5
     ) {
         let mut fleet = Fleet::toward("old");
@@ -257,7 +258,7 @@ proptest! {
         fleet.retarget("new");
         let left: Vec<NodeView> = fleet.nodes().cloned().collect();
         let mut anew = Fleet::toward("new");
-        // In the order in which they came.
+        // In order of arrival.
         for index in 0..12 {
             for node in left.iter().filter(|node| node.name == format!("n{index}")) {
                 anew.set(node.clone());

@@ -1,4 +1,4 @@
-//! A node as the roll-out sees it.
+//! The parts of a node that the rollout needs.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -9,62 +9,63 @@ use super::taint;
 
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// A node: what it runs, what it is to run, and whether it can be used.
+/// A node with its current and desired config and its availability.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeView {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// The config it runs; empty if it has not said.
+    /// Config that the node runs; empty if not reported.
     pub current: String,
-    /// The config it is to run; empty if nobody has said.
+    /// Config that the node is to run; empty if not set.
     pub desired: String,
-    /// The image it runs, in image mode.
+    /// OS image that the node runs, in image mode.
     pub current_image: Option<String>,
-    /// The image it is to run, in image mode.
+    /// OS image that the node is to run, in image mode.
     pub desired_image: Option<String>,
-    /// What its daemon is doing, if it has said.
+    /// State of the daemon, if reported.
     pub state: Option<DaemonState>,
-    /// Why its daemon is degraded; empty if it is not.
+    /// Reason why the daemon is degraded; empty if it is not.
     pub reason: String,
-    /// Whether pods can be put on it.
+    /// Readiness for pods.
     pub readiness: Readiness,
-    /// Whether it is closed to pods, and by whom.
+    /// Cordon of the node, if any.
     pub cordon: Cordon,
-    /// Its failure zone.
+    /// Failure zone.
     pub zone: Option<String>,
-    /// When it joined.
+    /// Creation time.
     pub created: Option<Time>,
-    /// The config it was first booted with, while that may still say which pool it is for.
+    /// Config of the first boot, until the node has the labels of its custom pool.
     pub first_config: Option<String>,
-    /// The labels of the custom pool it was booted for, if it is to get them; see `first_boot`.
+    /// Labels of the custom pool that the node was booted for, if they must be set; see
+    /// `first_boot`.
     pub claim: Option<BTreeMap<String, String>>,
-    /// Whether it is marked as one that will be updated.
+    /// Presence of the taint `UpdateInProgress`.
     pub mark: taint::Mark,
 }
 
-/// Whether pods can be put on a node.
+/// The readiness of a node for pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readiness {
-    /// They can.
+    /// Pods can be scheduled.
     Ready,
-    /// They cannot; says why.
+    /// Pods cannot be scheduled, for this reason.
     Not(String),
 }
 
-/// Whether a node is closed to new pods, and by whom.
+/// The cordon of a node, with its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Cordon {
-    /// It is open.
+    /// The node is schedulable.
     #[default]
     Open,
-    /// We closed it, for a drain that its daemon asked for.
+    /// The controller cordoned the node, for a drain that the daemon requested.
     Ours,
-    /// Somebody else closed it, and only they open it.
+    /// The user cordoned the node, and only the user uncordons it.
     Theirs,
 }
 
 impl NodeView {
-    /// Reads what matters off a node.
+    /// Reads the relevant fields of a node.
     #[must_use]
     pub fn of(node: &Node) -> Self {
         let metadata = &node.metadata;
@@ -90,20 +91,20 @@ impl NodeView {
         }
     }
 
-    /// Whether pods can be put on it.
+    /// Returns true if pods can be scheduled.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.readiness == Readiness::Ready
     }
 
-    /// Whether it runs what it is to run and says so.
+    /// Returns true if the node runs its desired config and image and the daemon reports `Done`.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let config = !self.current.is_empty() && self.current == self.desired;
-        config && self.has_its_image() && self.state == Some(DaemonState::Done)
+        config && self.has_desired_image() && self.state == Some(DaemonState::Done)
     }
 
-    fn has_its_image(&self) -> bool {
+    fn has_desired_image(&self) -> bool {
         match (&self.current_image, &self.desired_image) {
             (None, None) => true,
             (Some(current), Some(desired)) => !current.is_empty() && current == desired,
@@ -111,56 +112,56 @@ impl NodeView {
         }
     }
 
-    /// Whether its last attempt to reach another config failed.
+    /// Returns true if the last update to another config failed.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         self.current != self.desired && self.is_degraded()
     }
 
-    /// Whether its daemon says that it failed.
+    /// Returns true if the daemon is degraded.
     #[must_use]
     pub fn is_degraded(&self) -> bool {
         matches!(self.state, Some(DaemonState::Degraded | DaemonState::Unreconcilable))
     }
 
-    /// Whether it counts as out of service.
+    /// Returns true if the node counts as unavailable.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         !self.is_ready() || !(self.is_done() || self.is_failing())
     }
 
-    /// Whether it was told to run something and is not through with it.
+    /// Returns true if the node is updating.
     ///
-    /// A failed attempt counts: it may clear by itself, and then the node goes on. So does our cordon,
-    /// which stands until the daemon is through.
+    /// A failed update counts: it may recover by itself, and then the node continues. So does a
+    /// cordon by the controller, which stays until the daemon is done.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        let at_it = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting))
+        let is_active = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting))
             || self.cordon == Cordon::Ours;
-        let told = self.current != self.desired || !self.has_its_image();
-        !self.desired.is_empty() && (told || at_it)
+        let differs = self.current != self.desired || !self.has_desired_image();
+        !self.desired.is_empty() && (differs || is_active)
     }
 
-    /// Whether it has been told to run `target`, and no image instead.
+    /// Returns true if `target` is the desired config, and no image is desired.
     #[must_use]
     pub fn is_at(&self, target: &str) -> bool {
         self.desired == target && self.desired_image.is_none()
     }
 
-    /// Whether it runs `target`.
+    /// Returns true if the node runs `target`.
     #[must_use]
     pub fn is_updated(&self, target: &str) -> bool {
         self.is_done() && self.is_at(target)
     }
 
-    /// What nodes are ordered by: zone by name, oldest first, those without a zone last.
+    /// Returns the sort key of a node: zone by name, oldest first, nodes without a zone last.
     pub(super) fn update_order(&self) -> Order {
         let zone = self.zone.clone().unwrap_or_default();
         (Reverse(self.zone.is_some()), zone, self.created.clone())
     }
 }
 
-/// The place of a node among others that could start as well.
+/// The sort key of a node among the candidates.
 pub(super) type Order = (Reverse<bool>, String, Option<Time>);
 
 fn readiness(node: &Node) -> Readiness {
@@ -178,27 +179,28 @@ fn readiness(node: &Node) -> Readiness {
             return Readiness::Not(format!("node {name} is reporting {word}={status}"));
         }
     }
-    if is_closed(node) {
+    if is_cordoned(node) {
         Readiness::Not(format!("node {name} is reporting Unschedulable"))
     } else {
         Readiness::Ready
     }
 }
 
-fn is_closed(node: &Node) -> bool {
+fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
-/// A cordon is ours from the drain that its daemon asks for until the uncordon has been carried out.
+/// Reads the cordon. It belongs to the controller from the drain that the daemon requests until the
+/// uncordon is applied.
 fn cordon(node: &Node) -> Cordon {
-    if !is_closed(node) {
+    if !is_cordoned(node) {
         return Cordon::Open;
     }
     let value = |key: &str| node.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    let asked = value(annotation::DESIRED_DRAIN.name()).unwrap_or_default();
+    let desired = value(annotation::DESIRED_DRAIN.name()).unwrap_or_default();
     let applied = value(annotation::LAST_APPLIED_DRAIN.name()).unwrap_or_default();
     let is = |text: &str, verb| text.split('-').next() == Some(verb);
-    if is(asked, "drain") || (is(asked, "uncordon") && is(applied, "drain")) {
+    if is(desired, "drain") || (is(desired, "uncordon") && is(applied, "drain")) {
         Cordon::Ours
     } else {
         Cordon::Theirs

@@ -55,15 +55,15 @@ fn view(pool: &MachineConfigPool, phase: Phase) -> PoolView {
     }
 }
 
-/// A node, whose age is its place in the alphabet so that there is only one order.
+/// Builds a node whose age follows the alphabet, so that the order is unique.
 fn node(name: &str, state: &str) -> NodeView {
     let age = NAMES.iter().position(|known| *known == name).unwrap();
     nodes(&format!("{name}={state}/{age}")).remove(0)
 }
 
-/// Something that happens in a cluster.
+/// An event in the cluster.
 #[derive(Clone, Debug)]
-enum Happening {
+enum ClusterEvent {
     Node(usize, usize, usize),
     Gone(usize),
     Report(usize, bool),
@@ -73,8 +73,8 @@ enum Happening {
     Choice(usize),
 }
 
-fn happening() -> impl Strategy<Value = Happening> {
-    use Happening::{Choice, Gone, Node, Pools, Report, ReportGone, Target};
+fn cluster_event() -> impl Strategy<Value = ClusterEvent> {
+    use ClusterEvent::{Choice, Gone, Node, Pools, Report, ReportGone, Target};
     let name = 0..NAMES.len();
     prop_oneof![
         8 => (name.clone(), 0..ROLES.len(), 0..STATES.len()).prop_map(|(n, r, s)| Node(n, r, s)),
@@ -89,15 +89,15 @@ fn happening() -> impl Strategy<Value = Happening> {
 
 const POOLS: [&str; 4] = ["worker", "infra", "gpu", "master"];
 
-/// Everything that happened, remembered in full.
+/// The full state of the cluster after all events.
 #[derive(Default)]
-struct Memory {
+struct Model {
     pools: BTreeMap<&'static str, MachineConfigPool>,
     nodes: BTreeMap<&'static str, (NodeView, BTreeMap<String, String>)>,
     reports: BTreeMap<&'static str, NodeReport>,
 }
 
-impl Memory {
+impl Model {
     fn members(&self, pool: &str) -> Vec<NodeView> {
         let pools = Pools::new(self.pools.values());
         let fits = |(node, labels): &&(NodeView, BTreeMap<String, String>)| {
@@ -113,19 +113,19 @@ impl Memory {
         }
     }
 
-    fn happen(&mut self, roster: &mut Roster, what: Happening) {
+    fn apply(&mut self, roster: &mut Roster, what: ClusterEvent) {
         match what {
-            Happening::Node(name, roles, state) => {
+            ClusterEvent::Node(name, roles, state) => {
                 let node = node(NAMES[name], STATES[state]);
                 let labels = labels(ROLES[roles]);
                 roster.set_node(node.clone(), &labels);
                 self.nodes.insert(NAMES[name], (node, labels));
             }
-            Happening::Gone(name) => {
+            ClusterEvent::Gone(name) => {
                 roster.forget_node(NAMES[name]);
                 self.nodes.remove(NAMES[name]);
             }
-            Happening::Report(name, degraded) => {
+            ClusterEvent::Report(name, degraded) => {
                 let report = NodeReport {
                     voice: Voice::Heard,
                     degraded: degraded.then(|| "disk full".to_owned()),
@@ -135,17 +135,17 @@ impl Memory {
                 roster.set_report(report.clone());
                 self.reports.insert(NAMES[name], report);
             }
-            Happening::ReportGone(name) => {
+            ClusterEvent::ReportGone(name) => {
                 roster.forget_report(NAMES[name]);
                 self.reports.remove(NAMES[name]);
             }
-            Happening::Target(name, target) => {
+            ClusterEvent::Target(name, target) => {
                 if let Some(pool) = self.pools.get_mut(POOLS[name]) {
                     ["new", "bad", "old"][target]
                         .clone_into(&mut pool.spec.configuration.rendered.name);
                 }
             }
-            Happening::Pools(names) => {
+            ClusterEvent::Pools(names) => {
                 let before = std::mem::take(&mut self.pools);
                 for name in names {
                     let name = POOLS[name];
@@ -154,8 +154,8 @@ impl Memory {
                 }
                 self.refill(roster);
             }
-            Happening::Choice(name) => {
-                // Whoever is told is on its way from then on.
+            ClusterEvent::Choice(name) => {
+                // A selected node is updating from then on.
                 let Some(pool) = self.pools.get(POOLS[name]) else { return };
                 let plan = roster.choose(&view(pool, Phase::Active), None);
                 for name in NAMES.iter().filter(|name| plan.starts.iter().any(|s| s == *name)) {
@@ -181,10 +181,10 @@ impl Memory {
                 let fleet = roster.fleet(name).unwrap();
                 assert_eq!(check::rollout(&plan, &view, fleet), Ok(()));
                 roster.judge(name, Verdict::of(&view, &plan));
-                let told = |node: &&NodeView| !plan.starts.contains(&node.name);
+                let waits = |node: &&NodeView| !plan.starts.contains(&node.name);
                 let holds: BTreeMap<String, Hold> = members
                     .iter()
-                    .filter(told)
+                    .filter(waits)
                     .filter_map(|node| Some((node.name.clone(), roster.wait(&node.name)?.hold)))
                     .collect();
                 assert_eq!(holds, expected.holds.into_iter().collect(), "{name}");
@@ -204,21 +204,21 @@ impl Memory {
 
 proptest! {
     #[test]
-    fn what_is_kept_up_to_date_is_what_a_look_at_every_node_gives(
-        story in proptest::collection::vec(happening(), 0..40),
+    fn the_index_equals_a_full_scan_of_all_nodes(
+        story in proptest::collection::vec(cluster_event(), 0..40),
     ) {
-        let (mut memory, mut roster) = (Memory::default(), Roster::default());
-        memory.happen(&mut roster, Happening::Pools(vec![0, 1, 2, 3]));
+        let (mut model, mut roster) = (Model::default(), Roster::default());
+        model.apply(&mut roster, ClusterEvent::Pools(vec![0, 1, 2, 3]));
         for what in story {
-            memory.happen(&mut roster, what);
-            memory.compare(&mut roster);
+            model.apply(&mut roster, what);
+            model.compare(&mut roster);
         }
     }
 }
 
 // covers: NOD-33
 #[test]
-fn a_change_concerns_the_pools_it_touches_and_no_other() {
+fn an_event_affects_only_its_own_pools() {
     let pools = [pool("worker", "new"), pool("infra", "new")];
     let mut roster = Roster::new(&pools);
     let mut set = |state: &str, roles: &str| roster.set_node(node("a", state), &labels(roles));
@@ -231,20 +231,20 @@ fn a_change_concerns_the_pools_it_touches_and_no_other() {
     assert_eq!(set("done", "infra"), ["infra"]);
     let report = NodeReport { voice: Voice::Heard, ..NodeReport::silent("a") };
     assert_eq!(roster.set_report(report.clone()).as_deref(), Some("infra"));
-    assert_eq!(roster.set_report(report), None, "it said so before");
+    assert_eq!(roster.set_report(report), None, "nothing changed");
     assert_eq!(roster.forget_node("a"), ["infra"]);
     assert_eq!(roster.forget_node("a"), [""; 0]);
     assert_eq!(roster.forget_report("a"), None, "its node is gone");
 }
 
 #[test]
-fn pools_that_come_go_or_select_others_are_noticed() {
+fn changed_pools_and_selectors_are_detected() {
     let mut pools = vec![pool("worker", "new"), pool("infra", "new")];
     let mut roster = Roster::new(&pools);
     roster.set_node(node("a", "old"), &labels("worker infra"));
     assert!(roster.knows(&pools));
     pools[0].spec.configuration.rendered.name = "other".to_owned();
-    assert!(roster.knows(&pools), "a target is no selector");
+    assert!(roster.knows(&pools), "a changed target is not a changed selector");
     let gone = pools.split_off(1);
     assert!(!roster.knows(&pools));
     let all = labels("worker infra");
@@ -256,7 +256,7 @@ fn pools_that_come_go_or_select_others_are_noticed() {
 }
 
 #[test]
-fn nodes_say_why_they_wait_while_the_limit_makes_no_sense() {
+fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
     let mut pools = [pool("worker", "old")];
     let mut roster = Roster::new(&pools);
     pools[0].spec.configuration.rendered.name = "new".to_owned();
@@ -264,9 +264,9 @@ fn nodes_say_why_they_wait_while_the_limit_makes_no_sense() {
     roster.set_node(node("b", "done"), &labels("worker"));
     assert_eq!(roster.wait("a"), None, "nothing has been decided yet");
     let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
-    let verdict = |phase| Verdict::refused("new", phase, fault());
-    assert!(roster.judge("worker", verdict(Phase::Active)));
-    assert!(!roster.judge("worker", verdict(Phase::Active)), "nothing new");
+    let decision = |phase| Verdict::refused("new", phase, fault());
+    assert!(roster.judge("worker", decision(Phase::Active)));
+    assert!(!roster.judge("worker", decision(Phase::Active)), "nothing new");
     let wait = roster.wait("a").unwrap();
     assert_eq!(wait.target, "new");
     assert_eq!(
@@ -274,12 +274,12 @@ fn nodes_say_why_they_wait_while_the_limit_makes_no_sense() {
         "the pool's maxUnavailable: invalid value for IntOrString: invalid type: string is not a \
          percentage"
     );
-    assert_eq!(roster.wait("b"), None, "it has been told already");
+    assert_eq!(roster.wait("b"), None, "the node has the target already");
     let mut strange = pools[0].clone();
     strange.spec.max_unavailable = Some(IntOrString::String("many".to_owned()));
-    let said: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
-    assert_eq!(said, ["a"]);
-    assert_eq!(roster.holds(&pools[0]), [], "it would be told now");
-    assert!(roster.judge("worker", verdict(Phase::Paused)));
+    let waiting: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
+    assert_eq!(waiting, ["a"]);
+    assert_eq!(roster.holds(&pools[0]), [], "the node would be selected now");
+    assert!(roster.judge("worker", decision(Phase::Paused)));
     assert_eq!(roster.wait("a").unwrap().hold, Hold::Paused);
 }

@@ -1,4 +1,4 @@
-//! Conditions of a pool, and how a new finding replaces an old one.
+//! Conditions of a pool and their update rule.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
@@ -6,25 +6,25 @@ use mco_api::{
     meta::{ConditionStatus, LooseCondition},
 };
 
-/// What was found about one condition.
+/// The new value of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Whether it holds.
+    /// Status of the condition.
     pub status: ConditionStatus,
-    /// One word for programs.
+    /// Reason in CamelCase, for programs.
     pub reason: String,
-    /// A sentence for people.
+    /// Message for the administrator.
     pub message: String,
 }
 
 impl Finding {
-    /// It holds.
+    /// Returns a value with status True.
     #[must_use]
     pub fn yes(reason: &str, message: &str) -> Self {
         Self::new(ConditionStatus::True, reason, message)
     }
 
-    /// It does not.
+    /// Returns a value with status False.
     #[must_use]
     pub fn no(reason: &str, message: &str) -> Self {
         Self::new(ConditionStatus::False, reason, message)
@@ -34,17 +34,17 @@ impl Finding {
         Self { status, reason: reason.to_owned(), message: message.to_owned() }
     }
 
-    /// Whether it holds.
+    /// Returns true if the status is True.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.status == ConditionStatus::True
     }
 }
 
-/// Puts a finding among `conditions`.
+/// Sets a condition in `conditions`.
 ///
-/// One that says nothing new changes nothing. The time moves only with the status. A changed
-/// condition goes to the end of the list, as in the reference.
+/// An equal value changes nothing. The transition time changes only with the status. A changed
+/// condition moves to the end of the list, as in the reference.
 pub fn set(conditions: &mut Vec<LooseCondition>, kind: &PoolCondition, found: Finding, now: &Time) {
     let place = conditions.iter().position(|condition| condition.kind == kind.as_str());
     let mut since = Some(now.clone());
@@ -69,7 +69,7 @@ pub fn set(conditions: &mut Vec<LooseCondition>, kind: &PoolCondition, found: Fi
     });
 }
 
-/// Whether the condition of that kind is there and holds.
+/// Returns true if the condition of that kind exists and is True.
 #[must_use]
 pub fn holds(conditions: &[LooseCondition], kind: &PoolCondition) -> bool {
     conditions

@@ -1,6 +1,6 @@
-//! What is wrong or waiting in a pool, for people: which object, why, since when, and what to do.
+//! Explanations of degraded and waiting objects of a pool: object, cause, start and remedy.
 //!
-//! Conditions keep the reference's words, because programs match on them; these sentences say the
+//! Conditions keep the reference's texts, because programs match on them; these sentences add the
 //! rest.
 
 use std::fmt;
@@ -16,29 +16,29 @@ use serde::Serialize;
 
 use crate::rollout::{Hold, NodeView};
 
-/// One thing that somebody may want to do something about.
+/// A degraded or waiting object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The object, such as `node worker-1` or `pool worker`.
     pub object: String,
-    /// How it is.
+    /// State of the object.
     pub state: State,
-    /// Why.
+    /// Cause of the state.
     pub cause: String,
-    /// Since when, where that is known.
+    /// Start of the state, if known.
     pub since: Option<Time>,
-    /// What to do next.
+    /// Next step for the administrator.
     pub next: String,
 }
 
-/// How something is.
+/// The state of an explained object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum State {
-    /// It failed, and will not get on by itself.
+    /// The object failed and does not recover by itself.
     Degraded,
-    /// It will get on once something else happens.
+    /// The object continues once something else happens.
     Waiting,
 }
 
@@ -55,7 +55,7 @@ impl Explanation {
         format!("{subject} {state}{since}: {}; {next}", self.cause)
     }
 
-    /// Whether the same can be said of both.
+    /// Returns true if both explanations differ only in the object.
     fn is_like(&self, other: &Self) -> bool {
         let Self { object: _, state, cause, since, next } = self;
         (state, cause, since, next) == (&other.state, &other.cause, &other.since, &other.next)
@@ -68,10 +68,10 @@ impl fmt::Display for Explanation {
     }
 }
 
-/// How many nodes of whom the same is said are named.
+/// Maximum number of nodes named in one sentence.
 const NAMED: usize = 3;
 
-/// One sentence for everything, and one for all nodes of whom the same can be said.
+/// Returns one sentence per explanation; nodes with equal explanations share one.
 #[must_use]
 pub fn summary(explanations: &[Explanation]) -> Vec<String> {
     let groups = explanations.chunk_by(Explanation::is_like);
@@ -85,17 +85,15 @@ pub fn summary(explanations: &[Explanation]) -> Vec<String> {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        first.sentence(&format!("nodes {names}{more} are"), &first.next.replace(ITS, THEIR))
+        first.sentence(&format!("nodes {names}{more} are"), &first.next)
     };
     groups.map(sentence).collect()
 }
 
-const ITS: &str = "its turn comes";
-const THEIR: &str = "their turn comes";
-
-/// Everything that is wrong or waiting in a pool: the pool itself first, then node by node.
+/// Explains everything that is degraded or waiting in a pool: the pool itself first, then node by
+/// node.
 ///
-/// `holds` is what the roll-out said of the nodes that do not start.
+/// `holds` are the reasons of the nodes that the rollout does not start.
 #[must_use]
 pub fn pool(
     pool: &MachineConfigPool,
@@ -111,7 +109,7 @@ pub fn pool(
             found.push(Explanation {
                 object: format!("pool {name}"),
                 state: State::Degraded,
-                cause: said(condition),
+                cause: text(condition),
                 since: condition.last_transition_time.clone(),
                 next: next.to_owned(),
             });
@@ -124,11 +122,11 @@ pub fn pool(
         object: format!("node {}", node.name),
         state: State::Degraded,
         cause: if node.reason.is_empty() {
-            "its daemon gave no reason".to_owned()
+            "the daemon gave no reason".to_owned()
         } else {
             node.reason.clone()
         },
-        // The pool has been degraded for as long as its first node, and no node says since when.
+        // The pool is degraded since its first node failed; the nodes have no time of their own.
         since: since(&PoolCondition::NodeDegraded),
         next: remedy(node),
     });
@@ -140,24 +138,24 @@ pub fn pool(
         state: State::Waiting,
         cause: hold.to_string(),
         since: since(&PoolCondition::Updating),
-        next: patience(name, node, hold),
+        next: next_step(name, node, hold),
     }));
     found
 }
 
-/// What to do about the conditions that a pool has of itself.
+/// Remedies for the conditions of the pool itself.
 const OF_POOLS: [(PoolCondition, &str); 3] = [
     (
         PoolCondition::RenderDegraded,
-        "mend or delete the MachineConfig it names; `mco check` finds such faults beforehand",
+        "fix or delete the MachineConfig; `mco check` finds such errors before they are applied",
     ),
     (
         PoolCondition::ImageBuildDegraded,
-        "look at the log of the build, mend the MachineOSConfig, and a new build starts",
+        "see the log of the build, then fix the MachineOSConfig to start a new build",
     ),
     (
         PoolCondition::PinnedImageSetsDegraded,
-        "see which images cannot be pulled in the MachineConfigNodes of the pool",
+        "see the MachineConfigNodes of the pool for the images that cannot be pulled",
     ),
 ];
 
@@ -170,51 +168,48 @@ fn holding<'c>(
     })
 }
 
-fn said(condition: &LooseCondition) -> String {
+fn text(condition: &LooseCondition) -> String {
     let text = [&condition.message, &condition.reason, &condition.kind];
     text.into_iter().find(|text| !text.is_empty()).cloned().unwrap_or_default()
 }
 
-/// What helps a degraded node.
+/// Returns the remedy for a degraded node.
 fn remedy(node: &NodeView) -> String {
     let has = |text: &str| node.reason.contains(text);
     if node.state == Some(DaemonState::Unreconcilable) || has("can't reconcile") {
-        return "take the change back, and the node goes on by itself; what cannot change in place \
-                needs a new node"
+        return "revert the change, and the node recovers by itself; settings that cannot change in \
+                place need a new node"
             .to_owned();
     }
     if has("content mismatch") || has("mode mismatch") || has("could not stat") {
         return format!(
-            "put the file back as it was, or make the node write everything again: create {} on it, \
-             which reboots it",
+            "restore the file, or create {} on the node to write all files again, which reboots the \
+             node",
             crate::diff::reconcile::FORCE_FILE
         );
     }
     if has("failed to drain") {
-        return "see which pods are left and which PodDisruptionBudget keeps them: \
-                `kubectl get events` on the node says it"
+        return "see the events of the node for the remaining pods and the PodDisruptionBudget that \
+                protects them"
             .to_owned();
     }
-    "mend the cause, or take the change back: the node is then told the pool's config again"
-        .to_owned()
+    "fix the cause, or revert the change: the node then gets the pool's config again".to_owned()
 }
 
-/// What a node waits for, and whether anybody can do anything.
-fn patience(pool: &str, node: &str, hold: &Hold) -> String {
+/// Returns the next step for a waiting node.
+fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
     match hold {
-        Hold::Paused => format!("unpause pool {pool} when it may go on"),
+        Hold::Paused => format!("unpause pool {pool} to continue"),
         Hold::BadLimit(_) => {
-            format!("give pool {pool} a maxUnavailable that is a number or a percentage")
+            format!("set maxUnavailable of pool {pool} to a number or a percentage")
         }
         Hold::NotReady(_) => {
-            format!("make node {node} ready, or uncordon it if it was cordoned on purpose")
+            format!("make node {node} ready, or uncordon it")
         }
-        Hold::Cordoned => "ask whoever did".to_owned(),
+        Hold::Cordoned => format!("run `kubectl uncordon {node}` to continue"),
         Hold::ImageMode => format!("delete MachineOSConfig {pool} to leave image mode"),
-        Hold::Deleting => format!("give node {node} to another pool, which then moves it"),
-        Hold::NoCapacity | Hold::OperatorNode | Hold::Neighbour => {
-            format!("nothing is to be done: {ITS}")
-        }
+        Hold::Deleting => format!("move node {node} to another pool, which then updates it"),
+        Hold::NoCapacity | Hold::OperatorNode | Hold::Neighbour => "no action needed".to_owned(),
     }
 }
 
@@ -228,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn every_sentence_names_object_cause_time_and_way_out() {
+    fn every_sentence_names_object_cause_start_and_remedy() {
         let mut subject = MachineConfigPool::default();
         subject.metadata.name = Some("worker".to_owned());
         let conditions = &mut subject.status.get_or_insert_default().conditions;
@@ -244,26 +239,26 @@ mod tests {
             ("b".to_owned(), Hold::Paused),
             ("c".to_owned(), Hold::NotReady("node c is reporting NotReady=False".to_owned())),
         ];
-        let said: Vec<String> =
+        let sentences: Vec<String> =
             pool(&subject, &fleet, &holds).iter().map(ToString::to_string).collect();
         assert_eq!(
-            said,
+            sentences,
             [
                 "pool worker is degraded since 2026-01-01T00:00:00Z: MachineConfig 99-x is not \
-                 valid; mend or delete the MachineConfig it names; `mco check` finds such faults \
-                 beforehand",
+                 valid; fix or delete the MachineConfig; `mco check` finds such errors before they \
+                  are applied",
                 "node a is degraded since 2026-01-01T00:00:00Z: content mismatch for file \
-                 \"/etc/foo\"; put the file back as it was, or make the node write everything \
-                 again: create /run/machine-config-daemon-force on it, which reboots it",
-                "node b is waiting: the pool is paused; unpause pool worker when it may go on",
+                 \"/etc/foo\"; restore the file, or create /run/machine-config-daemon-force on the \
+                  node to write all files again, which reboots the node",
+                "node b is waiting: the pool is paused; unpause pool worker to continue",
                 "node c is waiting: node c is reporting NotReady=False; make node c ready, or \
-                 uncordon it if it was cordoned on purpose",
+                 uncordon it",
             ]
         );
     }
 
     #[test]
-    fn what_is_true_of_many_nodes_is_said_once() {
+    fn nodes_with_equal_explanations_share_a_sentence() {
         let subject = MachineConfigPool::default();
         let names = ["a", "b", "c", "d", "e"];
         let mut holds: Vec<(String, Hold)> =
@@ -272,16 +267,15 @@ mod tests {
         assert_eq!(
             summary(&pool(&subject, &[], &holds)),
             [
-                "nodes a, b, c and 2 more are waiting: no more nodes may be out of service at a \
-                 time; nothing is to be done: their turn comes",
-                "node f is waiting: somebody cordoned it; kubectl uncordon lets it go on; ask whoever \
-                 did",
+                "nodes a, b, c and 2 more are waiting: no free slot: maxUnavailable nodes are \
+                 unavailable or updating; no action needed",
+                "node f is waiting: cordoned by the user; run `kubectl uncordon f` to continue",
             ]
         );
     }
 
     #[test]
-    fn a_well_pool_needs_no_words() {
+    fn a_healthy_pool_needs_no_explanation() {
         assert_eq!(pool(&MachineConfigPool::default(), &nodes("a=done b=old"), &[]), []);
     }
 }

@@ -1,4 +1,4 @@
-//! Pools whose OS image the cluster builds: what counts as updated, and what is said meanwhile.
+//! Status of pools in image mode, whose OS image is built in the cluster.
 
 use mco_api::{
     MachineConfigPool, MachineOSBuild, MachineOSConfig,
@@ -8,40 +8,40 @@ use mco_api::{
 use super::{Finding, NodeReport, condition};
 use crate::rollout::NodeView;
 
-/// The order to build an image for a pool, and the build it led to.
+/// The MachineOSConfig of a pool and its MachineOSBuild.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImageBuild<'a> {
-    /// The order.
+    /// MachineOSConfig of the pool.
     pub config: Option<&'a MachineOSConfig>,
-    /// The build for the pool's config.
+    /// MachineOSBuild for the pool's config.
     pub build: Option<&'a MachineOSBuild>,
 }
 
-/// What a pool's nodes are to run.
+/// The config and image that a pool's nodes are to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     config: String,
-    image: Wanted,
+    image: TargetImage,
 }
 
 /// The image that nodes are to run besides their config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// None: the pool is not in image mode.
+enum TargetImage {
+    /// No image: the pool is not in image mode.
     None,
-    /// One that is not built yet.
+    /// The image is not built yet.
     Unbuilt,
-    /// This one, which has this config in it.
+    /// This image, which contains this config.
     Built { image: String, config: String },
 }
 
 impl Target {
-    /// Whether a node runs this, by its annotations.
+    /// Returns true if a node runs the target, by its annotations.
     pub(super) fn is_reached(&self, node: &NodeView) -> bool {
         match &self.image {
-            Wanted::None => node.is_updated(&self.config),
-            Wanted::Unbuilt => false,
-            Wanted::Built { image, config } => {
+            TargetImage::None => node.is_updated(&self.config),
+            TargetImage::Unbuilt => false,
+            TargetImage::Built { image, config } => {
                 node.is_done()
                     && node.desired == self.config
                     && node.desired == *config
@@ -50,42 +50,42 @@ impl Target {
         }
     }
 
-    /// Whether a node that says it is updated means this.
+    /// Returns true if an updated MachineConfigNode refers to this target.
     pub(super) fn is_reported(&self, report: &NodeReport) -> bool {
         report.desired == self.config
             && match &self.image {
-                Wanted::None => report.desired_image.is_empty(),
-                Wanted::Unbuilt => false,
-                Wanted::Built { image, config } => {
+                TargetImage::None => report.desired_image.is_empty(),
+                TargetImage::Unbuilt => false,
+                TargetImage::Built { image, config } => {
                     report.desired == *config && report.desired_image == *image
                 }
             }
     }
 }
 
-/// How far a build is; of several conditions that hold, the first one here counts.
+/// The progress of a build; if several conditions are true, the first one listed here counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BuildState {
-    /// Nobody builds anything for the pool.
+    /// The pool is not in image mode.
     Absent,
-    /// An image is wanted and no build is there.
+    /// A MachineOSConfig exists, and no build.
     Wanted,
     Prepared,
     Running,
     Succeeded,
     Failed,
     Interrupted,
-    /// There is a build that has not begun.
+    /// The build exists and has not started.
     Created,
 }
 
 impl ImageBuild<'_> {
-    /// What the nodes of a pool are to run.
+    /// Returns the target of a pool's nodes.
     pub(super) fn target(&self, pool: &MachineConfigPool) -> Target {
         let image = match (self.image(), self.build) {
-            _ if self.config.is_none() && self.build.is_none() => Wanted::None,
-            ("", _) | (_, None) => Wanted::Unbuilt,
-            (image, Some(build)) => Wanted::Built {
+            _ if self.config.is_none() && self.build.is_none() => TargetImage::None,
+            ("", _) | (_, None) => TargetImage::Unbuilt,
+            (image, Some(build)) => TargetImage::Built {
                 image: image.to_owned(),
                 config: build.spec.machine_config.name.clone(),
             },
@@ -93,13 +93,13 @@ impl ImageBuild<'_> {
         Target { config: pool.spec.configuration.rendered.name.clone(), image }
     }
 
-    /// The newest image of the order; empty before the first.
+    /// Returns the latest image of the MachineOSConfig; empty before the first build.
     fn image(&self) -> &str {
         let status = self.config.and_then(|config| config.status.as_ref());
         status.map(|status| status.current_image_pull_spec.as_str()).unwrap_or_default()
     }
 
-    /// What the nodes are to run, in words.
+    /// Returns the text for the target, as in the reference's messages.
     pub(super) fn line(&self, config: &str) -> String {
         match self.image() {
             "" => format!("MachineConfig {config}"),
@@ -130,7 +130,7 @@ impl ImageBuild<'_> {
         found.map_or(BuildState::Created, |(_, state)| *state)
     }
 
-    /// Whether nodes cannot be updated because the image is not there yet.
+    /// Returns true if nodes cannot be updated because the image is not available yet.
     pub(super) fn is_pending(&self) -> bool {
         let (Some(_), Some(build)) = (self.config, self.build) else { return false };
         let under_way =
@@ -142,7 +142,7 @@ impl ImageBuild<'_> {
                 && pushed.is_some_and(|image| image != self.image()))
     }
 
-    /// What is said of the update, where an image is wanted.
+    /// Returns the condition `Updating` of a pool in image mode.
     pub(super) fn updating(&self, pool: &MachineConfigPool, all_updated: bool) -> Option<Finding> {
         let config = self.config?;
         if pool.spec.paused {
@@ -205,7 +205,8 @@ impl ImageBuild<'_> {
         self.build.and_then(|build| build.metadata.name.as_deref()).unwrap_or_default()
     }
 
-    /// What takes an old failure to build back, if anything does; `failed` is whether there is one.
+    /// Returns the condition that clears an earlier build failure, if any; `failed` is true if
+    /// there is one.
     pub(super) fn clear_failure(&self, failed: bool) -> Option<Finding> {
         use mco_api::condition::reason;
         if self.build.is_some() {
@@ -228,7 +229,7 @@ impl ImageBuild<'_> {
             let text = "MachineOSConfig updated/created, waiting for MachineOSBuild";
             Finding::no(PoolCondition::BuildPending.as_str(), text)
         } else {
-            // Nothing builds images for the pool, so an old failure to do so is over.
+            // No object builds images for the pool, so an earlier build failure is stale.
             let text = "No layered pool objects found, clearing stale build degraded condition";
             Finding::no(reason::NO_LAYERED_OBJECTS, text)
         })

@@ -1,9 +1,9 @@
-//! What a MachineConfigNode says: each step of an update as a condition.
+//! Conditions of a MachineConfigNode that follow the steps of an update.
 //!
-//! The daemon tells what happened and [`note`] says which conditions follow; the controller puts the
-//! steps of a drain on the same list with [`put`]. Types, reasons and messages are the reference's. Its
-//! own oddities are left out: the time of a condition moves only with its status, and nothing is
-//! written that changes nothing.
+//! The daemon reports events, and [`note`] computes the conditions; the controller records the
+//! events of a drain in the same list with [`put`]. Types, reasons and messages are the
+//! reference's. Its quirks are left out: the transition time changes only with the status, and an
+//! update that changes nothing is not written.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use mco_api::condition::NodeCondition;
@@ -26,120 +26,120 @@ const ALL: [NodeCondition; 14] = [
     NodeCondition::PinnedImageSetsProgressing,
 ];
 
-/// Something that happened to a node.
+/// An event in the update of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It runs what it is to run.
+    /// The node runs its desired config.
     UpToDate,
-    /// It is to run something else.
+    /// The node has another desired config.
     NeedsUpdate,
-    /// The change was looked at and can be made.
+    /// The change was checked and can be applied.
     Prepared(Drains),
-    /// The change cannot be made; says why.
+    /// The change cannot be applied.
     NotPrepared {
-        /// The config it has.
+        /// Name of the current config.
         from: String,
-        /// The config it was to have.
+        /// Name of the desired config.
         to: String,
-        /// Why not.
+        /// Reason of the refusal.
         why: String,
     },
-    /// Its pods were told to leave or to come back.
+    /// A step of the drain.
     Drain(DrainEvent),
-    /// Files and system are being changed.
+    /// Files and operating system are being changed.
     Applying(Parts),
-    /// They are changed.
+    /// Files and operating system are changed.
     Applied(Parts),
-    /// Nothing needs to be restarted.
+    /// No service needs a restart.
     NoPostAction,
-    /// A service was told.
+    /// A service was reloaded.
     ServiceReloaded(String),
-    /// A service was started anew.
+    /// A service was restarted.
     ServiceRestarted(String),
-    /// It is about to reboot.
+    /// The node is about to reboot.
     Rebooting,
-    /// It rebooted.
+    /// The node has rebooted.
     Rebooted,
-    /// It works with this config.
+    /// The node has resumed normal operation with this config.
     Resumed(String),
-    /// Something failed; says what.
+    /// The update failed with this error.
     Degraded(String),
-    /// It is well again.
+    /// The failure has cleared.
     Recovered,
-    /// Images are pulled ahead of time.
+    /// A step of pulling pinned images.
     Pins(PinEvent),
 }
 
-/// Something about images that are pulled ahead of time.
+/// A step of pulling pinned images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinEvent {
-    /// They are being pulled.
+    /// Images are being pulled.
     Pulling,
-    /// All of them are there.
+    /// All images are pulled.
     Complete,
-    /// Some could not be pulled.
+    /// Some images could not be pulled.
     Failed,
 }
 
-/// Something that happened to the pods of a node.
+/// A step of a drain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DrainEvent {
-    /// They may stay.
+    /// The update needs no drain.
     NotNeeded,
-    /// The node is closed to new ones.
+    /// The node is cordoned.
     Cordoned,
-    /// It could not be closed; says why.
+    /// The cordon failed with this error.
     CordonFailed(String),
-    /// They are being moved away.
+    /// The node is being drained.
     Draining(DrainTexts),
-    /// They are not all away; says why.
+    /// The drain has not succeeded, for this reason.
     Failed(DrainTexts, String),
-    /// They are all away.
+    /// The node is drained.
     Drained(DrainTexts),
-    /// The node is open to pods again.
+    /// The node is uncordoned.
     Uncordoned,
-    /// It could not be opened; says why.
+    /// The uncordon failed with this error.
     UncordonFailed(String),
 }
 
-/// Whether a change needs a drain.
+/// The need of an update for a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drains {
-    /// It does.
+    /// The update needs a drain.
     Yes,
-    /// It does not.
+    /// The update needs no drain.
     No,
 }
 
-/// What the drain controller is asked for and what it did last.
+/// Values of the two drain annotations of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DrainTexts {
-    /// What it is asked for.
+    /// Requested drain.
     pub desired: String,
-    /// What it did last.
+    /// Last applied drain.
     pub last: String,
 }
 
-/// What of a node changes besides files.
+/// Parts of a node that change besides files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
-    /// Whether the system does.
+    /// True if the operating system changes.
     pub system: bool,
-    /// Whether the SSH keys do.
+    /// True if the SSH keys change.
     pub keys: bool,
 }
 
-/// A condition as it is to be.
-pub(crate) struct Mark {
+/// A new value of a condition.
+pub(crate) struct ConditionUpdate {
     pub(crate) kind: NodeCondition,
     pub(crate) status: &'static str,
     pub(crate) reason: String,
     pub(crate) message: String,
 }
 
-/// The conditions of `node` after an event, or none if it says nothing new.
+/// Returns the conditions of `node` after an event; `None` if nothing changes.
 ///
-/// `desired` is the config that the node is to run.
+/// `desired` is the desired config of the node.
 #[must_use]
 pub fn note(
     before: &[Condition],
@@ -156,21 +156,23 @@ pub fn note(
     (after != before).then_some(after)
 }
 
-/// Puts what an event says on the list, and touches nothing else.
+/// Records an event in the conditions and changes nothing else.
 pub fn put(conditions: &mut Vec<Condition>, node: &str, event: &Event, now: &Time) {
-    // Who drains may be late to tell. It speaks for the whole only until files change.
+    // The controller may report a drain late. It sets UpdateExecuted only until files change.
     let is_applied = status(conditions, &NodeCondition::AppliedFilesAndOS) != FALSE;
-    let is_late = |mark: &Mark| {
-        matches!(event, Event::Drain(_)) && is_applied && mark.kind == NodeCondition::UpdateExecuted
+    let is_late = |update: &ConditionUpdate| {
+        matches!(event, Event::Drain(_))
+            && is_applied
+            && update.kind == NodeCondition::UpdateExecuted
     };
-    for mark in marks(node, event) {
-        if !is_late(&mark) {
-            set(conditions, mark, now);
+    for update in updates(node, event) {
+        if !is_late(&update) {
+            set(conditions, update, now);
         }
     }
 }
 
-/// What must still be said of a drain that is over, where nobody has said it: every step, in order.
+/// Returns the drain events that are missing from the conditions after a completed drain, in order.
 #[must_use]
 pub fn catch_up(conditions: &[Condition], texts: &DrainTexts) -> Vec<DrainEvent> {
     let mut missing = Vec::new();
@@ -187,7 +189,7 @@ pub fn catch_up(conditions: &[Condition], texts: &DrainTexts) -> Vec<DrainEvent>
     missing
 }
 
-/// What is known of a condition; what was never said does not hold.
+/// Returns the status of a condition; a missing one is False.
 #[must_use]
 pub fn status(conditions: &[Condition], kind: &NodeCondition) -> &'static str {
     let found = conditions.iter().find(|condition| condition.type_ == kind.as_str());
@@ -198,7 +200,7 @@ pub fn status(conditions: &[Condition], kind: &NodeCondition) -> &'static str {
     }
 }
 
-/// All conditions, with those that are not there yet put in.
+/// Adds the missing conditions.
 fn complete(before: &[Condition], now: &Time) -> Vec<Condition> {
     let mut all = before.to_vec();
     for kind in ALL {
@@ -209,10 +211,9 @@ fn complete(before: &[Condition], now: &Time) -> Vec<Condition> {
     all
 }
 
-/// Ends the update that was: what held holds no longer, and says of which update it was.
+/// Resets the conditions of the previous update to False and names that update in their messages.
 fn reset(conditions: &mut [Condition], desired: &str, now: &Time) {
-    // Whether the node waits is the controller's to say, and pulling images ahead is no step of an
-    // update.
+    // Waiting belongs to the controller, and pulling images is no step of an update.
     let other = [
         NodeCondition::Updated,
         NodeCondition::Waiting,
@@ -229,45 +230,45 @@ fn reset(conditions: &mut [Condition], desired: &str, now: &Time) {
     }
 }
 
-/// Sets one condition; the time moves only with the status.
-pub(crate) fn set(conditions: &mut Vec<Condition>, mark: Mark, now: &Time) {
-    let place = conditions.iter().position(|found| found.type_ == mark.kind.as_str());
+/// Sets one condition; the transition time changes only with the status.
+pub(crate) fn set(conditions: &mut Vec<Condition>, update: ConditionUpdate, now: &Time) {
+    let place = conditions.iter().position(|found| found.type_ == update.kind.as_str());
     let Some(condition) = place.and_then(|place| conditions.get_mut(place)) else {
         conditions.push(Condition {
-            type_: mark.kind.as_str().to_owned(),
-            status: mark.status.to_owned(),
-            reason: mark.reason,
-            message: mark.message,
+            type_: update.kind.as_str().to_owned(),
+            status: update.status.to_owned(),
+            reason: update.reason,
+            message: update.message,
             last_transition_time: now.clone(),
             observed_generation: None,
         });
         return;
     };
-    if condition.status != mark.status {
-        mark.status.clone_into(&mut condition.status);
+    if condition.status != update.status {
+        update.status.clone_into(&mut condition.status);
         condition.last_transition_time = now.clone();
     }
-    condition.reason = mark.reason;
-    condition.message = mark.message;
+    condition.reason = update.reason;
+    condition.message = update.message;
 }
 
-/// That a step has not come yet.
-pub(crate) fn not_yet(kind: NodeCondition) -> Mark {
+/// Returns the value of a step that has not happened yet.
+pub(crate) fn not_yet(kind: NodeCondition) -> ConditionUpdate {
     let message = format!("This node has not yet entered the {} phase", kind.as_str());
-    Mark { kind, status: FALSE, reason: "NotYetOccurred".to_owned(), message }
+    ConditionUpdate { kind, status: FALSE, reason: "NotYetOccurred".to_owned(), message }
 }
 
 pub(crate) const TRUE: &str = "True";
 pub(crate) const FALSE: &str = "False";
 const UNKNOWN: &str = "Unknown";
 
-fn marks(node: &str, event: &Event) -> Vec<Mark> {
+fn updates(node: &str, event: &Event) -> Vec<ConditionUpdate> {
     use NodeCondition::{
         AppliedFilesAndOS, NodeDegraded, RebootedNode, Resumed, UpdateExecuted,
         UpdatePostActionComplete, UpdatePrepared, Updated,
     };
     let alone = |kind: NodeCondition, status, message: String| {
-        vec![Mark { reason: kind.as_str().to_owned(), kind, status, message }]
+        vec![ConditionUpdate { reason: kind.as_str().to_owned(), kind, status, message }]
     };
     match event {
         Event::UpToDate => alone(Updated, TRUE, format!("Node {node} Updated")),
@@ -284,7 +285,7 @@ fn marks(node: &str, event: &Event) -> Vec<Mark> {
             );
             alone(UpdatePrepared, UNKNOWN, text)
         }
-        Event::NoPostAction => vec![Mark {
+        Event::NoPostAction => vec![ConditionUpdate {
             kind: UpdatePostActionComplete,
             status: TRUE,
             reason: "None".to_owned(),
@@ -312,20 +313,20 @@ fn marks(node: &str, event: &Event) -> Vec<Mark> {
         Event::Drain(event) => drain(event).into(),
         Event::Applying(parts) => {
             let whole = "Updating the Files and OS on disk as a part of the in progress phase";
-            let text = format!("Applying files and new OS config to node. {}", parts.said("will"));
+            let text = format!("Applying files and new OS config to node. {}", parts.text("will"));
             pair((UpdateExecuted, UNKNOWN, whole), (AppliedFilesAndOS, UNKNOWN, text)).into()
         }
         Event::Applied(parts) => {
             let whole = "Updated the Files and OS on disk as a part of the in progress phase";
-            let text = format!("Applied files and new OS config to node. {}", parts.said("did"));
+            let text = format!("Applied files and new OS config to node. {}", parts.text("did"));
             pair((UpdateExecuted, TRUE, whole), (AppliedFilesAndOS, TRUE, text)).into()
         }
     }
 }
 
-fn pins(node: &str, event: PinEvent) -> Vec<Mark> {
+fn pins(node: &str, event: PinEvent) -> Vec<ConditionUpdate> {
     use NodeCondition::{PinnedImageSetsDegraded, PinnedImageSetsProgressing};
-    let mark = |kind, status, reason: &str, message: &str| Mark {
+    let update = |kind, status, reason: &str, message: &str| ConditionUpdate {
         kind,
         status,
         reason: reason.to_owned(),
@@ -334,21 +335,26 @@ fn pins(node: &str, event: PinEvent) -> Vec<Mark> {
     match event {
         PinEvent::Pulling => {
             let text = format!("node is prefetching images: {node}");
-            vec![mark(PinnedImageSetsProgressing, TRUE, "ImagePrefetch", &text)]
+            vec![update(PinnedImageSetsProgressing, TRUE, "ImagePrefetch", &text)]
         }
         PinEvent::Complete => vec![
-            mark(PinnedImageSetsProgressing, FALSE, "AsExpected", "All pinned image sets complete"),
-            mark(PinnedImageSetsDegraded, FALSE, "AsExpected", "All is good"),
+            update(
+                PinnedImageSetsProgressing,
+                FALSE,
+                "AsExpected",
+                "All pinned image sets complete",
+            ),
+            update(PinnedImageSetsDegraded, FALSE, "AsExpected", "All is good"),
         ],
         PinEvent::Failed => {
             let text = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet \
                         list for more details.";
-            vec![mark(PinnedImageSetsDegraded, TRUE, "PrefetchFailed", text)]
+            vec![update(PinnedImageSetsDegraded, TRUE, "PrefetchFailed", text)]
         }
     }
 }
 
-fn drain(event: &DrainEvent) -> [Mark; 2] {
+fn drain(event: &DrainEvent) -> [ConditionUpdate; 2] {
     use NodeCondition::{Cordoned, Drained, Uncordoned, UpdateComplete, UpdateExecuted};
     match event {
         DrainEvent::NotNeeded => {
@@ -404,16 +410,16 @@ fn drain(event: &DrainEvent) -> [Mark; 2] {
     }
 }
 
-/// A condition, and the one that it is a part of.
+/// Returns a condition and the condition that it is a part of.
 fn pair(
     whole: (NodeCondition, &'static str, &str),
     part: (NodeCondition, &'static str, String),
-) -> [Mark; 2] {
+) -> [ConditionUpdate; 2] {
     let reason = format!("{}{}", whole.0.as_str(), part.0.as_str());
     let of = part.0.as_str().to_owned();
     [
-        Mark { kind: whole.0, status: whole.1, reason: of, message: whole.2.to_owned() },
-        Mark { kind: part.0, status: part.1, reason, message: part.2 },
+        ConditionUpdate { kind: whole.0, status: whole.1, reason: of, message: whole.2.to_owned() },
+        ConditionUpdate { kind: part.0, status: part.1, reason, message: part.2 },
     ]
 }
 
@@ -425,7 +431,7 @@ fn until(texts: &DrainTexts) -> String {
 }
 
 impl Parts {
-    fn said(self, verb: &str) -> String {
+    fn text(self, verb: &str) -> String {
         let need = |needed: bool| if needed { "" } else { "not " };
         format!(
             "OS {verb} {}need an update. SSH Keys {verb} {}need an update",

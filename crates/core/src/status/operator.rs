@@ -1,4 +1,4 @@
-//! What the operator says of the cluster as a whole: the conditions of its ClusterOperator.
+//! Conditions of the ClusterOperator.
 
 use mco_api::{
     MachineConfigPool,
@@ -9,49 +9,49 @@ use mco_api::{
 
 use super::{Finding, holds};
 
-/// What the operator knows after it has done what it could.
+/// The state that the operator reports.
 #[derive(Clone, Debug)]
 pub struct OperatorView<'a> {
-    /// The version it brings the cluster to.
+    /// Version that the operator deploys.
     pub version: &'a str,
-    /// The version the cluster has said to be at; `None` before the first time.
+    /// Version last reported as reached; `None` before the first time.
     pub reached: Option<&'a str>,
-    /// The image it runs from.
+    /// Image of the operator.
     pub image: &'a str,
-    /// The step that failed, and why.
+    /// Step that failed, with its error.
     pub failure: Option<(&'static str, String)>,
-    /// Every pool of the cluster.
+    /// All pools of the cluster.
     pub pools: &'a [&'a MachineConfigPool],
 }
 
-/// The conditions, and whether the version is reached.
+/// The conditions of the ClusterOperator, and the state of the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// What to say.
+    /// Conditions to set.
     pub conditions: Vec<(OperatorCondition, Finding)>,
-    /// Whether the cluster is at the version now.
+    /// Yes if the cluster is at the version now.
     pub reached: Reached,
 }
 
-/// Whether the cluster is at the operator's version.
+/// The state of the operator's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// It is.
+    /// The cluster is at the version.
     Yes,
-    /// Pools that count are still on their way.
+    /// Required pools are still updating.
     NotYet,
 }
 
-/// Weighs what the operator knows.
+/// Computes the conditions of the ClusterOperator.
 #[must_use]
 pub fn operator(view: &OperatorView<'_>) -> Verdict {
     let OperatorView { version, image, .. } = view;
-    let failure = view.failure.clone().or_else(|| stuck(view.pools));
+    let failure = view.failure.clone().or_else(|| degraded_pool(view.pools));
     let required = || view.pools.iter().filter(|pool| is_required(pool));
-    let settled = required().next().is_some() && required().all(|pool| is_settled(pool));
+    let updated = required().next().is_some() && required().all(|pool| is_updated(pool));
     let known = view.reached == Some(version);
     let reached =
-        if failure.is_none() && (known || settled) { Reached::Yes } else { Reached::NotYet };
+        if failure.is_none() && (known || updated) { Reached::Yes } else { Reached::NotYet };
 
     let progressing = match (known || reached == Reached::Yes, &failure) {
         (true, None) => Finding::no("", &format!("Cluster version is {version}")),
@@ -96,22 +96,30 @@ fn upgradeable(pools: &[&MachineConfigPool]) -> Finding {
     Finding { status: ConditionStatus::True, ..Finding::no(reason::AS_EXPECTED, "") }
 }
 
-/// The pool that keeps the cluster from its version, and how it stands.
-fn stuck(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)> {
+/// Returns the failure that the first degraded pool causes.
+fn degraded_pool(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)> {
     let pool = pools.iter().find(|pool| is(pool, &PoolCondition::Degraded))?;
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let status = pool.status.clone().unwrap_or_default();
-    let degraded = status.conditions.iter().find(|c| c.kind == PoolCondition::Degraded.as_str());
-    let why = degraded.map(|condition| condition.message.clone()).unwrap_or_default();
+    let message = |kind: &PoolCondition| {
+        let condition = status.conditions.iter().find(|found| found.kind == kind.as_str());
+        condition.map(|found| found.message.as_str()).filter(|text| !text.is_empty())
+    };
+    // Compat: a pool that cannot be rendered has no message in Degraded. The reference then prints
+    // an empty reason; the message of RenderDegraded is used here.
+    let reason = message(&PoolCondition::Degraded)
+        .or_else(|| message(&PoolCondition::RenderDegraded))
+        .map(|text| format!(", reason: {text}"));
     Some((
         "RequiredPools",
         format!(
             "MachineConfigPool {name} is not ready, retrying. Status: (pool degraded: true \
-             total: {}, ready {}, updated: {}, unavailable: {}, reason: {why})",
+            total: {}, ready {}, updated: {}, unavailable: {}{})",
             status.machine_count,
             status.ready_machine_count,
             status.updated_machine_count,
             status.unavailable_machine_count,
+            reason.unwrap_or_default(),
         ),
     ))
 }
@@ -125,8 +133,8 @@ fn is_required(pool: &MachineConfigPool) -> bool {
     labels.is_some_and(|labels| labels.contains_key(label::REQUIRED_FOR_UPGRADE))
 }
 
-/// Whether all nodes of the pool have its newest config.
-fn is_settled(pool: &MachineConfigPool) -> bool {
+/// Returns true if all nodes of the pool have its latest config.
+fn is_updated(pool: &MachineConfigPool) -> bool {
     let Some(status) = &pool.status else { return false };
     let config = &pool.spec.configuration.rendered.name;
     !config.is_empty()
@@ -139,7 +147,7 @@ fn is_settled(pool: &MachineConfigPool) -> bool {
 mod tests {
     use super::*;
 
-    /// `required`, `updated`, `degraded`, in words.
+    /// Builds a pool from the words `required`, `updated`, `degraded` and `unrendered`.
     fn pool(words: &str) -> MachineConfigPool {
         let mut pool = MachineConfigPool::default();
         pool.metadata.name = Some("master".to_owned());
@@ -152,21 +160,25 @@ mod tests {
             };
             match word {
                 "required" => {
-                    let mark = (label::REQUIRED_FOR_UPGRADE.to_owned(), String::new());
-                    pool.metadata.labels = Some([mark].into());
+                    let label = (label::REQUIRED_FOR_UPGRADE.to_owned(), String::new());
+                    pool.metadata.labels = Some([label].into());
                 }
                 "updated" => {
                     set(PoolCondition::Updated, "");
                     status.configuration.rendered.name = "new".to_owned();
                 }
                 "degraded" => set(PoolCondition::Degraded, "n is broken"),
+                "unrendered" => {
+                    set(PoolCondition::Degraded, "");
+                    set(PoolCondition::RenderDegraded, "Failed to render configuration");
+                }
                 other => panic!("{other}"),
             }
         }
         pool
     }
 
-    fn said(reached: Option<&str>, failure: Option<&str>, words: &str) -> Vec<String> {
+    fn conditions(reached: Option<&str>, failure: Option<&str>, words: &str) -> Vec<String> {
         let pool = pool(words);
         let failure = failure.map(|why| ("MachineConfigPools", why.to_owned()));
         let view = OperatorView { version: "2", reached, image: "i", failure, pools: &[&pool] };
@@ -183,34 +195,40 @@ mod tests {
 
     // covers: O28, O30, O33
     #[test]
-    fn the_cluster_is_told_of_as_it_is() {
+    fn conditions_follow_version_failure_and_pools() {
         let deployed =
             "Available=True AsExpected: Cluster has deployed [{operator 2} {operator-image i}]";
         let fine = "Upgradeable=True AsExpected: ";
-        let calm = "Degraded=False : ";
+        let not_degraded = "Degraded=False : ";
         let at = "Progressing=False : Cluster version is 2";
         let cases = [
             (
-                "pools are on their way",
+                "pools are updating",
                 None,
                 None,
                 "required",
-                [deployed, "Progressing=True : Working towards 2", calm, fine],
+                [deployed, "Progressing=True : Working towards 2", not_degraded, fine],
             ),
-            ("pools are there", None, None, "required updated", [deployed, at, calm, fine]),
             (
-                "a later roll-out is no upgrade",
+                "pools are updated",
+                None,
+                None,
+                "required updated",
+                [deployed, at, not_degraded, fine],
+            ),
+            (
+                "a later rollout is no upgrade",
                 Some("2"),
                 None,
                 "required",
-                [deployed, at, calm, fine],
+                [deployed, at, not_degraded, fine],
             ),
             (
-                "another version was there",
+                "another version was reached",
                 Some("1"),
                 None,
                 "required",
-                [deployed, "Progressing=True : Working towards 2", calm, fine],
+                [deployed, "Progressing=True : Working towards 2", not_degraded, fine],
             ),
             (
                 "a first step failed",
@@ -238,21 +256,27 @@ mod tests {
             ),
         ];
         for (case, reached, failure, words, expected) in cases {
-            assert_eq!(said(reached, failure, words), expected, "{case}");
+            assert_eq!(conditions(reached, failure, words), expected, "{case}");
         }
     }
 
     #[test]
-    fn a_degraded_pool_degrades_the_cluster_and_holds_upgrades() {
-        let said = said(Some("2"), None, "required updated degraded");
-        assert!(
-            said[2].starts_with(
-                "Degraded=True RequiredPoolsFailed: Failed to resync 2 because: \
-                                 MachineConfigPool master is not ready"
-            ) && said[2].ends_with("reason: n is broken)"),
-            "{}",
-            said[2]
-        );
-        assert!(said[3].starts_with("Upgradeable=False DegradedPool: "), "{}", said[3]);
+    fn a_degraded_pool_degrades_the_cluster_and_blocks_upgrades() {
+        let cases = [
+            ("degraded", ", reason: n is broken)"),
+            ("unrendered", ", reason: Failed to render configuration)"),
+        ];
+        for (words, end) in cases {
+            let found = conditions(Some("2"), None, &format!("required updated {words}"));
+            assert!(
+                found[2].starts_with(
+                    "Degraded=True RequiredPoolsFailed: Failed to resync 2 because: \
+                    MachineConfigPool master is not ready"
+                ) && found[2].ends_with(end),
+                "{}",
+                found[2]
+            );
+            assert!(found[3].starts_with("Upgradeable=False DegradedPool: "), "{}", found[3]);
+        }
     }
 }

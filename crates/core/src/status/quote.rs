@@ -1,8 +1,8 @@
-//! Text in quotation marks, as the reference's messages have it.
+//! Quoted text in the reference's messages.
 
 use std::fmt::Write as _;
 
-/// `text` between quotation marks, with what cannot be printed written as Go escapes it.
+/// Quotes `text` and escapes unprintable characters as Go does.
 pub(super) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -26,7 +26,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 fn is_printed(letter: char) -> bool {
-    // Rust escapes exactly what it holds for unprintable, and the single quote.
+    // Rust escapes exactly the characters that it regards as unprintable, and the single quote.
     letter == '\'' || letter.escape_debug().len() == 1
 }
 
@@ -37,7 +37,7 @@ fn escaped(letter: char, out: &mut String) {
         0x80..=0xffff => write!(out, "\\u{code:04x}"),
         _ => write!(out, "\\U{code:08x}"),
     };
-    done.expect("writing to a string does not fail");
+    done.expect("writing to a string cannot fail");
 }
 
 #[cfg(test)]

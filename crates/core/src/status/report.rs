@@ -1,38 +1,38 @@
-//! What a node's daemon says in its MachineConfigNode, as far as its pool is concerned.
+//! The parts of a MachineConfigNode that the status of its pool needs.
 
 use mco_api::{MachineConfigNode, condition::NodeCondition};
 
-/// What a node's daemon says in its MachineConfigNode.
+/// The state that a daemon reports in its MachineConfigNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeReport {
-    /// The node.
+    /// Name of the node.
     pub node: String,
-    /// Whether it has said anything yet.
+    /// Presence of conditions written by the daemon.
     pub voice: Voice,
-    /// Why it is degraded, if it is.
+    /// Message of the condition `NodeDegraded`, if it is True.
     pub degraded: Option<String>,
-    /// Whether it says that it runs what it is to run.
+    /// State of the condition Updated.
     pub updated: Updated,
-    /// The config that it is to run, as it knows it.
+    /// Desired config in the status.
     pub desired: String,
-    /// The image that it is to run, as it knows it; empty where there is none.
+    /// Desired image in the status; empty if there is none.
     pub desired_image: String,
-    /// Whether all pinned images are there.
+    /// State of the pinned images.
     pub images: Images,
 }
 
-/// Whether a MachineConfigNode has conditions of the daemon yet.
+/// The presence of conditions written by the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Voice {
-    /// It has.
+    /// The daemon has written conditions.
     Heard,
-    /// It was made, and the daemon has never written to it.
+    /// The MachineConfigNode exists, and the daemon has not written to it yet.
     Silent,
 }
 
-/// Whether a condition comes from the daemon; the others are the controller's own words.
-fn is_the_daemons(kind: &str) -> bool {
-    let ours = [
+/// Returns true if the daemon writes this condition; the others are the controller's.
+fn is_from_daemon(kind: &str) -> bool {
+    let controllers = [
         NodeCondition::Waiting,
         NodeCondition::Cordoned,
         NodeCondition::Drained,
@@ -40,34 +40,34 @@ fn is_the_daemons(kind: &str) -> bool {
         NodeCondition::UpdateExecuted,
         NodeCondition::UpdateComplete,
     ];
-    ours.iter().all(|ours| ours.as_str() != kind)
+    controllers.iter().all(|other| other.as_str() != kind)
 }
 
-/// Whether a node says that it is updated, and where.
+/// The state of the condition Updated, with its position.
 ///
-/// Compat: of a node that says both, the condition that comes first counts
+/// Compat: if both Updated and `NodeDegraded` are True, the condition that comes first counts
 /// (`pkg/controller/node/status.go`, calculateStatus).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Updated {
-    /// It does not.
+    /// Updated is not True.
     No,
-    /// It does, before anything about being degraded.
+    /// Updated is True, and `NodeDegraded` is not True before it.
     First,
-    /// It does, after it said that it is degraded.
+    /// Updated is True, after `NodeDegraded`.
     AfterDegraded,
 }
 
-/// How far a node is with its pinned images.
+/// The state of a node's pinned images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Images {
-    /// All are there.
+    /// All images are pulled.
     Pulled,
-    /// Some are missing.
+    /// Some images are missing.
     Missing,
 }
 
 impl NodeReport {
-    /// A node that has said nothing yet.
+    /// Returns the state of a node whose daemon has not reported yet.
     #[must_use]
     pub fn silent(node: &str) -> Self {
         Self {
@@ -81,7 +81,7 @@ impl NodeReport {
         }
     }
 
-    /// Reads what matters off a MachineConfigNode.
+    /// Reads the relevant fields of a MachineConfigNode.
     #[must_use]
     pub fn of(node: &MachineConfigNode) -> Self {
         let name = node.metadata.name.as_deref().unwrap_or_default();
@@ -100,7 +100,7 @@ impl NodeReport {
         let version = status.config_version.as_ref();
         Self {
             node: name.to_owned(),
-            voice: if status.conditions.iter().any(|found| is_the_daemons(&found.type_)) {
+            voice: if status.conditions.iter().any(|found| is_from_daemon(&found.type_)) {
                 Voice::Heard
             } else {
                 Voice::Silent

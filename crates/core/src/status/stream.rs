@@ -1,4 +1,4 @@
-//! Which stream of OS images a pool runs, where that can be told.
+//! Detection of the OS image stream that a pool runs.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use mco_api::{
     machine_config_pool::{PoolConfiguration, StreamReference},
 };
 
-/// The streams that the cluster offers, and the images that configs name.
+/// The OS image streams of the cluster, and the images of MachineConfigs.
 #[derive(Clone, Debug)]
 pub struct Streams<'a> {
-    /// The streams; none where the cluster has not said.
+    /// `OSImageStream` object, if the cluster has one.
     pub offered: Option<&'a OSImageStream>,
-    /// The image each MachineConfig names, for those that exist: the rendered one and its sources.
+    /// Image of each MachineConfig that sets one: rendered configs and their sources.
     pub images: BTreeMap<String, String>,
 }
 
 impl Streams<'_> {
-    /// The stream whose image the config has, unless somebody chose the image by hand.
+    /// Returns the stream whose image the config has, unless a source config sets the image.
     #[must_use]
     pub(super) fn of(&self, config: &PoolConfiguration) -> Option<StreamReference> {
         let image = self.images.get(&config.rendered.name).filter(|image| !image.is_empty())?;

@@ -21,7 +21,7 @@ fn of(pool: &MachineConfigPool, fleet: &str) -> MachineConfigPoolStatus {
     super::pool(&Inputs { pool, nodes: &nodes, reports: &[], around: Around::default(), now })
 }
 
-/// `Updated=True: text` for every condition.
+/// Returns `Updated=True: text` for every condition.
 fn lines(status: &MachineConfigPoolStatus) -> Vec<String> {
     let line = |c: &LooseCondition| format!("{}={} {}: {}", c.kind, c.status, c.reason, c.message);
     status.conditions.iter().map(line).collect()
@@ -54,10 +54,10 @@ fn counters_follow_the_nodes() {
 
 // covers: NOD-18, NOD-20, NOD-21, NOD-22
 #[test]
-fn conditions_say_how_far_the_pool_is() {
+fn conditions_follow_the_progress_of_the_pool() {
     let rest =
         |node: &str, overall: &str| [format!("NodeDegraded={node}"), format!("Degraded={overall}")];
-    let calm = rest("False : ", "False : ");
+    let healthy = rest("False : ", "False : ");
     let paused = {
         let mut pool = fixture();
         pool.spec.paused = true;
@@ -70,28 +70,28 @@ fn conditions_say_how_far_the_pool_is() {
             "a=done",
             "Updated=True : All nodes are updated with MachineConfig new",
             "Updating=False : ",
-            calm.clone(),
+            healthy.clone(),
         ),
         (
             &fixture(),
             "a=done b=old",
             "Updated=False : ",
             "Updating=True : All nodes are updating to MachineConfig new",
-            calm.clone(),
+            healthy.clone(),
         ),
         (
             &paused,
             "a=done b=old",
             "Updated=False : ",
             "Updating=False : Pool is paused; will not update to MachineConfig new",
-            calm.clone(),
+            healthy.clone(),
         ),
         (
             &paused,
             "",
             "Updated=True : All nodes are updated with MachineConfig new",
             "Updating=False : ",
-            calm,
+            healthy,
         ),
         (
             &fixture(),
@@ -125,7 +125,7 @@ fn a_pool_that_cannot_be_rendered_is_degraded() {
 
 // covers: NOD-23
 #[test]
-fn the_common_config_changes_only_when_all_nodes_have_the_new_one() {
+fn the_status_config_changes_only_when_all_nodes_have_the_new_one() {
     let mut pool = fixture();
     let mut old = PoolConfiguration::default();
     old.rendered.name = "old".to_owned();
@@ -143,7 +143,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
     set(&mut conditions, kind, Finding::yes("", "to a"), &old);
     set(&mut conditions, &PoolCondition::Updated, Finding::no("", ""), &old);
     set(&mut conditions, kind, Finding::yes("", "to a"), &new);
-    assert_eq!(conditions[0].kind, "Updating", "nothing new, nothing moved");
+    assert_eq!(conditions[0].kind, "Updating", "an equal value does not move");
     set(&mut conditions, kind, Finding::yes("", "to b"), &new);
     assert_eq!(conditions[1].last_transition_time, Some(old));
     set(&mut conditions, kind, Finding::no("", ""), &new);
@@ -152,7 +152,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
 }
 
 #[test]
-fn reports_of_the_daemons_are_heard_before_annotations() {
+fn machine_config_nodes_are_reported_before_annotations() {
     let degraded = Some("disk full".to_owned());
     let nodes = nodes("a=failed b=failed");
     let reports = [
@@ -169,7 +169,22 @@ fn reports_of_the_daemons_are_heard_before_annotations() {
         "NodeDegraded=True 2 nodes are reporting degraded status on sync: \
          Node a is reporting: \"disk full\", Node a is reporting: \"a is broken\", \
          Node b is reporting: \"b is broken\"",
-        "a node that has not reported yet has its annotation"
+        "a node without conditions of its daemon has its annotation"
+    );
+}
+
+#[test]
+fn a_message_in_machine_config_node_and_annotation_is_written_once() {
+    let degraded = Some("Node a upgrade failure. a is broken".to_owned());
+    let reports = [NodeReport { voice: Voice::Heard, degraded, ..NodeReport::silent("a") }];
+    let (pool, nodes) = (fixture(), nodes("a=failed"));
+    let now = at("2026-02-02T00:00:00Z");
+    let inputs =
+        Inputs { pool: &pool, nodes: &nodes, reports: &reports, around: Around::default(), now };
+    assert_eq!(
+        lines(&super::pool(&inputs))[2],
+        "NodeDegraded=True 1 nodes are reporting degraded status on sync: \
+         Node a is reporting: \"a is broken\""
     );
 }
 
@@ -186,14 +201,14 @@ mod kept_up_to_date {
     }
 
     proptest! {
-        /// Whatever happened to the nodes in whatever order, the numbers kept node by node come to
-        /// the same status as a look at all of them.
+        /// After any sequence of node changes, the incremental counts give the same status as a
+        /// scan of all nodes.
         #[test]
-        fn a_tally_comes_to_the_same_as_a_look_at_every_node(
+        fn incremental_counts_equal_a_full_scan(
             changes in proptest::collection::vec(change(), 0..60),
         ) {
             let pool = fixture();
-            let mut tally = Tally::new(&pool, &ImageBuild::default());
+            let mut counter = StatusCounter::new(&pool, &ImageBuild::default());
             let mut fleet = std::collections::BTreeMap::new();
             for (number, state) in changes {
                 let name = format!("n{number:02}");
@@ -203,10 +218,10 @@ mod kept_up_to_date {
                     let voice = if number % 3 == 0 { Voice::Silent } else { Voice::Heard };
                     let report = NodeReport { voice, degraded, ..NodeReport::silent(&name) };
                     let report = (number % 4 != 0).then_some(report);
-                    tally.put(&node, report.as_ref());
+                    counter.put(&node, report.as_ref());
                     fleet.insert(name, (node, report));
                 } else {
-                    tally.remove(&name);
+                    counter.remove(&name);
                     fleet.remove(&name);
                 }
             }
@@ -215,7 +230,7 @@ mod kept_up_to_date {
             let reports: Vec<NodeReport> =
                 fleet.values().filter_map(|(_, report)| report.clone()).collect();
             let around = Around::default();
-            let kept = tallied(&pool, &tally, &around, &now);
+            let kept = from_counter(&pool, &counter, &around, &now);
             let inputs = Inputs { pool: &pool, nodes: &nodes, reports: &reports, around, now };
             prop_assert_eq!(kept, super::super::pool(&inputs));
         }

@@ -367,10 +367,8 @@ mod tests {
         let view = View::of(None, [&pool], &nodes);
         assert_eq!(
             view.trouble,
-            [
-                "nodes b, c are waiting: no more nodes may be out of service at a time; nothing is to \
-              be done: their turn comes"
-            ]
+            ["nodes b, c are waiting: no free slot: maxUnavailable nodes are unavailable or \
+                 updating; no action needed"]
         );
     }
 }

@@ -51,7 +51,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 #[test]
 fn the_rule_that_decides_is_named() {
     let rows = [
-        ("/etc/foo", "reboot", "no policy names it", true),
+        ("/etc/foo", "reboot", "no policy covers it", true),
         ("/etc/containers/policy.json", "reload crio.service", "policy for /etc/containers", false),
         ("/var/lib/kubelet/config.json", "nothing", "policy for /var/lib/kubelet", false),
     ];
@@ -110,7 +110,7 @@ fn waves_follow_the_limit_and_leave_out_who_cannot_go() {
         serde_json::json!([["a"], ["b"], ["c"]]),
         "d takes one of two places"
     );
-    assert_eq!(pool["nodes"][3]["waits"], "somebody cordoned it; kubectl uncordon lets it go on");
+    assert_eq!(pool["nodes"][3]["waits"], "cordoned by the user");
     assert_eq!(pool["nodes"][0]["wave"], 1);
     assert_eq!(pool["seconds"], 3 * (120 + 5 + 600));
     assert_eq!(pool["size"]["limit"], 1_572_864);

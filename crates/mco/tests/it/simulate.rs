@@ -40,15 +40,15 @@ fn the_timeline_and_the_outcome_are_shown() {
     let folder = folder(0);
     let simulate = &["simulate", "-f", "dump.yaml", "--change", "change.yaml"];
     folder.mco(simulate).assert().success().stdout_eq(str![[r#"
-00:00:01  worker    gets the config rendered-worker-[..]
-00:00:01  worker-a  is told to run rendered-worker-[..]
-00:00:01  worker-a  is cordoned
-00:00:31  worker-a  is drained
-00:00:51  worker-a  reboots
-00:04:51  worker-a  is back with rendered-worker-[..]
-00:04:51  worker-a  is open to pods
-00:04:51  worker-a  runs rendered-worker-[..]
-00:04:52  worker-b  is told to run rendered-worker-[..]
+00:00:01  worker    target set to rendered-worker-[..]
+00:00:01  worker-a  targeted to rendered-worker-[..]
+00:00:01  worker-a  cordoned
+00:00:31  worker-a  drained
+00:00:51  worker-a  rebooting
+00:04:51  worker-a  booted rendered-worker-[..]
+00:04:51  worker-a  uncordoned
+00:04:51  worker-a  updated to rendered-worker-[..]
+00:04:52  worker-b  targeted to rendered-worker-[..]
 ...
 pool worker: 2 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
 2 reboots, 00:0[..] in all
@@ -63,8 +63,8 @@ fn a_budget_that_allows_nothing_is_named_and_fails() {
     folder.mco(simulate).assert().code(1).stdout_eq(str![[r#"
 ...
 pool worker: 0 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
-  worker-a: its drain is blocked: budget shop/web keeps pod shop/web
-  worker-b: waits: no more nodes may be out of service at a time
+  worker-a: drain blocked: PodDisruptionBudget shop/web protects pod shop/web
+  worker-b: waits: no free slot: maxUnavailable nodes are unavailable or updating
 0 reboots, 48:20:00 in all
 
 "#]]);
@@ -102,7 +102,7 @@ fn a_wrong_list_of_faults_is_answered_with_those_there_are() {
     let folder = folder(0);
     let simulate = ["simulate", "-f", "dump.yaml", "--change", "change.yaml", "--faults", "x"];
     folder.mco(&simulate).assert().code(1).stderr_eq(str![[r#"
-error: --faults: there is no fault "x"; there are controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply, failed-apply, lost-machine, late-ready, old-boot, blip, and all
+error: --faults: unknown fault "x"; the faults are controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply, failed-apply, lost-machine, late-ready, old-boot, blip, and all
 hint: `mco simulate --help` says what each does
 
 "#]]);

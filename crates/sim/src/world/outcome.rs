@@ -1,4 +1,4 @@
-//! What came of it all.
+//! The outcome of a simulation.
 
 use mco_api::MachineConfigPool;
 use mco_core::rollout::{self, Cordon, NodeView};
@@ -15,22 +15,22 @@ pub(super) fn target(pool: &MachineConfigPool) -> String {
 }
 
 impl World {
-    /// Works out how many nodes of each pool may be out of service.
-    pub(super) fn measure(&mut self) {
+    /// Computes `maxUnavailable` of each pool as a number of nodes.
+    pub(super) fn compute_limits(&mut self) {
         for pool in &self.setup.pools {
             let name = name(pool);
             let members = self.nodes.iter().filter(|node| node.pool.as_ref() == Some(&name));
             let limit = pool.spec.max_unavailable.as_ref();
             let allowed = rollout::max_unavailable(&name, limit, members.count()).unwrap_or(0);
-            self.out.entry(name).or_default().allowed = allowed;
+            self.unavailable.entry(name).or_default().allowed = allowed;
         }
     }
 
     pub(super) fn finish(mut self) -> Report {
         let pools: Vec<PoolOutcome> =
             self.setup.pools.iter().map(|pool| self.pool_outcome(pool)).collect();
-        if self.violation.is_none() && self.calm && self.setup.judges {
-            self.judge(&pools);
+        if self.violation.is_none() && self.faults_ended && self.setup.judges {
+            self.check_convergence(&pools);
         }
         let ended =
             if pools.iter().all(|pool| pool.left.is_empty()) { self.changed } else { self.now };
@@ -44,15 +44,16 @@ impl World {
         }
     }
 
-    /// Whether all nodes got there that could.
-    fn judge(&mut self, pools: &[PoolOutcome]) {
+    /// Checks that all nodes reached their target that could.
+    fn check_convergence(&mut self, pools: &[PoolOutcome]) {
         let paused =
             |name: &str| self.setup.pools.iter().any(|p| p.spec.paused && self::name(p) == name);
         let stuck = pools.iter().filter(|pool| !paused(&pool.name)).find_map(|pool| {
-            let theirs = |node: &str| {
-                self.nodes.iter().zip(&self.hosts).any(|(r, h)| r.name == node && h.theirs)
+            let cordoned_by_user = |node: &str| {
+                let mut pairs = self.nodes.iter().zip(&self.hosts);
+                pairs.any(|(record, host)| record.name == node && host.cordoned_by_user)
             };
-            let (node, why) = pool.left.iter().find(|(node, _)| !theirs(node))?;
+            let (node, why) = pool.left.iter().find(|(node, _)| !cordoned_by_user(node))?;
             let rule = if self.reverted.contains(&pool.name) {
                 Rule::RevertRepairs
             } else {
@@ -61,7 +62,7 @@ impl World {
             Some((rule, format!("{node}: {why}")))
         });
         if let Some((rule, who)) = stuck {
-            self.broke(rule, &who);
+            self.violate(rule, &who);
         }
     }
 
@@ -73,10 +74,10 @@ impl World {
             .filter(|node| node.pool.as_ref() == Some(&name))
             .map(|node| NodeView::of(&node.object))
             .collect();
-        let is_there = |node: &NodeView| {
+        let is_complete = |node: &NodeView| {
             node.is_updated(&target) && node.is_ready() && node.cordon == Cordon::Open
         };
-        let out = self.out.get(&name);
+        let unavailable = self.unavailable.get(&name);
         let plan = self.controller.last_plan(&name);
         let why = |node: &NodeView| {
             if node.is_at(&target) {
@@ -87,12 +88,12 @@ impl World {
         };
         PoolOutcome {
             nodes: members.len(),
-            updated: members.iter().filter(|node| is_there(node)).count(),
-            most_out: out.map(|out| out.most).unwrap_or_default(),
-            max_unavailable: out.map(|out| out.allowed).unwrap_or_default(),
+            updated: members.iter().filter(|node| is_complete(node)).count(),
+            most_out: unavailable.map(|nodes| nodes.most).unwrap_or_default(),
+            max_unavailable: unavailable.map(|nodes| nodes.allowed).unwrap_or_default(),
             left: members
                 .iter()
-                .filter(|node| !is_there(node))
+                .filter(|node| !is_complete(node))
                 .map(|node| (node.name.clone(), why(node)))
                 .collect(),
             name,
@@ -102,15 +103,15 @@ impl World {
 
     fn state_of(&self, node: &NodeView) -> String {
         if let Some(why) = self.pods.blocked(&node.name) {
-            return format!("its drain is blocked: {why}");
+            return format!("drain blocked: {why}");
         }
         if !node.reason.is_empty() {
             return node.reason.clone();
         }
         match (&node.readiness, &node.state) {
             (rollout::Readiness::Not(why), _) => why.clone(),
-            (rollout::Readiness::Ready, Some(state)) => format!("its daemon is {state}"),
-            (rollout::Readiness::Ready, None) => "its daemon has said nothing".to_owned(),
+            (rollout::Readiness::Ready, Some(state)) => format!("daemon is {state}"),
+            (rollout::Readiness::Ready, None) => "daemon has not reported".to_owned(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Pods: where they run, and which of them may go.
+//! Simulated pods: their nodes, and their `PodDisruptionBudgets`.
 
 use std::collections::BTreeMap;
 
@@ -7,19 +7,19 @@ use mco_core::drain::PodView;
 use super::{Record, World};
 use crate::{Budget, Setup, queue::Event};
 
-/// Where every pod is.
+/// The state of all pods.
 #[derive(Default)]
 pub(crate) struct Pods {
-    all: Vec<Place>,
+    all: Vec<PodRecord>,
     on: Vec<Vec<usize>>,
-    budgets: Vec<Group>,
+    budgets: Vec<BudgetGroup>,
     blocked: BTreeMap<String, String>,
 }
 
-struct Place {
+struct PodRecord {
     view: PodView,
     state: State,
-    /// Somebody makes a new one in its place.
+    /// True if a controller recreates the pod.
     returns: bool,
     budgets: Vec<usize>,
 }
@@ -31,7 +31,7 @@ enum State {
     Nowhere,
 }
 
-struct Group {
+struct BudgetGroup {
     name: String,
     running: usize,
     min: usize,
@@ -50,44 +50,49 @@ impl Pods {
                 pods.on.get_mut(node).into_iter().for_each(|on| on.push(number));
             }
             let returns = pod.metadata.owner_references.as_ref().is_some_and(|o| !o.is_empty());
-            pods.all.push(Place { view: PodView::of(pod), state, returns, budgets: Vec::new() });
+            pods.all.push(PodRecord {
+                view: PodView::of(pod),
+                state,
+                returns,
+                budgets: Vec::new(),
+            });
         }
         for (number, Budget { name, pods: members, min_available }) in
             setup.budgets.iter().enumerate()
         {
             let mut running = 0;
             for pod in members {
-                if let Some(place) = pods.all.get_mut(*pod) {
-                    place.budgets.push(number);
-                    running += usize::from(matches!(place.state, State::On(_)));
+                if let Some(record) = pods.all.get_mut(*pod) {
+                    record.budgets.push(number);
+                    running += usize::from(matches!(record.state, State::On(_)));
                 }
             }
-            pods.budgets.push(Group { name: name.clone(), running, min: *min_available });
+            pods.budgets.push(BudgetGroup { name: name.clone(), running, min: *min_available });
         }
         pods
     }
 
-    /// Why the last attempt to drain a node got nowhere.
+    /// Returns the cause that blocked the last drain attempt of a node.
     pub(super) fn blocked(&self, node: &str) -> Option<&str> {
         self.blocked.get(node).map(String::as_str)
     }
 
-    /// The pods that a drain has to get rid of.
-    pub(crate) fn in_the_way(&self, node: usize) -> Vec<usize> {
+    /// Returns the pods that a drain has to evict.
+    pub(crate) fn to_evict(&self, node: usize) -> Vec<usize> {
         let on = self.on.get(node).map(Vec::as_slice).unwrap_or_default();
-        let in_the_way = |pod: &&usize| self.all.get(**pod).is_some_and(|p| p.view.is_in_the_way());
-        on.iter().filter(in_the_way).copied().collect()
+        let blocks = |pod: &&usize| self.all.get(**pod).is_some_and(|p| p.view.is_in_the_way());
+        on.iter().filter(blocks).copied().collect()
     }
 
-    /// The budget that keeps a pod where it is.
-    fn kept_by(&self, pod: usize) -> Option<&str> {
+    /// Returns the budget that forbids the eviction of a pod.
+    fn protected_by(&self, pod: usize) -> Option<&str> {
         let budgets = self.all.get(pod)?.budgets.iter().filter_map(|b| self.budgets.get(*b));
-        let full = |group: &&Group| group.running <= group.min;
+        let full = |group: &&BudgetGroup| group.running <= group.min;
         budgets.into_iter().find(full).map(|group| group.name.as_str())
     }
 
     fn count(&mut self, pod: usize, change: fn(usize, usize) -> usize) {
-        let budgets = self.all.get(pod).map(|place| place.budgets.clone()).unwrap_or_default();
+        let budgets = self.all.get(pod).map(|record| record.budgets.clone()).unwrap_or_default();
         for budget in budgets {
             if let Some(group) = self.budgets.get_mut(budget) {
                 group.running = change(group.running, 1);
@@ -97,19 +102,20 @@ impl Pods {
 }
 
 impl World {
-    /// Asks for the eviction of everything on a node; says whether anything is left.
+    /// Requests the eviction of all pods on a node; returns true if pods remain.
     pub(crate) fn evict(&mut self, node: usize) -> bool {
-        let pods = self.pods.in_the_way(node);
+        let pods = self.pods.to_evict(node);
         let name = self.node(node).name.clone();
         self.pods.blocked.remove(&name);
         for pod in &pods {
-            let state = self.pods.all.get(*pod).map(|place| place.state);
+            let state = self.pods.all.get(*pod).map(|record| record.state);
             if state != Some(State::On(node)) {
                 continue;
             }
-            if let Some(budget) = self.pods.kept_by(*pod) {
-                let who = self.pods.all.get(*pod).map(|place| place.view.to_string());
-                let why = format!("budget {budget} keeps pod {}", who.unwrap_or_default());
+            if let Some(budget) = self.pods.protected_by(*pod) {
+                let name_of_pod = self.pods.all.get(*pod).map(|record| record.view.to_string());
+                let pod = name_of_pod.unwrap_or_default();
+                let why = format!("PodDisruptionBudget {budget} protects pod {pod}");
                 self.pods.blocked.insert(name.clone(), why);
                 continue;
             }
@@ -121,28 +127,28 @@ impl World {
     }
 
     pub(super) fn pod_gone(&mut self, pod: usize) {
-        let Some(place) = self.pods.all.get_mut(pod) else { return };
-        let State::Leaving(node) = place.state else { return };
-        place.state = State::Nowhere;
-        let returns = place.returns;
+        let Some(record) = self.pods.all.get_mut(pod) else { return };
+        let State::Leaving(node) = record.state else { return };
+        record.state = State::Nowhere;
+        let returns = record.returns;
         self.pods.on.get_mut(node).into_iter().for_each(|on| on.retain(|other| *other != pod));
         if returns {
             self.queue.push(self.now + 1_000, Event::PodPlaced(pod));
         }
     }
 
-    /// Puts a pod on some node that is open, or tries again later.
+    /// Schedules a pod on some schedulable node, or retries later.
     pub(super) fn place(&mut self, pod: usize) {
         let count = self.nodes.len();
         let offset = self.chance.index(count);
         let found =
-            (0..count).map(|step| (offset + step) % count.max(1)).find(|n| self.is_open(*n));
+            (0..count).map(|step| (offset + step) % count.max(1)).find(|n| self.is_schedulable(*n));
         let Some(node) = found else {
             self.queue.push(self.now + 10_000, Event::PodPlaced(pod));
             return;
         };
         self.pods.on.get_mut(node).into_iter().for_each(|on| on.push(pod));
-        self.pods.all.get_mut(pod).into_iter().for_each(|place| place.state = State::On(node));
+        self.pods.all.get_mut(pod).into_iter().for_each(|record| record.state = State::On(node));
         self.pods.count(pod, usize::saturating_add);
     }
 }

@@ -63,10 +63,10 @@ fn repairs(flaw: Flaw) {
         let broken = |entry: &mco_sim::Entry| {
             entry.what.contains("not ready any more")
                 || entry.what.contains("failed to apply first")
-                || entry.what.contains("is back with first")
+                || entry.what.contains("booted first")
         };
         assert!(report.timeline.iter().any(broken), "the change broke a node");
-        let repaired = |entry: &mco_sim::Entry| entry.what == "is told without a slot to run old";
+        let repaired = |entry: &mco_sim::Entry| entry.what == "retargeted without a slot to old";
         assert!(report.timeline.iter().any(repaired), "{:#?}", report.timeline);
     }
 }
@@ -181,5 +181,5 @@ fn a_failing_run_names_its_seed_and_a_small_trace() {
     let text = sim::check_with(&scenario, reference, None).unwrap_err();
     assert!(text.starts_with("seed 1: a node that the change broke was not repaired"), "{text}");
     assert!(text.contains("smallest: seed 1: 1 workers"), "{text}");
-    assert!(text.contains("is back with first"), "{text}");
+    assert!(text.contains("booted first"), "{text}");
 }

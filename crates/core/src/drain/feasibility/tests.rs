@@ -1,11 +1,11 @@
-//! Which drains can finish, and what stands in the way of the others.
+//! Tests of the drain prediction and of its obstacles.
 
 use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
 
-/// Pods in a small notation: `name@node[:words]`, where the words are joined by `+`: `sick`,
+/// Builds pods from a small notation: `name@node[:words]`, with the words joined by `+`: `sick`,
 /// `over`, `pending`, `leaving`, `bare`, `data`, `daemon`, `important`. All have the label `app=a`.
 fn pods(text: &str) -> Vec<Pod> {
     text.split_whitespace().map(pod).collect()
@@ -51,12 +51,12 @@ fn budget(name: &str, rule: &serde_json::Value) -> PodDisruptionBudget {
     serde_json::from_value(value).unwrap()
 }
 
-fn lines(obstacles: &[Obstacle]) -> String {
+fn lines(obstacles: &[EvictionObstacle]) -> String {
     obstacles.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 #[test]
-fn a_budget_blocks_for_ever_or_for_now_or_not_at_all() {
+fn a_budget_blocks_a_drain_for_ever_or_for_now_or_not_at_all() {
     let cases = [
         // the pods, the budget, blocked, waiting
         ("a@n b@m", json!({"minAvailable": 1}), "", ""),
@@ -82,7 +82,7 @@ fn a_budget_blocks_for_ever_or_for_now_or_not_at_all() {
     ];
     for (text, rule, blocked, waiting) in cases {
         let found = feasibility("n", &pods(text), &[budget("b", &rule)]);
-        let names = |list: &[Obstacle]| {
+        let names = |list: &[EvictionObstacle]| {
             let names = list.iter().map(|obstacle| obstacle.pod.replace("shop/", ""));
             names.collect::<Vec<_>>().join(" ")
         };
@@ -93,7 +93,7 @@ fn a_budget_blocks_for_ever_or_for_now_or_not_at_all() {
 }
 
 #[test]
-fn a_status_that_is_up_to_date_counts_before_the_pods_given() {
+fn an_up_to_date_status_counts_before_the_given_pods() {
     let mut known = budget("b", &json!({"minAvailable": 1}));
     known.metadata.generation = Some(3);
     known.status = serde_json::from_value(json!({
@@ -107,39 +107,39 @@ fn a_status_that_is_up_to_date_counts_before_the_pods_given() {
 }
 
 #[test]
-fn words_name_pod_budget_cause_and_way_out() {
+fn texts_name_pod_budget_cause_and_remedy() {
     let rule = json!({"minAvailable": 1});
     let found = feasibility("n", &pods("a@n"), &[budget("b", &rule)]);
     assert_eq!(
         lines(&found.blockers),
-        "pod shop/a: PodDisruptionBudget shop/b wants 1 of 1 pods and so allows no eviction ever; \
+        "pod shop/a: PodDisruptionBudget shop/b requires 1 of 1 pods and never allows an eviction; \
          add a replica or lower the budget"
     );
     let twice = [budget("b", &rule), budget("c", &rule)];
     assert_eq!(
         lines(&feasibility("n", &pods("a@n d@m"), &twice).blockers),
-        "pod shop/a: PodDisruptionBudgets shop/b and shop/c are about it, and Kubernetes evicts no \
-         pod with more than one; leave it one"
+        "pod shop/a: PodDisruptionBudgets shop/b and shop/c select the pod, and Kubernetes evicts \
+         no pod that more than one selects; change their selectors so that one remains"
     );
     let found = feasibility("n", &pods("a@n:bare+data"), &[]);
     assert_eq!(
         lines(&found.losses),
-        "pod shop/a: nothing makes it anew once it is evicted; \
+        "pod shop/a: no controller recreates it after the eviction; \
          pod shop/a: loses the data in its volumes on the node: tmp"
     );
 }
 
 #[test]
-fn what_matters_most_leaves_last() {
+fn pods_of_high_priority_are_evicted_last() {
     let found = feasibility("n", &pods("a@n:important c@n b@n d@m"), &[]);
     assert_eq!(found.evict, ["shop/b", "shop/c", "shop/a"]);
 }
 
 proptest! {
-    /// A drain that is said to finish does: evicting whatever the budget allows, and making each
-    /// evicted pod anew elsewhere, empties the node. One that is said never to finish does not.
+    /// A drain predicted to finish does: evicting every pod that the budget allows, and recreating
+    /// it elsewhere, empties the node. A drain predicted never to finish does not.
     #[test]
-    fn the_answer_is_what_evicting_comes_to(
+    fn the_prediction_matches_a_simulated_drain(
         here in 0_usize..5,
         elsewhere in 0_usize..5,
         least in 0_i32..8,
@@ -151,7 +151,7 @@ proptest! {
 
         let (mut left, all) = (here, here + elsewhere);
         for _ in 0..here {
-            // Every pod is healthy again before the next is evicted.
+            // Every pod is healthy again before the next eviction.
             if all > usize::try_from(least).unwrap() {
                 left -= 1;
             }

@@ -1,50 +1,50 @@
-//! Which addresses of the network are never asked for contents.
+//! Filter for network addresses of remote contents.
 //!
-//! A MachineConfig must not be a way to read what only this process, or its machine, can reach: the
-//! metadata service of a cloud, a service on the loopback address.
+//! A MachineConfig must not be a way to read what only the controller, or its machine, can reach:
+//! the metadata service of a cloud, a service on the loopback address.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Where contents may come from.
+/// The addresses that remote contents may be fetched from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reach {
     /// Other machines only.
     #[default]
     Others,
-    /// Also this machine, and its link.
+    /// Other machines, this machine and its link.
     Local,
 }
 
-/// The IPv6 address of a cloud's metadata service that is not link-local.
+/// IPv6 address of a cloud's metadata service that is not link-local.
 const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
-/// Whether `address` may be asked.
+/// Returns true if contents may be fetched from `address`.
 #[must_use]
 pub fn may_ask(address: IpAddr, reach: Reach) -> bool {
     match reach {
-        Reach::Local => !is_nobody(address),
-        Reach::Others => match plain(address) {
-            IpAddr::V4(address) => !(is_nobody(address.into()) || is_local(address)),
+        Reach::Local => !is_no_host(address),
+        Reach::Others => match unmapped(address) {
+            IpAddr::V4(address) => !(is_no_host(address.into()) || is_local(address)),
             IpAddr::V6(address) => {
                 let local = address.is_loopback() || address.is_unicast_link_local();
-                !(is_nobody(address.into()) || local || address == METADATA)
+                !(is_no_host(address.into()) || local || address == METADATA)
             }
         },
     }
 }
 
 fn is_local(address: Ipv4Addr) -> bool {
-    // All of 0.0.0.0/8 is this machine.
+    // The whole network 0.0.0.0/8 is this machine.
     address.is_loopback() || address.is_link_local() || address.octets().starts_with(&[0])
 }
 
-/// Addresses at which no single machine listens.
-fn is_nobody(address: IpAddr) -> bool {
+/// Returns true for addresses that no single machine has.
+fn is_no_host(address: IpAddr) -> bool {
     address.is_multicast() || address.is_unspecified() || address == Ipv4Addr::BROADCAST
 }
 
-/// An IPv4 address that is written as one of IPv6, as what it is.
-fn plain(address: IpAddr) -> IpAddr {
+/// Converts an IPv4-mapped IPv6 address to IPv4.
+fn unmapped(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(written) => written.to_ipv4_mapped().map_or(address, IpAddr::V4),
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_this_machine_can_reach_is_not_asked() {
+    fn addresses_that_only_this_machine_can_reach_are_refused() {
         let cases = [
             ("192.0.2.1", true, true),
             ("10.0.0.1", true, true),

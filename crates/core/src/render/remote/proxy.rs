@@ -1,12 +1,12 @@
-//! Which proxy, if any, a host is reached through.
+//! Selection of the proxy for a host.
 //!
-//! Compat: `noProxy` is read as Go's httpproxy reads it, because the cluster's other parts do.
+//! Compat: `noProxy` is read as Go's httpproxy reads it, because the cluster's other components do.
 
 use std::net::IpAddr;
 
 use mco_api::controller_config::ProxyStatus;
 
-/// The proxy for an address, if it is reached through one.
+/// Returns the proxy for a host; `None` for a direct connection.
 #[must_use]
 pub fn proxy_for<'p>(
     proxies: Option<&'p ProxyStatus>,
@@ -49,7 +49,7 @@ fn matches(entry: &str, host: &str, port: u16) -> bool {
     if address.is_some() {
         return false;
     }
-    // `.a.b` and `*.a.b` are what is below a.b; `a.b` is that, and a.b itself.
+    // `.a.b` and `*.a.b` match hosts below a.b; `a.b` matches these and a.b itself.
     let (below, itself) = match name.strip_prefix("*.").or_else(|| name.strip_prefix('.')) {
         Some(below) => (below, false),
         None => (name, true),
@@ -60,7 +60,7 @@ fn matches(entry: &str, host: &str, port: u16) -> bool {
 
 fn split_port(entry: &str) -> (&str, Option<u16>) {
     match entry.rsplit_once(':') {
-        // Of several colons the last is part of an address, unless that is in brackets.
+        // With several colons the last is part of an IPv6 address, unless that is in brackets.
         Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
             port.parse().map_or((entry, None), |port| (name, Some(port)))
         }
@@ -111,9 +111,9 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_need_no_proxy_are_named_in_several_ways() {
+    fn no_proxy_matches_names_addresses_networks_and_ports() {
         let cases = [
-            // noProxy, host, port, goes through the proxy
+            // noProxy, host, port, uses the proxy
             ("", "a.test", 80, true),
             ("*", "a.test", 80, false),
             ("a.test", "a.test", 80, false),

@@ -23,7 +23,7 @@ fn one(contents: &str) -> Source {
 
 // covers: REN-22
 #[test]
-fn only_what_the_merged_config_still_names_is_fetched() {
+fn only_contents_in_the_merged_config_are_fetched() {
     let plain = with_file("10-plain", "worker", r#"{"source":"data:,x"}"#);
     let http = with_file("20-http", "worker", r#"{"source":"http://h.test/a"}"#);
     let https = with_file("30-https", "worker", r#"{"source":"HTTPS://h.test/b"}"#);
@@ -49,7 +49,7 @@ fn only_what_the_merged_config_still_names_is_fetched() {
 }
 
 #[test]
-fn what_is_embedded_is_what_the_name_is_made_of() {
+fn embedded_contents_are_part_of_the_name() {
     let remote = [with_file(
         "50-a",
         "worker",
@@ -66,13 +66,13 @@ fn what_is_embedded_is_what_the_name_is_made_of() {
     let by_hand = drafted(&by_hand).finish().unwrap();
     assert_eq!(embedded.name, by_hand.name);
     assert_eq!(embedded.spec, by_hand.spec);
-    // Left alone it is what the reference makes of it.
+    // Without embedding the result is that of the reference.
     let verbatim = drafted(&remote).finish().unwrap();
     assert!(verbatim.spec.config.unwrap().get().contains("https://h.test/a"));
 }
 
 #[test]
-fn contents_are_held_to_their_hash_and_their_compression() {
+fn contents_must_match_their_hash_and_compression() {
     // `gzip -n` of "hi\n".
     let packed = content::decode(
         Some("data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA="),
@@ -104,17 +104,17 @@ fn contents_are_held_to_their_hash_and_their_compression() {
         (
             contents(r#","compression":"gzip""#),
             b"hello",
-            "the contents of https://h.test/a (file /etc/a of MachineConfig 50-a) cannot be read",
+            "failed to decode the contents of https://h.test/a (file /etc/a of MachineConfig 50-a)",
         ),
     ];
     for (contents, bytes, expected) in cases {
-        let said = one(&contents).check(bytes).err().map(|error| error.to_string());
-        let said = said.unwrap_or_default();
-        assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{said}");
+        let text = one(&contents).check(bytes).err().map(|error| error.to_string());
+        let text = text.unwrap_or_default();
+        assert!(text.starts_with(expected) && text.is_empty() == expected.is_empty(), "{text}");
     }
     let large = vec![0; MAX_CONTENTS + 1];
-    let said = one(&contents("")).check(&large).unwrap_err().to_string();
-    assert!(said.contains("more than 1048576 bytes"), "{said}");
+    let text = one(&contents("")).check(&large).unwrap_err().to_string();
+    assert!(text.contains("more than 1048576 bytes"), "{text}");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn another_source_or_another_machine_config_has_another_key() {
 }
 
 #[test]
-fn nothing_secret_is_shown() {
+fn secrets_are_not_shown() {
     let cases = [
         ("https://h.test/a", "https://h.test/a"),
         ("https://user:password@h.test:8443/a?token=x#y", "https://h.test:8443/a"),

@@ -1,4 +1,4 @@
-//! The conditions of an update from begin to end, and what they say once it is over.
+//! Tests of the conditions during and after an update.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn texts() -> DrainTexts {
     DrainTexts { desired: "drain-new".to_owned(), last: "uncordon-old".to_owned() }
 }
 
-/// `Type=Status` of what changed, after each event.
-fn told(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
+/// Returns `Type=Status` of the changed conditions after each event.
+fn apply(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
     let mut conditions = complete(&[], &at(0));
     let mut lines = Vec::new();
     for (number, event) in events.iter().enumerate() {
@@ -30,7 +30,7 @@ fn told(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
 
 // covers: C109, C110
 #[test]
-fn an_update_with_a_reboot_is_told_step_by_step_and_ends_with_updated_alone() {
+fn an_update_with_a_reboot_sets_its_conditions_in_order_and_ends_with_updated_alone() {
     let parts = Parts { system: true, keys: false };
     let events = [
         Event::NeedsUpdate,
@@ -46,7 +46,7 @@ fn an_update_with_a_reboot_is_told_step_by_step_and_ends_with_updated_alone() {
         Event::Drain(DrainEvent::Uncordoned),
         Event::UpToDate,
     ];
-    let (lines, conditions) = told(&events);
+    let (lines, conditions) = apply(&events);
     assert_eq!(
         lines,
         [
@@ -80,11 +80,11 @@ fn an_update_with_a_reboot_is_told_step_by_step_and_ends_with_updated_alone() {
 }
 
 #[test]
-fn a_failure_names_node_and_cause_and_leaves_the_steps_as_they_are() {
+fn a_failure_names_node_and_cause_and_keeps_the_step_conditions() {
     let parts = Parts { system: false, keys: true };
     let events =
         [Event::NeedsUpdate, Event::Applying(parts), Event::Degraded("disk full".to_owned())];
-    let (lines, conditions) = told(&events);
+    let (lines, conditions) = apply(&events);
     let kinds = ["UpdateExecuted=Unknown", "AppliedFilesAndOS=Unknown", "NodeDegraded=True"];
     assert_eq!(lines, kinds);
     let message =
@@ -98,7 +98,7 @@ fn a_failure_names_node_and_cause_and_leaves_the_steps_as_they_are() {
 }
 
 #[test]
-fn what_says_nothing_new_writes_nothing_and_time_moves_with_the_status() {
+fn an_unchanged_event_writes_nothing_and_time_changes_with_the_status() {
     let first = note(&[], "n", "new", &Event::UpToDate, &at(1)).unwrap();
     assert_eq!(first.len(), ALL.len());
     assert_eq!(note(&first, "n", "new", &Event::UpToDate, &at(2)), None);
@@ -110,19 +110,19 @@ fn what_says_nothing_new_writes_nothing_and_time_moves_with_the_status() {
 }
 
 #[test]
-fn what_nobody_said_of_a_drain_is_said_in_order_once_it_is_over() {
-    let (mut conditions, mut told) = (complete(&[], &at(0)), 0);
+fn missing_drain_events_are_recorded_in_order_after_the_drain() {
+    let (mut conditions, mut recorded) = (complete(&[], &at(0)), 0);
     for event in catch_up(&conditions, &texts()) {
         put(&mut conditions, "n", &Event::Drain(event), &at(1));
-        told += 1;
+        recorded += 1;
     }
-    assert_eq!(told, 3, "cordoned, draining, drained");
+    assert_eq!(recorded, 3, "cordoned, draining, drained");
     assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
     assert_eq!(catch_up(&conditions, &texts()), []);
 }
 
 #[test]
-fn who_drains_and_is_late_to_tell_does_not_take_back_what_was_applied() {
+fn a_late_drain_event_does_not_reset_update_executed() {
     let parts = Parts { system: false, keys: false };
     let mut conditions = complete(&[], &at(0));
     put(&mut conditions, "n", &Event::Applied(parts), &at(1));
@@ -132,7 +132,7 @@ fn who_drains_and_is_late_to_tell_does_not_take_back_what_was_applied() {
 }
 
 #[test]
-fn images_that_are_pulled_ahead_outlast_an_update() {
+fn pinned_image_conditions_survive_an_update() {
     let mut conditions = complete(&[], &at(0));
     put(&mut conditions, "n", &Event::Pins(PinEvent::Pulling), &at(1));
     put(&mut conditions, "n", &Event::Pins(PinEvent::Failed), &at(1));

@@ -1,43 +1,43 @@
-//! The numbers behind a pool's status, for all nodes at once or kept up to date one by one.
+//! The counts behind a pool's status, from a scan of all nodes or updated node by node.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::{Images, NodeReport, Updated, Voice, image_mode::Target};
 use crate::rollout::NodeView;
 
-/// Who is asked which nodes are updated or degraded.
+/// The source of the updated and degraded counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counting {
-    /// The annotations of the nodes.
+    /// Annotations of the nodes.
     #[default]
     Annotations,
-    /// The MachineConfigNode of each, with the gate `ImageModeStatusReporting`.
+    /// `MachineConfigNodes`, with the feature gate `ImageModeStatusReporting`.
     Reports,
 }
 
-/// How many nodes are in which state.
+/// The number of nodes in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All of them.
+    /// All nodes.
     pub machines: usize,
-    /// Those that run the pool's config and say so, by their annotations.
+    /// Nodes that run the pool's config, by their annotations.
     pub updated: usize,
-    /// Those of them that pods can be put on.
+    /// Updated nodes that are ready.
     pub ready: usize,
-    /// Those that are out of service or may be at any moment.
+    /// Unavailable nodes.
     pub unavailable: usize,
-    /// Those whose daemon failed, by their annotations.
+    /// Nodes whose daemon is degraded, by their annotations.
     pub degraded: usize,
-    /// Those that are updated by their own reports.
+    /// Updated nodes, by their `MachineConfigNodes`.
     pub report_updated: usize,
-    /// Those that are degraded by their own reports.
+    /// Degraded nodes, by their `MachineConfigNodes`.
     pub report_degraded: usize,
-    /// Those whose pinned images are all there.
+    /// Nodes with all pinned images pulled.
     pub pulled: usize,
 }
 
 impl Counts {
-    /// Applies `with` to each number of both.
+    /// Combines each pair of counts with `with`.
     fn each(&mut self, other: &Self, with: impl Fn(usize, usize) -> usize) {
         let pairs = [
             (&mut self.machines, other.machines),
@@ -49,8 +49,8 @@ impl Counts {
             (&mut self.report_degraded, other.report_degraded),
             (&mut self.pulled, other.pulled),
         ];
-        for (mine, theirs) in pairs {
-            *mine = with(*mine, theirs);
+        for (this, other) in pairs {
+            *this = with(*this, other);
         }
     }
 
@@ -58,47 +58,54 @@ impl Counts {
         self.each(other, usize::saturating_add);
     }
 
-    /// Invariant: what is taken away was added, so that nothing falls below zero.
+    /// Invariant: only counts that were added are removed, so none drops below zero.
     fn remove(&mut self, other: &Self) {
         self.each(other, usize::saturating_sub);
     }
 }
 
-/// What one node adds to its pool.
+/// The contribution of one node to its pool's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Standing {
+struct NodeContribution {
     counts: Counts,
-    complaint: Option<Complaint>,
+    degraded: Option<DegradedNode>,
 }
 
-/// What a degraded node says.
+/// A degraded node with its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Complaint {
+pub(super) struct DegradedNode {
     pub(super) node: String,
-    /// In its MachineConfigNode.
+    /// Message in its MachineConfigNode.
     pub(super) reported: Option<String>,
-    /// In its annotation; empty if nothing.
+    /// Message in its annotation; may be empty.
     pub(super) reason: String,
-    /// Whether it said before that it is updated.
+    /// True if its MachineConfigNode has Updated before `NodeDegraded`.
     pub(super) is_updated: bool,
 }
 
-/// What a pool's status is made of.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Digest {
-    pub(super) counts: Counts,
-    pub(super) complaints: Vec<Complaint>,
+impl DegradedNode {
+    /// Returns true if `text` contains the message of the annotation.
+    pub(super) fn is_repeated_in(&self, text: &str) -> bool {
+        !self.reason.is_empty() && text.contains(&self.reason)
+    }
 }
 
-impl Standing {
+/// The contents of a pool's status.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PoolSummary {
+    pub(super) counts: Counts,
+    pub(super) degraded_nodes: Vec<DegradedNode>,
+}
+
+impl NodeContribution {
     fn of(target: &Target, node: &NodeView, report: Option<&NodeReport>) -> Self {
-        // A node that has not reported yet, or in whose cluster nobody does, has its annotations.
+        // Without conditions of the daemon the annotations count.
         let report = report.filter(|report| report.voice == Voice::Heard);
         let reported = report.and_then(|report| report.degraded.clone());
         let says =
             |report: &NodeReport| report.updated != Updated::No && target.is_reported(report);
         let first = report.is_some_and(|report| report.updated == Updated::First && says(report));
-        let has_complaint = if report.is_some() { reported.is_some() } else { node.is_degraded() };
+        let is_degraded = if report.is_some() { reported.is_some() } else { node.is_degraded() };
         let updated = target.is_reached(node);
         let counts = Counts {
             machines: 1,
@@ -110,57 +117,57 @@ impl Standing {
             report_degraded: usize::from(reported.is_some() && !first),
             pulled: usize::from(report.is_some_and(|report| report.images == Images::Pulled)),
         };
-        let complaint = has_complaint.then(|| Complaint {
+        let degraded = is_degraded.then(|| DegradedNode {
             node: node.name.clone(),
             reported,
             reason: node.reason.clone(),
             is_updated: first,
         });
-        Self { counts, complaint }
+        Self { counts, degraded }
     }
 }
 
-impl Digest {
-    /// Looks at every node.
+impl PoolSummary {
+    /// Scans every node.
     pub(super) fn of(target: &Target, nodes: &[NodeView], reports: &[NodeReport]) -> Self {
         let by_node: HashMap<&str, &NodeReport> =
             reports.iter().map(|report| (report.node.as_str(), report)).collect();
-        let mut digest = Self::default();
+        let mut summary = Self::default();
         for node in nodes {
             let report = by_node.get(node.name.as_str()).copied();
-            let standing = Standing::of(target, node, report);
-            digest.counts.add(&standing.counts);
-            digest.complaints.extend(standing.complaint);
+            let contribution = NodeContribution::of(target, node, report);
+            summary.counts.add(&contribution.counts);
+            summary.degraded_nodes.extend(contribution.degraded);
         }
-        digest
+        summary
     }
 }
 
-/// The numbers of one pool, kept up to date as its nodes change.
+/// The counts of one pool, updated as its nodes change.
 ///
-/// A node's event costs the same however many nodes there are. A new target means a new tally.
+/// A node event costs the same for any number of nodes. A new target needs a new counter.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct StatusCounter {
     target: Target,
-    nodes: BTreeMap<String, Standing>,
-    /// The nodes that complain.
-    complaining: BTreeSet<String>,
+    nodes: BTreeMap<String, NodeContribution>,
+    /// Names of the degraded nodes.
+    degraded: BTreeSet<String>,
     counts: Counts,
 }
 
-impl Tally {
-    /// An empty pool that is to run what `pool` says.
+impl StatusCounter {
+    /// Creates a counter without nodes for the target of `pool`.
     #[must_use]
     pub fn new(pool: &mco_api::MachineConfigPool, build: &super::ImageBuild<'_>) -> Self {
         Self {
             target: build.target(pool),
             nodes: BTreeMap::new(),
-            complaining: BTreeSet::new(),
+            degraded: BTreeSet::new(),
             counts: Counts::default(),
         }
     }
 
-    /// Whether this is what the pool is to run.
+    /// Returns true if the counter was made for the pool's target.
     #[must_use]
     pub fn is_toward(
         &self,
@@ -170,35 +177,36 @@ impl Tally {
         self.target == build.target(pool)
     }
 
-    /// Takes a node in, or takes note of how it is now.
+    /// Adds or updates a node.
     pub fn put(&mut self, node: &NodeView, report: Option<&NodeReport>) {
-        let standing = Standing::of(&self.target, node, report);
+        let contribution = NodeContribution::of(&self.target, node, report);
         self.remove(&node.name);
-        self.counts.add(&standing.counts);
-        if standing.complaint.is_some() {
-            self.complaining.insert(node.name.clone());
+        self.counts.add(&contribution.counts);
+        if contribution.degraded.is_some() {
+            self.degraded.insert(node.name.clone());
         }
-        self.nodes.insert(node.name.clone(), standing);
+        self.nodes.insert(node.name.clone(), contribution);
     }
 
-    /// Lets a node go; one that is not there changes nothing.
+    /// Removes a node; unknown nodes are ignored.
     pub fn remove(&mut self, node: &str) {
-        if let Some(standing) = self.nodes.remove(node) {
-            self.counts.remove(&standing.counts);
-            self.complaining.remove(node);
+        if let Some(contribution) = self.nodes.remove(node) {
+            self.counts.remove(&contribution.counts);
+            self.degraded.remove(node);
         }
     }
 
-    /// How many nodes are in which state.
+    /// Returns the number of nodes in each state.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// The numbers, with what the degraded nodes say, in the order of their names.
-    pub(super) fn digest(&self) -> Digest {
-        let nodes = self.complaining.iter().filter_map(|node| self.nodes.get(node));
-        let complaints = nodes.filter_map(|standing| standing.complaint.clone()).collect();
-        Digest { counts: self.counts, complaints }
+    /// Returns the counts with the messages of the degraded nodes, by name.
+    pub(super) fn summary(&self) -> PoolSummary {
+        let nodes = self.degraded.iter().filter_map(|node| self.nodes.get(node));
+        let degraded_nodes =
+            nodes.filter_map(|contribution| contribution.degraded.clone()).collect();
+        PoolSummary { counts: self.counts, degraded_nodes }
     }
 }
