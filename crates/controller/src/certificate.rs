@@ -48,6 +48,7 @@ enum CertificateError {
     Issue { name: String, source: rcgen::Error },
 }
 
+/// Runs the certificate controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;

@@ -48,6 +48,7 @@ const MAX_EVICTIONS: u32 = 64;
 /// Time that a process waits at shutdown for evictions in flight.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The drain controller.
 struct Drainer {
     context: Arc<Context>,
     reporter: Reporter,
@@ -60,6 +61,7 @@ struct Drainer {
     reported_timeouts: Mutex<BTreeMap<String, Vec<BadTimeout>>>,
 }
 
+/// Runs the drain controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
@@ -143,7 +145,7 @@ impl Drainer {
 
     async fn drain(&self, node: &Node) -> Result<Next, ActError> {
         let name = node.name_any();
-        let limits = self.limits(node).await;
+        let limits = self.resolve_limits(node).await;
         let mut record = self.cordon(node).await?;
         if let Some(text) = drain::overdue(&name, &limits, self.age(&record)) {
             self.context.count_node(&name, |metrics| metrics.set_drain_error(&name));
@@ -243,7 +245,7 @@ impl Drainer {
 
     /// Returns the time limits for the drain of this node. Publishes an event once for each invalid
     /// timeout of its pool.
-    async fn limits(&self, node: &Node) -> Limits {
+    async fn resolve_limits(&self, node: &Node) -> Limits {
         let default = Limits { attempt: self.context.pace.attempt, ..Limits::REFERENCE };
         let found = {
             let roster = self.context.enqueuer.roster();

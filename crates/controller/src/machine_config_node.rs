@@ -32,6 +32,7 @@ use crate::{
 /// Number of nodes that are reconciled at a time.
 const NODE_CONCURRENCY: usize = 16;
 
+/// Runs the MachineConfigNode controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;

@@ -42,6 +42,7 @@ const POOL_CONCURRENCY: usize = 4;
 /// Number of nodes that are patched at a time; the pool's maxUnavailable limits them already.
 const PATCH_CONCURRENCY: usize = 32;
 
+/// Runs the node controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;

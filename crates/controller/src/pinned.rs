@@ -26,6 +26,7 @@ use crate::{Context, condition, error::ActError};
 /// Number of pools that are reconciled at a time.
 const POOL_CONCURRENCY: usize = 2;
 
+/// Runs the pinned image set controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
     subscribe(&context, &queue);

@@ -39,6 +39,7 @@ const RENDER_CONCURRENCY: usize = 16;
 
 const RENDER_DEGRADED: PoolCondition = PoolCondition::RenderDegraded;
 
+/// Runs the render controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
     subscribe(&context, &queue);

@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use crate::{Context, caches::owner, error::ActError};
 
+/// Runs the pruning of rendered configs until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;

@@ -61,7 +61,8 @@ impl Listener {
             let (permit, (stream, peer)) = tokio::select! {
                 () = shutdown.requested() => break,
                 accepted = async {
-                    let permit = permits.clone().acquire_owned().await.expect("the semaphore is never closed");
+                    let permit = permits.clone().acquire_owned().await;
+                    let permit = permit.expect("the semaphore is never closed");
                     (permit, self.accept().await)
                 } => accepted,
             };

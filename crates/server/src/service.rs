@@ -46,7 +46,7 @@ impl<S: Source> Service<S> {
         peer: SocketAddr,
     ) -> HttpResponse {
         match route(method, uri) {
-            Route::Config { pool } => self.config(&pool, headers, peer).await,
+            Route::Config { pool } => self.respond_with_config(&pool, headers, peer).await,
             Route::Health => empty(StatusCode::OK),
             Route::Redirect { location } => {
                 let mut response = empty(StatusCode::MOVED_PERMANENTLY);
@@ -62,14 +62,19 @@ impl<S: Source> Service<S> {
         }
     }
 
-    async fn config(&self, pool: &str, headers: &HeaderMap, peer: SocketAddr) -> HttpResponse {
+    async fn respond_with_config(
+        &self,
+        pool: &str,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> HttpResponse {
         // Compat: only the first Accept header counts (pkg/server/api.go).
         let text = |name| {
             headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()))
         };
         let (accept, agent) =
             (text(ACCEPT).unwrap_or_default(), text(USER_AGENT).unwrap_or_default());
-        match self.document(pool, &accept).await {
+        match self.get_document(pool, &accept).await {
             Ok((version, body)) => {
                 let bytes = body.len();
                 info!(pool, %peer, user_agent = &*agent, accept = &*accept, %version, bytes,
@@ -87,7 +92,7 @@ impl<S: Source> Service<S> {
         }
     }
 
-    async fn document(&self, pool: &str, accept: &str) -> Result<(Target, Bytes), Refusal> {
+    async fn get_document(&self, pool: &str, accept: &str) -> Result<(Target, Bytes), Refusal> {
         let version =
             negotiate(accept).map_err(|refused| Refusal::new(StatusCode::BAD_REQUEST, &refused))?;
         // Ignition gives up on 4xx and retries on 5xx. A missing pool or config may exist in a

@@ -35,7 +35,7 @@ const EVICTION_CONCURRENCY: usize = 16;
 /// Upper bound of the API server's Retry-After.
 const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// Time without any state of the pods before the attempt counts as failed.
+/// Time limit for the first list of the pods; an attempt that exceeds it counts as failed.
 const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Result of a drain attempt.
