@@ -17,7 +17,8 @@ pub(crate) fn topology(config: &ControllerConfig) -> Option<Topology> {
     config.spec.infra.as_ref()?.status.as_ref()?.control_plane_topology.clone()
 }
 
-/// Returns the other pool of a control plane with an arbiter; `None` for any other pool or topology.
+/// Returns the other pool of a control plane with an arbiter; `None` for any other pool or
+/// topology.
 pub(crate) fn other_pool(caches: &Caches, pool: &str) -> Option<Arc<MachineConfigPool>> {
     let other = CONTROL_PLANE.into_iter().find(|other| *other != pool)?;
     let config = caches.controller_config()?;

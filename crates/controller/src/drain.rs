@@ -3,8 +3,8 @@
 //! observe (cache, pods of one node) -> `mco_core::drain` (pure) -> cordon, evict, acknowledge. The
 //! protocol: the daemon writes `desiredDrain`; the controller does what it requests and copies the
 //! value to `lastAppliedDrain`. Each node has a task of its own, so a drain that a
-//! PodDisruptionBudget blocks does not delay other drains; the number of concurrent evictions over
-//! all nodes is limited.
+//! `PodDisruptionBudget` blocks does not delay other drains; the number of concurrent evictions
+//! over all nodes is limited.
 //!
 //! No state of a drain is kept in memory: its start, the number of failed attempts and the blocking
 //! pods are recorded on the node, in the annotation `drainRecord`, which is written together with

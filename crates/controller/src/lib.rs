@@ -3,7 +3,7 @@
 //!
 //! One module per controller, all with the same shape: observe (shared caches), decide (a pure
 //! function of `mco_core`), act (the smallest write that does it), report. The controllers share no
-//! state but the caches, the [`Enqueuer`] and the API server.
+//! state but the caches, the `Enqueuer` and the API server.
 
 pub mod bootstrap;
 mod caches;

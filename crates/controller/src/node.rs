@@ -126,8 +126,8 @@ async fn start_updates(
     Ok(())
 }
 
-/// Plans the roll-out and records its verdict on the nodes that wait. Lists the operator's pods if the plan
-/// depends on them.
+/// Plans the roll-out and records its verdict on the nodes that wait. Lists the operator's pods if
+/// the plan depends on them.
 async fn fetch_plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
     let name = pool.name_any();
     let (mut verdict, mut plan) = rollout::plan(context, pool, None);

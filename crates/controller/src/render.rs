@@ -1,7 +1,7 @@
 //! Renders the MachineConfigs of each pool into one config and sets it in the pool's spec.
 //!
 //! observe (caches) -> `mco_core::render` (pure) -> create the rendered config, patch the pool. If
-//! rendering fails, the pool gets the condition RenderDegraded and is reconciled again when its
+//! rendering fails, the pool gets the condition `RenderDegraded` and is reconciled again when its
 //! inputs change. Failed writes are retried.
 
 mod restore;

@@ -14,8 +14,9 @@ use crate::{Context, control_plane};
 
 /// Plans which nodes of the pool start to update now.
 ///
-/// Returns the verdict on the nodes that wait, and the plan; no plan if the pool cannot update or if the
-/// plan breaks an invariant. `operator_node` is the node that the operator runs on, which updates last.
+/// Returns the verdict on the nodes that wait, and the plan; no plan if the pool cannot update or
+/// if the plan breaks an invariant. `operator_node` is the node that the operator runs on, which
+/// updates last.
 pub(crate) fn plan(
     context: &Context,
     pool: &MachineConfigPool,

@@ -1,6 +1,6 @@
 //! Deletes rendered configs that are no longer in use.
 //!
-//! observe (caches, MachineOSBuilds) -> `mco_core::prune` (pure) -> delete. Each pool keeps its
+//! observe (caches, `MachineOSBuilds`) -> `mco_core::prune` (pure) -> delete. Each pool keeps its
 //! newest configs so that it can roll back; the annotation `rendered-history` of the pool sets
 //! their number, or `all`. If a config is deleted at the moment it is needed again, the render
 //! controller creates it anew with the same name and content.
@@ -100,8 +100,8 @@ async fn fetch_unused(context: &Context) -> Result<Vec<Arc<MachineConfig>>, ActE
     Ok(select_unused(context, &views, &pools, &builds))
 }
 
-/// Selects the rendered configs that no pool, node, MachineConfigNode or build refers to and that are not
-/// part of their pool's history.
+/// Selects the rendered configs that no pool, node, MachineConfigNode or build refers to and that
+/// are not part of their pool's history.
 fn select_unused(
     context: &Context,
     views: &[RenderedView],
@@ -127,7 +127,7 @@ fn select_unused(
     unused
 }
 
-/// Lists all MachineOSBuilds; none if the cluster does not have the kind.
+/// Lists all `MachineOSBuilds`; none if the cluster does not have the kind.
 async fn fetch_builds(context: &Context) -> Result<Vec<MachineOSBuild>, ActError> {
     let api = Api::<MachineOSBuild>::all(context.client.clone());
     match api.list(&ListParams::default()).await.map_err(CallError::from) {

@@ -1,4 +1,5 @@
-//! Installs the prerequisites of every other step: the namespace and the CustomResourceDefinitions.
+//! Installs the prerequisites of every other step: the namespace and the
+//! `CustomResourceDefinitions`.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ pub enum InstallError {
     },
 }
 
-/// Creates the namespace and applies the CustomResourceDefinitions; returns when the kinds are
+/// Creates the namespace and applies the `CustomResourceDefinitions`; returns when the kinds are
 /// served.
 ///
 /// Changes nothing where all of them are up to date.

@@ -1,8 +1,8 @@
 //! Serves each new machine the config of its pool, over HTTPS, as Ignition requests it.
 //!
-//! [`route`] and [`document`] decide the response; both are pure. A document is built once for
-//! each config and Ignition version and then served from the same bytes ([`document_cache`]). The rest is
-//! the network: `listener`, `tls` and `service`.
+//! [`route`] and [`document`] decide the response; both are pure. A document is built once for each
+//! config and Ignition version and then served from the same bytes ([`document_cache`]). The rest
+//! is the network: `listener`, `tls` and `service`.
 
 pub mod document;
 pub mod document_cache;

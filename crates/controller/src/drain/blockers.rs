@@ -1,4 +1,4 @@
-//! Pods that block a drain: since when, their owner, and the PodDisruptionBudget that protects
+//! Pods that block a drain: since when, their owner, and the `PodDisruptionBudget` that protects
 //! them.
 
 use std::{
@@ -104,7 +104,8 @@ pub(super) async fn update_record(
     record.blockers = blockers;
 }
 
-/// Lists the PodDisruptionBudgets in the namespaces of the refused pods; none where listing fails.
+/// Lists the `PodDisruptionBudgets` in the namespaces of the refused pods; none where listing
+/// fails.
 async fn list_budgets(
     context: &Context,
     pods: &[Arc<Pod>],
@@ -119,7 +120,7 @@ async fn list_budgets(
         match api.list(&ListParams::default()).await {
             Ok(found) => budgets.extend(found.items),
             Err(error) => {
-                debug!(namespace, error = chain(&error), "Failed to list PodDisruptionBudgets")
+                debug!(namespace, error = chain(&error), "Failed to list PodDisruptionBudgets");
             }
         }
     }

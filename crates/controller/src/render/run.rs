@@ -48,7 +48,8 @@ impl RenderFailure {
     }
 }
 
-/// Renders the pool and fetches what rendering needs: remote contents and the pool's current config.
+/// Renders the pool and fetches what rendering needs: remote contents and the pool's current
+/// config.
 pub(super) async fn run_render(
     context: &Context,
     pool: &MachineConfigPool,
@@ -96,7 +97,8 @@ fn draft(
     Ok(draft)
 }
 
-/// Returns the images that apply where no config names another, and the name of their stream, if any.
+/// Returns the images that apply where no config names another, and the name of their stream, if
+/// any.
 fn images(
     context: &Context,
     pool: &MachineConfigPool,

@@ -1,4 +1,4 @@
-//! Tests of MachineConfigNodes, and of taints, labels and the topology annotation of nodes.
+//! Tests of `MachineConfigNodes`, and of taints, labels and the topology annotation of nodes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt as _, api::DeleteParams};

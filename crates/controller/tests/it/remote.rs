@@ -66,7 +66,7 @@ async fn kept(fleet: &Fleet) -> Vec<Secret> {
     api.list(&ListParams::default().labels(label::REMOTE_CONTENT)).await.unwrap().items
 }
 
-/// Waits until the pool's RenderDegraded message contains these words; returns the message.
+/// Waits until the pool's `RenderDegraded` message contains these words; returns the message.
 ///
 /// The controller may see the objects that allow the fetch later than the config.
 async fn refused(fleet: &Fleet, words: &str) -> String {

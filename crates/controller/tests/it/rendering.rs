@@ -37,9 +37,8 @@ async fn an_irreconcilable_config_is_not_rendered_unless_overridden(server: Serv
     let disks = json!({"config": {"ignition": {"version": "3.4.0"},
         "storage": {"disks": [{"device": "/dev/sdb", "wipeTable": true}]}}});
     fleet.create(&config("50-disks", &disks)).await;
-    let status = fleet
-        .wait_for_pool("the condition is set", |status| is(status, "RenderDegraded", "True"))
-        .await;
+    let status =
+        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
     let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     assert_eq!(
         found.message,
@@ -160,9 +159,8 @@ async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
             &json!({"osImageURL": image("1"), "config": {"ignition": {"version": "3.4.0"}}}),
         ))
         .await;
-    let status = fleet
-        .wait_for_pool("the condition is set", |status| is(status, "RenderDegraded", "True"))
-        .await;
+    let status =
+        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
     let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     assert!(
         found.message.ends_with(

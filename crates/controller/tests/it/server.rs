@@ -41,7 +41,7 @@ use tower::{BoxError, Service, ServiceExt as _};
 /// Lock of the real server: pools and nodes have no namespaces that would separate tests.
 static TURN: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);
 
-/// Initialized once the real server has the CustomResourceDefinitions.
+/// Initialized once the real server has the `CustomResourceDefinitions`.
 static SHARED_OBJECTS: OnceCell<()> = OnceCell::const_new();
 
 static SKIPPED: Once = Once::new();
@@ -67,7 +67,7 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// An API server with the CustomResourceDefinitions and no other objects.
+/// An API server with the `CustomResourceDefinitions` and no other objects.
 #[derive(Clone)]
 pub(crate) enum Server {
     /// The embedded one, in memory.
