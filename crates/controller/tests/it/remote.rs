@@ -197,7 +197,7 @@ async fn contents_are_not_fetched_if_disabled(server: Server) {
     // An unknown value is an error.
     let patch = json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "off"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;
-    let text = refused(&fleet, "says \"off\"").await;
+    let text = refused(&fleet, "is \"off\"").await;
     assert!(text.ends_with("is \"off\"; set it to enabled, local or disabled"), "{text}");
     // Without the annotation the controller's own machine is not allowed.
     let patch =
