@@ -1,4 +1,4 @@
-//! The objects that the controllers read, each kind watched once.
+//! Caches of the objects that the controllers read. Each kind is watched once.
 
 mod lean;
 
@@ -28,11 +28,11 @@ use tracing::{debug, warn};
 pub(crate) use self::lean::LeanNode;
 use crate::scheduler::{self, Scheduler};
 
-/// How many objects are listed at a time. A page is in memory as text and as objects at once, and
-/// what a process once had of the system it hardly gives back; so the larger the objects, the fewer.
-const PAGE: u32 = 100;
-const PAGE_OF_NODES: u32 = 25;
-const PAGE_OF_CONFIGS: u32 = 16;
+/// Page size of lists. A page is in memory as text and as objects at once, and a process hardly
+/// returns memory to the system; so the larger the objects, the smaller the page.
+const PAGE_SIZE: u32 = 100;
+const NODE_PAGE_SIZE: u32 = 25;
+const CONFIG_PAGE_SIZE: u32 = 16;
 
 /// One cache per kind.
 #[derive(Debug)]
@@ -40,20 +40,20 @@ pub(crate) struct Caches {
     pub(crate) pools: Arc<Cache<MachineConfigPool>>,
     pub(crate) configs: Arc<Cache<MachineConfig>>,
     pub(crate) nodes: Arc<Cache<Node>>,
-    pub(crate) reports: Arc<Cache<MachineConfigNode>>,
-    pub(crate) cluster: Arc<Cache<ControllerConfig>>,
-    pub(crate) settings: Arc<Cache<MachineConfiguration>>,
-    pub(crate) streams: Arc<Cache<OSImageStream>>,
-    pub(crate) pinned: Arc<Cache<PinnedImageSet>>,
+    pub(crate) machine_config_nodes: Arc<Cache<MachineConfigNode>>,
+    pub(crate) controller_configs: Arc<Cache<ControllerConfig>>,
+    pub(crate) machine_configurations: Arc<Cache<MachineConfiguration>>,
+    pub(crate) os_image_streams: Arc<Cache<OSImageStream>>,
+    pub(crate) pinned_image_sets: Arc<Cache<PinnedImageSet>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
-    pub(crate) orders: Arc<Cache<MachineOSConfig>>,
-    pub(crate) builds: Arc<Cache<MachineOSBuild>>,
-    /// Whether there was ever a Scheduler to go by.
+    pub(crate) machine_os_configs: Arc<Cache<MachineOSConfig>>,
+    pub(crate) machine_os_builds: Arc<Cache<MachineOSBuild>>,
+    /// True once a Scheduler object was seen.
     scheduler_seen: AtomicBool,
 }
 
-/// Pause before the server is asked again which kinds it has.
-const PAUSE: Duration = Duration::from_secs(2);
+/// Delay before API discovery is retried.
+const DISCOVERY_RETRY: Duration = Duration::from_secs(2);
 
 impl Caches {
     pub(crate) fn new() -> Self {
@@ -61,35 +61,35 @@ impl Caches {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
             nodes: Arc::new(Cache::new(|_| {})),
-            reports: Arc::new(Cache::packed(trim::metadata)),
-            cluster: Arc::new(Cache::new(trim::metadata)),
-            settings: Arc::new(Cache::new(trim::metadata)),
-            streams: Arc::new(Cache::new(trim::metadata)),
-            pinned: Arc::new(Cache::new(trim_pinned)),
+            machine_config_nodes: Arc::new(Cache::packed(trim::metadata)),
+            controller_configs: Arc::new(Cache::new(trim::metadata)),
+            machine_configurations: Arc::new(Cache::new(trim::metadata)),
+            os_image_streams: Arc::new(Cache::new(trim::metadata)),
+            pinned_image_sets: Arc::new(Cache::new(trim_pinned)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
-            orders: Arc::new(Cache::new(trim::metadata)),
-            builds: Arc::new(Cache::new(trim::metadata)),
+            machine_os_configs: Arc::new(Cache::new(trim::metadata)),
+            machine_os_builds: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
         }
     }
 
     /// Starts the watches.
     pub(crate) fn start(&self, client: &Client, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
-        watch(&self.pools, PAGE, client, shutdown, tasks);
-        watch(&self.configs, PAGE_OF_CONFIGS, client, shutdown, tasks);
+        spawn_watch(&self.pools, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.configs, CONFIG_PAGE_SIZE, client, shutdown, tasks);
         let nodes = (self.nodes.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
             let ((cache, client, shutdown), config) = (nodes, watcher::Config::default());
             let api = Api::<LeanNode>::all(client);
-            cache.run_as(api, config.page_size(PAGE_OF_NODES), &shutdown).await;
+            cache.run_as(api, config.page_size(NODE_PAGE_SIZE), &shutdown).await;
         });
-        watch(&self.reports, PAGE_OF_NODES, client, shutdown, tasks);
-        watch(&self.cluster, PAGE, client, shutdown, tasks);
-        watch(&self.orders, PAGE, client, shutdown, tasks);
-        watch(&self.builds, PAGE, client, shutdown, tasks);
-        watch(&self.settings, PAGE, client, shutdown, tasks);
-        watch(&self.streams, PAGE, client, shutdown, tasks);
-        watch(&self.pinned, PAGE, client, shutdown, tasks);
+        spawn_watch(&self.machine_config_nodes, NODE_PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.controller_configs, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.machine_os_configs, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.machine_os_builds, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.machine_configurations, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.os_image_streams, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.pinned_image_sets, PAGE_SIZE, client, shutdown, tasks);
         let (schedulers, client, shutdown) =
             (self.schedulers.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
@@ -98,24 +98,25 @@ impl Caches {
                 found = has_schedulers(&client) => found,
             };
             if has_schedulers {
-                follow(&schedulers, PAGE, client, &shutdown).await;
+                run_watch(&schedulers, PAGE_SIZE, client, &shutdown).await;
             }
         });
     }
 
-    /// Waits until all that a decision needs is there, so that none is made on half a picture.
+    /// Waits until all caches that decisions need are complete, so that none is based on partial
+    /// data.
     ///
-    /// Says whether it is; otherwise the process stops before.
+    /// Returns false if shutdown was requested before.
     pub(crate) async fn ready(&self, shutdown: &Shutdown) -> bool {
         let all = async {
             tokio::join!(
                 self.pools.ready(),
                 self.configs.ready(),
                 self.nodes.ready(),
-                self.reports.ready(),
-                self.cluster.ready(),
-                self.orders.ready(),
-                self.builds.ready(),
+                self.machine_config_nodes.ready(),
+                self.controller_configs.ready(),
+                self.machine_os_configs.ready(),
+                self.machine_os_builds.ready(),
             )
         };
         tokio::select! {
@@ -124,14 +125,14 @@ impl Caches {
         }
     }
 
-    /// Waits for the kinds that a cluster need not have, until they or their absence are known: a
-    /// setting that is heard of late is a config rendered wrongly, and nodes that reboot for it.
-    pub(crate) async fn optional(&self, shutdown: &Shutdown) -> bool {
+    /// Waits until the kinds that a cluster need not have are cached or known to be absent. A
+    /// setting that arrived late would cause a wrong rendered config, and reboots for it.
+    pub(crate) async fn optional_ready(&self, shutdown: &Shutdown) -> bool {
         let all = async {
             tokio::join!(
-                self.settings.ready_or_absent(),
-                self.streams.ready_or_absent(),
-                self.pinned.ready_or_absent(),
+                self.machine_configurations.ready_or_absent(),
+                self.os_image_streams.ready_or_absent(),
+                self.pinned_image_sets.ready_or_absent(),
             )
         };
         tokio::select! {
@@ -140,23 +141,24 @@ impl Caches {
         }
     }
 
-    /// What people say about the operator itself.
-    pub(crate) fn settings(&self) -> Option<Arc<MachineConfiguration>> {
-        self.settings.get(label::CLUSTER)
+    /// Returns the MachineConfiguration of the cluster.
+    pub(crate) fn machine_configuration(&self) -> Option<Arc<MachineConfiguration>> {
+        self.machine_configurations.get(label::CLUSTER)
     }
 
-    /// The streams of OS images, where the cluster has several.
-    pub(crate) fn streams(&self) -> Option<Arc<OSImageStream>> {
-        self.streams.get(label::CLUSTER).filter(|streams| streams.status.is_some())
+    /// Returns the OSImageStream of the cluster, if the cluster offers several streams.
+    pub(crate) fn os_image_stream(&self) -> Option<Arc<OSImageStream>> {
+        self.os_image_streams.get(label::CLUSTER).filter(|streams| streams.status.is_some())
     }
 
-    /// What is to be built for a pool whose nodes run images of their own.
-    pub(crate) fn order_of(&self, pool: &str) -> Option<Arc<MachineOSConfig>> {
-        let orders = self.orders.list();
-        orders.into_iter().find(|order| order.spec.machine_config_pool.name == pool)
+    /// Returns the MachineOSConfig of a pool whose nodes run images built in the cluster.
+    pub(crate) fn machine_os_config_of(&self, pool: &str) -> Option<Arc<MachineOSConfig>> {
+        let configs = self.machine_os_configs.list();
+        configs.into_iter().find(|config| config.spec.machine_config_pool.name == pool)
     }
 
-    /// Whether ordinary pods may run on the control plane; `None` where nobody says.
+    /// Returns the Scheduler's setting for pods on the control plane; `None` if the cluster has no
+    /// Scheduler.
     pub(crate) fn masters_schedulable(&self) -> Option<MastersSchedulable> {
         match self.schedulers.get(scheduler::NAME) {
             Some(scheduler) => {
@@ -165,19 +167,19 @@ impl Caches {
                 let (yes, no) = (MastersSchedulable::Yes, MastersSchedulable::No);
                 Some(if takes_pods { yes } else { no })
             }
-            // Without the setting, what holds by default is restored.
+            // After the Scheduler was deleted, its default applies again.
             None if self.scheduler_seen.load(Ordering::Relaxed) => Some(MastersSchedulable::No),
             None => None,
         }
     }
 
-    /// What the operator says of the cluster.
+    /// Returns the ControllerConfig of the cluster.
     pub(crate) fn controller_config(&self) -> Option<Arc<ControllerConfig>> {
-        self.cluster.get(label::CONTROLLER_CONFIG)
+        self.controller_configs.get(label::CONTROLLER_CONFIG)
     }
 }
 
-fn watch<K>(
+fn spawn_watch<K>(
     cache: &Arc<Cache<K>>,
     page: u32,
     client: &Client,
@@ -187,10 +189,10 @@ fn watch<K>(
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let (cache, client, shutdown) = (cache.clone(), client.clone(), shutdown.clone());
-    tasks.spawn(async move { follow(&cache, page, client, &shutdown).await });
+    tasks.spawn(async move { run_watch(&cache, page, client, &shutdown).await });
 }
 
-async fn follow<K>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown)
+async fn run_watch<K>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
@@ -198,8 +200,8 @@ where
     cache.run(Api::all(client), config, shutdown).await;
 }
 
-/// Whether this cluster has OpenShift's kind `Scheduler`. Asked until there is an answer, and then no
-/// more: clusters do not become OpenShift's while they run.
+/// Returns true if this cluster has OpenShift's kind `Scheduler`. Retries until the API server
+/// answers; the answer is final, because a running cluster does not become an OpenShift cluster.
 async fn has_schedulers(client: &Client) -> bool {
     loop {
         let found = client.list_api_group_resources("config.openshift.io/v1").await;
@@ -212,17 +214,18 @@ async fn has_schedulers(client: &Client) -> bool {
             {
                 debug!(
                     error = chain(&error),
-                    "This cluster does not say whether masters take pods"
+                    "Cluster has no Scheduler; mastersSchedulable is not applied"
                 );
                 return false;
             }
-            Err(error) => warn!(error = chain(&error), "Cannot ask whether masters take pods"),
+            Err(error) => warn!(error = chain(&error), "Failed to discover the kind Scheduler"),
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(DISCOVERY_RETRY).await;
     }
 }
 
-/// Rendered configs are large, many, and only asked for by name and image.
+/// Drops the contents of rendered configs: they are large, many, and only read by name and OS
+/// image.
 fn trim_config(config: &mut MachineConfig) {
     trim::metadata(config);
     let name = config.metadata.name.as_deref().unwrap_or_default();
@@ -232,13 +235,13 @@ fn trim_config(config: &mut MachineConfig) {
     }
 }
 
-/// Which images a set names does not matter here.
+/// Drops the images of a PinnedImageSet, which the controller does not read.
 fn trim_pinned(set: &mut PinnedImageSet) {
     trim::metadata(set);
     set.spec.pinned_images = Vec::new();
 }
 
-/// The pool that a rendered config was made for.
+/// Returns the name of the pool that a rendered config was generated for.
 pub(crate) fn owner(config: &MachineConfig) -> Option<&str> {
     let owners = config.metadata.owner_references.iter().flatten();
     let mut pools = owners.filter(|owner| owner.kind == "MachineConfigPool");

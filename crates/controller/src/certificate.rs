@@ -1,8 +1,9 @@
-//! The config server's authority and certificate: made, renewed in time, and told to those who trust.
+//! Issues and renews the config server's CA and serving certificate, and distributes the CA bundle.
 //!
 //! observe (Secrets, ConfigMap, ControllerConfig) -> `mco_core::certs` (pure) -> write what is due.
-//! The authority is known before anything that it signed is shown: first the Secret with its key,
-//! then the bundle, then the certificate, then the first configs of machines that the cluster orders.
+//! A CA is trusted before any certificate that it signed is served: first the Secret with the CA
+//! key, then the bundle, then the serving certificate, then the user data of machines that the
+//! cluster creates.
 
 mod issue;
 mod objects;
@@ -26,75 +27,77 @@ use mco_core::certs::{self, Life, Reason, Verdict, Wanted};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
-use self::issue::{Found, Pair};
+use self::issue::{Pair, ParsedCertificate};
 use crate::Context;
 
-/// What the names of our authorities begin with; the time they were made follows.
+/// Common name prefix of the CAs that the controller issues; the time of issue follows.
 const SIGNER: &str = "machine-config.machine-config-server-signer";
 
-/// Certificates are looked at when they are due; a clock that was set is noticed within this time.
-const AT_LEAST_EVERY: Duration = Duration::from_hours(24);
+/// Maximum time between two reconciles. Certificates are reconciled when they are due; a clock that
+/// was set is noticed within this time.
+const MAX_RESYNC: Duration = Duration::from_hours(24);
 
-/// Why certificates are not in order.
+/// An error while certificates are renewed.
 #[derive(Debug, thiserror::Error)]
 enum CertificateError {
-    #[error("cannot read {kind} {name}")]
+    #[error("failed to read {kind} {name}")]
     Read { kind: &'static str, name: String, source: CallError },
-    #[error("cannot write {kind} {name}")]
+    #[error("failed to write {kind} {name}")]
     Write { kind: &'static str, name: String, source: CallError },
-    #[error("cannot make a certificate for {name}")]
+    #[error("failed to issue a certificate for {name}")]
     Issue { name: String, source: rcgen::Error },
 }
 
+/// Runs the certificate controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
     let mut watches = JoinSet::new();
-    listen(&context, &queue, &shutdown, &mut watches);
+    subscribe(&context, &queue, &shutdown, &mut watches);
     queue.add(());
     let reporter = context.reporter("certrotationcontroller");
-    let machines = user_data::Machines::new(queue.clone(), context.settle.render);
-    let look = |()| {
+    let machines = user_data::Machines::new(queue.clone(), context.delays.render);
+    let reconcile_all = |()| {
         let (context, reporter, machines) = (&context, &reporter, &machines);
-        async move { sync(context, reporter, machines).await }
+        async move { reconcile(context, reporter, machines).await }
     };
     tokio::select! {
-        () = queue.run(1, &shutdown, look) => {}
+        () = queue.run(1, &shutdown, reconcile_all) => {}
         () = machines.watch(&context, &shutdown) => {}
     }
 }
 
-fn listen(
+fn subscribe(
     context: &Context,
     queue: &Arc<Queue<()>>,
     shutdown: &Shutdown,
     watches: &mut JoinSet<()>,
 ) {
-    let delay = context.settle.render;
+    let delay = context.delays.render;
     let again = || {
         let queue = queue.clone();
         move || queue.settle((), delay)
     };
-    let cluster = again();
-    context.caches.cluster.on_change(move |_| cluster());
+    let controller_configs = again();
+    context.caches.controller_configs.on_change(move |_| controller_configs());
     let nodes = again();
     context.caches.nodes.on_change(move |change| {
-        if moves_the_control_plane(&change) {
+        if changes_control_plane(&change) {
             nodes();
         }
     });
     let namespaced = || Api::namespaced(context.client.clone(), label::NAMESPACE);
     for name in [label::SERVER_CA, label::SERVER_TLS] {
         let again = again();
-        let cache = Cache::<Secret>::new(forget_secret);
+        let cache = Cache::<Secret>::new(trim_secret);
         cache.on_change(move |_| again());
         let (api, shutdown, only) = (namespaced(), shutdown.clone(), only(name));
         watches.spawn(async move { cache.run(api, only, &shutdown).await });
     }
     let bundle = again();
-    let cache = Cache::<ConfigMap>::new(forget_map);
+    let cache = Cache::<ConfigMap>::new(trim_config_map);
     cache.on_change(move |_| bundle());
     let api = Api::namespaced(context.client.clone(), label::NAMESPACE);
     let (shutdown, only) = (shutdown.clone(), only(label::SERVER_CA));
@@ -105,19 +108,19 @@ fn only(name: &str) -> watcher::Config {
     watcher::Config::default().fields(&format!("metadata.name={name}"))
 }
 
-/// Keys are read when they are needed, not kept.
-fn forget_secret(secret: &mut Secret) {
+/// Drops the data of a Secret: keys are read when they are needed, not cached.
+fn trim_secret(secret: &mut Secret) {
     (secret.data, secret.string_data) = (None, None);
     secret.metadata.managed_fields = None;
 }
 
-fn forget_map(map: &mut ConfigMap) {
+fn trim_config_map(map: &mut ConfigMap) {
     (map.data, map.binary_data) = (None, None);
     map.metadata.managed_fields = None;
 }
 
-/// Whether a node of the control plane, where the config server runs, came or went.
-fn moves_the_control_plane(change: &Change<'_, Node>) -> bool {
+/// Returns true if a control plane node, where the config server runs, was added or removed.
+fn changes_control_plane(change: &Change<'_, Node>) -> bool {
     let is_one = |node: Option<&Arc<Node>>| {
         node.is_some_and(|node| {
             let roles =
@@ -128,11 +131,11 @@ fn moves_the_control_plane(change: &Change<'_, Node>) -> bool {
     is_one(change.before) != is_one(change.after)
 }
 
-async fn sync(context: &Context, reporter: &Reporter, machines: &user_data::Machines) -> Next {
-    match look(context, reporter, machines).await {
-        Ok(due) => Next::After(issue::until(due, context.clock.now()).min(AT_LEAST_EVERY)),
+async fn reconcile(context: &Context, reporter: &Reporter, machines: &user_data::Machines) -> Next {
+    match renew(context, reporter, machines).await {
+        Ok(due) => Next::After(issue::until(due, context.clock.now()).min(MAX_RESYNC)),
         Err(error) => {
-            // The namespace comes with the operator.
+            // The operator creates the namespace, which may not exist yet.
             let missing = match &error {
                 CertificateError::Read { source, .. } | CertificateError::Write { source, .. } => {
                     source.is_not_found()
@@ -140,62 +143,66 @@ async fn sync(context: &Context, reporter: &Reporter, machines: &user_data::Mach
                 CertificateError::Issue { .. } => false,
             };
             if missing {
-                debug!(error = chain(&error), "Certificates are not in order yet");
+                debug!(error = chain(&error), "Cannot renew certificates yet");
             } else {
-                warn!(error = chain(&error), "Certificates are not in order");
+                warn!(error = chain(&error), "Failed to renew certificates");
             }
             Next::Retry
         }
     }
 }
 
-/// Puts everything in order; says when to look again.
-async fn look(
+/// Issues, renews and distributes all that is due; returns the time of the next reconcile.
+async fn renew(
     context: &Context,
     reporter: &Reporter,
     machines: &user_data::Machines,
 ) -> Result<Timestamp, CertificateError> {
-    let Some(cluster) = context.caches.controller_config() else {
-        // Nobody knows the server's names before; whoever makes it wakes us.
+    let Some(controller_config) = context.caches.controller_config() else {
+        // The server's names are unknown without the ControllerConfig; its creation enqueues a
+        // reconcile.
         return Ok(Timestamp::MAX);
     };
     let now = context.clock.now();
-    let has_machines = machines.are_there(context).await?;
-    let shown = objects::secret(context, label::SERVER_TLS).await?;
-    let of_server = shown.as_ref().and_then(|secret| issue::read(objects::chain(secret)?));
+    let has_machines = machines.detect(context).await?;
+    let shown = objects::read_secret(context, label::SERVER_TLS).await?;
+    let of_server = shown.as_ref().and_then(|secret| issue::parse(objects::chain(secret)?));
     if of_server.as_ref().is_some_and(|found| !is_ours(found)) && !has_machines {
-        // Somebody's own: new machines trust whoever signed it, and only that person can tell them.
-        debug!("The config server has a certificate that somebody else made, which is left alone");
+        // The administrator's own certificate: new machines trust its issuer, and only the
+        // administrator can change that.
+        debug!("The config server has a certificate of another issuer; leaving it alone");
         return Ok(Timestamp::MAX);
     }
-    let (signer, of_signer, signer_due) = authority(context, reporter, now).await?;
-    let bundle = bundle(context, reporter, &signer, &of_signer, of_server.as_ref(), now).await?;
-    let names = names(context, &cluster).await?;
+    let (signer, of_signer, signer_due) = ensure_authority(context, reporter, now).await?;
+    let bundle =
+        ensure_bundle(context, reporter, &signer, &of_signer, of_server.as_ref(), now).await?;
+    let names = fetch_names(context, &controller_config).await?;
     let wanted = Wanted {
         life: Life::CONFIG_SERVER,
         names,
-        trusted: issue::read_all(&bundle).into_iter().map(|(found, _)| found.subject).collect(),
+        trusted: issue::parse_all(&bundle).into_iter().map(|(found, _)| found.subject).collect(),
         signer_since: Some(of_signer.view.not_before),
     };
-    let server = Server { shown, found: of_server };
-    let due = serving(context, reporter, server, (&signer, &of_signer), &wanted, now).await?;
-    machines.trust(context, &bundle).await?;
+    let server = Server { secret: shown, found: of_server };
+    let due =
+        ensure_serving(context, reporter, server, (&signer, &of_signer), &wanted, now).await?;
+    machines.add_bundle(context, &bundle).await?;
     Ok(due.min(signer_due))
 }
 
-fn is_ours(found: &Found) -> bool {
+fn is_ours(found: &ParsedCertificate) -> bool {
     found.view.signer.starts_with(SIGNER)
 }
 
-/// The authority that signs, made or renewed if it is time; and when it will be.
-async fn authority(
+/// Returns the CA that signs, issued or renewed if due, and the time of its next renewal.
+async fn ensure_authority(
     context: &Context,
     reporter: &Reporter,
     now: Timestamp,
-) -> Result<(Pair, Found, Timestamp), CertificateError> {
-    let secret = objects::secret(context, label::SERVER_CA).await?;
+) -> Result<(Pair, ParsedCertificate, Timestamp), CertificateError> {
+    let secret = objects::read_secret(context, label::SERVER_CA).await?;
     let pair = secret.as_ref().and_then(objects::pair).filter(|pair| issue::is_key(&pair.key));
-    let found = pair.as_ref().and_then(|pair| issue::read(pair.certificate.as_bytes()));
+    let found = pair.as_ref().and_then(|pair| issue::parse(pair.certificate.as_bytes()));
     let wanted = Wanted {
         life: Life::CONFIG_SERVER,
         names: BTreeSet::new(),
@@ -213,29 +220,31 @@ async fn authority(
     let made = made.map_err(|source| CertificateError::Issue { name: name.clone(), source })?;
     let written = objects::write_pair(context, label::SERVER_CA, secret, &made).await?;
     let what = "requires a new signing cert/key pair";
-    say(reporter, &written, "SignerUpdateRequired", what, &reason).await;
-    let found = issue::read(made.certificate.as_bytes()).expect("what was just made can be read");
+    publish_issued(reporter, &written, "SignerUpdateRequired", what, &reason).await;
+    let found =
+        issue::parse(made.certificate.as_bytes()).expect("an issued certificate is valid PEM");
     let Verdict::Wait(due) = certs::weigh(Some(&found.view), &wanted, now) else {
         return Ok((made, found, now));
     };
     Ok((made, found, due))
 }
 
-/// The authorities to trust: the one that signs, and those whose certificates are still shown.
-async fn bundle(
+/// Updates the bundle of trusted CAs: the CA that signs, and those whose certificates are still
+/// served.
+async fn ensure_bundle(
     context: &Context,
     reporter: &Reporter,
     signer: &Pair,
-    of_signer: &Found,
-    of_server: Option<&Found>,
+    of_signer: &ParsedCertificate,
+    of_server: Option<&ParsedCertificate>,
     now: Timestamp,
 ) -> Result<String, CertificateError> {
-    let map = objects::bundle(context).await?;
+    let map = objects::read_bundle(context).await?;
     let before = map.as_ref().and_then(objects::bundle_text).unwrap_or_default();
     let in_use: BTreeSet<String> =
         of_server.map(|found| found.view.signer.clone()).into_iter().collect();
     let mut wanted = signer.certificate.clone();
-    for (found, text) in issue::read_all(&before) {
+    for (found, text) in issue::parse_all(&before) {
         let others = found.subject != of_signer.subject;
         if others && certs::is_needed(&found.authority(), &of_signer.subject, &in_use, now) {
             wanted.push_str(&text);
@@ -254,24 +263,24 @@ async fn bundle(
     Ok(wanted)
 }
 
-/// The Secret that the config server shows, and what it holds.
+/// The Secret of the config server's certificate, and the parsed certificate.
 struct Server {
-    shown: Option<Secret>,
-    found: Option<Found>,
+    secret: Option<Secret>,
+    found: Option<ParsedCertificate>,
 }
 
-/// The certificate that the config server shows, made or renewed if it is time; says when it will be.
-async fn serving(
+/// Issues or renews the serving certificate if due; returns the time of its next renewal.
+async fn ensure_serving(
     context: &Context,
     reporter: &Reporter,
-    Server { shown, found }: Server,
-    (signer, of_signer): (&Pair, &Found),
+    Server { secret, found }: Server,
+    (signer, of_signer): (&Pair, &ParsedCertificate),
     wanted: &Wanted,
     now: Timestamp,
 ) -> Result<Timestamp, CertificateError> {
-    let has_key = shown.as_ref().and_then(objects::pair).is_some();
+    let has_key = secret.as_ref().and_then(objects::pair).is_some();
     let right_kind =
-        shown.as_ref().is_some_and(|secret| secret.type_.as_deref() == Some(objects::TLS));
+        secret.as_ref().is_some_and(|secret| secret.type_.as_deref() == Some(objects::TLS));
     let view = found.as_ref().filter(|_| has_key).map(|found| &found.view);
     let reason = match certs::weigh(view, wanted, now) {
         Verdict::Wait(due) if right_kind => return Ok(due),
@@ -281,42 +290,43 @@ async fn serving(
     let name = label::SERVER_TLS;
     let made = issue::serving(signer, &of_signer.subject, &wanted.names, wanted.life, now);
     let made = made.map_err(|source| CertificateError::Issue { name: name.to_owned(), source })?;
-    let written = objects::write_pair(context, name, shown, &made).await?;
+    let written = objects::write_pair(context, name, secret, &made).await?;
     let what = "requires a new target cert/key pair";
-    say(reporter, &written, "TargetUpdateRequired", what, &reason).await;
-    let found = issue::read(made.certificate.as_bytes()).expect("what was just made can be read");
+    publish_issued(reporter, &written, "TargetUpdateRequired", what, &reason).await;
+    let found =
+        issue::parse(made.certificate.as_bytes()).expect("an issued certificate is valid PEM");
     Ok(match certs::weigh(Some(&found.view), wanted, now) {
         Verdict::Wait(due) => due,
         Verdict::Rotate(_) => now,
     })
 }
 
-/// Says that a certificate was made, and why.
+/// Publishes an event about an issued certificate, with the reason.
 ///
-/// Compat: reasons and sentences are those of the reference's library (library-go, certrotation).
-async fn say(
+/// Compat: reasons and texts are those of the reference's library (library-go, certrotation).
+async fn publish_issued(
     reporter: &Reporter,
     object: &Secret,
-    word: &'static str,
-    what: &str,
+    event: &'static str,
+    text: &str,
     reason: &Reason,
 ) {
     let (name, namespace) = (object.name_any(), label::NAMESPACE);
-    info!(name, %reason, "Made a certificate");
-    let text = format!("\"{name}\" in \"{namespace}\" {what}: {reason}");
-    reporter.publish(&Note::normal(object, word, text)).await;
+    info!(name, %reason, "Issued certificate");
+    let text = format!("\"{name}\" in \"{namespace}\" {text}: {reason}");
+    reporter.publish(&Note::normal(object, event, text)).await;
 }
 
-/// The names that new machines reach the config server by.
+/// Returns the names by which new machines reach the config server.
 ///
-/// A cluster that does not say has the addresses of its API servers, on whose machines the config
-/// server runs; one that does not even say those is all on this machine.
-async fn names(
+/// Without an internal API URL these are the addresses of the API servers, on whose machines the
+/// config server runs; without those, too, the whole cluster runs on this machine.
+async fn fetch_names(
     context: &Context,
-    cluster: &ControllerConfig,
+    controller_config: &ControllerConfig,
 ) -> Result<BTreeSet<String>, CertificateError> {
-    let mut names = certs::server_names(cluster);
-    let infra = cluster.spec.infra.as_ref().and_then(|infra| infra.status.as_ref());
+    let mut names = certs::server_names(controller_config);
+    let infra = controller_config.spec.infra.as_ref().and_then(|infra| infra.status.as_ref());
     if infra.is_some_and(|status| !status.api_server_internal_uri.is_empty()) {
         return Ok(names);
     }

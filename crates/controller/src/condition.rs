@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::{Context, error::ActError};
 
-/// Writes what was found, unless the pool says so already.
+/// Sets the condition `kind` of the pool, unless the pool has it already.
 pub(crate) async fn set(
     context: &Context,
     pool: &str,
@@ -23,7 +23,7 @@ pub(crate) async fn set(
     if conditions == before {
         return Ok(());
     }
-    // The list is written as a whole, and others write other conditions in it.
+    // The list is written as a whole, and other controllers write other conditions in it.
     let version = known.resource_version().unwrap_or_default();
     let pools = Api::<MachineConfigPool>::all(context.client.clone());
     let patch = json!({"conditions": conditions});

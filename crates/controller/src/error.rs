@@ -1,50 +1,50 @@
-//! What can go wrong while a controller acts.
+//! Errors of writes and reads that the controllers do.
 
 use mco_cluster::CallError;
 
-/// A write or read that the API server did not carry out.
+/// A write or read that failed at the API server.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ActError {
-    #[error("cannot create MachineConfig {name}")]
+    #[error("failed to create MachineConfig {name}")]
     CreateConfig { name: String, source: CallError },
-    #[error("cannot look at MachineConfig {name}")]
+    #[error("failed to read MachineConfig {name}")]
     ReadConfig { name: String, source: CallError },
-    #[error("cannot put MachineConfig {name} back as it was made")]
+    #[error("failed to restore MachineConfig {name}")]
     RestoreConfig { name: String, source: CallError },
-    #[error("cannot remove MachineConfig {name}")]
-    RemoveConfig { name: String, source: CallError },
-    #[error("cannot list the MachineOSBuilds")]
+    #[error("failed to delete MachineConfig {name}")]
+    DeleteConfig { name: String, source: CallError },
+    #[error("failed to list MachineOSBuilds")]
     ListBuilds { source: CallError },
-    #[error("cannot look at the build that MachineOSConfig {name} names")]
+    #[error("failed to read the MachineOSBuild that MachineOSConfig {name} names")]
     ReadBuild { name: String, source: CallError },
-    #[error("cannot take the stale build off MachineOSConfig {name}")]
-    ForgetBuild { name: String, source: CallError },
-    #[error("cannot point pool {pool} at {config}")]
-    TargetPool { pool: String, config: String, source: CallError },
-    #[error("cannot say in pool {pool} which images to pin")]
+    #[error("failed to clear the stale build of MachineOSConfig {name}")]
+    ClearBuild { name: String, source: CallError },
+    #[error("failed to set config {config} in pool {pool}")]
+    SetPoolConfig { pool: String, config: String, source: CallError },
+    #[error("failed to set pinnedImageSets in pool {pool}")]
     PinImages { pool: String, source: CallError },
-    #[error("cannot write the status of pool {pool}")]
+    #[error("failed to update the status of pool {pool}")]
     PoolStatus { pool: String, source: CallError },
     #[error("setting desired {config} for node {node}")]
-    TargetNode { node: String, config: String, source: CallError },
+    SetDesiredConfig { node: String, config: String, source: CallError },
     #[error("node {node}: failed to cordon")]
     Cordon { node: String, source: CallError },
-    #[error("node {node}: it was cordoned and is still open to pods")]
+    #[error("node {node}: node is still schedulable after cordon")]
     NotCordoned { node: String },
     #[error("node {node}: failed to uncordon")]
     Uncordon { node: String, source: CallError },
-    #[error("node {node}: cannot answer the drain request")]
-    AnswerDrain { node: String, source: CallError },
-    #[error("node {node}: cannot write down how its drain goes")]
+    #[error("node {node}: failed to set lastAppliedDrain")]
+    AcknowledgeDrain { node: String, source: CallError },
+    #[error("node {node}: failed to update drainRecord")]
     RecordDrain { node: String, source: CallError },
-    #[error("cannot label node {node} for its pool")]
+    #[error("failed to set the pool labels of node {node}")]
     LabelNode { node: String, source: CallError },
-    #[error("cannot mark node {node}")]
-    MarkNode { node: String, source: CallError },
-    #[error("cannot write MachineConfigNode {node}")]
-    WriteReport { node: String, source: CallError },
-    #[error("cannot watch the pods of node {node}")]
+    #[error("failed to patch node {node}")]
+    PatchNode { node: String, source: CallError },
+    #[error("failed to write MachineConfigNode {node}")]
+    WriteMachineConfigNode { node: String, source: CallError },
+    #[error("timed out watching the pods of node {node}")]
     WatchPods { node: String },
-    #[error("cannot list the pods of node {node}")]
+    #[error("failed to list the pods of node {node}")]
     ListPods { node: String, source: CallError },
 }

@@ -1,8 +1,9 @@
 //! Pools whose nodes run images that are built in the cluster.
 //!
-//! We build none. A pool with a MachineOSConfig is counted, says how somebody else's build goes, and is
-//! left as it is, because a node that is told to run a plain config leaves image mode. Only what would
-//! keep a builder from starting is cleared away.
+//! The controller builds no images. For a pool with a MachineOSConfig, the controller computes the
+//! status, reports the state of the build, and starts no updates, because a node that gets a plain
+//! config as its desired config leaves image mode. The controller only removes a stale annotation
+//! that would keep a builder from starting.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,17 +17,18 @@ use tracing::info;
 
 use crate::{Context, error::ActError};
 
-/// Names the build that a MachineOSConfig goes by.
+/// Annotation that names the current build of a MachineOSConfig.
 const CURRENT_BUILD: &str = "machineconfiguration.openshift.io/current-machine-os-build";
 
-/// Takes the name of a build off the pool's MachineOSConfig that is gone or of another config.
-pub(crate) async fn forget_stale(
+/// Removes the current-build annotation from the pool's MachineOSConfig if the build is gone or is
+/// of another config.
+pub(crate) async fn clear_stale_build(
     context: &Context,
     pool: &MachineConfigPool,
 ) -> Result<(), ActError> {
-    let Some(order) = context.caches.order_of(&pool.name_any()) else { return Ok(()) };
-    let Some(build) = order.annotations().get(CURRENT_BUILD) else { return Ok(()) };
-    let name = order.name_any();
+    let Some(config) = context.caches.machine_os_config_of(&pool.name_any()) else { return Ok(()) };
+    let Some(build) = config.annotations().get(CURRENT_BUILD) else { return Ok(()) };
+    let name = config.name_any();
     let builds = Api::<MachineOSBuild>::all(context.client.clone());
     let found = builds.get_opt(build).await.map_err(|source| {
         let source = CallError::from(source);
@@ -37,33 +39,36 @@ pub(crate) async fn forget_stale(
         return Ok(());
     }
     let changes = Changes::from([(CURRENT_BUILD.to_owned(), None)]);
-    let orders = Api::<MachineOSConfig>::all(context.client.clone());
-    let patched = apply::patch_annotations(&orders, &name, &changes).await;
-    let patched = patched.map_err(|source| ActError::ForgetBuild { name: name.clone(), source })?;
-    context.caches.orders.learn(patched);
-    info!(pool = pool.name_any(), build, "MachineOSConfig named a build that is not its pool's");
+    let configs = Api::<MachineOSConfig>::all(context.client.clone());
+    let patched = apply::patch_annotations(&configs, &name, &changes).await;
+    let patched = patched.map_err(|source| ActError::ClearBuild { name: name.clone(), source })?;
+    context.caches.machine_os_configs.learn(patched);
+    info!(pool = pool.name_any(), build, "Cleared stale build of MachineOSConfig");
     Ok(())
 }
 
-/// The build of the pool's config, if there is one: the one that the order names, or any other.
-pub(crate) fn build(
+/// Returns the build of the pool's config, if there is one: the one that the MachineOSConfig names,
+/// or any other.
+pub(crate) fn current_build(
     context: &Context,
-    order: &MachineOSConfig,
+    config: &MachineOSConfig,
     pool: &MachineConfigPool,
 ) -> Option<Arc<MachineOSBuild>> {
     let target = &pool.spec.configuration.rendered.name;
     let is_of_config = |build: &Arc<MachineOSBuild>| build.spec.machine_config.name == *target;
-    let named = order.annotations().get(CURRENT_BUILD);
-    let named = named.and_then(|name| context.caches.builds.get(name)).filter(is_of_config);
+    let named = config.annotations().get(CURRENT_BUILD);
+    let named =
+        named.and_then(|name| context.caches.machine_os_builds.get(name)).filter(is_of_config);
     named.or_else(|| {
-        let (builds, name) = (context.caches.builds.list(), order.name_any());
-        let is_of_order = |build: &Arc<MachineOSBuild>| build.spec.machine_os_config.name == name;
-        builds.into_iter().find(|build| is_of_order(build) && is_of_config(build))
+        let (builds, name) = (context.caches.machine_os_builds.list(), config.name_any());
+        let is_of_os_config =
+            |build: &Arc<MachineOSBuild>| build.spec.machine_os_config.name == name;
+        builds.into_iter().find(|build| is_of_os_config(build) && is_of_config(build))
     })
 }
 
-/// The OS images that the pool's config and its sources name.
-pub(crate) fn named(context: &Context, pool: &MachineConfigPool) -> BTreeMap<String, String> {
+/// Returns the OS images of the pool's rendered config and its sources, by config name.
+pub(crate) fn os_images(context: &Context, pool: &MachineConfigPool) -> BTreeMap<String, String> {
     let configuration = &pool.spec.configuration;
     let sources = configuration.source.iter().map(|source| &source.name);
     let names = [&configuration.rendered.name].into_iter().chain(sources);

@@ -1,26 +1,29 @@
-//! The controller process: renders each pool's config, moves its nodes to it, drains them.
+//! The controller process: renders the config of each pool, rolls it out to the pool's nodes and
+//! drains them.
 //!
-//! One module per controller, all alike: observe (from shared caches), decide (a pure function of
-//! `mco_core`), act (the smallest write that does it), report. They meet only in the API server.
+//! One module per controller, all with the same shape: observe (shared caches), decide (a pure
+//! function of `mco_core`), act (the smallest write that does it), report. The controllers share no
+//! state but the caches, the `Enqueuer` and the API server.
 
-mod board;
 pub mod bootstrap;
 mod caches;
 mod certificate;
 mod condition;
+mod control_plane;
 mod drain;
+mod enqueue;
 mod error;
 mod image;
-mod mark;
+mod machine_config_node;
 mod metrics;
 mod node;
+mod node_patch;
 mod pinned;
-mod progress;
-mod prune;
 pub mod remote;
 mod render;
 mod rollout;
 mod scheduler;
+mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +38,7 @@ use tokio::task::JoinSet;
 use tracing::error;
 
 pub use self::metrics::Metrics;
-use self::{board::Board, caches::Caches};
+use self::{caches::Caches, enqueue::Enqueuer};
 
 /// Name of the Lease, and of the process.
 pub const NAME: &str = "machine-config-controller";
@@ -43,80 +46,81 @@ pub const NAME: &str = "machine-config-controller";
 /// Settings of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which build this is; others' base configs are not rendered.
+    /// Version of this build. The controller does not render base configs of other builds.
     pub build: Build,
-    /// How long each controller lets changes gather before it looks.
+    /// Debounce delays of the controllers.
     pub settle: Settle,
-    /// How drains go about it.
+    /// Timing of drain attempts.
     pub pace: Pace,
-    /// Who leads; `None` if no other process can be there.
+    /// Leader election; `None` if no other controller process can run.
     pub leader: Option<Leader>,
-    /// Tells the time of day.
+    /// Source of the current time.
     pub clock: Clock,
-    /// What is counted.
+    /// Metrics of the process.
     pub metrics: Metrics,
-    /// How often something was reported.
+    /// Number of published events.
     pub notes: NoteCount,
 }
 
-/// How long changes gather before a controller looks at them.
+/// Delays that let several changes gather before a controller reconciles them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settle {
-    /// Before rendering: MachineConfigs often come several at a time.
+    /// Before rendering a pool: MachineConfigs often arrive several at a time.
     pub render: Duration,
-    /// Before choosing nodes and counting them.
+    /// Before choosing the nodes of a pool and computing its status.
     pub node: Duration,
-    /// Before draining.
+    /// Before draining a node.
     pub drain: Duration,
-    /// Without a change of a node, before it is said in its MachineConfigNode, or on itself, what is
-    /// going on with it; ten times as long at most. What is over before that is not worth a write.
-    pub report: Duration,
-    /// Without any node of the pool being told its config, before those that wait are marked as such
-    /// by a taint and by a condition; twelve times as long at most. While nodes are done in seconds,
-    /// marks would only be taken back at once.
-    pub mark: Duration,
-    /// Between two writes of a pool's status that differ in numbers only.
+    /// Quiet time without a change of a node before the controller updates its MachineConfigNode
+    /// and its taints; at most ten times as long in total. States that pass within the delay are
+    /// not worth a write.
+    pub node_status: Duration,
+    /// Quiet time in which no node of the pool starts an update, before the nodes that wait get a
+    /// taint and a condition; at most twelve times as long in total. While nodes update within
+    /// seconds, the controller would have to remove both at once.
+    pub waiting_status: Duration,
+    /// Minimum time between two writes of a pool's status that differ only in their counters.
     pub status: Duration,
-    /// Before removing rendered configs that nobody needs.
+    /// Before deleting rendered configs that are not in use.
     pub prune: Duration,
 }
 
 impl Settle {
-    /// Long enough for `kubectl apply -f DIR` to come through, short enough not to be waited for.
+    /// Long enough for `kubectl apply -f DIR` to complete, short enough to go unnoticed.
     pub const SHORT: Self = Self {
         render: Duration::from_millis(150),
         node: Duration::from_millis(50),
         drain: Duration::ZERO,
-        report: Duration::from_secs(2),
-        mark: Duration::from_secs(5),
+        node_status: Duration::from_secs(2),
+        waiting_status: Duration::from_secs(5),
         status: Duration::from_secs(1),
         prune: Duration::from_mins(1),
     };
-    /// What the reference waits.
+    /// The delays of the reference.
     pub const REFERENCE: Self = Self {
         render: Duration::from_secs(5),
         node: Duration::from_secs(5),
         drain: Duration::from_secs(5),
-        report: Duration::from_secs(5),
-        mark: Duration::ZERO,
+        node_status: Duration::from_secs(5),
+        waiting_status: Duration::ZERO,
         status: Duration::from_secs(5),
         prune: Duration::from_mins(1),
     };
 }
 
-/// How this process stands for the lease.
+/// Leader election settings.
 #[derive(Clone, Debug)]
 pub struct Leader {
     /// Namespace of the Lease.
     pub namespace: String,
-    /// Who this process is.
+    /// Identity of this process in the Lease.
     pub identity: String,
-    /// How long and how often.
+    /// Lease duration and renewal intervals.
     pub timings: Timings,
 }
 
 impl Config {
-    /// Settings for a process that is alone and whose metrics nobody reads.
+    /// Returns the settings of a process without leader election whose metrics are not exposed.
     #[must_use]
     pub fn new(build: Build) -> Self {
         Self {
@@ -131,10 +135,10 @@ impl Config {
     }
 }
 
-/// Runs the controllers until told to stop, or until another process leads.
+/// Runs the controllers until shutdown is requested or another process takes the Lease.
 pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
     let Some(leader) = config.leader.clone() else {
-        controllers(config, client, shutdown).await;
+        run_controllers(config, client, shutdown).await;
         return Ended::Released;
     };
     let candidate = Candidate {
@@ -146,44 +150,46 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         fence: Fence::default(),
     };
     let client = candidate.fence.guard(client);
-    candidate.lead(&shutdown, |stop| controllers(config, client, stop)).await
+    candidate.lead(&shutdown, |stop| run_controllers(config, client, stop)).await
 }
 
-/// What the controllers share.
+/// State that the controllers share.
 struct Context {
     client: Client,
     caches: Caches,
     build: Build,
-    settle: Settle,
+    delays: Settle,
     pace: Pace,
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
-    /// The nodes by pool, and who is to be looked at.
-    board: Board,
-    /// The rendered configs that are known to be as they were made.
-    sound: render::Sound,
-    /// Held while masters or arbiter are chosen for.
-    control_plane: tokio::sync::Mutex<()>,
+    /// The node index, and the queues of pools and nodes to reconcile.
+    enqueuer: Enqueuer,
+    /// Rendered configs that this process generated or verified.
+    rendered: render::RenderedConfigs,
+    /// Held while nodes of the pools `master` and `arbiter` are chosen, so that only one of them
+    /// chooses.
+    control_plane_lock: tokio::sync::Mutex<()>,
 }
 
 impl Context {
-    /// Counts something about a node before anybody is told of it.
+    /// Updates a metric of a node before the controller publishes the change.
     ///
-    /// A node that is gone is counted no longer, even if that happened on the way here: the cache lets
-    /// go of it before its numbers are removed, so either we see that or they are removed after us.
+    /// Metrics of a deleted node are removed, even if the node was deleted in the meantime: the
+    /// cache drops a node before its metrics are removed, so either this function notices, or the
+    /// removal comes later.
     fn count_node(&self, node: &str, count: impl FnOnce(&Metrics)) {
         count(&self.metrics);
         if self.caches.nodes.get(node).is_none() {
-            self.metrics.node_gone(node);
+            self.metrics.remove_node(node);
         }
     }
 
-    /// The same about a pool.
+    /// Updates a metric of a pool, like [`Self::count_node`].
     fn count_pool(&self, pool: &str, count: impl FnOnce(&Metrics)) {
         count(&self.metrics);
         if self.caches.pools.get(pool).is_none() {
-            self.metrics.pool_gone(pool);
+            self.metrics.remove_pool(pool);
         }
     }
 
@@ -193,41 +199,41 @@ impl Context {
     }
 }
 
-async fn controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, settle, pace, clock, metrics, notes, leader: _ } = config;
+async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
+    let Config { build, settle: delays, pace, clock, metrics, notes, leader: _ } = config;
     let caches = Caches::new();
-    let control_plane = tokio::sync::Mutex::default();
+    let control_plane_lock = tokio::sync::Mutex::default();
     let context = Arc::new(Context {
         client,
         caches,
         build,
-        settle,
+        delays,
         pace,
         clock,
         metrics,
         notes,
-        board: Board::default(),
-        sound: render::Sound::default(),
-        control_plane,
+        enqueuer: Enqueuer::default(),
+        rendered: render::RenderedConfigs::default(),
+        control_plane_lock,
     });
-    // Dropped with this future when the lease is lost, which ends them all at once.
+    // Dropping this future on loss of the Lease cancels all tasks at once.
     let mut tasks = JoinSet::new();
-    board::listen(&context);
+    enqueue::subscribe(&context);
     context.caches.start(&context.client, &shutdown, &mut tasks);
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
-    tasks.spawn(progress::run(context.clone(), shutdown.clone()));
-    tasks.spawn(prune::run(context.clone(), shutdown.clone()));
+    tasks.spawn(machine_config_node::run(context.clone(), shutdown.clone()));
+    tasks.spawn(unused_configs::run(context.clone(), shutdown.clone()));
     tasks.spawn(certificate::run(context.clone(), shutdown.clone()));
     tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {
-            error!(%failure, "A controller ended by itself");
+            error!(%failure, "A controller task panicked or was cancelled");
             shutdown.request();
         }
     }
 }
 
-/// The namespace that our Lease is in unless somebody says otherwise.
+/// Default namespace of the Lease.
 pub const DEFAULT_LEASE_NAMESPACE: &str = label::NAMESPACE;

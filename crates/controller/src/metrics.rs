@@ -1,4 +1,4 @@
-//! Metrics of the controller process. Names are a public contract.
+//! Metrics of the controller process. Their names are a public contract.
 
 mod state;
 
@@ -29,11 +29,12 @@ struct ActionLabel {
     object: String,
 }
 
-/// Compat: what series are named that say nothing yet, so that alerts find the metric
+/// Compat: label value of series that exist before the first event, so that alerts find the metric
 /// (`pkg/controller/common/metrics.go`).
 const INITIALIZE: &str = "initialize";
 
-/// What is counted. There is no global registry: each process, and each test, has its own.
+/// Metrics of the controller. There is no global registry: each process, and each test, has its
+/// own.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     machines: Family<PoolLabel, Gauge>,
@@ -47,22 +48,22 @@ pub struct Metrics {
     states: States,
 }
 
-/// A part of the controller, and what it does.
+/// An action of a subcontroller that `mcc_sub_controller_state` records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
-    /// A pool has the config that belongs to it.
+    /// The rendered config of a pool was applied.
     Render,
-    /// Nodes of a pool were told their config.
+    /// Nodes of a pool got a new desired config.
     Node,
-    /// A node is drained.
+    /// A node was drained.
     Drain,
-    /// A node is open again.
+    /// A node was uncordoned.
     Uncordon,
 }
 
 impl Action {
-    /// Compat: the reference's words.
-    const fn words(self) -> (&'static str, &'static str) {
+    /// Returns the subcontroller and the state. Compat: the label values are the reference's.
+    const fn label_values(self) -> (&'static str, &'static str) {
         match self {
             Self::Render => {
                 ("machine-config-controller-render", "Sync Machine Config Pool with new MC")
@@ -74,7 +75,7 @@ impl Action {
     }
 
     fn label(self, object: &str) -> ActionLabel {
-        let (subcontroller, state) = self.words();
+        let (subcontroller, state) = self.label_values();
         ActionLabel {
             subcontroller: subcontroller.to_owned(),
             state: state.to_owned(),
@@ -84,7 +85,7 @@ impl Action {
 }
 
 impl Metrics {
-    /// Counts in `registry`.
+    /// Creates the metrics and registers them in `registry`.
     pub fn register(registry: &mut Registry) -> Self {
         let metrics = Self::default();
         // Compat: names and help texts are the reference's (pkg/controller/common/metrics.go).
@@ -138,30 +139,31 @@ impl Metrics {
         self.actions.get_or_create(&label).set(0);
     }
 
-    /// A custom pool fits a node of the control plane as well and is not heard, or no longer.
-    pub(crate) fn pool_alert(&self, node: &str, is_so: bool) {
+    /// Sets or clears the alert for a control plane node that a custom pool selects too; the custom
+    /// pool is ignored.
+    pub(crate) fn set_pool_alert(&self, node: &str, is_set: bool) {
         let label = NodeLabel { node: node.to_owned() };
-        if is_so {
+        if is_set {
             self.pool_alert.get_or_create(&label).set(1);
         } else {
             self.pool_alert.remove(&label);
         }
     }
 
-    /// Whether somebody set the pool's OS image by hand.
-    pub(crate) fn os_image(&self, pool: &str, is_overridden: bool) {
+    /// Records if a MachineConfig overrides the pool's OS image.
+    pub(crate) fn set_os_image_override(&self, pool: &str, is_overridden: bool) {
         let label = PoolLabel { pool: pool.to_owned() };
         self.os_image.get_or_create(&label).set(is_overridden.into());
     }
 
-    /// A part of the controller has done something about a pool or a node.
-    pub(crate) fn acted(&self, action: Action, object: &str, now: Timestamp) {
+    /// Records the time of an action on a pool or a node.
+    pub(crate) fn record_action(&self, action: Action, object: &str, now: Timestamp) {
         self.actions.get_or_create(&action.label(object)).set(now.as_second());
     }
 
-    /// Takes over a pool's counters, and how it is.
-    pub(crate) fn pool(&self, pool: &str, status: &MachineConfigPoolStatus, now: Timestamp) {
-        self.states.pool(pool, &status.conditions, now);
+    /// Records the counters and the state of a pool.
+    pub(crate) fn set_pool(&self, pool: &str, status: &MachineConfigPoolStatus, now: Timestamp) {
+        self.states.set_pool(pool, &status.conditions, now);
         let label = PoolLabel { pool: pool.to_owned() };
         let counts = [
             (&self.machines, status.machine_count),
@@ -174,8 +176,8 @@ impl Metrics {
         }
     }
 
-    /// Forgets a pool that is gone.
-    pub(crate) fn pool_gone(&self, pool: &str) {
+    /// Removes the series of a deleted pool.
+    pub(crate) fn remove_pool(&self, pool: &str) {
         let label = PoolLabel { pool: pool.to_owned() };
         let counts = [&self.machines, &self.updated, &self.degraded, &self.unavailable];
         for gauge in counts.into_iter().chain([&self.os_image]) {
@@ -184,31 +186,31 @@ impl Metrics {
         for action in [Action::Render, Action::Node] {
             self.actions.remove(&action.label(pool));
         }
-        self.states.pool_gone(pool);
+        self.states.remove_pool(pool);
     }
 
-    /// Whose a node is; of no pool if it is nobody's.
-    pub(crate) fn member(&self, node: &str, pool: Option<&str>) {
-        self.states.member(node, pool);
+    /// Records the pool of a node; `None` if it belongs to no pool.
+    pub(crate) fn set_node_pool(&self, node: &str, pool: Option<&str>) {
+        self.states.set_node_pool(node, pool);
     }
 
-    /// Forgets a node that is gone.
-    pub(crate) fn node_gone(&self, node: &str) {
-        self.states.member(node, None);
-        self.drain_over(node);
-        self.pool_alert(node, false);
+    /// Removes the series of a deleted node.
+    pub(crate) fn remove_node(&self, node: &str) {
+        self.states.set_node_pool(node, None);
+        self.clear_drain_error(node);
+        self.set_pool_alert(node, false);
         for action in [Action::Drain, Action::Uncordon] {
             self.actions.remove(&action.label(node));
         }
     }
 
-    /// A node's drain has gone on for too long.
-    pub(crate) fn drain_overdue(&self, node: &str) {
+    /// Records that the drain of a node exceeded its time limit.
+    pub(crate) fn set_drain_error(&self, node: &str) {
         self.drain_failed.get_or_create(&NodeLabel { node: node.to_owned() }).set(1);
     }
 
-    /// A node's drain is over.
-    pub(crate) fn drain_over(&self, node: &str) {
+    /// Clears the drain error of a node.
+    pub(crate) fn clear_drain_error(&self, node: &str) {
         self.drain_failed.remove(&NodeLabel { node: node.to_owned() });
     }
 }
@@ -221,12 +223,12 @@ mod tests {
 
     use super::*;
 
-    fn said(registry: &Registry) -> Vec<String> {
+    fn series(registry: &Registry) -> Vec<String> {
         let mut out = String::new();
         text::encode(&mut out, registry).unwrap();
         let lines = out.lines().filter(|line| !line.starts_with('#'));
         let mut lines: Vec<String> = lines.map(str::to_owned).collect();
-        // Series of one name come in any order.
+        // Series of one metric come in any order.
         lines.sort();
         lines
     }
@@ -243,11 +245,11 @@ mod tests {
 
     // covers: MET-1, MET-2
     #[test]
-    fn names_and_labels_are_the_references_and_some_series_are_there_from_the_start() {
+    fn names_and_labels_are_the_references_and_some_series_exist_from_the_start() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         assert_eq!(
-            said(&registry),
+            series(&registry),
             [
                 r#"mcc_drain_err{node="initialize"} 0"#,
                 r#"mcc_pool_alert{node="initialize"} 0"#,
@@ -268,20 +270,20 @@ mod tests {
             ..MachineConfigPoolStatus::default()
         };
         let later = Timestamp::from_second(100).unwrap();
-        metrics.pool("worker", &status, later);
-        metrics.member("n0", Some("worker"));
-        metrics.os_image("worker", true);
-        metrics.pool_alert("m0", true);
-        metrics.drain_overdue("n0");
+        metrics.set_pool("worker", &status, later);
+        metrics.set_node_pool("n0", Some("worker"));
+        metrics.set_os_image_override("worker", true);
+        metrics.set_pool_alert("m0", true);
+        metrics.set_drain_error("n0");
         for (action, object) in [
             (Action::Node, "worker"),
             (Action::Render, "worker"),
             (Action::Drain, "n0"),
             (Action::Uncordon, "n0"),
         ] {
-            metrics.acted(action, object, later);
+            metrics.record_action(action, object, later);
         }
-        let lines = said(&registry);
+        let lines = series(&registry);
         for line in [
             r#"mco_machine_count{pool="worker"} 4"#,
             r#"mco_updated_machine_count{pool="worker"} 3"#,
@@ -302,29 +304,29 @@ mod tests {
 
     // covers: MET-3
     #[test]
-    fn what_is_gone_is_counted_no_longer() {
+    fn series_of_deleted_objects_are_removed() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
-        let before = said(&registry);
+        let before = series(&registry);
         let status = MachineConfigPoolStatus {
             conditions: vec![condition("Updated", "True", 1)],
             ..MachineConfigPoolStatus::default()
         };
-        metrics.pool("worker", &status, Timestamp::UNIX_EPOCH);
-        metrics.os_image("worker", false);
-        metrics.acted(Action::Node, "worker", Timestamp::UNIX_EPOCH);
-        metrics.acted(Action::Render, "worker", Timestamp::UNIX_EPOCH);
-        let without_nodes = said(&registry);
-        metrics.member("n0", Some("worker"));
-        metrics.pool_alert("n0", true);
-        metrics.drain_overdue("n0");
-        metrics.acted(Action::Drain, "n0", Timestamp::UNIX_EPOCH);
-        metrics.acted(Action::Uncordon, "n0", Timestamp::UNIX_EPOCH);
-        assert_ne!(said(&registry), without_nodes);
-        metrics.node_gone("n0");
-        assert_eq!(said(&registry), without_nodes);
+        metrics.set_pool("worker", &status, Timestamp::UNIX_EPOCH);
+        metrics.set_os_image_override("worker", false);
+        metrics.record_action(Action::Node, "worker", Timestamp::UNIX_EPOCH);
+        metrics.record_action(Action::Render, "worker", Timestamp::UNIX_EPOCH);
+        let without_nodes = series(&registry);
+        metrics.set_node_pool("n0", Some("worker"));
+        metrics.set_pool_alert("n0", true);
+        metrics.set_drain_error("n0");
+        metrics.record_action(Action::Drain, "n0", Timestamp::UNIX_EPOCH);
+        metrics.record_action(Action::Uncordon, "n0", Timestamp::UNIX_EPOCH);
+        assert_ne!(series(&registry), without_nodes);
+        metrics.remove_node("n0");
+        assert_eq!(series(&registry), without_nodes);
         assert_ne!(without_nodes, before);
-        metrics.pool_gone("worker");
-        assert_eq!(said(&registry), before);
+        metrics.remove_pool("worker");
+        assert_eq!(series(&registry), before);
     }
 }

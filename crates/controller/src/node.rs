@@ -1,15 +1,15 @@
-//! Moves the nodes of each pool to the pool's config, a few at a time, and says how far it is.
+//! Rolls the config of each pool out to its nodes, a few at a time, and writes the pool's status.
 //!
-//! observe (the board) -> `Roster::choose` and `Roster::status` (pure) -> patch nodes and status.
-//! Nothing in this file decides anything.
+//! observe (the node index) -> `Roster::choose` and `Roster::status` (pure) -> patch nodes and
+//! status. This file takes no decisions.
 
 use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, ResourceExt as _};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use mco_api::{
-    MachineConfigPool, MachineConfigPoolStatus, annotation, machine_config_pool, selector,
+    MachineConfigPool, MachineConfigPoolStatus, annotation, label, machine_config_pool, selector,
 };
 use mco_cluster::{
     Note, Reporter, Shutdown,
@@ -28,37 +28,39 @@ use tracing::{debug, info, warn};
 use crate::{
     Context,
     caches::LeanNode,
+    control_plane::{CONTROL_PLANE, MASTER},
     error::ActError,
     image,
-    mark::Marks,
     metrics::Action,
-    rollout::{self, CONTROL_PLANE, MASTER},
+    node_patch::NodePatch,
+    rollout,
 };
 
-/// How many pools are looked at at a time.
-const WIDTH: usize = 4;
+/// Number of pools that are reconciled at a time.
+const POOL_CONCURRENCY: usize = 4;
 
-/// How many nodes are told at a time; they are within the pool's limit already.
-const WRITES: usize = 32;
+/// Number of nodes that are patched at a time; the pool's maxUnavailable limits them already.
+const PATCH_CONCURRENCY: usize = 32;
 
+/// Runs the node controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
     }
     let reporter = context.reporter("nodecontroller");
-    let look = |pool: String| {
+    let reconcile_pool = |pool: String| {
         let (context, reporter) = (context.clone(), reporter.clone());
-        async move { sync(&context, &reporter, &pool).await }
+        async move { reconcile(&context, &reporter, &pool).await }
     };
     tokio::join!(
-        context.board.pools.run(WIDTH, &shutdown, look),
-        announce(&context, &reporter, &shutdown)
+        context.enqueuer.pools.run(POOL_CONCURRENCY, &shutdown, reconcile_pool),
+        publish_annotation_changes(&context, &reporter, &shutdown)
     );
 }
 
-/// Says of the control plane's nodes what their annotations say.
-async fn announce(context: &Context, reporter: &Reporter, shutdown: &Shutdown) {
-    let Some(mut notices) = context.board.notices() else { return };
+/// Publishes annotation changes of control plane nodes as events of the pool `master`.
+async fn publish_annotation_changes(context: &Context, reporter: &Reporter, shutdown: &Shutdown) {
+    let Some(mut notices) = context.enqueuer.take_notices() else { return };
     loop {
         let text = tokio::select! {
             () = shutdown.requested() => return,
@@ -70,10 +72,10 @@ async fn announce(context: &Context, reporter: &Reporter, shutdown: &Shutdown) {
     }
 }
 
-async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
+async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
     let Some(pool) = context.caches.pools.get(name) else { return Next::Wait };
     if pool.spec.configuration.rendered.name.is_empty() {
-        debug!(pool = name, "Pool has no config yet");
+        debug!(pool = name, "Pool has no rendered config yet");
         return Next::Wait;
     }
     if pool.spec.node_selector.as_ref().is_some_and(selector::is_empty) {
@@ -82,76 +84,117 @@ async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
         reporter.publish(&Note::warning(&*pool, "SelectingAll", text)).await;
         return Next::Wait;
     }
-    let forgotten = image::forget_stale(context, &pool).await;
-    let started = start(context, reporter, &pool).await.and(forgotten);
-    // Whatever became of the starts, the status is told as it is.
-    let told = tell(context, reporter, name).await;
-    match started.and(told) {
+    let cleared = image::clear_stale_build(context, &pool).await;
+    let started = start_updates(context, reporter, &pool).await.and(cleared);
+    // The status is written even if starting updates failed.
+    let updated = update_status(context, reporter, name).await;
+    match started.and(updated) {
         Ok(next) => next,
         Err(error) => {
-            warn!(pool = name, error = chain(&error), "Pool is not done");
+            warn!(pool = name, error = chain(&error), "Failed to reconcile pool");
             Next::Retry
         }
     }
 }
 
-async fn start(
+async fn start_updates(
     context: &Context,
     reporter: &Reporter,
     pool: &MachineConfigPool,
 ) -> Result<(), ActError> {
     let name = pool.name_any();
-    // Masters and arbiter are chosen for in turn, each with the other's last choice on the board.
-    let turn = CONTROL_PLANE.contains(&name.as_str()).then(|| context.control_plane.lock());
+    // `master` and `arbiter` choose in turn, each with the other's last choice in the index.
+    let turn = CONTROL_PLANE.contains(&name.as_str()).then(|| context.control_plane_lock.lock());
     let _turn = match turn {
         Some(turn) => Some(turn.await),
         None => None,
     };
-    let Some(plan) = rollout::plan(context, pool).await else { return Ok(()) };
+    let Some(plan) = fetch_plan(context, pool).await else { return Ok(()) };
     if let Some(text) = plan.passed_over() {
         reporter.publish(&Note::normal(pool, "DeferringOperatorNodeUpdate", text)).await;
     }
     if !plan.starts.is_empty() {
-        context.board.started(&name);
+        context.enqueuer.record_update_start(&name);
         let now = context.clock.now();
-        context.count_pool(&name, |metrics| metrics.acted(Action::Node, &name, now));
+        context.count_pool(&name, |metrics| metrics.record_action(Action::Node, &name, now));
     }
-    act(context, &plan).await?;
-    label(context, &plan).await?;
+    set_desired_configs(context, &plan).await?;
+    apply_pool_labels(context, &plan).await?;
     if let Some(text) = plan.started() {
         reporter.publish(&Note::normal(pool, "SetDesiredConfig", text)).await;
     }
     Ok(())
 }
 
-/// Tells the nodes their config. What comes back goes into the cache at once, so that the next choice
-/// counts them even before the watch tells of it.
-async fn act(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
-    let writes: Vec<_> = plan.starts.iter().map(|node| target(context, node, plan)).collect();
-    let outcomes: Vec<_> = stream::iter(writes).buffer_unordered(WRITES).collect().await;
+/// Plans the roll-out and records its verdict on the nodes that wait. Lists the operator's pods if
+/// the plan depends on them.
+async fn fetch_plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
+    let name = pool.name_any();
+    let (mut verdict, mut plan) = rollout::plan(context, pool, None);
+    // The operator's node matters only if a node in service is about to update.
+    if name == MASTER && plan.as_ref().is_some_and(rollout::disrupts) {
+        (verdict, plan) = rollout::plan(context, pool, fetch_operator_node(context).await);
+    }
+    let is_new = context.enqueuer.roster().judge(&name, verdict);
+    if is_new {
+        context.enqueuer.record_new_verdict(&name, context.delays.node_status);
+    }
+    plan
+}
+
+/// Returns the node that the operator runs on, if the operator has exactly one pod.
+async fn fetch_operator_node(context: &Context) -> Option<String> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), label::NAMESPACE);
+    let params = ListParams::default().labels("k8s-app=machine-config-operator");
+    match api.list(&params).await {
+        Ok(pods) => match pods.items.as_slice() {
+            [pod] => pod.spec.as_ref()?.node_name.clone(),
+            _ => None,
+        },
+        Err(error) => {
+            warn!(
+                error = chain(&error),
+                "Failed to list the operator's pods; its node does not update last"
+            );
+            None
+        }
+    }
+}
+
+/// Sets the desired config of the chosen nodes. The patched nodes go into the cache at once, so
+/// that the next choice counts them before the watch delivers them.
+async fn set_desired_configs(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
+    let writes: Vec<_> =
+        plan.starts.iter().map(|node| set_desired_config(context, node, plan)).collect();
+    let outcomes: Vec<_> = stream::iter(writes).buffer_unordered(PATCH_CONCURRENCY).collect().await;
     outcomes.into_iter().collect()
 }
 
-async fn target(context: &Context, name: &str, plan: &RolloutPlan) -> Result<(), ActError> {
+async fn set_desired_config(
+    context: &Context,
+    name: &str,
+    plan: &RolloutPlan,
+) -> Result<(), ActError> {
     let Some(node) = context.caches.nodes.get(name) else { return Ok(()) };
-    let marks = Marks::of_start(context, &node, &plan.target);
-    let outcome = match marks.write(context, &node).await {
-        // Somebody else wrote to the node. Its config is right all the same; the taint can wait.
+    let patch = NodePatch::for_update(context, &node, &plan.target);
+    let outcome = match patch.apply(context, &node).await {
+        // Another client wrote to the node. The desired config is right all the same; the taint can
+        // wait.
         Err(error) if error.refused() == Some(Refused::Conflict) => {
-            marks.write_unguarded(context, name).await
+            patch.apply_without_taints(context, name).await
         }
         outcome => outcome,
     };
     outcome.map_err(|source| {
         let (node, config) = (name.to_owned(), plan.target.clone());
-        ActError::TargetNode { node, config, source }
+        ActError::SetDesiredConfig { node, config, source }
     })?;
-    info!(node = name, config = plan.target, "Node is to update");
+    info!(node = name, config = plan.target, "Set desired config of node");
     Ok(())
 }
 
-/// Puts the labels of their pool on nodes that were booted for it, once.
-async fn label(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
+/// Puts the labels of their pool on nodes that booted for it, once.
+async fn apply_pool_labels(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
     let api = Api::<LeanNode>::all(context.client.clone());
     for (node, labels) in &plan.labels {
         let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
@@ -159,38 +202,42 @@ async fn label(context: &Context, plan: &RolloutPlan) -> Result<(), ActError> {
         let patched = apply::merge(&api, node, patch, Guard::Any).await;
         let named = |source| ActError::LabelNode { node: node.clone(), source };
         context.caches.nodes.learn(patched.map_err(named)?.into());
-        info!(node, "Node has the labels of the pool that it was booted for");
+        info!(node, "Set labels of the pool that the node booted for");
     }
     Ok(())
 }
 
-/// Writes the pool's status, if it is another than before.
+/// Writes the pool's status if it changed.
 ///
-/// Counters that are about to change again are not written more often than `Settle::status` says.
-async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next, ActError> {
+/// Statuses that differ only in counters are not written more often than the delay `status` allows.
+async fn update_status(
+    context: &Context,
+    reporter: &Reporter,
+    name: &str,
+) -> Result<Next, ActError> {
     let Some(pool) = context.caches.pools.get(name) else { return Ok(Next::Wait) };
     let now = Time(context.clock.now());
-    let cluster = context.caches.controller_config();
-    let order = context.caches.order_of(name);
-    let build = order.as_ref().and_then(|order| image::build(context, order, &pool));
-    let offered = context.caches.streams();
+    let controller_config = context.caches.controller_config();
+    let os_config = context.caches.machine_os_config_of(name);
+    let build = os_config.as_ref().and_then(|config| image::current_build(context, config, &pool));
+    let offered = context.caches.os_image_stream();
     let around = Around {
-        controller_config: cluster.as_deref(),
-        image_build: ImageBuild { config: order.as_deref(), build: build.as_deref() },
+        controller_config: controller_config.as_deref(),
+        image_build: ImageBuild { config: os_config.as_deref(), build: build.as_deref() },
         streams: offered.as_deref().map(|offered| Streams {
             offered: Some(offered),
-            images: image::named(context, &pool),
+            images: image::os_images(context, &pool),
         }),
         ..Around::default()
     };
-    let status = context.board.roster().status(&pool, &around, &now);
+    let status = context.enqueuer.roster().status(&pool, &around, &now);
     let Some(status) = status else { return Ok(Next::Wait) };
-    context.count_pool(name, |metrics| metrics.pool(name, &status, now.0));
+    context.count_pool(name, |metrics| metrics.set_pool(name, &status, now.0));
     let before = pool.status.clone().unwrap_or_default();
     if status == before {
         return Ok(Next::Wait);
     }
-    let rest = context.board.until_counters(name, context.settle.status);
+    let rest = context.enqueuer.until_counter_write(name, context.delays.status);
     if !rest.is_zero() && without_counters(&before) == without_counters(&status) {
         return Ok(Next::After(rest));
     }
@@ -200,7 +247,7 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next
     let patched =
         patched.map_err(|source| ActError::PoolStatus { pool: name.to_owned(), source })?;
     context.caches.pools.learn(patched);
-    context.board.told(name);
+    context.enqueuer.record_status_write(name);
     let config = &status.configuration.rendered.name;
     if before.configuration.rendered.name != *config {
         let text = format!("Pool {name} has completed update to MachineConfig {config}");
@@ -209,7 +256,7 @@ async fn tell(context: &Context, reporter: &Reporter, name: &str) -> Result<Next
     Ok(Next::Wait)
 }
 
-/// What of a status is worth a write by itself.
+/// Returns the status with all counters zeroed.
 fn without_counters(status: &MachineConfigPoolStatus) -> MachineConfigPoolStatus {
     let synchronizers = status.pool_synchronizers_status.iter().map(|one| {
         let pool_synchronizer_type = one.pool_synchronizer_type.clone();

@@ -1,7 +1,7 @@
-//! Writes into each pool which PinnedImageSets its nodes are to have.
+//! Writes the PinnedImageSets of each pool into the pool's spec.
 //!
-//! observe (caches) -> the sets whose labels the pool's machineConfigSelector matches -> patch the pool.
-//! Pulling and keeping the images is the daemon's part.
+//! observe (caches) -> the sets whose labels the pool's machineConfigSelector matches -> patch the
+//! pool. The daemon pulls and pins the images.
 
 use std::sync::Arc;
 
@@ -23,33 +23,34 @@ use tracing::{info, warn};
 
 use crate::{Context, condition, error::ActError};
 
-/// How many pools are looked at at a time.
-const WIDTH: usize = 2;
+/// Number of pools that are reconciled at a time.
+const POOL_CONCURRENCY: usize = 2;
 
+/// Runs the pinned image set controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
-    listen(&context, &queue);
-    if !context.caches.ready(&shutdown).await || !context.caches.optional(&shutdown).await {
+    subscribe(&context, &queue);
+    if !context.caches.ready(&shutdown).await || !context.caches.optional_ready(&shutdown).await {
         return;
     }
-    let look = |pool: String| {
+    let reconcile_pool = |pool: String| {
         let context = context.clone();
-        async move { sync(&context, &pool).await }
+        async move { reconcile(&context, &pool).await }
     };
-    queue.run(WIDTH, &shutdown, look).await;
+    queue.run(POOL_CONCURRENCY, &shutdown, reconcile_pool).await;
 }
 
-fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
-    let delay = context.settle.render;
+fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
+    let delay = context.delays.render;
     let pools = queue.clone();
     context.caches.pools.on_change(move |change| {
-        if let Some(pool) = pool_to_look_at(&change) {
+        if let Some(pool) = pool_to_enqueue(&change) {
             pools.settle(pool, delay);
         }
     });
     let (sets, known) = (queue.clone(), context.caches.pools.clone());
-    context.caches.pinned.on_change(move |change| {
-        // A set that lost a label matters to the pool that it was for.
+    context.caches.pinned_image_sets.on_change(move |change| {
+        // A set that lost a label affects the pool that selected it before.
         let labels = |set: &PinnedImageSet| set.metadata.labels.clone().unwrap_or_default();
         let states = [change.before, change.after].map(|set| set.map(|set| labels(set)));
         if states.first() == states.last() {
@@ -67,8 +68,8 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     });
 }
 
-/// The pool, if something changed that its sets depend on.
-fn pool_to_look_at(change: &Change<'_, MachineConfigPool>) -> Option<String> {
+/// Returns the pool's name if a field changed that its PinnedImageSets depend on.
+fn pool_to_enqueue(change: &Change<'_, MachineConfigPool>) -> Option<String> {
     let after = change.after?;
     let same = change.before.is_some_and(|before| {
         before.spec.machine_config_selector == after.spec.machine_config_selector
@@ -77,36 +78,36 @@ fn pool_to_look_at(change: &Change<'_, MachineConfigPool>) -> Option<String> {
     (!same).then(|| after.name_any())
 }
 
-async fn sync(context: &Context, name: &str) -> Next {
+async fn reconcile(context: &Context, name: &str) -> Next {
     let Some(pool) = context.caches.pools.get(name) else { return Next::Wait };
     if pool.metadata.deletion_timestamp.is_some() {
         return Next::Wait;
     }
-    let sets = context.caches.pinned.list();
+    let sets = context.caches.pinned_image_sets.list();
     let (found, again) = match sets_of(&pool, &sets) {
         Ok(None) => return Next::Wait,
-        Ok(Some(wanted)) => match write(context, &pool, wanted).await {
+        Ok(Some(wanted)) => match apply_sets(context, &pool, wanted).await {
             Ok(()) => (Finding::no("", ""), false),
-            Err(error) => (failed(name, &chain(&error)), true),
+            Err(error) => (failure(name, &chain(&error)), true),
         },
-        Err(error) => (failed(name, &chain(&error)), false),
+        Err(error) => (failure(name, &chain(&error)), false),
     };
     match condition::set(context, name, &PoolCondition::PinnedImageSetsDegraded, found).await {
         Ok(()) if !again => Next::Wait,
         Ok(()) => Next::Retry,
         Err(error) => {
-            warn!(pool = name, error = chain(&error), "The pool does not say how its images are");
+            warn!(pool = name, error = chain(&error), "Failed to set PinnedImageSetsDegraded");
             Next::Retry
         }
     }
 }
 
-fn failed(pool: &str, cause: &str) -> Finding {
-    warn!(pool, cause, "Cannot say which pinned images the pool is to have");
+fn failure(pool: &str, cause: &str) -> Finding {
+    warn!(pool, cause, "Failed to update the pinned image sets of pool");
     Finding::yes("", &format!("Failed to populate pinned image sets for pool {pool}: {cause}"))
 }
 
-/// The sets for a pool, by name; nothing for a pool that selects everything.
+/// Returns the sets that a pool selects, by name; `None` for a pool that selects everything.
 fn sets_of(
     pool: &MachineConfigPool,
     sets: &[Arc<PinnedImageSet>],
@@ -125,7 +126,7 @@ fn sets_of(
     Ok(Some(wanted))
 }
 
-async fn write(
+async fn apply_sets(
     context: &Context,
     pool: &MachineConfigPool,
     wanted: Vec<PinnedImageSetReference>,
@@ -141,6 +142,6 @@ async fn write(
     let patched = apply::merge(&pools, &name, patch, Guard::Any).await;
     let patched = patched.map_err(|source| ActError::PinImages { pool: name.clone(), source })?;
     context.caches.pools.learn(patched);
-    info!(pool = name, sets = count, "Pool has other pinned image sets");
+    info!(pool = name, sets = count, "Updated the pinned image sets of pool");
     Ok(())
 }

@@ -1,9 +1,10 @@
-//! Contents that MachineConfigs name elsewhere: fetched once, kept in the cluster, put into the
-//! rendered config.
+//! Remote contents that MachineConfigs refer to by URL: fetched once, stored in the cluster,
+//! embedded into the rendered config.
 //!
-//! What was fetched is kept in a Secret that belongs to the MachineConfig. As long as that asks for
-//! the same it is never fetched again, whoever renders and however often, so that the same configs
-//! give the same rendered config; it goes with the MachineConfig.
+//! Fetched contents are stored in a Secret that the MachineConfig owns. As long as the
+//! MachineConfig refers to the same source, its contents are never fetched again, so that the same
+//! configs always give the same rendered config. The garbage collector deletes the Secret together
+//! with the MachineConfig.
 
 mod connect;
 mod fetch;
@@ -25,61 +26,63 @@ pub use self::fetch::{FetchError, Fetcher};
 use self::snapshot::SnapshotError;
 use crate::Context;
 
-/// How many contents are fetched at a time for one pool.
-const WIDTH: usize = 4;
+/// Number of concurrent fetches for one pool.
+const FETCH_CONCURRENCY: usize = 4;
 
-/// Why contents are not there. Trying again later may help.
+/// A failure to get remote contents. A retry may succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteFailure {
-    /// The setting is none.
+    /// The annotation has an unknown value.
     #[error(
-        "annotation {key} of {object} says {text:?}; it can say enabled, local or disabled",
+        "annotation {key} of {object} is {text:?}; set it to enabled, local or disabled",
         key = annotation::REMOTE_CONTENT
     )]
     Setting {
-        /// Where it stands.
+        /// Object with the annotation.
         object: String,
-        /// What it says.
+        /// Value of the annotation.
         text: String,
     },
-    /// Nobody gave them.
-    #[error("cannot fetch {place}")]
+    /// The contents cannot be fetched.
+    #[error("failed to fetch {place}")]
     Fetch {
-        /// What was asked for.
+        /// URL of the contents.
         place: String,
-        /// Why not.
+        /// Cause of the failure.
         source: FetchError,
     },
-    /// They are not what they should be.
+    /// The contents do not match their verification.
     #[error(transparent)]
     Wrong(#[from] RemoteError),
-    /// They cannot be kept.
-    #[error("cannot keep {place}")]
+    /// The contents cannot be stored.
+    #[error("failed to store the contents of {place}")]
     Snapshot {
-        /// What was asked for.
+        /// URL of the contents.
         place: String,
-        /// Why not.
+        /// Cause of the failure.
         source: SnapshotError,
     },
 }
 
-/// Whether contents are fetched, and from where; `None` if not.
+/// Returns the addresses from which contents may be fetched; `None` if remote contents are
+/// disabled.
 ///
-/// People say so on their MachineConfiguration, else on the ControllerConfig.
-pub fn reach(
+/// The annotation on the MachineConfiguration takes precedence over the one on the
+/// ControllerConfig.
+pub fn reach_setting(
     settings: Option<&MachineConfiguration>,
-    cluster: &ControllerConfig,
+    controller_config: &ControllerConfig,
 ) -> Result<Option<Reach>, RemoteFailure> {
     let key = annotation::REMOTE_CONTENT.name();
-    let said = settings.and_then(|settings| {
-        let said = settings.annotations().get(key)?;
-        Some((format!("MachineConfiguration {}", settings.name_any()), said))
+    let setting = settings.and_then(|settings| {
+        let setting = settings.annotations().get(key)?;
+        Some((format!("MachineConfiguration {}", settings.name_any()), setting))
     });
-    let said = said.or_else(|| {
-        let said = cluster.annotations().get(key)?;
-        Some((format!("ControllerConfig {}", cluster.name_any()), said))
+    let setting = setting.or_else(|| {
+        let setting = controller_config.annotations().get(key)?;
+        Some((format!("ControllerConfig {}", controller_config.name_any()), setting))
     });
-    let Some((object, text)) = said.filter(|(_, text)| !text.is_empty()) else {
+    let Some((object, text)) = setting.filter(|(_, text)| !text.is_empty()) else {
         return Ok(Some(Reach::Others));
     };
     match RemoteContent::from(text.as_str()) {
@@ -90,36 +93,36 @@ pub fn reach(
     }
 }
 
-/// Puts in what the draft names elsewhere, from what is kept or else from where it is.
-pub(crate) async fn embed(
+/// Embeds the remote contents of the draft, from their Secrets or else from their URLs.
+pub(crate) async fn fetch_and_embed(
     context: &Context,
-    cluster: &ControllerConfig,
+    controller_config: &ControllerConfig,
     draft: &mut Draft,
 ) -> Result<(), RemoteFailure> {
     let sources = draft.remote();
     if sources.is_empty() {
         return Ok(());
     }
-    let settings = context.caches.settings();
-    let Some(reach) = reach(settings.as_deref(), cluster)? else { return Ok(()) };
-    let sources: Vec<Wanted> = sources
+    let settings = context.caches.machine_configuration();
+    let Some(reach) = reach_setting(settings.as_deref(), controller_config)? else { return Ok(()) };
+    let sources: Vec<RemoteContents> = sources
         .into_iter()
         .map(|source| {
             let config = context.caches.configs.get(&source.config);
             let uid = config.and_then(|config| config.uid()).unwrap_or_default();
-            Wanted { key: source.key(&uid), uid, source }
+            RemoteContents { key: source.key(&uid), uid, source }
         })
         .collect();
-    // Several files may ask for the same.
-    let distinct: BTreeMap<String, Wanted> =
+    // Several files may refer to the same contents.
+    let distinct: BTreeMap<String, RemoteContents> =
         sources.iter().map(|wanted| (wanted.key.clone(), wanted.clone())).collect();
-    let fetcher = &Fetcher::for_cluster(cluster, reach).await;
+    let fetcher = &Fetcher::for_cluster(controller_config, reach).await;
     let contents: BTreeMap<String, Vec<u8>> = stream::iter(distinct.into_values())
         .map(|wanted| async move {
-            let contents = contents(context, fetcher, &wanted).await?;
+            let contents = get_contents(context, fetcher, &wanted).await?;
             Ok::<_, RemoteFailure>((wanted.key, contents))
         })
-        .buffer_unordered(WIDTH)
+        .buffer_unordered(FETCH_CONCURRENCY)
         .try_collect()
         .await?;
     for wanted in &sources {
@@ -130,17 +133,20 @@ pub(crate) async fn embed(
     Ok(())
 }
 
-/// Contents to have, and the name that they are kept under.
+/// Contents to embed, and the key of their Secret.
 #[derive(Clone)]
-struct Wanted {
+struct RemoteContents {
     key: String,
-    /// Identity of the MachineConfig that asks for them.
+    /// UID of the MachineConfig that refers to them.
     uid: String,
     source: Source,
 }
 
-/// Puts in what the draft names elsewhere, where there is no cluster to keep it yet.
-pub async fn embed_once(fetcher: &Fetcher, draft: &mut Draft) -> Result<(), RemoteFailure> {
+/// Embeds the remote contents of the draft during bootstrap, without a cluster to store them in.
+pub async fn fetch_and_embed_once(
+    fetcher: &Fetcher,
+    draft: &mut Draft,
+) -> Result<(), RemoteFailure> {
     for source in draft.remote() {
         let contents = fetch(fetcher, &source).await?;
         draft.embed(&source, &contents)?;
@@ -148,23 +154,23 @@ pub async fn embed_once(fetcher: &Fetcher, draft: &mut Draft) -> Result<(), Remo
     Ok(())
 }
 
-async fn contents(
+async fn get_contents(
     context: &Context,
     fetcher: &Fetcher,
-    Wanted { key, uid, source }: &Wanted,
+    RemoteContents { key, uid, source }: &RemoteContents,
 ) -> Result<Vec<u8>, RemoteFailure> {
     let failed = |error| RemoteFailure::Snapshot { place: source.to_string(), source: error };
-    if let Some(kept) = snapshot::get(&context.client, key).await.map_err(failed)? {
-        return Ok(kept);
+    if let Some(stored) = snapshot::get(&context.client, key).await.map_err(failed)? {
+        return Ok(stored);
     }
     let contents = fetch(fetcher, source).await?;
-    // Only what is right is kept: the next try may get something better.
+    // Only valid contents are stored: a retry may get better ones.
     source.check(&contents)?;
-    info!(%source, bytes = contents.len(), "Fetched contents of a file");
-    snapshot::keep(&context.client, key, uid, source, contents).await.map_err(failed)
+    info!(%source, bytes = contents.len(), "Fetched remote contents");
+    snapshot::store(&context.client, key, uid, source, contents).await.map_err(failed)
 }
 
 async fn fetch(fetcher: &Fetcher, source: &Source) -> Result<Vec<u8>, RemoteFailure> {
-    let answer = fetcher.fetch(source).await;
-    answer.map_err(|error| RemoteFailure::Fetch { place: source.to_string(), source: error })
+    let response = fetcher.fetch(source).await;
+    response.map_err(|error| RemoteFailure::Fetch { place: source.to_string(), source: error })
 }

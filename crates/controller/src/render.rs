@@ -1,11 +1,11 @@
-//! Renders each pool's MachineConfigs into one and points the pool at it.
+//! Renders the MachineConfigs of each pool into one config and sets it in the pool's spec.
 //!
-//! observe (caches) -> `mco_core::render` (pure) -> create the rendered config, patch the pool.
-//! A failure to render is a condition of the pool and waits for its inputs to change; a failure to
-//! write is tried again.
+//! observe (caches) -> `mco_core::render` (pure) -> create the rendered config, patch the pool. If
+//! rendering fails, the pool gets the condition `RenderDegraded` and is reconciled again when its
+//! inputs change. Failed writes are retried.
 
-mod decide;
 mod restore;
+mod run;
 
 use std::sync::Arc;
 
@@ -30,36 +30,38 @@ use tracing::{debug, info, warn};
 
 use crate::{Context, caches::owner, condition, error::ActError, metrics::Action};
 
-use self::decide::{Decision, Outcome, Trouble};
-pub(crate) use self::restore::Sound;
+pub(crate) use self::restore::RenderedConfigs;
+use self::run::{RenderFailure, RenderOutcome, RenderedObject};
 
-/// How many pools are rendered at a time. One that waits for a slow server must not hold up others.
-const WIDTH: usize = 16;
+/// Number of pools that are rendered at a time. A pool that waits for a slow remote server must not
+/// delay others.
+const RENDER_CONCURRENCY: usize = 16;
 
 const RENDER_DEGRADED: PoolCondition = PoolCondition::RenderDegraded;
 
+/// Runs the render controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
-    listen(&context, &queue);
-    if !context.caches.ready(&shutdown).await || !context.caches.optional(&shutdown).await {
+    subscribe(&context, &queue);
+    if !context.caches.ready(&shutdown).await || !context.caches.optional_ready(&shutdown).await {
         return;
     }
     let reporter = context.reporter("rendercontroller");
-    let look = |pool: String| {
+    let reconcile_pool = |pool: String| {
         let (context, reporter) = (context.clone(), reporter.clone());
-        async move { sync(&context, &reporter, &pool).await }
+        async move { reconcile(&context, &reporter, &pool).await }
     };
-    queue.run(WIDTH, &shutdown, look).await;
+    queue.run(RENDER_CONCURRENCY, &shutdown, reconcile_pool).await;
 }
 
-fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
-    let delay = context.settle.render;
+fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
+    let delay = context.delays.render;
     let (pools, known) = (queue.clone(), context.caches.pools.clone());
     context.caches.pools.on_change(move |change| {
         if let Some(pool) = pool_to_render(&change) {
             pools.settle(pool, delay);
         }
-        if changes_the_workers_stream(&change) {
+        if changes_worker_stream(&change) {
             for pool in known.list() {
                 pools.settle(pool.name_any(), delay);
             }
@@ -72,7 +74,7 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
             configs.settle(pool, delay);
         }
     });
-    let everything = || {
+    let enqueue_all = || {
         let (queue, known) = (queue.clone(), context.caches.pools.clone());
         move || {
             for pool in known.list() {
@@ -80,17 +82,17 @@ fn listen(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
             }
         }
     };
-    let cluster = everything();
-    context.caches.cluster.on_change(move |_| cluster());
-    let settings = everything();
-    context.caches.settings.on_change(move |_| settings());
-    let streams = everything();
-    context.caches.streams.on_change(move |_| streams());
+    let controller_configs = enqueue_all();
+    context.caches.controller_configs.on_change(move |_| controller_configs());
+    let settings = enqueue_all();
+    context.caches.machine_configurations.on_change(move |_| settings());
+    let streams = enqueue_all();
+    context.caches.os_image_streams.on_change(move |_| streams());
 }
 
-/// The pool, if something changed that its config depends on.
+/// Returns the pool's name if a field changed that its rendered config depends on.
 fn pool_to_render(change: &Change<'_, MachineConfigPool>) -> Option<String> {
-    // One that is gone is looked at once more, to be forgotten.
+    // A deleted pool is reconciled once more, to drop its cached configs.
     let Some(after) = change.after else { return change.before.map(|pool| pool.name_any()) };
     let same = change.before.is_some_and(|before| {
         let (before, after) = (&before.spec, &after.spec);
@@ -101,8 +103,9 @@ fn pool_to_render(change: &Change<'_, MachineConfigPool>) -> Option<String> {
     (!same).then(|| after.name_any())
 }
 
-/// Whether custom pools, which have the stream of the workers unless they say otherwise, get another.
-fn changes_the_workers_stream(change: &Change<'_, MachineConfigPool>) -> bool {
+/// Returns true if the stream of pool `worker` changed: custom pools without a stream of their own
+/// use it.
+fn changes_worker_stream(change: &Change<'_, MachineConfigPool>) -> bool {
     let stream = |pool: Option<&Arc<MachineConfigPool>>| {
         pool.and_then(|pool| pool.spec.os_image_stream.clone())
     };
@@ -110,11 +113,11 @@ fn changes_the_workers_stream(change: &Change<'_, MachineConfigPool>) -> bool {
         && stream(change.before) != stream(change.after)
 }
 
-/// The pools that a changed config is, or was, part of.
+/// Returns the pools that select, or selected, a changed config.
 fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]) -> Vec<String> {
     let Some(config) = change.object() else { return Vec::new() };
     if let Some(pool) = owner(config) {
-        // A rendered config matters when it goes or is edited: the pool may still need it.
+        // A rendered config matters when it is deleted or edited: the pool may still need it.
         let edited = change.before.is_some_and(|before| {
             change.after.is_none_or(|after| {
                 before.metadata.generation != after.metadata.generation
@@ -142,100 +145,102 @@ fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]
     pools.iter().filter(touched).map(|pool| pool.name_any()).collect()
 }
 
-async fn sync(context: &Context, reporter: &Reporter, name: &str) -> Next {
+async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
     let Some(pool) = context.caches.pools.get(name) else {
-        context.sound.forget(name);
+        context.rendered.remove_pool(name);
         return Next::Wait;
     };
     if pool.metadata.deletion_timestamp.is_some() {
         return Next::Wait;
     }
-    let outcome = match decide::decide(context, &pool).await {
-        Ok(Decision::Render(outcome)) => act(context, reporter, &pool, &outcome).await,
-        Ok(Decision::SelectsEverything) => {
+    let outcome = match run::run_render(context, &pool).await {
+        Ok(RenderOutcome::Rendered(rendered)) => {
+            apply_rendered(context, reporter, &pool, &rendered).await
+        }
+        Ok(RenderOutcome::SelectsEverything) => {
             let text = "This machineconfigpool is selecting all machineconfigs. \
                         A non-empty selector is required.";
             reporter.publish(&Note::warning(&*pool, "SelectingAll", text)).await;
             return Next::Wait;
         }
-        Ok(Decision::NotYet(why)) => {
-            debug!(pool = name, why, "Not rendering yet");
+        Ok(RenderOutcome::NotReady(why)) => {
+            debug!(pool = name, why, "Rendering postponed");
             return Next::Wait;
         }
-        Err(Trouble::Inputs(cause)) => degrade(context, name, &cause).await,
-        Err(Trouble::Passing(cause)) => {
-            if let Err(error) = degrade(context, name, &cause).await {
-                warn!(pool = name, error = chain(&error), "The pool does not say so yet");
+        Err(RenderFailure::Inputs(cause)) => set_degraded(context, name, &cause).await,
+        Err(RenderFailure::Transient(cause)) => {
+            if let Err(error) = set_degraded(context, name, &cause).await {
+                warn!(pool = name, error = chain(&error), "Failed to set RenderDegraded");
             }
             return Next::Retry;
         }
-        Err(Trouble::Call(error)) => Err(error),
+        Err(RenderFailure::Api(error)) => Err(error),
     };
     match outcome {
         Ok(()) => Next::Wait,
         Err(error) => {
-            warn!(pool = name, error = chain(&error), "Rendering is not done");
+            warn!(pool = name, error = chain(&error), "Failed to apply rendered config");
             Next::Retry
         }
     }
 }
 
-async fn degrade(context: &Context, pool: &str, cause: &str) -> Result<(), ActError> {
+async fn set_degraded(context: &Context, pool: &str, cause: &str) -> Result<(), ActError> {
     let text = format!("Failed to render configuration for pool {pool}: {cause}");
-    warn!(pool, cause, "Cannot render");
+    warn!(pool, cause, "Failed to render pool");
     condition::set(context, pool, &RENDER_DEGRADED, Finding::yes("", &text)).await
 }
 
-async fn act(
+async fn apply_rendered(
     context: &Context,
     reporter: &Reporter,
     pool: &MachineConfigPool,
-    outcome: &Outcome,
+    outcome: &RenderedObject,
 ) -> Result<(), ActError> {
     let (rendered, object) = (&outcome.rendered, &outcome.object);
     let name = rendered.name.as_str();
     let now = context.clock.now();
     context.count_pool(&pool.name_any(), |metrics| {
-        metrics.os_image(&pool.name_any(), rendered.os_image == OsImage::Overridden);
-        metrics.acted(Action::Render, &pool.name_any(), now);
+        metrics.set_os_image_override(&pool.name_any(), rendered.os_image == OsImage::Overridden);
+        metrics.record_action(Action::Render, &pool.name_any(), now);
     });
     if let Some(known) = context.caches.configs.get(name) {
         restore::restore(context, reporter, &known, object).await?;
     } else {
-        make(context, reporter, pool, outcome).await?;
+        create_rendered(context, reporter, pool, outcome).await?;
     }
-    context.sound.keep(&pool.name_any(), object);
-    restore::restore_earlier(context, reporter, &pool.name_any()).await?;
+    context.rendered.store(&pool.name_any(), object);
+    restore::restore_previous(context, reporter, &pool.name_any()).await?;
     let wanted = configuration(rendered);
     if pool.spec.configuration != wanted {
         let pools = Api::<MachineConfigPool>::all(context.client.clone());
         let patch = json!({"spec": {"configuration": wanted}});
         let patched = apply::merge(&pools, &pool.name_any(), patch, Guard::Any).await;
-        let patched = patched.map_err(|source| ActError::TargetPool {
+        let patched = patched.map_err(|source| ActError::SetPoolConfig {
             pool: pool.name_any(),
             config: name.to_owned(),
             source,
         })?;
         context.caches.pools.learn(patched);
-        info!(pool = pool.name_any(), config = name, "Pool has a new config");
+        info!(pool = pool.name_any(), config = name, "Set rendered config of pool");
     }
     condition::set(context, &pool.name_any(), &RENDER_DEGRADED, Finding::no("", "")).await
 }
 
-/// Makes the config. It is in the cache before anybody can hear of it: a node that was booted with it
-/// would be taken for another pool's.
-async fn make(
+/// Creates the rendered config. The cache holds it before any watch delivers it: otherwise a node
+/// that booted with it would be assigned to another pool.
+async fn create_rendered(
     context: &Context,
     reporter: &Reporter,
     pool: &MachineConfigPool,
-    Outcome { rendered, object, cluster_image }: &Outcome,
+    RenderedObject { rendered, object, default_image }: &RenderedObject,
 ) -> Result<(), ActError> {
     let name = rendered.name.as_str().to_owned();
     let configs = Api::<MachineConfig>::all(context.client.clone());
     let created = apply::create(&configs, object).await;
     match created.map_err(|source| ActError::CreateConfig { name: name.clone(), source })? {
         Created::Now(made) => context.caches.configs.learn_new(*made),
-        // The watch has yet to tell of it.
+        // The watch has not delivered the existing config yet.
         Created::Before => {
             let known = configs.get(&name).await.map_err(CallError::from);
             let known = known.map_err(|source| ActError::ReadConfig { name, source })?;
@@ -244,7 +249,7 @@ async fn make(
         }
     }
     if rendered.os_image == OsImage::Overridden {
-        let text = overridden(object, cluster_image);
+        let text = overridden(object, default_image);
         reporter.publish(&Note::normal(object, "OSImageURLOverridden", text)).await;
     }
     let text = generated(object);
@@ -252,25 +257,25 @@ async fn make(
     Ok(())
 }
 
-fn overridden(object: &MachineConfig, cluster_image: &str) -> String {
+fn overridden(object: &MachineConfig, default_image: &str) -> String {
     format!(
-        "OSImageURL was overridden via machineconfig in {} (was: {cluster_image} is: {})",
+        "OSImageURL was overridden via machineconfig in {} (was: {default_image} is: {})",
         object.name_any(),
         object.spec.os_image_url,
     )
 }
 
 fn generated(object: &MachineConfig) -> String {
-    let mark = |key: &str| object.annotations().get(key).cloned().unwrap_or_default();
+    let value = |key: &str| object.annotations().get(key).cloned().unwrap_or_default();
     format!(
         "{} successfully generated (release version: {}, controller version: {})",
         object.name_any(),
-        mark(annotation::RELEASE_IMAGE_VERSION.name()),
-        mark(annotation::GENERATED_BY_CONTROLLER_VERSION.name()),
+        value(annotation::RELEASE_IMAGE_VERSION.name()),
+        value(annotation::GENERATED_BY_CONTROLLER_VERSION.name()),
     )
 }
 
-/// What a pool says of its config.
+/// Returns the `configuration` of a pool for a rendered config.
 pub(crate) fn configuration(rendered: &Rendered) -> PoolConfiguration {
     let source = |name: &String| ObjectReference {
         api_version: format!("{GROUP}/{VERSION}"),

@@ -1,10 +1,7 @@
-//! Gathers what a choice of nodes depends on and asks the core for it.
+//! Plans the roll-out of one pool from the caches and the node index. Nothing here writes or waits.
 
-use std::sync::Arc;
-
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt as _, api::ListParams};
-use mco_api::{MachineConfigPool, annotation::Topology, label};
+use kube::ResourceExt as _;
+use mco_api::MachineConfigPool;
 use mco_cluster::report::chain;
 use mco_core::{
     check,
@@ -13,46 +10,38 @@ use mco_core::{
 };
 use tracing::{error, warn};
 
-use crate::{Context, board};
+use crate::{Context, control_plane};
 
-/// The pool of the control plane.
-pub(crate) const MASTER: &str = "master";
-
-/// The pools that vote together where the control plane has an arbiter.
-pub(crate) const CONTROL_PLANE: [&str; 2] = [MASTER, "arbiter"];
-
-/// Who of the pool is told its config now; `None` if nobody can be.
+/// Plans which nodes of the pool start to update now.
 ///
-/// What it means for the others is noted on the board.
-pub(crate) async fn plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
+/// Returns the verdict on the nodes that wait, and the plan; no plan if the pool cannot update or
+/// if the plan breaks an invariant. `operator_node` is the node that the operator runs on, which
+/// updates last.
+pub(crate) fn plan(
+    context: &Context,
+    pool: &MachineConfigPool,
+    operator_node: Option<String>,
+) -> (Verdict, Option<RolloutPlan>) {
     let name = pool.name_any();
-    let other = neighbour(context, &name);
     let refused = |hold: Hold| {
-        warn!(pool = name, why = %hold, "No node is updated");
+        warn!(pool = name, why = %hold, "No node of the pool can start to update");
         let target = &pool.spec.configuration.rendered.name;
         (Verdict::refused(target, Phase::of(pool), hold), None)
     };
-    let choose = |operator: Option<String>| {
-        if context.caches.order_of(&name).is_some() {
-            return refused(Hold::ImageMode);
-        }
-        let mut roster = context.board.roster();
-        match choose(&mut roster, pool, other.as_deref(), operator) {
-            Ok((view, plan)) => (Verdict::of(&view, &plan), sound(&roster, &view, plan)),
-            Err(fault) => refused(Hold::BadLimit(fault)),
-        }
-    };
-    let (mut verdict, mut plan) = choose(None);
-    let starts = |plan: &RolloutPlan| plan.starts.len() > plan.repairs.len();
-    // Where its node is matters only when somebody in service is about to go.
-    if name == MASTER && plan.as_ref().is_some_and(starts) {
-        (verdict, plan) = choose(operator_node(context).await);
+    if context.caches.machine_os_config_of(&name).is_some() {
+        return refused(Hold::ImageMode);
     }
-    let is_new = context.board.roster().judge(&name, verdict);
-    if is_new {
-        context.board.judged(&name, context.settle.report);
+    let other = control_plane::other_pool(&context.caches, &name);
+    let mut roster = context.enqueuer.roster();
+    match choose(&mut roster, pool, other.as_deref(), operator_node) {
+        Ok((view, plan)) => (Verdict::of(&view, &plan), checked(&roster, &view, plan)),
+        Err(fault) => refused(Hold::BadLimit(fault)),
     }
-    plan
+}
+
+/// Returns true if the plan starts a node that is in service.
+pub(crate) fn disrupts(plan: &RolloutPlan) -> bool {
+    plan.starts.len() > plan.repairs.len()
 }
 
 fn choose(
@@ -67,13 +56,13 @@ fn choose(
     Ok((view, plan))
 }
 
-/// The plan, unless it breaks one of the rules that hold whatever was decided.
-fn sound(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<RolloutPlan> {
+/// Returns the plan, unless it breaks one of the invariants of every roll-out.
+fn checked(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<RolloutPlan> {
     let checked = check::rollout(&plan, view, roster.fleet(&view.name)?);
     match checked {
         Ok(()) => Some(plan),
         Err(violation) => {
-            error!(pool = view.name, error = chain(&violation), %plan, "The plan is not carried out");
+            error!(pool = view.name, error = chain(&violation), %plan, "Rejected a roll-out plan");
             None
         }
     }
@@ -82,34 +71,4 @@ fn sound(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<RolloutP
 fn view(roster: &Roster, pool: &MachineConfigPool) -> Result<PoolView, BadLimit> {
     let fleet = roster.fleet(&pool.name_any());
     PoolView::of(pool, fleet.map(|fleet| fleet.tally().machines).unwrap_or_default())
-}
-
-/// The other half of a control plane with an arbiter.
-fn neighbour(context: &Context, pool: &str) -> Option<Arc<MachineConfigPool>> {
-    let other = CONTROL_PLANE.into_iter().find(|other| *other != pool)?;
-    let config = context.caches.controller_config()?;
-    let is_half = CONTROL_PLANE.contains(&pool);
-    if !is_half || board::topology(&config) != Some(Topology::HighlyAvailableArbiter) {
-        return None;
-    }
-    context.caches.pools.get(other)
-}
-
-/// The node that the operator runs on, if exactly one pod of it is there.
-async fn operator_node(context: &Context) -> Option<String> {
-    let api = Api::<Pod>::namespaced(context.client.clone(), label::NAMESPACE);
-    let params = ListParams::default().labels("k8s-app=machine-config-operator");
-    match api.list(&params).await {
-        Ok(pods) => match pods.items.as_slice() {
-            [pod] => pod.spec.as_ref()?.node_name.clone(),
-            _ => None,
-        },
-        Err(error) => {
-            warn!(
-                error = chain(&error),
-                "The operator's node is not known, so it is not kept last"
-            );
-            None
-        }
-    }
 }

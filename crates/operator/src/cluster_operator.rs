@@ -1,4 +1,4 @@
-//! Writes the ClusterOperator: what `kubectl get co machine-config` prints.
+//! Writes the ClusterOperator: the state that `kubectl get co machine-config` prints.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
@@ -25,8 +25,11 @@ use crate::{Context, steps::StepError};
 const OPERATOR: &str = "operator";
 const OPERATOR_IMAGE: &str = "operator-image";
 
-/// Brings the ClusterOperator up to what is known now.
-pub(crate) async fn tell(context: &Context, failure: Option<&StepError>) -> Result<(), CallError> {
+/// Creates the ClusterOperator if necessary and updates its status.
+pub(crate) async fn update_status(
+    context: &Context,
+    failure: Option<&StepError>,
+) -> Result<(), CallError> {
     let api = Api::<ClusterOperator>::all(context.client.clone());
     let name = label::CLUSTER_OPERATOR;
     let found = if let Some(found) = context.operators.get(name) {
@@ -98,7 +101,7 @@ fn status(
     }
 }
 
-/// Where to look when something is wrong.
+/// Returns the objects to inspect when the operator is degraded.
 fn related() -> Vec<RelatedObject> {
     let object = |group: &str, resource: &str, name: &str| RelatedObject {
         group: group.to_owned(),
@@ -114,7 +117,7 @@ fn related() -> Vec<RelatedObject> {
         .collect()
 }
 
-/// What became different enough to be said once.
+/// Returns the events for changes of the condition Degraded.
 fn notes(object: &ClusterOperator, before: &ClusterOperatorStatus, verdict: &Verdict) -> Vec<Note> {
     let degraded = verdict
         .conditions

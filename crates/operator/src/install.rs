@@ -1,4 +1,5 @@
-//! What every other step needs: our namespace and our kinds.
+//! Installs the prerequisites of every other step: the namespace and the
+//! `CustomResourceDefinitions`.
 
 use std::time::Duration;
 
@@ -15,41 +16,42 @@ use mco_api::label;
 use mco_cluster::{CallError, apply};
 use tracing::info;
 
-/// Who owns the members of the definitions that we write.
+/// Field manager of the definitions.
 const MANAGER: &str = "machine-config-operator";
 
-/// An API server takes a moment to serve a new kind; one that takes longer has a reason.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit for the API server to serve a new kind.
+const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why the cluster could not be prepared.
+/// A failure to prepare the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// Our namespace cannot be made.
-    #[error("cannot create namespace {}", label::NAMESPACE)]
+    /// The namespace cannot be created.
+    #[error("failed to create namespace {}", label::NAMESPACE)]
     Namespace(#[source] CallError),
-    /// A definition is refused.
-    #[error("cannot install {name}")]
+    /// A definition was rejected.
+    #[error("failed to install {name}")]
     Kind {
         /// Name of the definition.
         name: String,
-        /// What the API server said.
+        /// Response of the API server.
         source: CallError,
     },
-    /// A definition was taken, and its kind is still not served.
+    /// A definition was accepted, but its kind is not served.
     #[error("{name} is not served: {reason}")]
     NotServed {
         /// Name of the definition.
         name: String,
-        /// In the words of the API server.
+        /// Message of the API server.
         reason: String,
     },
 }
 
-/// Makes our namespace and brings our kinds up to date; done when the kinds are served.
+/// Creates the namespace and applies the `CustomResourceDefinitions`; returns when the kinds are
+/// served.
 ///
-/// Harmless where all of it is there already.
+/// Changes nothing where all of them are up to date.
 pub async fn install(client: &Client) -> Result<(), InstallError> {
-    namespace(client).await?;
+    create_namespace(client).await?;
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let definitions = mco_api::crds();
     let params = PatchParams::apply(MANAGER).force();
@@ -59,14 +61,14 @@ pub async fn install(client: &Client) -> Result<(), InstallError> {
         applied.map_err(|source| InstallError::Kind { name, source: source.into() })?;
     }
     for definition in &definitions {
-        served(&api, definition.name_any()).await?;
+        wait_served(&api, definition.name_any()).await?;
     }
-    info!(kinds = definitions.len(), "The kinds are served");
+    info!(kinds = definitions.len(), "Installed the CustomResourceDefinitions");
     Ok(())
 }
 
-/// Makes our namespace.
-pub(crate) async fn namespace(client: &Client) -> Result<(), InstallError> {
+/// Creates the namespace.
+pub(crate) async fn create_namespace(client: &Client) -> Result<(), InstallError> {
     let namespaces = Api::<Namespace>::all(client.clone());
     let namespace = Namespace {
         metadata: ObjectMeta { name: Some(label::NAMESPACE.to_owned()), ..ObjectMeta::default() },
@@ -77,9 +79,12 @@ pub(crate) async fn namespace(client: &Client) -> Result<(), InstallError> {
 }
 
 /// Waits until the API server serves the kind.
-async fn served(api: &Api<CustomResourceDefinition>, name: String) -> Result<(), InstallError> {
+async fn wait_served(
+    api: &Api<CustomResourceDefinition>,
+    name: String,
+) -> Result<(), InstallError> {
     let established = await_condition(api.clone(), &name, conditions::is_crd_established());
-    if let Ok(Ok(_)) = tokio::time::timeout(PATIENCE, established).await {
+    if let Ok(Ok(_)) = tokio::time::timeout(ESTABLISH_TIMEOUT, established).await {
         return Ok(());
     }
     let found = api.get(&name).await;
@@ -88,6 +93,6 @@ async fn served(api: &Api<CustomResourceDefinition>, name: String) -> Result<(),
     let conditions = found.status.and_then(|status| status.conditions).unwrap_or_default();
     let wrong = conditions.into_iter().find(|condition| condition.status == "False");
     let reason = wrong.and_then(|condition| condition.message);
-    let reason = reason.unwrap_or_else(|| format!("not established after {PATIENCE:?}"));
+    let reason = reason.unwrap_or_else(|| format!("not established after {ESTABLISH_TIMEOUT:?}"));
     Err(InstallError::NotServed { name, reason })
 }

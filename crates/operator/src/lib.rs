@@ -1,8 +1,8 @@
-//! The operator process: installs what the others need, and says how the cluster fares.
+//! The operator process: installs the objects that the other processes need, and reports the state
+//! of the cluster.
 //!
-//! Steps in a fixed order, each of which makes something so and is harmless where it is so already.
-//! The first that fails ends the round; the ClusterOperator says which and why, and the round is
-//! taken up again.
+//! A reconcile runs steps in a fixed order. Each step is idempotent. The first step that fails ends
+//! the reconcile; the ClusterOperator names the step and the cause, and the reconcile is retried.
 
 mod base;
 mod cluster_operator;
@@ -38,37 +38,37 @@ pub const NAME: &str = label::CLUSTER_OPERATOR;
 /// Settings of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which build this is; the controller must be of the same one.
+    /// Version of this build; the controller must be of the same one.
     pub build: Build,
-    /// The release that the cluster is brought to.
+    /// Release that the cluster is updated to.
     pub release: String,
-    /// The image that this process runs from.
+    /// Image that this process runs from.
     pub image: String,
-    /// The images that base configs refer to.
+    /// OS image that base configs refer to.
     pub os_image: String,
-    /// The extensions that fit the OS image.
+    /// Extensions image that fits the OS image.
     pub os_extensions_image: String,
-    /// Certificates, as PEM, that the API server's own certificate is checked with.
+    /// CA certificates of the API server, as PEM.
     pub root_ca: String,
-    /// Who leads; `None` if no other process can be there.
+    /// Leader election; `None` if no other operator process can run.
     pub leader: Option<Leader>,
-    /// Tells the time of day.
+    /// Source of the current time.
     pub clock: Clock,
-    /// How often something was reported.
+    /// Number of published events.
     pub notes: NoteCount,
 }
 
-/// How this process stands for the lease.
+/// Leader election settings.
 #[derive(Clone, Debug)]
 pub struct Leader {
-    /// Who this process is.
+    /// Identity of this process in the Lease.
     pub identity: String,
-    /// How long and how often.
+    /// Lease duration and renewal intervals.
     pub timings: Timings,
 }
 
 impl Config {
-    /// Settings for a process that is alone, for a cluster without OS images.
+    /// Returns the settings of a process without leader election, for a cluster without OS images.
     #[must_use]
     pub fn new(build: Build, release: &str) -> Self {
         Self {
@@ -85,10 +85,10 @@ impl Config {
     }
 }
 
-/// Runs the operator until told to stop, or until another process leads.
+/// Runs the operator until shutdown is requested or another process takes the Lease.
 pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
     let Some(leader) = config.leader.clone() else {
-        work(config, client, shutdown).await;
+        run_operator(config, client, shutdown).await;
         return Ended::Released;
     };
     let candidate = Candidate {
@@ -99,26 +99,26 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
         clock: config.clock,
         fence: Fence::default(),
     };
-    // The lease lies in our own namespace, which a plain cluster does not bring along.
-    if !until_done(&shutdown, || install::namespace(&client)).await {
+    // The Lease is in the operator's own namespace, which may not exist yet.
+    if !retry_until_done(&shutdown, || install::create_namespace(&client)).await {
         return Ended::Released;
     }
     let client = candidate.fence.guard(client);
-    candidate.lead(&shutdown, |stop| work(config, client, stop)).await
+    candidate.lead(&shutdown, |stop| run_operator(config, client, stop)).await
 }
 
-/// What a round reads and writes with.
+/// State of a reconcile.
 struct Context {
     config: Config,
     client: Client,
     reporter: Reporter,
     pools: Arc<Cache<MachineConfigPool>>,
-    cluster: Arc<Cache<ControllerConfig>>,
+    controller_configs: Arc<Cache<ControllerConfig>>,
     configs: Arc<Cache<MachineConfig>>,
     operators: Arc<Cache<ClusterOperator>>,
 }
 
-async fn work(config: Config, client: Client, shutdown: Shutdown) {
+async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
     let reporter = Reporter::with_clock(
         client.clone(),
         "machineconfigoperator",
@@ -130,64 +130,64 @@ async fn work(config: Config, client: Client, shutdown: Shutdown) {
         client,
         reporter,
         pools: Arc::new(Cache::new(trim::metadata)),
-        cluster: Arc::new(Cache::new(trim::metadata)),
+        controller_configs: Arc::new(Cache::new(trim::metadata)),
         configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
     });
-    // Without the kinds there is nothing to watch.
-    if !until_done(&shutdown, || install(&context.client)).await {
+    // The kinds must exist before they can be watched.
+    if !retry_until_done(&shutdown, || install(&context.client)).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
-    listen(&context, &queue);
+    subscribe(&context, &queue);
     let mut tasks = JoinSet::new();
     watch(&context, &shutdown, &mut tasks);
-    tasks.spawn(rounds(context, queue, shutdown.clone()));
+    tasks.spawn(run_reconciles(context, queue, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {
-            error!(%failure, "A task ended by itself");
+            error!(%failure, "An operator task panicked or was cancelled");
             shutdown.request();
         }
     }
 }
 
-/// Tries `step` until it is done; says whether it is, or the process stops before.
-async fn until_done<F>(shutdown: &Shutdown, step: impl Fn() -> F) -> bool
+/// Retries `step` until it succeeds. Returns false if shutdown was requested before.
+async fn retry_until_done<F>(shutdown: &Shutdown, step: impl Fn() -> F) -> bool
 where
     F: Future<Output = Result<(), InstallError>>,
 {
     let (queue, done) = (Queue::new(), Shutdown::new());
     queue.add(());
-    let trying = queue.run(1, &done, |()| async {
+    let retries = queue.run(1, &done, |()| async {
         match step().await {
             Ok(()) => {
                 done.request();
                 Next::Wait
             }
             Err(error) => {
-                warn!(error = chain(&error), "Cannot prepare the cluster");
+                warn!(error = chain(&error), "Failed to prepare the cluster");
                 Next::Retry
             }
         }
     });
     tokio::select! {
         () = shutdown.requested() => false,
-        () = trying => true,
+        () = retries => true,
     }
 }
 
-fn listen(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
-    let wake = queue.clone();
-    context.pools.on_change(move |_| wake.add(()));
-    let wake = queue.clone();
-    context.cluster.on_change(move |_| wake.add(()));
-    let wake = queue.clone();
-    context.operators.on_change(move |_| wake.add(()));
-    let wake = queue.clone();
+fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
+    let enqueue = queue.clone();
+    context.pools.on_change(move |_| enqueue.add(()));
+    let enqueue = queue.clone();
+    context.controller_configs.on_change(move |_| enqueue.add(()));
+    let enqueue = queue.clone();
+    context.operators.on_change(move |_| enqueue.add(()));
+    let enqueue = queue.clone();
     context.configs.on_change(move |change: Change<'_, MachineConfig>| {
-        // Everybody else's configs are none of our business.
-        if change.object().is_some_and(|config| base::is_ours(&config.name_any())) {
-            wake.add(());
+        // Only base configs matter to the operator.
+        if change.object().is_some_and(|config| base::is_base_config(&config.name_any())) {
+            enqueue.add(());
         }
     });
 }
@@ -201,18 +201,18 @@ fn watch(context: &Context, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
         }};
     }
     watch!(context.pools, watcher::Config::default());
-    watch!(context.cluster, watcher::Config::default());
-    // Base configs bear a role; rendered ones, by far the larger part, do not.
+    watch!(context.controller_configs, watcher::Config::default());
+    // Base configs have a role label; rendered ones, by far the larger part, do not.
     watch!(context.configs, watcher::Config::default().labels(label::ROLE));
     let ours = format!("metadata.name={}", label::CLUSTER_OPERATOR);
     watch!(context.operators, watcher::Config::default().fields(&ours));
 }
 
-async fn rounds(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown) {
+async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown) {
     let ready = async {
         tokio::join!(
             context.pools.ready(),
-            context.cluster.ready(),
+            context.controller_configs.ready(),
             context.configs.ready(),
             context.operators.ready(),
         )
@@ -222,28 +222,28 @@ async fn rounds(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown
         _ = ready => {}
     }
     queue.add(());
-    let look = |()| {
+    let reconcile_all = |()| {
         let context = context.clone();
-        async move { round(&context).await }
+        async move { reconcile(&context).await }
     };
-    queue.run(1, &shutdown, look).await;
+    queue.run(1, &shutdown, reconcile_all).await;
 }
 
-async fn round(context: &Context) -> Next {
-    let outcome = steps::all(context).await;
+async fn reconcile(context: &Context) -> Next {
+    let outcome = steps::apply_all(context).await;
     if let Err(error) = &outcome {
-        warn!(error = chain(error), "A step failed");
+        warn!(error = chain(error), "Reconcile failed");
     }
     let failure = outcome.err();
-    let told = cluster_operator::tell(context, failure.as_ref()).await;
-    if let Err(error) = &told {
-        warn!(error = chain(error), "Cannot say how the cluster fares");
+    let updated = cluster_operator::update_status(context, failure.as_ref()).await;
+    if let Err(error) = &updated {
+        warn!(error = chain(error), "Failed to update ClusterOperator");
     }
-    if failure.is_none() && told.is_ok() { Next::Wait } else { Next::Retry }
+    if failure.is_none() && updated.is_ok() { Next::Wait } else { Next::Retry }
 }
 
 impl StepError {
-    /// The step and the cause, as the ClusterOperator names them.
+    /// Returns the step and the cause, as the ClusterOperator reports them.
     fn named(&self) -> (&'static str, String) {
         (self.step, chain(&self.source))
     }

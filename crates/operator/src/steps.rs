@@ -1,4 +1,4 @@
-//! The steps of a round, in their order.
+//! The steps of a reconcile, in their order.
 
 use k8s_openapi::{
     api::core::v1::ConfigMap,
@@ -20,17 +20,17 @@ use tracing::info;
 
 use crate::{Context, base};
 
-/// A step that could not be done.
+/// A step that failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{step} failed")]
 pub(crate) struct StepError {
-    /// The step, as the reference names it.
+    /// Name of the step in the reference.
     pub(crate) step: &'static str,
-    /// Why.
+    /// Cause of the failure.
     pub(crate) source: CallError,
 }
 
-/// Pools that every cluster has, and whether upgrades wait for them.
+/// Built-in pools, and if upgrades wait for them.
 const POOLS: [(&str, Required); 2] = [("master", Required::Yes), ("worker", Required::No)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,24 +39,26 @@ enum Required {
     No,
 }
 
-/// Everything that a running cluster needs.
-pub(crate) async fn all(context: &Context) -> Result<(), StepError> {
-    pools(context).await.map_err(|source| StepError { step: "MachineConfigPools", source })?;
-    controller_config(context)
+/// Runs all steps.
+pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
+    apply_pools(context)
+        .await
+        .map_err(|source| StepError { step: "MachineConfigPools", source })?;
+    apply_controller_config(context)
         .await
         .map_err(|source| StepError { step: "MachineConfigController", source })
 }
 
-async fn pools(context: &Context) -> Result<(), CallError> {
+async fn apply_pools(context: &Context) -> Result<(), CallError> {
     let api = Api::<MachineConfigPool>::all(context.client.clone());
     for (name, required) in POOLS {
         let wanted = pool(name, required);
         let Some(found) = context.pools.get(name) else {
             context.pools.learn_new(apply::ensure(&api, name, &wanted).await?);
-            info!(pool = name, "Made a pool");
+            info!(pool = name, "Created pool");
             continue;
         };
-        // Only the labels are ours; the rest belongs to the administrator.
+        // Only the labels belong to the operator; the rest belongs to the administrator.
         let labels: Changes = wanted
             .labels()
             .iter()
@@ -71,7 +73,7 @@ async fn pools(context: &Context) -> Result<(), CallError> {
     Ok(())
 }
 
-/// The pools that every cluster has.
+/// Returns the pools that every cluster has.
 #[must_use]
 pub fn built_in_pools() -> Vec<MachineConfigPool> {
     POOLS.iter().map(|(name, required)| pool(name, *required)).collect()
@@ -101,23 +103,23 @@ fn pool(name: &str, required: Required) -> MachineConfigPool {
     pool
 }
 
-/// The ControllerConfig, the base configs made from it, and the word that they are complete.
-async fn controller_config(context: &Context) -> Result<(), CallError> {
+/// Applies the ControllerConfig and the base configs derived from it, and reports them as complete.
+async fn apply_controller_config(context: &Context) -> Result<(), CallError> {
     let api = Api::<ControllerConfig>::all(context.client.clone());
     let name = label::CONTROLLER_CONFIG;
-    let found = if let Some(found) = context.cluster.get(name) {
+    let found = if let Some(found) = context.controller_configs.get(name) {
         found
     } else {
-        let wanted = wanted(context, &root_ca(context).await?);
+        let wanted = wanted(context, &fetch_root_ca(context).await?);
         let made = apply::ensure(&api, name, &wanted).await?;
-        info!("Made the ControllerConfig");
-        context.cluster.learn_new(made.clone());
+        info!("Created ControllerConfig");
+        context.controller_configs.learn_new(made.clone());
         made.into()
     };
     let found = match differences(context, &found) {
         Some(patch) => {
             let patched = apply::merge(&api, name, patch, Guard::Any).await?;
-            context.cluster.learn(patched.clone());
+            context.controller_configs.learn(patched.clone());
             patched.into()
         }
         None => found,
@@ -125,10 +127,10 @@ async fn controller_config(context: &Context) -> Result<(), CallError> {
     for (role, _) in POOLS {
         base::apply(context, role, &found).await?;
     }
-    complete(context, &api, &found).await
+    report_complete(context, &api, &found).await
 }
 
-fn marks(context: &Context) -> [(&'static str, String); 3] {
+fn annotations(context: &Context) -> [(&'static str, String); 3] {
     [
         (annotation::GENERATED_BY_VERSION.name(), context.config.build.version.clone()),
         (annotation::RELEASE_IMAGE_VERSION.name(), context.config.release.clone()),
@@ -136,9 +138,9 @@ fn marks(context: &Context) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The certificates that the API server's own is checked with. Where our own connection names none,
-/// because the machine knows them already, they are those that Kubernetes puts into every namespace.
-async fn root_ca(context: &Context) -> Result<String, CallError> {
+/// Returns the CA certificates of the API server: those of the operator's own connection, or those
+/// that Kubernetes puts into every namespace if the connection relies on the machine's CAs.
+async fn fetch_root_ca(context: &Context) -> Result<String, CallError> {
     if !context.config.root_ca.is_empty() {
         return Ok(context.config.root_ca.clone());
     }
@@ -160,14 +162,15 @@ fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
             ..ControllerConfigSpec::default()
         },
     );
-    let marks = marks(context).map(|(key, value)| (key.to_owned(), value));
-    wanted.metadata.annotations = Some(marks.into());
+    let annotations = annotations(context).map(|(key, value)| (key.to_owned(), value));
+    wanted.metadata.annotations = Some(annotations.into());
     wanted
 }
 
-/// What of ours is not as it should be; members that we have no value for are left alone.
+/// Returns a patch of the operator's members that differ; members without a configured value are
+/// left alone.
 fn differences(context: &Context, found: &ControllerConfig) -> Option<serde_json::Value> {
-    let changed = marks(context)
+    let changed = annotations(context)
         .into_iter()
         .filter(|(key, value)| found.annotations().get(*key) != Some(value));
     let annotations: Changes = changed.map(|(key, value)| (key.to_owned(), Some(value))).collect();
@@ -189,7 +192,7 @@ fn differences(context: &Context, found: &ControllerConfig) -> Option<serde_json
     (!same).then(|| json!({"metadata": {"annotations": annotations}, "spec": spec}))
 }
 
-async fn complete(
+async fn report_complete(
     context: &Context,
     api: &Api<ControllerConfig>,
     found: &ControllerConfig,
@@ -217,6 +220,6 @@ async fn complete(
     }
     let status = json!({"observedGeneration": generation, "conditions": conditions});
     let name = label::CONTROLLER_CONFIG;
-    context.cluster.learn(apply::merge_status(api, name, status, Guard::Any).await?);
+    context.controller_configs.learn(apply::merge_status(api, name, status, Guard::Any).await?);
     Ok(())
 }

@@ -1,8 +1,8 @@
-//! How many documents go out in a second, beside the least that it can take.
+//! Measures the documents served per second, next to a lower bound.
 //!
-//! Sixteen machines ask without pause over connections that stay open. The limit is the same client
-//! and the same bytes with nothing in between that reads a request: it answers each with what it
-//! has ready.
+//! Sixteen clients send requests without pause over open connections. The lower bound is the same
+//! client and the same bytes with a server that does not parse requests: it responds to each with
+//! the same prepared bytes.
 
 use std::{hint::black_box, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use mco_api::{ControllerConfig, MachineConfig};
 use mco_cluster::Shutdown;
-use mco_server::{Certificate, Fixed, Server, Settings};
+use mco_server::{Certificate, FixedSource, Server, Settings};
 use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
 use serde_json::json;
 use tokio::{
@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-/// Connections at a time, as in the measurements of the reference.
+/// Concurrent connections, as in the measurements of the reference.
 const MACHINES: usize = 16;
 /// Bytes of a usual worker's document.
 const SIZE: usize = 445_000;
@@ -48,7 +48,7 @@ fn config() -> MachineConfig {
         let source = format!("data:,{}", "x".repeat(1000));
         json!({"path": format!("/etc/{index}"), "mode": 420, "contents": {"source": source}})
     };
-    // Each file is there twice, and the second time inside another one's contents.
+    // Each file appears twice, the second time inside the contents of another one.
     let files: Vec<_> = (0..SIZE / 2713).map(file).collect();
     let ignition = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": files}});
     let object = json!({"metadata": {"name": "rendered-worker-1"}, "spec": {"config": ignition}});
@@ -72,7 +72,7 @@ async fn connect(address: SocketAddr, tls: Option<&TlsConnector>) -> SendRequest
     sender
 }
 
-/// One document for each machine.
+/// Fetches one document for each client.
 async fn round(machines: &mut [SendRequest<Empty<Bytes>>]) -> usize {
     let mut asks = Vec::new();
     for machine in machines {
@@ -96,7 +96,7 @@ async fn round(machines: &mut [SendRequest<Empty<Bytes>>]) -> usize {
     length
 }
 
-/// Answers every request, whatever it is, with the same bytes.
+/// Responds to every request with the same bytes.
 async fn fixed(listener: TcpListener, tls: Option<TlsAcceptor>, body: Bytes) {
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
     let answer: Arc<[u8]> = [head.as_bytes(), &body].concat().into();
@@ -136,12 +136,12 @@ fn serve(criterion: &mut Criterion) {
     let connector = TlsConnector::from(Arc::new(client));
 
     let mut settings =
-        Settings::new(Certificate::Given { chain: pair.chain.clone(), key: pair.key.clone() });
+        Settings::new(Certificate::Inline { chain: pair.chain.clone(), key: pair.key.clone() });
     settings.secure = ([127, 0, 0, 1], 0).into();
     settings.plain = Some(settings.secure);
     settings.limits.connection = Duration::from_hours(1);
     settings.limits.headers = Duration::from_hours(1);
-    let source = Fixed::default().joining("worker", config(), ControllerConfig::default());
+    let source = FixedSource::default().joining("worker", config(), ControllerConfig::default());
     let server = runtime.block_on(Server::open(settings, source)).expect("a server");
     let secure = server.secure_address().expect("an address");
     let plain = server.plain_address().expect("an address").expect("a plain address");

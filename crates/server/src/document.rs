@@ -1,10 +1,13 @@
-//! The document that a machine gets: the config of its pool, and what only its first boot needs.
+//! Builds the Ignition document of a machine: the config of its pool, and the files that only its
+//! first boot needs.
 //!
-//! Pure: the same inputs and version give the same bytes, which is why they can be kept.
+//! The functions are pure: the same inputs and version give the same bytes, so documents can be
+//! cached.
 //!
-//! The order of what is added is the reference's (pkg/server/server.go): node annotations,
+//! The order of the added files is the reference's (pkg/server/server.go): node annotations,
 //! kubeconfig, the config as it was served, and last the config without its Ignition part, from
-//! which the first boot takes what Ignition does not do: the OS image, kernel arguments, extensions.
+//! which the first boot takes the settings that Ignition does not apply: the OS image, kernel
+//! arguments, extensions.
 
 mod layout;
 mod object;
@@ -27,28 +30,28 @@ const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 const SERVED_CONFIG: &str = "/etc/mcs-machine-config-content.json";
 const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
-/// rw-r--r--, for everything that is added.
+/// Mode rw-r--r-- of all added files.
 const MODE: i64 = 0o644;
 
-/// Everything that a document is made of, the Ignition version aside.
+/// All inputs of a document but the Ignition version.
 #[derive(Clone, Debug)]
 pub struct Inputs {
     /// The config to serve.
     pub config: Arc<MachineConfig>,
-    /// What is added for a machine that is to join a cluster; nothing is added without.
+    /// Additions for a machine that joins a cluster; `None` adds nothing.
     pub first_boot: Option<FirstBoot>,
 }
 
-/// What a machine needs to join a cluster.
+/// The objects that a machine needs to join a cluster.
 #[derive(Clone, Debug)]
 pub struct FirstBoot {
-    /// Holds the certificates of today, which are newer than those of a paused pool's config.
+    /// Source of the current CA certificates, which are newer than those in a paused pool's config.
     pub controller: Arc<ControllerConfig>,
-    /// For the kubelet; left out where nobody has given a token to put into it.
+    /// Kubeconfig of the kubelet; `None` if the server has no token.
     pub kubeconfig: Option<Kubeconfig>,
 }
 
-/// A kubeconfig as text. `Debug` does not show it, because there is a token in it.
+/// A kubeconfig as text. `Debug` does not print it, because it contains a token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Kubeconfig(pub Arc<str>);
 
@@ -58,36 +61,36 @@ impl std::fmt::Debug for Kubeconfig {
     }
 }
 
-/// Why there is no document.
+/// A failure to build a document.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// The Ignition part of the config cannot be read.
+    /// The Ignition part of the config cannot be parsed.
     #[error("parsing Ignition config failed with error: {0}")]
     Read(ReadError),
-    /// The Ignition part of the config cannot be raised to the newest version.
+    /// The Ignition part of the config cannot be upgraded to the newest version.
     #[error("parsing Ignition config failed with error: {0}")]
     Upgrade(UpgradeError),
-    /// Only kernel arguments to add can be carried out by other means.
+    /// The config removes kernel arguments; below 3.3 only additions can be applied by other means.
     #[error("can't serve version {0} with ignition KernelArguments.ShouldNotExist populated")]
     RemovesKernelArguments(Target),
-    /// The asked version cannot say it.
+    /// The requested version cannot express the config.
     #[error("couldn't convert config to version {to}")]
     Convert {
-        /// The asked version.
+        /// The requested version.
         to: Target,
-        /// What it cannot say.
+        /// The feature that it does not support.
         source: ConvertError,
     },
-    /// The object cannot be written.
-    #[error("cannot write the config as JSON")]
+    /// The object cannot be serialized.
+    #[error("failed to serialize the config as JSON")]
     Write(#[from] WriteError),
 }
 
 impl Inputs {
-    /// Whether a document made of `other` has the same bytes.
+    /// Returns true if a document built from `other` has the same bytes.
     ///
-    /// Objects come from a cache that makes a new one for each change, so the same place in memory
-    /// is the same object. A ControllerConfig changes often in what is not looked at.
+    /// Objects come from a cache that allocates a new one for each change, so pointer equality
+    /// means equality. A ControllerConfig often changes in members that are not used here.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         let first_boot = match (&self.first_boot, &other.first_boot) {
@@ -98,7 +101,7 @@ impl Inputs {
         Arc::ptr_eq(&self.config, &other.config) && first_boot
     }
 
-    /// Name of the config.
+    /// Returns the name of the config.
     #[must_use]
     pub fn name(&self) -> &str {
         self.config.metadata.name.as_deref().unwrap_or_default()
@@ -130,7 +133,7 @@ fn add_first_boot(
     first_boot: &FirstBoot,
     to: Target,
 ) -> Result<(), BuildError> {
-    // A copy: the object is shared, and the next request must find it as it was.
+    // A copy: the object is shared, and the next request must not see these changes.
     let mut config = config.clone();
     move_kernel_arguments(ignition, &mut config, to)?;
     for (path, certificates) in authorities(&first_boot.controller) {
@@ -148,7 +151,7 @@ fn add_first_boot(
     Ok(())
 }
 
-/// The certificates that are always those of today, each with the file it belongs into.
+/// Returns the CA certificates that are always current, each with the path of its file.
 fn authorities(controller: &ControllerConfig) -> [(&'static str, &[u8]); 2] {
     let cloud = controller.spec.cloud_provider_ca_data.as_ref();
     [
@@ -157,17 +160,17 @@ fn authorities(controller: &ControllerConfig) -> [(&'static str, &[u8]); 2] {
     ]
 }
 
-/// Hands kernel arguments to the first boot where the asked version has no place for them.
+/// Moves kernel arguments to the first boot if the requested version does not support them.
 fn move_kernel_arguments(
     ignition: &mut Config,
     config: &mut MachineConfig,
     to: Target,
 ) -> Result<(), BuildError> {
-    let has_a_place = match to {
+    let is_supported = match to {
         Target::V2_2 => false,
         Target::V3(spec) => spec >= Spec::V3_3,
     };
-    if has_a_place {
+    if is_supported {
         return Ok(());
     }
     if !ignition.kernel_arguments.should_not_exist.is_empty() {
@@ -178,13 +181,13 @@ fn move_kernel_arguments(
     Ok(())
 }
 
-/// Puts new contents into a file that is there, and adds one that is not.
+/// Replaces the contents of an existing file, or adds the file.
 fn refresh(ignition: &mut Config, path: &str, contents: &[u8]) {
     if contents.is_empty() {
         return;
     }
     match ignition.storage.files.iter_mut().find(|file| file.path == path) {
-        // Compat: only the source changes; what else is said of the contents stays as it is
+        // Compat: only the source changes; the other members of the contents stay as they are
         // (pkg/server/server.go).
         Some(file) => file.contents.source = Some(data_url::encode(contents)),
         None => add(ignition, path, contents),
@@ -201,7 +204,7 @@ fn add(ignition: &mut Config, path: &str, contents: &[u8]) {
     });
 }
 
-/// What the daemon puts on the Node when the machine has joined.
+/// Returns the annotations that the daemon sets on the Node when the machine has joined.
 fn node_annotations(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
     let name = config.metadata.name.clone().unwrap_or_default();
     let mut annotations = BTreeMap::from([
@@ -210,8 +213,8 @@ fn node_annotations(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
         (annotation::FIRST_PIVOT_CONFIG.name(), name),
         (annotation::STATE.name(), annotation::DaemonState::Done.to_string()),
     ]);
-    let marks = config.metadata.annotations.as_ref();
-    let image = marks.and_then(|marks| marks.get(annotation::PRE_BUILT_IMAGE.name()));
+    let existing = config.metadata.annotations.as_ref();
+    let image = existing.and_then(|existing| existing.get(annotation::PRE_BUILT_IMAGE.name()));
     if let Some(image) = image.filter(|image| !image.is_empty()) {
         annotations.insert(annotation::CURRENT_IMAGE.name(), image.clone());
         annotations.insert(annotation::DESIRED_IMAGE.name(), image.clone());
@@ -219,12 +222,12 @@ fn node_annotations(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
     object::text(&annotations)
 }
 
-/// An Ignition config that says nothing, in the version that is served.
+/// Builds an empty Ignition config in the served version.
 fn empty(to: Target) -> Result<RawConfig, BuildError> {
     let bytes =
         convert(Config::empty(), to).map_err(|source| BuildError::Convert { to, source })?;
-    let text = String::from_utf8(bytes).expect("JSON is text");
-    Ok(RawConfig::from_json(text).expect("what was just written"))
+    let text = String::from_utf8(bytes).expect("serialized JSON is UTF-8");
+    Ok(RawConfig::from_json(text).expect("a serialized config is valid JSON"))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The kubeconfig with which a new machine's kubelet first comes to the API server.
+//! The kubeconfig with which the kubelet of a new machine first connects to the API server.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mco_core::goyaml::{self, UnreadableText};
 use mco_ignition::tree::Tree;
 
-/// Writes it; `ca` is PEM and `token` may ask for a client certificate and for nothing else.
+/// Builds the kubeconfig; `ca` is PEM, and `token` may only request a client certificate.
 pub(crate) fn yaml(server: &str, ca: &[u8], token: &str) -> Result<String, UnreadableText> {
     let ca = STANDARD.encode(ca);
     let mut cluster = Vec::new();
@@ -25,10 +25,10 @@ pub(crate) fn yaml(server: &str, ca: &[u8], token: &str) -> Result<String, Unrea
     ]);
     let mut yaml = Vec::new();
     goyaml::write(&document, &mut yaml)?;
-    Ok(String::from_utf8(yaml).expect("made of text"))
+    Ok(String::from_utf8(yaml).expect("YAML built from strings is UTF-8"))
 }
 
-/// A list of one entry, which carries its name beside what it holds.
+/// Builds a list of one named entry.
 fn named<'a>(
     member: &'static str,
     holds: Vec<(&'static str, Tree<'a>)>,

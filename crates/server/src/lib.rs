@@ -1,14 +1,14 @@
-//! Hands a new machine the config of its pool, over HTTPS, as Ignition asks for it.
+//! Serves each new machine the config of its pool, over HTTPS, as Ignition requests it.
 //!
-//! What to answer is decided in [`answer`] and [`document`], which are pure. A document is built once
-//! for each config and Ignition version and then served from the same bytes ([`bodies`]). The rest
+//! [`route`] and [`document`] decide the response; both are pure. A document is built once for each
+//! config and Ignition version and then served from the same bytes ([`document_cache`]). The rest
 //! is the network: `listener`, `tls` and `service`.
 
-pub mod answer;
-pub mod bodies;
 pub mod document;
+pub mod document_cache;
 mod kubeconfig;
 mod listener;
+pub mod route;
 mod server;
 mod service;
 pub mod settings;
@@ -17,5 +17,5 @@ pub mod tls;
 
 pub use server::{Server, StartError, run};
 pub use settings::{Limits, Settings};
-pub use source::{Cluster, Fixed, Source};
+pub use source::{Cluster, FixedSource, Source};
 pub use tls::Certificate;

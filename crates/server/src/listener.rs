@@ -1,4 +1,4 @@
-//! One address: connections in, bounded in number and in time.
+//! A listening address: accepts connections, bounded in number and in time.
 
 use std::{
     convert::Infallible,
@@ -25,10 +25,10 @@ use tracing::{debug, info, warn};
 
 use crate::{service::Service, settings::Limits, source::Source};
 
-/// What to wait when the system has no room for another connection, so as not to ask it at once.
-const BREATH: Duration = Duration::from_millis(100);
+/// Delay after a failed accept, for example when the process has no free file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// An open address.
+/// A listening socket.
 pub(crate) struct Listener {
     socket: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -48,19 +48,21 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// Answers until told to stop, then lets what is under way finish.
+    /// Serves until shutdown is requested, then lets requests in flight finish.
     pub(crate) async fn serve<S: Source>(self, service: Arc<Service<S>>, shutdown: &Shutdown) {
         if let Ok(address) = self.address() {
             info!(%address, tls = self.tls.is_some(), "Launching server");
         }
         let connections = GracefulShutdown::new();
-        let room = Arc::new(Semaphore::new(self.limits.connections));
+        let permits = Arc::new(Semaphore::new(self.limits.connections));
         loop {
-            // Room first: who finds none waits in the kernel's queue and costs nothing here.
+            // The permit first: connections beyond the limit wait in the kernel's queue and cost
+            // nothing here.
             let (permit, (stream, peer)) = tokio::select! {
                 () = shutdown.requested() => break,
                 accepted = async {
-                    let permit = room.clone().acquire_owned().await.expect("never closed");
+                    let permit = permits.clone().acquire_owned().await;
+                    let permit = permit.expect("the semaphore is never closed");
                     (permit, self.accept().await)
                 } => accepted,
             };
@@ -75,27 +77,27 @@ impl Listener {
             let limit = self.limits.connection;
             tokio::spawn(async move {
                 if timeout(limit, connection.serve(stream)).await.is_err() {
-                    debug!(%peer, "Connection took too long");
+                    debug!(%peer, "Connection timed out");
                 }
                 drop(permit);
             });
         }
         drop(self.socket);
         if timeout(self.limits.drain, connections.shutdown()).await.is_err() {
-            warn!("Stopping with answers under way");
+            warn!("Stopped with requests in flight");
         }
     }
 
     async fn accept(&self) -> (TcpStream, SocketAddr) {
         loop {
             match self.socket.accept().await {
-                // An IPv4 address that came in over IPv6 is shown as what people know it by.
+                // An IPv4 address that arrived over IPv6 is shown as IPv4.
                 Ok((stream, peer)) => {
                     return (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
                 }
                 Err(error) => {
-                    debug!(%error, "Cannot accept a connection");
-                    tokio::time::sleep(BREATH).await;
+                    debug!(%error, "Failed to accept a connection");
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             }
         }
@@ -104,7 +106,7 @@ impl Listener {
 
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
-        // A machine without IPv6 still has all of its interfaces.
+        // A machine without IPv6 listens on all IPv4 interfaces.
         Err(error)
             if address.is_ipv6()
                 && address.ip().is_unspecified()
@@ -116,7 +118,7 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// What one connection is served with.
+/// State of one connection.
 struct Connection<S> {
     service: Arc<Service<S>>,
     limits: Limits,
@@ -128,7 +130,7 @@ struct Connection<S> {
 
 impl<S: Source> Connection<S> {
     async fn serve(self, stream: TcpStream) {
-        // Answers go out in one piece; waiting for more to send gains nothing.
+        // Responses are sent in one piece; waiting for more data gains nothing.
         drop(stream.set_nodelay(true));
         let Some(tls) = &self.tls else { return self.http(stream).await };
         let handshake = tokio::select! {
@@ -138,26 +140,27 @@ impl<S: Source> Connection<S> {
         match handshake {
             Ok(Ok(stream)) => self.http(stream).await,
             Ok(Err(error)) => debug!(peer = %self.peer, %error, "TLS handshake failed"),
-            Err(_) => debug!(peer = %self.peer, "TLS handshake took too long"),
+            Err(_) => debug!(peer = %self.peer, "TLS handshake timed out"),
         }
     }
 
     async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let Self { service, limits, peer, watcher, .. } = self;
-        let answer = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let service = service.clone();
             async move {
-                // The body is dropped unread; who sends one with a refused method is hung up on.
+                // The body is dropped unread; a client that sends one with a rejected method is
+                // disconnected.
                 let (parts, _) = request.into_parts();
                 let (method, uri) = (&parts.method, &parts.uri);
-                Ok::<_, Infallible>(service.answer(method, uri, &parts.headers, peer).await)
+                Ok::<_, Infallible>(service.respond(method, uri, &parts.headers, peer).await)
             }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(limits.headers)
             .max_buf_size(limits.header_bytes)
-            .serve_connection(TokioIo::new(stream), answer);
+            .serve_connection(TokioIo::new(stream), handler);
         if let Err(error) = watcher.watch(connection).await {
             debug!(%peer, %error, "Connection failed");
         }

@@ -1,4 +1,4 @@
-//! The server as a whole: opened, then run until told to stop.
+//! The server as a whole: opened, then run until shutdown.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -9,29 +9,29 @@ use crate::{
     service::Service,
     settings::Settings,
     source::Source,
-    tls::{self, CertificateError, Identity},
+    tls::{self, CertificateError, ServingCertificate},
 };
 
-/// Why the server does not run.
+/// A failure to start the server.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The certificate cannot be used.
+    /// The certificate is invalid.
     #[error("failed to load serving cert")]
     Certificate(#[from] CertificateError),
-    /// The address cannot be listened on.
-    #[error("cannot listen on {address}")]
+    /// The address is not available.
+    #[error("failed to listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
-/// A server whose addresses are open.
+/// A server with open listeners.
 pub struct Server<S> {
     service: Arc<Service<S>>,
-    identity: Arc<Identity>,
+    certificate: Arc<ServingCertificate>,
     secure: Listener,
     plain: Option<Listener>,
 }
@@ -43,34 +43,34 @@ impl<S> std::fmt::Debug for Server<S> {
 }
 
 impl<S: Source> Server<S> {
-    /// Waits until `source` knows all that there is, then opens the addresses.
+    /// Waits until `source` is ready, then opens the listeners.
     pub async fn open(settings: Settings, source: S) -> Result<Self, StartError> {
         let Settings { secure, plain, certificate, policy, limits } = settings;
-        let identity = Identity::open(certificate).await?;
+        let certificate = ServingCertificate::open(certificate).await?;
         source.ready().await;
         let open = async |address, tls| {
             let named = |source| StartError::Listen { address, source };
             Listener::open(address, tls, limits).await.map_err(named)
         };
-        let secure = open(secure, Some(tls::acceptor(&policy, identity.clone()))).await?;
+        let secure = open(secure, Some(tls::acceptor(&policy, certificate.clone()))).await?;
         let plain = match plain {
             Some(address) => Some(open(address, None).await?),
             None => None,
         };
-        Ok(Self { service: Service::new(source, limits.documents), identity, secure, plain })
+        Ok(Self { service: Service::new(source, limits.documents), certificate, secure, plain })
     }
 
-    /// Where HTTPS is.
+    /// Returns the address of HTTPS.
     pub fn secure_address(&self) -> io::Result<SocketAddr> {
         self.secure.address()
     }
 
-    /// Where plain HTTP is, if anywhere.
+    /// Returns the address of plain HTTP, if enabled.
     pub fn plain_address(&self) -> io::Result<Option<SocketAddr>> {
         self.plain.as_ref().map(Listener::address).transpose()
     }
 
-    /// Serves until told to stop.
+    /// Serves until shutdown is requested.
     pub async fn serve(self, shutdown: &Shutdown) {
         let plain = async {
             if let Some(plain) = self.plain {
@@ -80,12 +80,12 @@ impl<S: Source> Server<S> {
         let both = async { tokio::join!(self.secure.serve(self.service.clone(), shutdown), plain) };
         tokio::select! {
             _ = both => {}
-            () = self.identity.keep_up() => {}
+            () = self.certificate.run_reload() => {}
         }
     }
 }
 
-/// Opens a server and serves until told to stop.
+/// Opens a server and serves until shutdown is requested.
 pub async fn run<S: Source>(
     settings: Settings,
     source: S,

@@ -1,4 +1,4 @@
-//! One request, one answer.
+//! Handles one request.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -13,20 +13,20 @@ use mco_ignition::{Target, negotiate};
 use tracing::{debug, info, warn};
 
 use crate::{
-    answer::{Asked, asked},
-    bodies::Bodies,
+    document_cache::DocumentCache,
+    route::{Route, route},
     source::Source,
 };
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
-/// What answers requests, from whichever address they come.
+/// The request handler of all listeners.
 pub(crate) struct Service<S> {
     source: S,
-    bodies: Bodies,
+    documents: DocumentCache,
 }
 
-/// Why there is a status and no document.
+/// A rejected request: its status and the reason.
 struct Refusal {
     status: StatusCode,
     why: String,
@@ -34,50 +34,55 @@ struct Refusal {
 
 impl<S: Source> Service<S> {
     pub(crate) fn new(source: S, documents: usize) -> Arc<Self> {
-        Arc::new(Self { source, bodies: Bodies::new(documents) })
+        Arc::new(Self { source, documents: DocumentCache::new(documents) })
     }
 
-    /// Answers; the body of the request is nothing to us and stays where it is.
-    pub(crate) async fn answer(
+    /// Returns the response to a request; the body of the request is not read.
+    pub(crate) async fn respond(
         &self,
         method: &Method,
         uri: &Uri,
         headers: &HeaderMap,
         peer: SocketAddr,
-    ) -> Answer {
-        match asked(method, uri) {
-            Asked::Config { pool } => self.config(&pool, headers, peer).await,
-            Asked::Health => empty(StatusCode::OK),
-            Asked::Elsewhere { location } => {
-                let mut answer = empty(StatusCode::MOVED_PERMANENTLY);
+    ) -> HttpResponse {
+        match route(method, uri) {
+            Route::Config { pool } => self.respond_with_config(&pool, headers, peer).await,
+            Route::Health => empty(StatusCode::OK),
+            Route::Redirect { location } => {
+                let mut response = empty(StatusCode::MOVED_PERMANENTLY);
                 if let Ok(location) = HeaderValue::from_str(&location) {
-                    answer.headers_mut().insert(LOCATION, location);
+                    response.headers_mut().insert(LOCATION, location);
                 }
-                answer
+                response
             }
-            Asked::Refused(status) => {
-                debug!(%method, path = uri.path(), %peer, %status, "Request refused");
+            Route::Reject(status) => {
+                debug!(%method, path = uri.path(), %peer, %status, "Rejected request");
                 empty(status)
             }
         }
     }
 
-    async fn config(&self, pool: &str, headers: &HeaderMap, peer: SocketAddr) -> Answer {
+    async fn respond_with_config(
+        &self,
+        pool: &str,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> HttpResponse {
         // Compat: only the first Accept header counts (pkg/server/api.go).
         let text = |name| {
             headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()))
         };
         let (accept, agent) =
             (text(ACCEPT).unwrap_or_default(), text(USER_AGENT).unwrap_or_default());
-        match self.document(pool, &accept).await {
+        match self.get_document(pool, &accept).await {
             Ok((version, body)) => {
                 let bytes = body.len();
                 info!(pool, %peer, user_agent = &*agent, accept = &*accept, %version, bytes,
                     "Config served");
-                let mut answer = sized(StatusCode::OK, body);
+                let mut response = sized(StatusCode::OK, body);
                 let json = HeaderValue::from_static("application/json");
-                answer.headers_mut().insert(CONTENT_TYPE, json);
-                answer
+                response.headers_mut().insert(CONTENT_TYPE, json);
+                response
             }
             Err(Refusal { status, why }) => {
                 warn!(pool, %peer, user_agent = &*agent, accept = &*accept, %status, why,
@@ -87,15 +92,18 @@ impl<S: Source> Service<S> {
         }
     }
 
-    async fn document(&self, pool: &str, accept: &str) -> Result<(Target, Bytes), Refusal> {
+    async fn get_document(&self, pool: &str, accept: &str) -> Result<(Target, Bytes), Refusal> {
         let version =
             negotiate(accept).map_err(|refused| Refusal::new(StatusCode::BAD_REQUEST, &refused))?;
-        // Ignition gives up on 4xx and asks again on 5xx. A pool or config that is missing may be
-        // there in a minute, so all that follows is 5xx.
-        let inputs = self.source.inputs(pool).map_err(|error| Refusal::later(&error))?;
-        let outcome =
-            self.bodies.get(inputs, version).await.map_err(|error| Refusal::later(&error))?;
-        let body = outcome.map_err(|error| Refusal::later(&*error))?;
+        // Ignition gives up on 4xx and retries on 5xx. A missing pool or config may exist in a
+        // minute, so all errors below are 5xx.
+        let inputs = self.source.inputs(pool).map_err(|error| Refusal::retriable(&error))?;
+        let outcome = self
+            .documents
+            .get(inputs, version)
+            .await
+            .map_err(|error| Refusal::retriable(&error))?;
+        let body = outcome.map_err(|error| Refusal::retriable(&*error))?;
         Ok((version, body))
     }
 }
@@ -105,20 +113,20 @@ impl Refusal {
         Self { status, why: report::chain(error) }
     }
 
-    fn later(error: &dyn std::error::Error) -> Self {
+    fn retriable(error: &dyn std::error::Error) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }
 
-fn empty(status: StatusCode) -> Answer {
+fn empty(status: StatusCode) -> HttpResponse {
     sized(status, Bytes::new())
 }
 
-/// An answer that says how long it is, to HEAD too.
-fn sized(status: StatusCode, body: Bytes) -> Answer {
+/// Builds a response with a Content-Length, for HEAD too.
+fn sized(status: StatusCode, body: Bytes) -> HttpResponse {
     let length = HeaderValue::from(body.len());
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
-    answer.headers_mut().insert(CONTENT_LENGTH, length);
-    answer
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_LENGTH, length);
+    response
 }

@@ -1,4 +1,4 @@
-//! What whoever starts the server decides.
+//! Settings of the server.
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
@@ -12,23 +12,23 @@ pub const SECURE_PORT: u16 = 22623;
 /// Port of plain HTTP.
 pub const PLAIN_PORT: u16 = 22624;
 
-/// Where and how to serve.
+/// Settings of the server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Address of HTTPS; port 0 takes any that is free.
+    /// Address of HTTPS; port 0 takes any free port.
     pub secure: SocketAddr,
-    /// Address of plain HTTP, if there is to be one.
+    /// Address of plain HTTP; `None` disables it.
     pub plain: Option<SocketAddr>,
-    /// What the server shows for itself.
+    /// The serving certificate.
     pub certificate: Certificate,
-    /// Which TLS it speaks.
+    /// TLS versions and cipher suites.
     pub policy: Policy,
-    /// How much of the machine others may use up.
+    /// Limits on the resources that clients may use.
     pub limits: Limits,
 }
 
 impl Settings {
-    /// The reference's ports on all interfaces.
+    /// Returns settings with the reference's ports on all interfaces.
     #[must_use]
     pub fn new(certificate: Certificate) -> Self {
         Self {
@@ -41,28 +41,28 @@ impl Settings {
     }
 }
 
-/// That port on every interface, of IPv4 too where the machine has IPv6.
+/// Returns that port on all interfaces, IPv4 included if the machine has IPv6.
 #[must_use]
 pub fn all_interfaces(port: u16) -> SocketAddr {
     (Ipv6Addr::UNSPECIFIED, port).into()
 }
 
-/// How much of the machine others may use up. Anybody on the network can connect.
+/// Limits on the resources that clients may use. Any host on the network can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at one time and address; further ones wait in the kernel's queue.
+    /// Concurrent connections of each listener; further ones wait in the kernel's queue.
     pub connections: usize,
     /// From the connection to the end of the TLS handshake.
     pub handshake: Duration,
-    /// From the handshake or the last answer to the end of the next request's headers.
+    /// From the handshake or the last response to the end of the next request's headers.
     pub headers: Duration,
-    /// From the connection to its end; a machine that takes longer asks again.
+    /// From the connection to its end; a machine that takes longer retries.
     pub connection: Duration,
     /// Bytes of one request's headers.
     pub header_bytes: usize,
-    /// What answers under way get to finish when the server is to stop.
+    /// Time for requests in flight to finish at shutdown.
     pub drain: Duration,
-    /// Documents that are kept.
+    /// Number of cached documents.
     pub documents: usize,
 }
 
@@ -78,7 +78,7 @@ impl Default for Limits {
             // Ignition sends a few hundred.
             header_bytes: 16 * 1024,
             drain: Duration::from_secs(10),
-            // A dozen pools, each asked for in two or three versions; 1.5 MB each at the most.
+            // A dozen pools, each requested in two or three versions; at most 1.5 MB each.
             documents: 32,
         }
     }

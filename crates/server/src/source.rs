@@ -1,4 +1,4 @@
-//! Where the configs come from.
+//! Sources of the configs that the server serves.
 
 mod cluster;
 mod credentials;
@@ -15,22 +15,22 @@ use crate::document::{FirstBoot, Inputs};
 /// Name of the one ControllerConfig.
 pub(crate) const CONTROLLER_CONFIG: &str = "machine-config-controller";
 
-/// Something that knows the config of each pool.
+/// A source of the config of each pool.
 pub trait Source: Send + Sync + 'static {
-    /// Waits until it knows all that there is.
+    /// Waits until the source has all its objects.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
-    /// What the document for `pool` is made of now.
+    /// Returns the current inputs of the document for `pool`.
     fn inputs(&self, pool: &str) -> Result<Inputs, LookupError>;
 }
 
-/// Why a pool has nothing to serve. All of these may pass, so the machine is told to ask again.
+/// A failure to find the config of a pool. All of these may pass, so the server responds with 5xx.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
-    /// There is no such pool, or not yet.
+    /// The pool does not exist, or not yet.
     #[error("could not fetch pool {0:?}")]
     Pool(String),
-    /// The pool's config is not there, or not yet.
+    /// The pool's config does not exist, or not yet.
     #[error("could not fetch config {config:?} of pool {pool:?}")]
     Config {
         /// The pool.
@@ -38,20 +38,21 @@ pub enum LookupError {
         /// The config.
         config: String,
     },
-    /// The operator has not described the cluster yet.
+    /// The operator has not created the ControllerConfig yet.
     #[error("could not get controllerconfig {CONTROLLER_CONFIG}")]
     ControllerConfig,
-    /// There is no kubeconfig to hand out.
-    #[error("cannot make the kubelet's kubeconfig")]
+    /// The kubeconfig cannot be built.
+    #[error("failed to build the kubelet's kubeconfig")]
     Credentials(#[source] Arc<CredentialsError>),
 }
 
-/// The config that a new machine of `pool` gets: the newest as soon as a machine has proved it.
+/// Returns the name of the config for a new machine of `pool`: the newest one as soon as one
+/// machine runs it.
 ///
-/// That way a config whose predecessor broke in the meantime (an expired pull secret) is no dead
-/// end, and a new machine need not update right after it was made.
+/// So a new machine can join if the previous config no longer works (an expired pull secret), and
+/// need not update right after it joined.
 #[must_use]
-pub fn choose(pool: &MachineConfigPool) -> &str {
+pub fn select_config(pool: &MachineConfigPool) -> &str {
     match &pool.status {
         Some(status) if status.updated_machine_count > 0 => &pool.spec.configuration.rendered.name,
         Some(status) => &status.configuration.rendered.name,
@@ -59,14 +60,14 @@ pub fn choose(pool: &MachineConfigPool) -> &str {
     }
 }
 
-/// Configs that never change, for tests and measurements.
+/// Configs that never change, for tests and benchmarks.
 #[derive(Clone, Debug, Default)]
-pub struct Fixed {
+pub struct FixedSource {
     pools: BTreeMap<String, Inputs>,
 }
 
-impl Fixed {
-    /// Serves `config`, and nothing else, to machines of `pool`.
+impl FixedSource {
+    /// Adds a pool that serves `config` alone.
     #[must_use]
     pub fn with(mut self, pool: &str, config: MachineConfig) -> Self {
         let inputs = Inputs { config: Arc::new(config), first_boot: None };
@@ -74,7 +75,7 @@ impl Fixed {
         self
     }
 
-    /// Serves `config` to machines of `pool`, with what a first boot in a cluster needs.
+    /// Adds a pool that serves `config` with the files for a first boot in a cluster.
     #[must_use]
     pub fn joining(
         mut self,
@@ -89,7 +90,7 @@ impl Fixed {
     }
 }
 
-impl Source for Fixed {
+impl Source for FixedSource {
     fn ready(&self) -> impl Future<Output = ()> + Send {
         future::ready(())
     }
@@ -107,11 +108,11 @@ mod tests {
 
     // covers: S29
     #[test]
-    fn a_new_machine_gets_the_new_config_once_one_machine_has_it() {
+    fn a_new_machine_gets_the_new_config_once_one_machine_runs_it() {
         let rows = [
-            ("nobody has it", Some(0), "old"),
-            ("one has it", Some(1), "new"),
-            ("all have it", Some(30), "new"),
+            ("none runs it", Some(0), "old"),
+            ("one runs it", Some(1), "new"),
+            ("all run it", Some(30), "new"),
             ("no status yet", None, ""),
         ];
         for (case, updated, expected) in rows {
@@ -124,7 +125,7 @@ mod tests {
                 status.configuration.rendered.name = "old".to_owned();
                 status
             });
-            assert_eq!(choose(&pool), expected, "{case}");
+            assert_eq!(select_config(&pool), expected, "{case}");
         }
     }
 }

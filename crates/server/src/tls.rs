@@ -1,4 +1,4 @@
-//! Which TLS the server speaks and what it shows for itself.
+//! TLS of the server: versions, cipher suites and the serving certificate.
 
 mod certificate;
 mod policy;
@@ -8,21 +8,22 @@ use std::sync::Arc;
 use rustls::{ServerConfig, crypto::ring};
 use tokio_rustls::TlsAcceptor;
 
-pub(crate) use certificate::Identity;
+pub(crate) use certificate::ServingCertificate;
 pub use certificate::{Certificate, CertificateError};
-pub use policy::{Floor, Policy, PolicyError};
+pub use policy::{MinVersion, Policy, PolicyError};
 
-/// Only this: HTTP/2 is of no use to a client that asks once, and costs code that anybody can reach.
+/// The only protocol: HTTP/2 is of no use to a client that sends one request, and adds code that
+/// any host can reach.
 const PROTOCOL: &[u8] = b"http/1.1";
 
-/// Accepts connections by `policy`, each with what `identity` is at that moment.
-pub(crate) fn acceptor(policy: &Policy, identity: Arc<Identity>) -> TlsAcceptor {
+/// Builds an acceptor for `policy` that serves the current `certificate`.
+pub(crate) fn acceptor(policy: &Policy, certificate: Arc<ServingCertificate>) -> TlsAcceptor {
     let mut provider = ring::default_provider();
     provider.cipher_suites.retain(|suite| policy.allows(suite));
     let config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(policy.versions())
-        .expect("1.3 and its suites are always among those allowed");
-    let mut config = config.with_no_client_auth().with_cert_resolver(identity);
+        .expect("TLS 1.3 and its cipher suites are always allowed");
+    let mut config = config.with_no_client_auth().with_cert_resolver(certificate);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
     TlsAcceptor::from(Arc::new(config))
 }

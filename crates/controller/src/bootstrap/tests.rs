@@ -78,7 +78,7 @@ async fn a_pool_has_its_config_in_spec_and_status() {
 
 // covers: BST-1
 #[tokio::test]
-async fn what_must_be_there_is_asked_for() {
+async fn missing_inputs_are_reported() {
     let pools = || vec![pool("worker", false)];
     let none = Given { cluster: None, ..given(pools()) };
     assert_eq!(refusal(none).await, "error: no controllerconfig found in dir: \"in\"");
@@ -97,7 +97,7 @@ async fn what_must_be_there_is_asked_for() {
 
 // covers: BST-3
 #[tokio::test]
-async fn one_object_of_a_kind_for_each_pool_and_none_that_is_not_understood() {
+async fn two_objects_for_one_pool_and_unsupported_kinds_are_rejected() {
     let kubelet = |name: &str, pool: &str| -> KubeletConfig {
         serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -132,12 +132,12 @@ async fn one_object_of_a_kind_for_each_pool_and_none_that_is_not_understood() {
         kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "master")],
         ..given(pools())
     };
-    assert!(refusal(each).await.starts_with("KubeletConfig a is not supported yet; take it out"));
+    assert!(refusal(each).await.starts_with("KubeletConfig a is not supported yet; remove it"));
 }
 
 // covers: BST-4
 #[tokio::test]
-async fn a_pool_that_somebody_wrote_wins_over_the_one_that_every_cluster_has() {
+async fn a_users_pool_wins_over_the_built_in_one() {
     let (own, built_in) = (pool("worker", true), pool("worker", false));
     for pools in [vec![own.clone(), built_in.clone()], vec![built_in.clone(), own.clone()]] {
         let made = run_with(given(pools)).await.unwrap();

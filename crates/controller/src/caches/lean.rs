@@ -1,7 +1,8 @@
-//! A node as it arrives, without all that nobody reads.
+//! A Node that is deserialized without the members that the controller does not read.
 //!
-//! Nearly all of a node is its kubelet's report to the scheduler, and the record of who wrote what. Both
-//! come with every answer and every event; what is not read costs neither memory nor much time.
+//! Most of a Node is the status that its kubelet writes for the scheduler, and the managed fields.
+//! Both come with every response and every event; members that are not deserialized cost no memory
+//! and little time.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -14,7 +15,7 @@ use kube::Resource;
 use mco_api::GROUP;
 use serde::{Deserialize, Deserializer};
 
-/// What is read of a node.
+/// A Node with only the members that the controller reads.
 #[derive(Clone, Debug)]
 pub(crate) struct LeanNode(Node);
 
@@ -103,7 +104,7 @@ impl<'de> Deserialize<'de> for LeanNode {
         });
         let status = status.map(|Status { phase, conditions }| NodeStatus {
             phase,
-            conditions: Some(looked_at(conditions.unwrap_or_default())),
+            conditions: Some(relevant(conditions.unwrap_or_default())),
             ..NodeStatus::default()
         });
         Ok(Self(Node { metadata: metadata.into(), spec, status }))
@@ -114,7 +115,7 @@ impl From<Metadata> for ObjectMeta {
     fn from(metadata: Metadata) -> Self {
         let mut annotations = metadata.annotations;
         if let Some(annotations) = &mut annotations {
-            // Most are others'.
+            // Most annotations belong to other components.
             annotations.retain(|key, _| key.split('/').next() == Some(GROUP));
         }
         Self {
@@ -131,9 +132,9 @@ impl From<Metadata> for ObjectMeta {
     }
 }
 
-fn looked_at(conditions: Vec<Condition>) -> Vec<NodeCondition> {
-    let looked_at = ["Ready", "DiskPressure", "NetworkUnavailable"];
-    let conditions = conditions.into_iter().filter(|one| looked_at.contains(&one.kind.as_str()));
+fn relevant(conditions: Vec<Condition>) -> Vec<NodeCondition> {
+    let relevant = ["Ready", "DiskPressure", "NetworkUnavailable"];
+    let conditions = conditions.into_iter().filter(|one| relevant.contains(&one.kind.as_str()));
     conditions
         .map(|Condition { kind, status }| NodeCondition {
             type_: kind,
@@ -151,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lean_node_says_all_that_decisions_depend_on_and_nothing_else() {
+    fn a_lean_node_has_all_that_decisions_depend_on_and_nothing_else() {
         let text = json!({
             "apiVersion": "v1", "kind": "Node",
             "metadata": {

@@ -1,4 +1,4 @@
-//! Makes certificates, and reads what there is of them.
+//! Issues X.509 certificates and parses existing ones.
 
 use std::{collections::BTreeSet, fmt, net::IpAddr, time::Duration};
 
@@ -27,25 +27,25 @@ impl fmt::Debug for Pair {
     }
 }
 
-/// What a certificate says.
+/// The parsed contents of a certificate.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
-    /// Whom it is for.
+pub(super) struct ParsedCertificate {
+    /// Common name of the subject.
     pub(super) subject: String,
-    /// What decides about it.
+    /// The fields that renewal depends on.
     pub(super) view: CertificateView,
 }
 
-impl Found {
-    /// The same as an authority.
+impl ParsedCertificate {
+    /// Returns the view of this certificate as a CA.
     pub(super) fn authority(&self) -> AuthorityView {
         AuthorityView { name: self.subject.clone(), not_after: self.view.not_after }
     }
 }
 
-/// A new authority of that name.
+/// Issues a new CA with that common name.
 pub(super) fn authority(name: &str, life: Life, now: Timestamp) -> Result<Pair, rcgen::Error> {
-    let mut params = lasting(CertificateParams::default(), life, now);
+    let mut params = with_validity(CertificateParams::default(), life, now);
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = AUTHORITY_USAGES.to_vec();
@@ -57,7 +57,8 @@ pub(super) fn authority(name: &str, life: Life, now: Timestamp) -> Result<Pair, 
 const AUTHORITY_USAGES: [KeyUsagePurpose; 3] =
     [KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::CrlSign];
 
-/// A certificate for a server of these names, followed by that of the authority which signs it.
+/// Issues a serving certificate for these names, followed by the certificate of the CA that signs
+/// it.
 pub(super) fn serving(
     authority: &Pair,
     signer: &str,
@@ -66,7 +67,7 @@ pub(super) fn serving(
     now: Timestamp,
 ) -> Result<Pair, rcgen::Error> {
     let list: Vec<String> = names.iter().cloned().collect();
-    let mut params = lasting(CertificateParams::new(list)?, life, now);
+    let mut params = with_validity(CertificateParams::new(list)?, life, now);
     let first = names.first().map_or("machine-config-server", String::as_str);
     params.distinguished_name = common_name(first);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
@@ -82,7 +83,7 @@ pub(super) fn serving(
     Ok(Pair { certificate, key: key.serialize_pem() })
 }
 
-/// Whether the key is one that can sign.
+/// Returns true if the PEM text is a key that can sign.
 pub(super) fn is_key(pem: &str) -> bool {
     KeyPair::from_pem(pem).is_ok()
 }
@@ -93,8 +94,8 @@ fn common_name(name: &str) -> DistinguishedName {
     full
 }
 
-fn lasting(mut params: CertificateParams, life: Life, now: Timestamp) -> CertificateParams {
-    // A second ago, so that whoever is that much behind takes it at once.
+fn with_validity(mut params: CertificateParams, life: Life, now: Timestamp) -> CertificateParams {
+    // Valid from a second ago, for peers whose clock is that much behind.
     let from = now.as_second().saturating_sub(1);
     let until = now.as_second().saturating_add(life.validity.as_secs());
     let time = |seconds: i64| {
@@ -105,30 +106,30 @@ fn lasting(mut params: CertificateParams, life: Life, now: Timestamp) -> Certifi
     params
 }
 
-/// The first certificate of a PEM text.
-pub(super) fn read(pem: &[u8]) -> Option<Found> {
+/// Parses the first certificate of a PEM text.
+pub(super) fn parse(pem: &[u8]) -> Option<ParsedCertificate> {
     let block = Pem::iter_from_buffer(pem).next()?.ok()?;
-    found(&block.parse_x509().ok()?)
+    from_x509(&block.parse_x509().ok()?)
 }
 
-/// All certificates of a PEM text, each with its own text; what is none is left out.
-pub(super) fn read_all(pem: &str) -> Vec<(Found, String)> {
+/// Parses all certificates of a PEM text, each with its own PEM; invalid blocks are skipped.
+pub(super) fn parse_all(pem: &str) -> Vec<(ParsedCertificate, String)> {
     const END: &str = "-----END CERTIFICATE-----";
     let blocks = pem.split_inclusive(END).filter_map(|text| {
         let start = text.find("-----BEGIN CERTIFICATE-----")?;
         let text = format!("{}\n", text.get(start..)?);
-        Some((read(text.as_bytes())?, text))
+        Some((parse(text.as_bytes())?, text))
     });
     blocks.collect()
 }
 
-fn found(certificate: &X509Certificate<'_>) -> Option<Found> {
+fn from_x509(certificate: &X509Certificate<'_>) -> Option<ParsedCertificate> {
     let name = |full: &x509_parser::x509::X509Name<'_>| {
         let common = full.iter_common_name().next().and_then(|name| name.as_str().ok());
         common.map_or_else(|| full.to_string(), str::to_owned)
     };
     let time = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp()).ok();
-    Some(Found {
+    Some(ParsedCertificate {
         subject: name(certificate.subject()),
         view: CertificateView {
             not_before: time(certificate.validity().not_before)?,
@@ -164,7 +165,7 @@ fn names(certificate: &X509Certificate<'_>) -> BTreeSet<String> {
     names.collect()
 }
 
-/// How long until then; nothing if it is past.
+/// Returns the time left until `then`; zero if it is past.
 pub(super) fn until(then: Timestamp, now: Timestamp) -> Duration {
     let left = then.duration_since(now).max(SignedDuration::ZERO);
     Duration::try_from(left).unwrap_or_default()
@@ -176,15 +177,15 @@ mod tests {
 
     // covers: CERT-1
     #[test]
-    fn what_was_issued_reads_as_it_was_meant() {
+    fn an_issued_certificate_parses_as_requested() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let life = Life::CONFIG_SERVER;
         let signer = authority("signer@1", life, now).unwrap();
         let names =
             BTreeSet::from(["a.test".to_owned(), "192.0.2.1".to_owned(), "fd00::1".to_owned()]);
         let made = serving(&signer, "signer@1", &names, life, now).unwrap();
-        let of_signer = read(signer.certificate.as_bytes()).unwrap();
-        let of_server = read(made.certificate.as_bytes()).unwrap();
+        let of_signer = parse(signer.certificate.as_bytes()).unwrap();
+        let of_server = parse(made.certificate.as_bytes()).unwrap();
         assert_eq!(of_signer.subject, "signer@1");
         assert_eq!(of_server.view.signer, "signer@1");
         assert_eq!(of_server.view.names, names);
@@ -192,10 +193,10 @@ mod tests {
             let lives = view.not_after.duration_since(view.not_before);
             assert_eq!(lives, life.validity + SignedDuration::from_secs(1));
         }
-        let chain = read_all(&format!("# a remark\n{}garbage", made.certificate));
+        let chain = parse_all(&format!("# a remark\n{}garbage", made.certificate));
         let subjects: Vec<&str> = chain.iter().map(|(found, _)| found.subject.as_str()).collect();
         assert_eq!(subjects, ["192.0.2.1", "signer@1"]);
         assert!(is_key(&made.key) && !is_key("-----BEGIN"));
-        assert!(read(b"nothing").is_none());
+        assert!(parse(b"nothing").is_none());
     }
 }

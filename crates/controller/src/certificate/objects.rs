@@ -1,4 +1,4 @@
-//! The Secrets and the ConfigMap that certificates are kept in.
+//! The Secrets and the ConfigMap that hold certificates.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::Context;
 
-/// The type of a Secret that holds a certificate and its key.
+/// Type of a Secret that holds a certificate and its key.
 pub(super) const TLS: &str = "kubernetes.io/tls";
 
 const CHAIN: &str = "tls.crt";
@@ -35,8 +35,8 @@ fn maps(context: &Context) -> Api<ConfigMap> {
     Api::namespaced(context.client.clone(), label::NAMESPACE)
 }
 
-/// The Secret of that name.
-pub(super) async fn secret(
+/// Reads the Secret of that name.
+pub(super) async fn read_secret(
     context: &Context,
     name: &str,
 ) -> Result<Option<Secret>, CertificateError> {
@@ -44,12 +44,12 @@ pub(super) async fn secret(
     found.map_err(|source| CertificateError::Read { kind: "Secret", name: name.to_owned(), source })
 }
 
-/// The certificates that a Secret holds, as PEM.
+/// Returns the certificates in a Secret, as PEM.
 pub(super) fn chain(secret: &Secret) -> Option<&[u8]> {
     secret.data.as_ref()?.get(CHAIN).map(|bytes| bytes.0.as_slice())
 }
 
-/// The certificate and key that a Secret holds.
+/// Returns the certificate and key in a Secret.
 pub(super) fn pair(secret: &Secret) -> Option<Pair> {
     let text = |key: &str| {
         let bytes = &secret.data.as_ref()?.get(key)?.0;
@@ -58,7 +58,7 @@ pub(super) fn pair(secret: &Secret) -> Option<Pair> {
     Some(Pair { certificate: text(CHAIN)?, key: text(KEY)? })
 }
 
-/// Writes a certificate and its key into the Secret; `before` is what it was.
+/// Writes a certificate and its key into the Secret; `before` is its previous state.
 pub(super) async fn write_pair(
     context: &Context,
     name: &str,
@@ -77,7 +77,7 @@ pub(super) async fn write_pair(
         (KEY.to_owned(), bytes(&made.key)),
     ]);
     let before = match before {
-        // A Secret's type is for ever, so that one of another type is made anew.
+        // A Secret's type is immutable, so a Secret of another type is deleted and created anew.
         Some(secret) if secret.type_.as_deref() != Some(TLS) => {
             let preconditions =
                 Preconditions { uid: secret.uid(), resource_version: secret.resource_version() };
@@ -101,11 +101,11 @@ pub(super) async fn write_pair(
     written.map_err(|error| failed(error.into()))
 }
 
-/// Says in annotations what is inside, for people and for tools that look for certificates.
+/// Describes the certificate in annotations, for users and for tools that search for certificates.
 ///
 /// Compat: the keys are those of the reference's library (library-go, certrotation).
 fn describe(metadata: &mut ObjectMeta, made: &Pair) {
-    let Some(found) = issue::read(made.certificate.as_bytes()) else { return };
+    let Some(found) = issue::parse(made.certificate.as_bytes()) else { return };
     let annotations = metadata.annotations.get_or_insert_default();
     let mut set = |key: &str, value: String| {
         annotations.insert(format!("auth.openshift.io/certificate-{key}"), value);
@@ -118,19 +118,19 @@ fn describe(metadata: &mut ObjectMeta, made: &Pair) {
     }
 }
 
-/// The ConfigMap with the authorities to trust.
-pub(super) async fn bundle(context: &Context) -> Result<Option<ConfigMap>, CertificateError> {
+/// Reads the ConfigMap with the trusted CAs.
+pub(super) async fn read_bundle(context: &Context) -> Result<Option<ConfigMap>, CertificateError> {
     let found = maps(context).get_opt(label::SERVER_CA).await.map_err(CallError::from);
     let name = label::SERVER_CA.to_owned();
     found.map_err(|source| CertificateError::Read { kind: "ConfigMap", name, source })
 }
 
-/// The authorities in it, as PEM.
+/// Returns the CAs in the ConfigMap, as PEM.
 pub(super) fn bundle_text(map: &ConfigMap) -> Option<String> {
     map.data.as_ref()?.get(BUNDLE).cloned()
 }
 
-/// Writes the authorities to trust; `before` is what the ConfigMap was.
+/// Writes the trusted CAs; `before` is the previous state of the ConfigMap.
 pub(super) async fn write_bundle(
     context: &Context,
     before: Option<ConfigMap>,

@@ -1,4 +1,4 @@
-//! The first configs of machines that the cluster orders, where it orders any.
+//! User data of machines that the cluster creates: adds the CA bundle of the config server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,63 +21,63 @@ use tracing::{info, warn};
 use super::CertificateError;
 use crate::Context;
 
-/// The member of the Secret that has the config.
+/// Key of the Ignition config in the Secret.
 const USER_DATA: &str = "userData";
 
-/// The machines that a cluster orders.
+/// The user data Secrets of a cluster that creates machines.
 pub(super) struct Machines {
     queue: Arc<Queue<()>>,
     delay: Duration,
-    /// Whether the cluster orders any.
-    there: watch::Sender<bool>,
+    /// True if the cluster creates machines.
+    present: watch::Sender<bool>,
 }
 
 impl Machines {
     pub(super) fn new(queue: Arc<Queue<()>>, delay: Duration) -> Self {
-        Self { queue, delay, there: watch::Sender::new(false) }
+        Self { queue, delay, present: watch::Sender::new(false) }
     }
 
-    /// Whether the cluster orders machines at all.
-    pub(super) async fn are_there(&self, context: &Context) -> Result<bool, CertificateError> {
+    /// Returns true if the cluster has the namespace of the machine API.
+    pub(super) async fn detect(&self, context: &Context) -> Result<bool, CertificateError> {
         let api = Api::<Namespace>::all(context.client.clone());
-        let there = match api.get_opt(label::MACHINE_NAMESPACE).await.map_err(CallError::from) {
+        let present = match api.get_opt(label::MACHINE_NAMESPACE).await.map_err(CallError::from) {
             Ok(found) => found.is_some(),
-            // Who must not look there has no machines to tell.
+            // Without permission to read the namespace there are no Secrets to update.
             Err(error) if error.refused() == Some(Refused::Other(403)) => false,
             Err(source) => {
                 let name = label::MACHINE_NAMESPACE.to_owned();
                 return Err(CertificateError::Read { kind: "Namespace", name, source });
             }
         };
-        self.there.send_replace(there);
-        Ok(there)
+        self.present.send_replace(present);
+        Ok(present)
     }
 
-    /// Wakes the queue when such a config changes; never ends by itself.
+    /// Watches the Secrets and enqueues a reconcile on changes; never returns.
     pub(super) async fn watch(&self, context: &Context, shutdown: &Shutdown) {
-        let mut there = self.there.subscribe();
-        // The sender is part of `self`, so it is not gone while somebody waits.
-        drop(there.wait_for(|there| *there).await);
+        let mut present = self.present.subscribe();
+        // The sender is part of `self`, so it outlives this wait.
+        drop(present.wait_for(|present| *present).await);
         let (queue, delay) = (self.queue.clone(), self.delay);
-        let cache = Cache::<Secret>::new(super::forget_secret);
+        let cache = Cache::<Secret>::new(super::trim_secret);
         cache.on_change(move |_| queue.settle((), delay));
         let api = Api::namespaced(context.client.clone(), label::MACHINE_NAMESPACE);
         cache.run(api, watcher::Config::default(), shutdown).await;
-        // What the queue has begun is not broken off.
+        // Never returns: the caller would cancel a reconcile in progress.
         std::future::pending::<()>().await;
     }
 
-    /// Has the machines to come trust the authorities.
-    pub(super) async fn trust(
+    /// Adds the CA bundle to the user data of future machines.
+    pub(super) async fn add_bundle(
         &self,
         context: &Context,
         bundle: &str,
     ) -> Result<(), CertificateError> {
-        if !*self.there.borrow() {
+        if !*self.present.borrow() {
             return Ok(());
         }
         let api = Api::<Secret>::namespaced(context.client.clone(), label::MACHINE_NAMESPACE);
-        // Those with the label are the operator's to write.
+        // Secrets with the label are written by the operator.
         let others = ListParams::default().labels(&format!("!{}", label::MANAGED_USER_DATA));
         let secrets = api.list(&others).await.map_err(CallError::from);
         let secrets = secrets.map_err(|source| CertificateError::Read {
@@ -86,13 +86,17 @@ impl Machines {
             source,
         })?;
         for secret in secrets {
-            trust(&api, &secret, bundle).await?;
+            patch_user_data(&api, &secret, bundle).await?;
         }
         Ok(())
     }
 }
 
-async fn trust(api: &Api<Secret>, secret: &Secret, bundle: &str) -> Result<(), CertificateError> {
+async fn patch_user_data(
+    api: &Api<Secret>,
+    secret: &Secret,
+    bundle: &str,
+) -> Result<(), CertificateError> {
     let name = secret.name_any();
     let Some(config) = secret.data.as_ref().and_then(|data| data.get(USER_DATA)) else {
         return Ok(());
@@ -113,6 +117,6 @@ async fn trust(api: &Api<Secret>, secret: &Secret, bundle: &str) -> Result<(), C
         name: name.clone(),
         source,
     })?;
-    info!(name, "Machines to come trust the config server's authorities");
+    info!(name, "Updated the CA bundle in user data");
     Ok(())
 }

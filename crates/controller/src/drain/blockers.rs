@@ -1,4 +1,5 @@
-//! Which pods hold a drain up: since when, what made them, and which budget is to blame.
+//! Pods that block a drain: since when, their owner, and the `PodDisruptionBudget` that protects
+//! them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,14 +19,15 @@ use tracing::debug;
 use super::evict::Refusals;
 use crate::Context;
 
-/// How many are written down; the others are counted.
-const MOST: usize = 16;
+/// Maximum number of pods in the record; further ones are counted.
+const MAX_BLOCKERS: usize = 16;
 
-/// Longest reason that is written down, in bytes.
-const LONGEST: usize = 512;
+/// Maximum length of a recorded reason, in bytes.
+const MAX_REASON_BYTES: usize = 512;
 
-/// What holds an attempt up whose time is over: refusals, and pods that do not go.
-pub(super) fn all(pods: &[Arc<Pod>], refusals: Refusals) -> Refusals {
+/// Returns the pods that block an attempt that timed out: refused evictions, and pods that are
+/// still present.
+pub(super) fn of_timed_out_attempt(pods: &[Arc<Pod>], refusals: Refusals) -> Refusals {
     let mut found = refusals;
     for pod in pods.iter().map(|pod| PodView::of(pod)) {
         let why = match pod.fate {
@@ -38,10 +40,10 @@ pub(super) fn all(pods: &[Arc<Pod>], refusals: Refusals) -> Refusals {
     found
 }
 
-/// Whether the record names other pods than those that hold the drain up now.
+/// Returns true if other pods block the drain now than the record names.
 ///
-/// One that it names stays in it until it is gone.
-pub(super) fn are_news(record: &DrainRecord, pods: &[Arc<Pod>], found: &Refusals) -> bool {
+/// A recorded pod stays in the record until it is gone.
+pub(super) fn have_changed(record: &DrainRecord, pods: &[Arc<Pod>], found: &Refusals) -> bool {
     let there: BTreeSet<String> = pods.iter().map(|pod| PodView::of(pod).to_string()).collect();
     let mut known: BTreeSet<&str> = BTreeSet::new();
     for blocker in &record.blockers {
@@ -51,12 +53,12 @@ pub(super) fn are_news(record: &DrainRecord, pods: &[Arc<Pod>], found: &Refusals
         known.insert(&blocker.pod);
     }
     let unknown = found.keys().filter(|pod| !known.contains(pod.as_str())).count();
-    // Those that are only counted are not told apart.
-    unknown > 0 && (known.len() < MOST || unknown != record.more)
+    // Pods that are only counted cannot be compared.
+    unknown > 0 && (known.len() < MAX_BLOCKERS || unknown != record.more)
 }
 
-/// Writes what holds the drain up into the record.
-pub(super) async fn record(
+/// Updates the blockers in the record.
+pub(super) async fn update_record(
     context: &Context,
     record: &mut DrainRecord,
     node: &str,
@@ -64,7 +66,7 @@ pub(super) async fn record(
     found: Refusals,
 ) {
     let now = Time(context.clock.now());
-    let budgets = budgets(context, pods, &found).await;
+    let budgets = list_budgets(context, pods, &found).await;
     let here: Vec<Pod> = pods.iter().map(|pod| Pod::clone(pod)).collect();
     let causes = feasibility(node, &here, &budgets);
     let causes: BTreeMap<String, String> = causes
@@ -82,24 +84,29 @@ pub(super) async fn record(
         if why.is_none() && !since.contains_key(&name) {
             continue;
         }
-        // Our own words name the budget; the server's stand in where we know of none.
+        // The cause found by `mco_core` names the budget; otherwise the API server's message is
+        // used.
         let why = causes.get(&name).or(why).map_or("is still there", String::as_str);
         blockers.push(DrainBlocker {
             owner: owner(pod),
-            why: why.get(..why.floor_char_boundary(LONGEST)).unwrap_or_default().to_owned(),
+            why: why
+                .get(..why.floor_char_boundary(MAX_REASON_BYTES))
+                .unwrap_or_default()
+                .to_owned(),
             since: since.get(&name).cloned().unwrap_or_else(|| now.clone()),
             pod: name,
         });
     }
-    // Those that have been there for longest come first.
+    // Longest blocking first.
     blockers.sort_by(|a, b| (&a.since, &a.pod).cmp(&(&b.since, &b.pod)));
-    record.more = blockers.len().saturating_sub(MOST);
-    blockers.truncate(MOST);
+    record.more = blockers.len().saturating_sub(MAX_BLOCKERS);
+    blockers.truncate(MAX_BLOCKERS);
     record.blockers = blockers;
 }
 
-/// The budgets of the namespaces that refused pods are in; none where they cannot be listed.
-async fn budgets(
+/// Lists the `PodDisruptionBudgets` in the namespaces of the refused pods; none where listing
+/// fails.
+async fn list_budgets(
     context: &Context,
     pods: &[Arc<Pod>],
     found: &Refusals,
@@ -112,7 +119,9 @@ async fn budgets(
         let api = Api::<PodDisruptionBudget>::namespaced(context.client.clone(), &namespace);
         match api.list(&ListParams::default()).await {
             Ok(found) => budgets.extend(found.items),
-            Err(error) => debug!(namespace, error = chain(&error), "Budgets are not named"),
+            Err(error) => {
+                debug!(namespace, error = chain(&error), "Failed to list PodDisruptionBudgets");
+            }
         }
     }
     budgets
@@ -124,8 +133,8 @@ fn owner(pod: &Pod) -> String {
     owner.map(|owner| format!("{} {}", owner.kind, owner.name)).unwrap_or_default()
 }
 
-/// What holds the drain up, in one line.
-pub(super) fn text(record: &DrainRecord) -> String {
+/// Returns the blockers of a drain as one line of text.
+pub(super) fn describe(record: &DrainRecord) -> String {
     let mut lines: Vec<String> = record.blockers.iter().map(ToString::to_string).collect();
     if record.more > 0 {
         lines.push(format!("and {} more pods", record.more));

@@ -1,7 +1,8 @@
-//! One attempt to get all pods off a node.
+//! One attempt to evict all pods of a node.
 //!
-//! A node without pods costs one list, made when it is closed to new ones. For any other its pods are
-//! watched, so that a drain is over when its last pod is, and nothing is asked for while it waits.
+//! A node without pods costs one list after its cordon. For any other node the controller watches
+//! the pods, so that a drain completes as soon as its last pod is gone, and sends no requests while
+//! it waits.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,43 +26,44 @@ use tokio::{
 };
 use tracing::debug;
 
-use super::{Drainer, asked, blockers, is_cordoned};
+use super::{Drainer, blockers, drain_request, is_cordoned};
 use crate::{Context, error::ActError};
 
-/// How many evictions of one node are asked for at a time.
-const WRITES: usize = 16;
+/// Number of concurrent evictions of one node.
+const EVICTION_CONCURRENCY: usize = 16;
 
-/// The longest time that the server can ask us to leave a pod in peace for.
-const LONGEST: Duration = Duration::from_mins(5);
+/// Upper bound of the API server's Retry-After.
+const MAX_RETRY_AFTER: Duration = Duration::from_mins(5);
 
-/// How long nothing may be heard of the pods before the attempt counts as failed.
-const SILENCE: Duration = Duration::from_mins(1);
+/// Time limit for the first list of the pods; an attempt that exceeds it counts as failed.
+const WATCH_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// What came of an attempt.
+/// Result of a drain attempt.
 pub(super) enum Attempt {
-    /// Nothing is left that has to go.
+    /// No pod is left to evict.
     Empty,
-    /// Something is; the record says what, and why.
+    /// Pods are left; the record names them with the reasons.
     Blocked,
-    /// The daemon asks for something else by now, or somebody opened the node, or we are to stop.
-    Overtaken,
+    /// The daemon requests something else by now, the node was uncordoned, or shutdown was
+    /// requested.
+    Superseded,
 }
 
-/// Pods, each with the reason why it is not evicted.
+/// Pods with the reasons for which they were not evicted.
 pub(super) type Refusals = BTreeMap<String, String>;
 
-/// A pod that is left in peace for a while.
-struct Held {
-    /// The server's reason for not evicting it; none if it agreed.
+/// A pod whose eviction is not requested again before `until`.
+struct Deferred {
+    /// The API server's reason to refuse the eviction; `None` if it accepted.
     why: Option<String>,
     until: Instant,
 }
 
-/// Evicts these pods and those that come to light, and waits for them to go, for as long as an attempt
-/// may take.
+/// Evicts these pods and those that appear later, and waits until they are gone, within the time
+/// limit of an attempt.
 ///
-/// What holds it up is written down as soon as it is known, not only at the end.
-pub(super) async fn attempt(
+/// Blocking pods are recorded on the node as soon as they are known, not only at the end.
+pub(super) async fn run_attempt(
     drainer: &Drainer,
     node: &Node,
     pods: &[Pod],
@@ -74,34 +76,37 @@ pub(super) async fn attempt(
     let (context, name) = (&drainer.context, node.name_any());
     let cache = Cache::new(trim::pod);
     let changed = Arc::new(Notify::new());
-    let told = changed.clone();
-    cache.on_change(move |_| told.notify_one());
-    let config = watcher::Config::default().fields(&of(&name));
+    let notified = changed.clone();
+    cache.on_change(move |_| notified.notify_one());
+    let config = watcher::Config::default().fields(&pods_of(&name));
     let eviction =
         Eviction { drainer, node, pods: &cache, changed: &changed, time: limits.attempt };
     let outcome = tokio::select! {
         outcome = eviction.run(record) => outcome?,
-        () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Overtaken,
+        () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Superseded,
     };
-    // A watch can be late, so the server has the last word.
-    if matches!(outcome, Attempt::Empty) && !in_the_way(context, &name).await?.is_empty() {
-        return Ok(Attempt::Overtaken);
+    // A watch can lag, so the result is verified by a list.
+    if matches!(outcome, Attempt::Empty) && !list_pods_to_evict(context, &name).await?.is_empty() {
+        return Ok(Attempt::Superseded);
     }
     Ok(outcome)
 }
 
-/// The pods of a node that have to go, as the server knows them.
-pub(super) async fn in_the_way(context: &Context, node: &str) -> Result<Vec<Pod>, ActError> {
+/// Lists the pods of a node that must be evicted.
+pub(super) async fn list_pods_to_evict(
+    context: &Context,
+    node: &str,
+) -> Result<Vec<Pod>, ActError> {
     let api = Api::<Pod>::all(context.client.clone());
     let pods = api
-        .list(&ListParams::default().fields(&of(node)))
+        .list(&ListParams::default().fields(&pods_of(node)))
         .await
         .map_err(|source| ActError::ListPods { node: node.to_owned(), source: source.into() })?;
     Ok(pods.into_iter().filter(|pod| PodView::of(pod).is_in_the_way()).collect())
 }
 
-/// Selects the pods of a node.
-fn of(node: &str) -> String {
+/// Returns the field selector for the pods of a node.
+fn pods_of(node: &str) -> String {
     format!("spec.nodeName={node}")
 }
 
@@ -109,116 +114,121 @@ struct Eviction<'a> {
     drainer: &'a Drainer,
     node: &'a Node,
     pods: &'a Cache<Pod>,
-    /// Told of every change of a pod.
+    /// Notified of every change of a pod.
     changed: &'a Notify,
-    /// How long the attempt may take from when the pods are known.
+    /// Time limit of the attempt, from the moment the pods are known.
     time: Duration,
 }
 
 impl Eviction<'_> {
     async fn run(&self, record: &mut DrainRecord) -> Result<Attempt, ActError> {
         let name = self.node.name_any();
-        let wake = self.drainer.wakes.of(&name);
+        let notifier = self.drainer.notifiers.register(&name);
         tokio::select! {
             () = self.pods.ready() => {}
-            () = sleep(SILENCE) => return Err(ActError::WatchPods { node: name }),
+            () = sleep(WATCH_TIMEOUT) => return Err(ActError::WatchPods { node: name }),
         }
         let until = Instant::now() + self.time;
-        let mut held: BTreeMap<String, Held> = BTreeMap::new();
+        let mut deferred: BTreeMap<String, Deferred> = BTreeMap::new();
         loop {
-            let pods = self.in_the_way();
+            let pods = self.pods_to_evict();
             if pods.is_empty() {
                 return Ok(Attempt::Empty);
             }
-            self.round(&pods, &mut held).await;
+            self.evict_due(&pods, &mut deferred).await;
             let is_over = Instant::now() >= until;
-            self.tell(record, &pods, &held, is_over).await?;
+            self.record_blockers(record, &pods, &deferred, is_over).await?;
             if is_over {
                 return Ok(Attempt::Blocked);
             }
-            let next = held.values().map(|held| held.until).min();
+            let next = deferred.values().map(|deferred| deferred.until).min();
             tokio::select! {
                 () = sleep_until(next.unwrap_or(until).min(until)) => {}
                 () = self.changed.notified() => {}
-                () = wake.notified() => {}
+                () = notifier.notified() => {}
             }
-            if self.is_overtaken() {
-                return Ok(Attempt::Overtaken);
+            if self.is_superseded() {
+                return Ok(Attempt::Superseded);
             }
         }
     }
 
-    /// The pods that have to go.
-    fn in_the_way(&self) -> Vec<Arc<Pod>> {
+    /// Returns the pods that must be evicted.
+    fn pods_to_evict(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.list();
         pods.retain(|pod| PodView::of(pod).is_in_the_way());
         pods
     }
 
-    /// Whether this is not what the daemon wants any more, or somebody has opened the node: pods may
-    /// come back to it.
-    fn is_overtaken(&self) -> bool {
+    /// Returns true if the daemon's request changed, or the node was uncordoned: pods may come back
+    /// to it.
+    fn is_superseded(&self) -> bool {
         let now = self.drainer.context.caches.nodes.get(&self.node.name_any());
-        now.is_none_or(|now| asked(&now) != asked(self.node) || !is_cordoned(&now))
+        now.is_none_or(|now| drain_request(&now) != drain_request(self.node) || !is_cordoned(&now))
     }
 
-    /// Asks for every eviction that is due.
-    async fn round(&self, pods: &[Arc<Pod>], held: &mut BTreeMap<String, Held>) {
+    /// Requests every eviction that is due.
+    async fn evict_due(&self, pods: &[Arc<Pod>], deferred: &mut BTreeMap<String, Deferred>) {
         let (now, context) = (Instant::now(), &self.drainer.context);
         let views: Vec<PodView> = pods.iter().map(|pod| PodView::of(pod)).collect();
         let leaving: BTreeSet<String> =
             views.iter().filter(|pod| pod.fate == Fate::Evict).map(ToString::to_string).collect();
-        held.retain(|pod, _| leaving.contains(pod));
-        let is_due =
-            |pod: &PodView| held.get(&pod.to_string()).is_none_or(|held| held.until <= now);
+        deferred.retain(|pod, _| leaving.contains(pod));
+        let is_due = |pod: &PodView| {
+            deferred.get(&pod.to_string()).is_none_or(|deferred| deferred.until <= now)
+        };
         let due: Vec<_> = views
             .iter()
             .filter(|pod| pod.fate == Fate::Evict && is_due(pod))
-            .map(|pod| self.asked(pod.clone()))
+            .map(|pod| self.evict_in_task(pod.clone()))
             .collect();
-        let answers: Vec<_> = stream::iter(due).buffer_unordered(WRITES).collect().await;
-        for (pod, answer) in answers.into_iter().flatten() {
-            let (why, pause) = match answer {
+        let responses: Vec<_> =
+            stream::iter(due).buffer_unordered(EVICTION_CONCURRENCY).collect().await;
+        for (pod, response) in responses.into_iter().flatten() {
+            let (why, pause) = match response {
                 Ok(()) => (None, None),
                 Err(error) => (Some(chain(&error)), error.retry_after()),
             };
-            let pause = pause.map_or(context.pace.refused, |asked| asked.min(LONGEST));
-            held.insert(pod, Held { why, until: Instant::now() + pause });
+            let pause =
+                pause.map_or(context.pace.refused, |requested| requested.min(MAX_RETRY_AFTER));
+            deferred.insert(pod, Deferred { why, until: Instant::now() + pause });
         }
     }
 
-    /// Asks for one eviction, when it is its turn.
+    /// Requests one eviction when a permit is available.
     ///
-    /// In a task of its own, which goes on when this process is told to stop: an eviction that is dropped
-    /// half-way may count in a budget and yet evict nobody, and the budget then lets no other pod go for
-    /// two minutes.
-    async fn asked(&self, pod: PodView) -> Option<(String, Result<(), CallError>)> {
-        let (context, turns) = (self.drainer.context.clone(), self.drainer.evictions.clone());
-        let turn = turns.acquire_owned().await.expect("the semaphore is never closed");
-        let asked = tokio::spawn(async move {
-            let answer = evict(&context, &pod).await;
-            drop(turn);
-            (pod.to_string(), answer)
+    /// The request runs in a task of its own, which continues at shutdown: an eviction that is
+    /// cancelled half-way may use up a budget's disruption without evicting the pod, and the budget
+    /// then allows no other eviction for two minutes.
+    async fn evict_in_task(&self, pod: PodView) -> Option<(String, Result<(), CallError>)> {
+        let (context, permits) = (self.drainer.context.clone(), self.drainer.evictions.clone());
+        let permit = permits.acquire_owned().await.expect("the semaphore is never closed");
+        let task = tokio::spawn(async move {
+            let response = evict(&context, &pod).await;
+            drop(permit);
+            (pod.to_string(), response)
         });
-        asked.await.ok()
+        task.await.ok()
     }
 
-    /// Writes down what holds the drain up, if that is news.
-    async fn tell(
+    /// Records the blocking pods on the node, if they changed.
+    async fn record_blockers(
         &self,
         record: &mut DrainRecord,
         pods: &[Arc<Pod>],
-        held: &BTreeMap<String, Held>,
+        deferred: &BTreeMap<String, Deferred>,
         is_over: bool,
     ) -> Result<(), ActError> {
-        let refused = held.iter().filter_map(|(pod, held)| Some((pod.clone(), held.why.clone()?)));
+        let refused = deferred
+            .iter()
+            .filter_map(|(pod, deferred)| Some((pod.clone(), deferred.why.clone()?)));
         let refused: Refusals = refused.collect();
-        let found = if is_over { blockers::all(pods, refused) } else { refused };
-        if blockers::are_news(record, pods, &found) {
+        let found = if is_over { blockers::of_timed_out_attempt(pods, refused) } else { refused };
+        if blockers::have_changed(record, pods, &found) {
             let name = self.node.name_any();
-            blockers::record(&self.drainer.context, record, &name, pods, found).await;
+            blockers::update_record(&self.drainer.context, record, &name, pods, found).await;
             if !is_over {
-                self.drainer.keep(self.node, record).await?;
+                self.drainer.write_record(self.node, record).await?;
             }
         }
         Ok(())
@@ -229,10 +239,10 @@ async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
     match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
         Ok(_) => Ok(()),
-        // Gone already, which is what we wanted.
+        // The pod is gone already.
         Err(error) if error.refused() == Some(Refused::NotFound) => Ok(()),
         Err(error) => {
-            debug!(pod = %pod, why = chain(&error), "Pod is not evicted");
+            debug!(pod = %pod, error = chain(&error), "Eviction refused");
             Err(error)
         }
     }

@@ -1,5 +1,5 @@
-//! `mco_state`: how the pool of each node is. Put together when somebody asks, so that neither a node's
-//! event nor a pool's costs anything by the number of nodes.
+//! The metric `mco_state`: the state of each node's pool. The series are built on scrape, so that
+//! the cost of a node's or a pool's event does not depend on the number of nodes.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +23,12 @@ struct StateLabel {
     reason: String,
 }
 
-/// How a pool is.
+/// The state of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     kind: String,
     reason: String,
-    /// Since when we know.
+    /// Time at which the controller saw the state first, in Unix seconds.
     since: i64,
 }
 
@@ -39,7 +39,7 @@ struct Known {
     members: BTreeMap<String, Arc<str>>,
 }
 
-/// How each pool is, and whose pool it is.
+/// The state of each pool, and the pool of each node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States(Arc<Mutex<Known>>);
 
@@ -48,11 +48,12 @@ impl States {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over a pool's conditions.
+    /// Records the state of a pool from its conditions.
     ///
-    /// Compat: the state is the type of the condition that has become true last
-    /// (`pkg/controller/node/node_controller.go`); in the reference every earlier one stays beside it.
-    pub(super) fn pool(&self, pool: &str, conditions: &[LooseCondition], now: Timestamp) {
+    /// Compat: the state is the type of the condition that became true last
+    /// (`pkg/controller/node/node_controller.go`); in the reference every earlier one stays beside
+    /// it.
+    pub(super) fn set_pool(&self, pool: &str, conditions: &[LooseCondition], now: Timestamp) {
         let holding = conditions.iter().filter(|condition| condition.status == "True");
         let latest = holding.max_by(|a, b| a.last_transition_time.cmp(&b.last_transition_time));
         let mut known = self.known();
@@ -67,13 +68,13 @@ impl States {
         }
     }
 
-    /// Forgets a pool that is gone.
-    pub(super) fn pool_gone(&self, pool: &str) {
+    /// Removes a deleted pool.
+    pub(super) fn remove_pool(&self, pool: &str) {
         self.known().states.remove(pool);
     }
 
-    /// Whose a node is; of no pool if it is nobody's, or gone.
-    pub(super) fn member(&self, node: &str, pool: Option<&str>) {
+    /// Records the pool of a node; `None` if it belongs to no pool or is deleted.
+    pub(super) fn set_node_pool(&self, node: &str, pool: Option<&str>) {
         let mut known = self.known();
         let Some(pool) = pool else {
             known.members.remove(node);
@@ -82,7 +83,7 @@ impl States {
         if known.members.get(node).is_some_and(|known| **known == *pool) {
             return;
         }
-        // One text for all of them.
+        // All nodes of a pool share one string.
         let shared = known.states.get_key_value(pool).map(|(name, _)| name.clone());
         known.members.insert(node.to_owned(), shared.unwrap_or_else(|| pool.into()));
     }

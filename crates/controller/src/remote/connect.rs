@@ -14,67 +14,68 @@ use tokio_rustls::TlsConnector;
 
 use super::{fetch::FetchError, target::Target};
 
-/// The longest answer of a proxy that is read.
-const LONGEST_ANSWER: usize = 8 << 10;
+/// Maximum size of a proxy's response.
+const MAX_PROXY_RESPONSE: usize = 8 << 10;
 
-/// Bytes both ways.
+/// A stream of bytes in both directions.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// An open connection.
-pub(super) type Pipe = Box<dyn Stream>;
+pub(super) type Connection = Box<dyn Stream>;
 
-/// A user and password as a header says them.
+/// Returns the `Basic` authorization header of a user and password.
 pub(super) fn basic(user: &str, password: &str) -> HeaderValue {
     let mut value = format!("Basic {}", STANDARD.encode(format!("{user}:{password}")));
     value.retain(|c| c.is_ascii_graphic() || c == ' ');
-    let mut value = HeaderValue::from_str(&value).expect("letters, digits and spaces are a value");
+    let mut value = HeaderValue::from_str(&value).expect("visible ASCII is a valid header value");
     value.set_sensitive(true);
     value
 }
 
-/// TLS that trusts these authorities.
+/// Builds a TLS connector that trusts these CAs.
 pub(super) fn tls(roots: RootCertStore) -> TlsConnector {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring speaks the versions of TLS that rustls does")
+        .expect("ring supports the default TLS versions of rustls")
         .with_root_certificates(roots)
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
 }
 
-/// Connects to a server that is asked itself.
+/// Connects directly to a server.
 pub(super) async fn direct(
     target: &Target,
     reach: Reach,
     tls: &TlsConnector,
-) -> Result<Pipe, FetchError> {
+) -> Result<Connection, FetchError> {
     let stream = open(target, Some(reach)).await?;
     if target.is_https { secure(tls, target, Box::new(stream)).await } else { Ok(Box::new(stream)) }
 }
 
-/// Connects to the proxy; for HTTPS, through it to the server.
+/// Connects to the proxy; for HTTPS, through the proxy to the server.
 pub(super) async fn through(
     proxy: &Target,
     target: &Target,
     tls: &TlsConnector,
-) -> Result<Pipe, FetchError> {
-    // Who runs the cluster chose the proxy, wherever it is.
+) -> Result<Connection, FetchError> {
+    // The administrator chose the proxy, so any address is allowed.
     let stream = open(proxy, None).await?;
-    let mut pipe: Pipe = Box::new(stream);
+    let mut connection: Connection = Box::new(stream);
     if proxy.is_https {
-        pipe = secure(tls, proxy, pipe).await?;
+        connection = secure(tls, proxy, connection).await?;
     }
     if target.is_https {
-        tunnel(&mut pipe, proxy, target).await?;
-        pipe = secure(tls, target, pipe).await?;
+        tunnel(&mut connection, proxy, target).await?;
+        connection = secure(tls, target, connection).await?;
     }
-    Ok(pipe)
+    Ok(connection)
 }
 
-/// Opens a connection to an address that may be asked; it is the very address that was looked at.
+/// Opens a connection to an allowed address. The address is resolved once, so the checked address
+/// is the one that is used.
 async fn open(target: &Target, reach: Option<Reach>) -> Result<TcpStream, FetchError> {
     let host = || target.with_port();
     let found = lookup_host((target.host.as_str(), target.port)).await;
@@ -93,16 +94,24 @@ async fn open(target: &Target, reach: Option<Reach>) -> Result<TcpStream, FetchE
     Err(last)
 }
 
-async fn secure(tls: &TlsConnector, target: &Target, pipe: Pipe) -> Result<Pipe, FetchError> {
+async fn secure(
+    tls: &TlsConnector,
+    target: &Target,
+    connection: Connection,
+) -> Result<Connection, FetchError> {
     let name = ServerName::try_from(target.host.clone());
     let name = name.map_err(|_| FetchError::Name { host: target.host.clone() })?;
-    let stream = tls.connect(name, pipe).await;
+    let stream = tls.connect(name, connection).await;
     let stream = stream.map_err(|source| FetchError::Tls { host: target.with_port(), source })?;
     Ok(Box::new(stream))
 }
 
-/// Asks the proxy to be connected through.
-async fn tunnel(pipe: &mut Pipe, proxy: &Target, target: &Target) -> Result<(), FetchError> {
+/// Sends a CONNECT request to the proxy.
+async fn tunnel(
+    connection: &mut Connection,
+    proxy: &Target,
+    target: &Target,
+) -> Result<(), FetchError> {
     let host = target.with_port();
     let mut request = format!("CONNECT {host} HTTP/1.1\r\nHost: {host}\r\n").into_bytes();
     if let Some(value) = &proxy.authorization {
@@ -112,21 +121,21 @@ async fn tunnel(pipe: &mut Pipe, proxy: &Target, target: &Target) -> Result<(), 
     }
     request.extend_from_slice(b"\r\n");
     let broken = |source| FetchError::Connect { host: proxy.with_port(), source };
-    pipe.write_all(&request).await.map_err(broken)?;
-    let mut answer = Vec::new();
-    // Byte by byte: what follows the answer is not ours to read.
-    while !answer.ends_with(b"\r\n\r\n") {
-        if answer.len() > LONGEST_ANSWER {
-            return Err(FetchError::Proxy { proxy: proxy.with_port(), answer: String::new() });
+    connection.write_all(&request).await.map_err(broken)?;
+    let mut response = Vec::new();
+    // Byte by byte: data after the response belongs to the tunnel.
+    while !response.ends_with(b"\r\n\r\n") {
+        if response.len() > MAX_PROXY_RESPONSE {
+            return Err(FetchError::Proxy { proxy: proxy.with_port(), response: String::new() });
         }
-        answer.push(pipe.read_u8().await.map_err(broken)?);
+        response.push(connection.read_u8().await.map_err(broken)?);
     }
-    let text = String::from_utf8_lossy(&answer);
+    let text = String::from_utf8_lossy(&response);
     let first = text.lines().next().unwrap_or_default();
     let mut words = first.split(' ');
     let is_http = words.next().is_some_and(|word| word.starts_with("HTTP/1."));
     if is_http && words.next() == Some("200") {
         return Ok(());
     }
-    Err(FetchError::Proxy { proxy: proxy.with_port(), answer: first.to_owned() })
+    Err(FetchError::Proxy { proxy: proxy.with_port(), response: first.to_owned() })
 }

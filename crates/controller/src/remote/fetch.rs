@@ -1,4 +1,4 @@
-//! Asks for contents over HTTP, within limits.
+//! Fetches contents over HTTP, within limits of time, size and redirects.
 
 use std::{io, net::IpAddr, time::Duration};
 
@@ -24,108 +24,108 @@ use tracing::warn;
 
 use super::{connect, target::Target};
 
-/// How long everything together may take, from the first name to the last byte.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a fetch, from the first name lookup to the last byte.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often one is sent on.
-const REDIRECTS: usize = 5;
+/// Maximum number of redirects.
+const MAX_REDIRECTS: usize = 5;
 
-/// The authorities of the machine, read once.
-static SYSTEM: OnceCell<Vec<CertificateDer<'static>>> = OnceCell::const_new();
+/// CAs of the machine, read once.
+static SYSTEM_CAS: OnceCell<Vec<CertificateDer<'static>>> = OnceCell::const_new();
 
-/// Why contents were not given.
+/// A failed fetch.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// The address is none.
-    #[error("this is not an address of HTTP")]
+    /// The URL is invalid or not HTTP.
+    #[error("the URL is not a valid HTTP URL")]
     Address,
-    /// A header cannot be sent.
-    #[error("header {name:?} cannot be sent")]
+    /// A header is invalid.
+    #[error("invalid header {name:?}")]
     Header {
-        /// The header.
+        /// Name of the header.
         name: String,
     },
-    /// The name leads nowhere.
-    #[error("cannot find {host}")]
+    /// The host name cannot be resolved.
+    #[error("failed to resolve {host}")]
     Resolve {
         /// The host.
         host: String,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The address must not be asked.
+    /// The address is not allowed.
     #[error(
-        "{address} belongs to the controller's own machine or link; if that is meant, set annotation {key}: local on MachineConfiguration cluster",
+        "{address} belongs to the controller's own machine or link; to allow it, set annotation {key}: local on MachineConfiguration cluster",
         key = annotation::REMOTE_CONTENT
     )]
     Forbidden {
         /// The address.
         address: IpAddr,
     },
-    /// Nobody listens.
-    #[error("cannot connect to {host}")]
+    /// The connection failed.
+    #[error("failed to connect to {host}")]
     Connect {
         /// The host.
         host: String,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The proxy does not connect.
-    #[error("proxy {proxy} does not connect: {answer}")]
+    /// The proxy refused to connect.
+    #[error("proxy {proxy} refused to connect: {response}")]
     Proxy {
         /// The proxy.
         proxy: String,
-        /// What it said.
-        answer: String,
+        /// Status line of the proxy.
+        response: String,
     },
-    /// The host's name cannot be checked.
-    #[error("{host} is not a name that a certificate could have")]
+    /// The host name is not valid for TLS.
+    #[error("{host} is not a valid server name for TLS")]
     Name {
         /// The host.
         host: String,
     },
-    /// The server is not who it says.
-    #[error("no secure connection to {host}")]
+    /// The TLS handshake failed.
+    #[error("TLS handshake with {host} failed")]
     Tls {
         /// The host.
         host: String,
-        /// Why not.
+        /// Cause of the failure.
         source: io::Error,
     },
-    /// The connection broke, or what came is no HTTP.
-    #[error("the server's answer broke off or is not HTTP")]
+    /// The connection broke, or the response is not HTTP.
+    #[error("the connection broke or the response is not HTTP")]
     Http(#[source] hyper::Error),
-    /// The body did not come.
-    #[error("the contents did not come")]
+    /// The body could not be read.
+    #[error("failed to read the response body")]
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The server says no.
-    #[error("the server answered {0}")]
+    /// The response has another status than 200.
+    #[error("the server responded {0}")]
     Status(StatusCode),
-    /// The server sends us on, to nowhere.
-    #[error("the server sends on to something that is no address")]
+    /// A redirect has no valid location.
+    #[error("the server redirected to an invalid location")]
     Location,
-    /// The server sends us on to where everybody could listen.
-    #[error("the server sends on from HTTPS to plain HTTP")]
+    /// A redirect leads from HTTPS to plain HTTP.
+    #[error("the server redirected from HTTPS to plain HTTP")]
     Downgrade,
-    /// The server sends us on and on.
-    #[error("sent on more than {REDIRECTS} times")]
+    /// There were too many redirects.
+    #[error("more than {MAX_REDIRECTS} redirects")]
     Redirects,
-    /// The server packed the contents, unasked.
+    /// The server encoded the contents although no encoding was accepted.
     #[error(
-        "the server sent the contents in encoding {0:?}; if the file is compressed, say so in contents.compression"
+        "the server sent the contents in encoding {0:?}; if the file is compressed, set contents.compression"
     )]
     Encoding(String),
-    /// There is too much of it.
+    /// The contents are too large.
     #[error(
-        "there are more than {MAX_CONTENTS} bytes; make the file smaller, or put it into the OS image"
+        "the contents exceed {MAX_CONTENTS} bytes; make the file smaller, or put it into the OS image"
     )]
     TooLarge,
-    /// It took too long.
-    #[error("it took longer than {} seconds", PATIENCE.as_secs())]
+    /// The time limit was exceeded.
+    #[error("timed out after {} seconds", FETCH_TIMEOUT.as_secs())]
     Timeout,
 }
 
-/// How contents are asked for in a cluster.
+/// A client that fetches remote contents with the settings of a cluster.
 pub struct Fetcher {
     proxies: Option<ProxyStatus>,
     reach: Reach,
@@ -133,12 +133,12 @@ pub struct Fetcher {
 }
 
 impl Fetcher {
-    /// With the cluster's proxy, and the authorities of the machine and of the cluster.
-    pub async fn for_cluster(cluster: &ControllerConfig, reach: Reach) -> Self {
+    /// Builds a client with the cluster's proxy, and the CAs of the machine and of the cluster.
+    pub async fn for_cluster(controller_config: &ControllerConfig, reach: Reach) -> Self {
         let mut roots = RootCertStore::empty();
-        let system = SYSTEM.get_or_init(system_authorities).await;
+        let system = SYSTEM_CAS.get_or_init(system_authorities).await;
         roots.add_parsable_certificates(system.iter().cloned());
-        let bundle = cluster.spec.additional_trust_bundle.as_ref();
+        let bundle = controller_config.spec.additional_trust_bundle.as_ref();
         let bundle = bundle.map(mco_api::Bytes::as_slice).unwrap_or_default();
         let mut unusable = 0_usize;
         for certificate in CertificateDer::pem_slice_iter(bundle) {
@@ -148,33 +148,33 @@ impl Fetcher {
         if unusable > 0 {
             warn!(
                 unusable,
-                "The ControllerConfig's additionalTrustBundle has what is no certificate"
+                "Skipped invalid certificates in the ControllerConfig's additionalTrustBundle"
             );
         }
-        Self { proxies: cluster.spec.proxy.clone(), reach, tls: connect::tls(roots) }
+        Self { proxies: controller_config.spec.proxy.clone(), reach, tls: connect::tls(roots) }
     }
 
-    /// Asks for contents.
+    /// Fetches the contents of `source`.
     pub async fn fetch(&self, source: &Source) -> Result<Vec<u8>, FetchError> {
-        let fetched = tokio::time::timeout(PATIENCE, self.follow(source)).await;
+        let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.follow_redirects(source)).await;
         fetched.map_err(|_| FetchError::Timeout)?
     }
 
-    async fn follow(&self, source: &Source) -> Result<Vec<u8>, FetchError> {
+    async fn follow_redirects(&self, source: &Source) -> Result<Vec<u8>, FetchError> {
         let first = Target::parse(&source.url).ok_or(FetchError::Address)?;
         let given = headers(source)?;
         let mut target = first.clone();
-        for _ in 0..=REDIRECTS {
-            // What was given for one server is not for another.
+        for _ in 0..=MAX_REDIRECTS {
+            // Headers that are meant for one server are not sent to another.
             let none = HeaderMap::new();
             let sent = if target.is_at(&first) { &given } else { &none };
-            // Ends with this block, and the connection with it.
+            // Dropped at the end of this block, which closes the connection.
             let mut connection = JoinSet::new();
-            let answer = self.ask(&target, sent, &mut connection).await?;
-            if !is_redirect(answer.status()) {
-                return contents(answer, source).await;
+            let response = self.send(&target, sent, &mut connection).await?;
+            if !is_redirect(response.status()) {
+                return read_body(response, source).await;
             }
-            let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+            let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
             let next = location.and_then(|location| target.follow(location));
             let next = next.ok_or(FetchError::Location)?;
             if target.is_https && !next.is_https {
@@ -185,7 +185,7 @@ impl Fetcher {
         Err(FetchError::Redirects)
     }
 
-    async fn ask(
+    async fn send(
         &self,
         target: &Target,
         headers: &HeaderMap,
@@ -195,28 +195,29 @@ impl Fetcher {
         let proxy = match proxy {
             Some(url) => Some(Target::parse(url).ok_or_else(|| FetchError::Proxy {
                 proxy: mco_core::render::remote::shown(url),
-                answer: "this is not an address of HTTP".to_owned(),
+                response: "the URL is not a valid HTTP URL".to_owned(),
             })?),
             None => None,
         };
-        let pipe = match &proxy {
+        let stream = match &proxy {
             Some(proxy) => {
-                refuse_literal(target, self.reach)?;
+                check_literal_address(target, self.reach)?;
                 connect::through(proxy, target, &self.tls).await?
             }
             None => connect::direct(target, self.reach, &self.tls).await?,
         };
         let request = request(target, proxy.as_ref(), headers)?;
-        let opened = hyper::client::conn::http1::handshake(TokioIo::new(pipe)).await;
+        let opened = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
         let (mut sender, running) = opened.map_err(FetchError::Http)?;
-        // How it ends is said by the answer.
+        // Errors of the connection surface in the response.
         connection.spawn(async move { drop(running.await) });
         sender.send_request(request).await.map_err(FetchError::Http)
     }
 }
 
-/// A proxy finds hosts by itself; what is an address already can still be refused.
-fn refuse_literal(target: &Target, reach: Reach) -> Result<(), FetchError> {
+/// Rejects a host that is a forbidden IP address. The proxy resolves host names itself, so only
+/// literal addresses can be checked.
+fn check_literal_address(target: &Target, reach: Reach) -> Result<(), FetchError> {
     match target.host.parse::<IpAddr>() {
         Ok(address) if !mco_core::render::remote::address::may_ask(address, reach) => {
             Err(FetchError::Forbidden { address })
@@ -234,7 +235,7 @@ fn request(
     proxy: Option<&Target>,
     given: &HeaderMap,
 ) -> Result<Request<Empty<Bytes>>, FetchError> {
-    // A proxy that we speak plain HTTP through must be told whom we mean.
+    // A proxy for plain HTTP needs the absolute URL.
     let through = proxy.filter(|_| !target.is_https);
     let uri = match through {
         Some(_) => format!("http://{}{}", target.authority(), target.path),
@@ -273,18 +274,19 @@ fn headers(source: &Source) -> Result<HeaderMap, FetchError> {
     Ok(headers)
 }
 
-async fn contents(answer: Response<Incoming>, source: &Source) -> Result<Vec<u8>, FetchError> {
-    if answer.status() != StatusCode::OK {
-        return Err(FetchError::Status(answer.status()));
+async fn read_body(response: Response<Incoming>, source: &Source) -> Result<Vec<u8>, FetchError> {
+    if response.status() != StatusCode::OK {
+        return Err(FetchError::Status(response.status()));
     }
-    let encoding = answer.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
+    let encoding = response.headers().get(CONTENT_ENCODING).and_then(|value| value.to_str().ok());
     if let Some(encoding) = encoding.filter(|encoding| *encoding != "identity") {
-        // A compressed file is often served as an encoded one; then the config says so too.
+        // Compressed files are often served with a Content-Encoding; then the config declares the
+        // compression too.
         if !source.is_compressed() {
             return Err(FetchError::Encoding(encoding.to_owned()));
         }
     }
-    let body = Limited::new(answer.into_body(), MAX_CONTENTS).collect().await;
+    let body = Limited::new(response.into_body(), MAX_CONTENTS).collect().await;
     let body = body.map_err(|error| match error.downcast::<LengthLimitError>() {
         Ok(_) => FetchError::TooLarge,
         Err(error) => FetchError::Body(error),
@@ -296,7 +298,7 @@ async fn system_authorities() -> Vec<CertificateDer<'static>> {
     let loaded = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await;
     let Ok(loaded) = loaded else { return Vec::new() };
     for error in &loaded.errors {
-        warn!(%error, "Some of the machine's authorities cannot be read");
+        warn!(%error, "Failed to read some CAs of the machine");
     }
     loaded.certs
 }

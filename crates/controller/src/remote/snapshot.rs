@@ -1,4 +1,4 @@
-//! Keeps what was fetched, in a Secret that belongs to the MachineConfig that asked for it.
+//! Stores fetched contents in a Secret that the MachineConfig owns.
 
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -11,30 +11,30 @@ use mco_cluster::{
 };
 use mco_core::render::remote::Source;
 
-/// The member of the Secret that has the bytes.
+/// Key of the contents in the Secret.
 const CONTENTS: &str = "contents";
 
-/// Why contents cannot be kept, or be had again.
+/// A failure to store or read contents.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The Secret cannot be read.
-    #[error("cannot read Secret {name}")]
+    #[error("failed to read Secret {name}")]
     Read {
         /// The Secret.
         name: String,
-        /// Why not.
+        /// Cause of the failure.
         source: CallError,
     },
-    /// The Secret cannot be made.
-    #[error("cannot create Secret {name}")]
+    /// The Secret cannot be created.
+    #[error("failed to create Secret {name}")]
     Create {
         /// The Secret.
         name: String,
-        /// Why not.
+        /// Cause of the failure.
         source: CallError,
     },
-    /// Somebody made a Secret of that name that is none of ours.
-    #[error("Secret {name} has no member `contents`; delete it to have it made anew")]
+    /// A Secret of that name exists that the controller did not create.
+    #[error("Secret {name} has no key `contents`; delete it and the controller creates it anew")]
     Foreign {
         /// The Secret.
         name: String,
@@ -49,7 +49,7 @@ fn secrets(client: &Client) -> Api<Secret> {
     Api::namespaced(client.clone(), label::NAMESPACE)
 }
 
-/// What is kept under this key.
+/// Returns the contents that are stored under this key.
 pub(super) async fn get(client: &Client, key: &str) -> Result<Option<Vec<u8>>, SnapshotError> {
     let name = name(key);
     let found = secrets(client).get_opt(&name).await.map_err(CallError::from);
@@ -63,8 +63,8 @@ pub(super) async fn get(client: &Client, key: &str) -> Result<Option<Vec<u8>>, S
     }
 }
 
-/// Keeps contents; gives back those that count, which are another's if it was faster.
-pub(super) async fn keep(
+/// Stores contents. Returns those that are stored now: another process may have been faster.
+pub(super) async fn store(
     client: &Client,
     key: &str,
     uid: &str,
@@ -85,8 +85,8 @@ fn secret(name: &str, uid: &str, source: &Source, contents: Vec<u8>) -> Secret {
     let mut secret = Secret::default();
     secret.metadata.name = Some(name.to_owned());
     secret.metadata.labels = Some([(label::REMOTE_CONTENT.to_owned(), String::new())].into());
-    let what = source.to_string();
-    secret.metadata.annotations = Some([(label::REMOTE_CONTENT.to_owned(), what)].into());
+    let description = source.to_string();
+    secret.metadata.annotations = Some([(label::REMOTE_CONTENT.to_owned(), description)].into());
     secret.metadata.owner_references = Some(vec![OwnerReference {
         api_version: format!("{GROUP}/{VERSION}"),
         kind: "MachineConfig".to_owned(),

@@ -1,25 +1,25 @@
-//! An address to ask, taken apart.
+//! A parsed HTTP URL.
 
 use http::{HeaderValue, Uri};
 use percent_encoding::percent_decode_str;
 
 use super::connect::basic;
 
-/// Where to ask, and for what.
+/// An HTTP URL, split into the parts that a request needs.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) is_https: bool,
-    /// A name or an address, the latter of IPv6 without brackets.
+    /// Host name or IP address; IPv6 without brackets.
     pub(super) host: String,
     pub(super) port: u16,
     /// Path and query.
     pub(super) path: String,
-    /// What the user and password in the address come to as a header.
+    /// Authorization header for the user and password of the URL.
     pub(super) authorization: Option<HeaderValue>,
 }
 
 impl Target {
-    /// Takes an address apart; `None` if it is none of HTTP.
+    /// Parses a URL; `None` if it is not HTTP.
     pub(super) fn parse(url: &str) -> Option<Self> {
         let uri: Uri = url.split('#').next()?.parse().ok()?;
         let is_https = match uri.scheme_str()?.to_ascii_lowercase().as_str() {
@@ -40,7 +40,7 @@ impl Target {
         (!host.is_empty()).then_some(Self { is_https, host, port, path, authorization })
     }
 
-    /// The address that an answer sends us on to.
+    /// Resolves the location of a redirect.
     pub(super) fn follow(&self, location: &str) -> Option<Self> {
         let scheme = if self.is_https { "https" } else { "http" };
         let here = |path: &str| Self { path: path.to_owned(), ..self.clone() };
@@ -61,22 +61,22 @@ impl Target {
             let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
             format!("{folder}/{path}")
         };
-        // Only what could be asked for in the first place.
+        // Only paths that a request can contain.
         path.parse::<http::uri::PathAndQuery>().ok().map(|path| here(path.as_str()))
     }
 
-    /// Whether both are the same server.
+    /// Returns true if both are the same server.
     pub(super) fn is_at(&self, other: &Self) -> bool {
         (self.is_https, &self.host, self.port) == (other.is_https, &other.host, other.port)
     }
 
-    /// The host with its port, as a header says it; the port of the scheme goes without saying.
+    /// Returns the value of the `Host` header; without the port if it is the scheme's default.
     pub(super) fn authority(&self) -> String {
         let usual = if self.is_https { 443 } else { 80 };
         if self.port == usual { self.bracketed() } else { self.with_port() }
     }
 
-    /// The host and its port.
+    /// Returns the host with its port.
     pub(super) fn with_port(&self) -> String {
         format!("{}:{}", self.bracketed(), self.port)
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_taken_apart() {
+    fn urls_are_parsed() {
         let cases = [
             ("http://h.test", "http h.test:80 /"),
             ("HTTPS://h.test/a?b#c", "https h.test:443 /a?b"),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_sent_on_from_where_one_is() {
+    fn a_redirect_is_resolved_against_the_current_url() {
         let start = Target::parse("https://h.test/a/b?c").unwrap();
         let cases = [
             ("https://i.test/x", "https i.test:443 /x"),

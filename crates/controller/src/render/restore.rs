@@ -1,8 +1,8 @@
-//! Puts a rendered config back as it was made when somebody has edited it.
+//! Restores rendered configs that were edited.
 //!
-//! The cache keeps no contents of rendered configs, which are large. The generation says whether
-//! there is anything to look at: it changes with every edit. The last few that each pool had are kept as
-//! they were made, because nodes may still be on their way to them.
+//! The cache does not hold the contents of rendered configs, which are large. The generation, which
+//! changes with every edit, tells if the config must be read and compared. The last few configs of
+//! each pool are kept as generated, because nodes may still be updating to them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,62 +15,62 @@ use mco_cluster::{CallError, Note, Reporter};
 
 use crate::{Context, error::ActError};
 
-/// Identity and generation of an object.
+/// UID and generation of an object.
 type Version = (Option<String>, Option<i64>);
 
-/// How many earlier configs of each pool are kept as they were made.
-const EARLIER: usize = 3;
+/// Number of previous configs that are kept for each pool.
+const PREVIOUS_CONFIGS: usize = 3;
 
-/// The rendered configs that are known to be as they were made.
+/// Rendered configs as generated, and the versions that were verified to be unedited.
 #[derive(Debug, Default)]
-pub(crate) struct Sound {
-    /// By name.
-    versions: Mutex<BTreeMap<String, Version>>,
-    /// By pool, the newest first.
-    made: Mutex<BTreeMap<String, VecDeque<Arc<MachineConfig>>>>,
+pub(crate) struct RenderedConfigs {
+    /// Verified versions, by config name.
+    verified: Mutex<BTreeMap<String, Version>>,
+    /// Generated configs by pool, newest first.
+    generated: Mutex<BTreeMap<String, VecDeque<Arc<MachineConfig>>>>,
 }
 
-impl Sound {
-    fn is_known(&self, config: &MachineConfig) -> bool {
-        let known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+impl RenderedConfigs {
+    fn is_verified(&self, config: &MachineConfig) -> bool {
+        let known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&config.name_any()) == Some(&version(config))
     }
 
-    fn note(&self, config: &MachineConfig) {
-        let mut known = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+    fn record_verified(&self, config: &MachineConfig) {
+        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(config.name_any(), version(config));
     }
 
-    /// Keeps what was made for a pool.
-    pub(super) fn keep(&self, pool: &str, made: &MachineConfig) {
-        let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Stores the config that was generated for a pool.
+    pub(super) fn store(&self, pool: &str, made: &MachineConfig) {
+        let mut all = self.generated.lock().unwrap_or_else(PoisonError::into_inner);
         let of_pool = all.entry(pool.to_owned()).or_default();
         if of_pool.front().is_none_or(|newest| newest.name_any() != made.name_any()) {
             of_pool.retain(|earlier| earlier.name_any() != made.name_any());
             of_pool.push_front(Arc::new(made.clone()));
-            of_pool.truncate(EARLIER + 1);
+            of_pool.truncate(PREVIOUS_CONFIGS + 1);
         }
     }
 
-    /// Forgets a pool that is gone.
-    pub(super) fn forget(&self, pool: &str) {
-        self.made.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
+    /// Drops the configs of a deleted pool.
+    pub(super) fn remove_pool(&self, pool: &str) {
+        self.generated.lock().unwrap_or_else(PoisonError::into_inner).remove(pool);
     }
 
-    fn earlier(&self, pool: &str) -> Vec<Arc<MachineConfig>> {
-        let all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+    fn previous(&self, pool: &str) -> Vec<Arc<MachineConfig>> {
+        let all = self.generated.lock().unwrap_or_else(PoisonError::into_inner);
         all.get(pool).into_iter().flatten().skip(1).cloned().collect()
     }
 }
 
-/// Puts back the configs that the pool had before and somebody has edited since.
-pub(super) async fn restore_earlier(
+/// Restores the previous configs of the pool if they were edited.
+pub(super) async fn restore_previous(
     context: &Context,
     reporter: &Reporter,
     pool: &str,
 ) -> Result<(), ActError> {
-    for made in context.sound.earlier(pool) {
-        // One that is gone is not needed any longer.
+    for made in context.rendered.previous(pool) {
+        // A deleted config is no longer needed.
         if let Some(known) = context.caches.configs.get(&made.name_any()) {
             restore(context, reporter, &known, &made).await?;
         }
@@ -82,24 +82,24 @@ fn version(config: &MachineConfig) -> Version {
     (config.uid(), config.metadata.generation)
 }
 
-/// Whether two configs say the same. An API server keeps what a text says and not how it is written:
-/// members come back in another order.
+/// Returns true if two specs are equal as JSON values. The API server does not preserve the order
+/// of members.
 fn is_same(left: &MachineConfigSpec, right: &MachineConfigSpec) -> bool {
     left == right || {
-        let said = |spec: &MachineConfigSpec| serde_json::to_value(spec).ok();
-        let (left, right) = (said(left), said(right));
+        let value = |spec: &MachineConfigSpec| serde_json::to_value(spec).ok();
+        let (left, right) = (value(left), value(right));
         left.is_some() && left == right
     }
 }
 
-/// Looks at the config unless it is known to be sound, and makes it what it was made as.
+/// Reads the config unless its version was verified before, and replaces its spec if it was edited.
 pub(super) async fn restore(
     context: &Context,
     reporter: &Reporter,
     known: &MachineConfig,
     made: &MachineConfig,
 ) -> Result<(), ActError> {
-    if context.sound.is_known(known) {
+    if context.rendered.is_verified(known) {
         return Ok(());
     }
     let name = made.name_any();
@@ -111,10 +111,10 @@ pub(super) async fn restore(
         let written = api.replace(&name, &PostParams::default(), &live).await;
         let written = written.map_err(CallError::from);
         live = written.map_err(|source| ActError::RestoreConfig { name: name.clone(), source })?;
-        let text = format!("{name} was edited and is as it was made again");
+        let text = format!("{name} was edited and has been restored");
         reporter.publish(&Note::warning(&live, "RenderedConfigRestored", text)).await;
     }
-    context.sound.note(&live);
+    context.rendered.record_verified(&live);
     Ok(())
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_is_the_same_in_whatever_order_it_comes_back() {
+    fn a_config_is_the_same_in_any_order_of_its_members() {
         let spec = |text: &str| MachineConfigSpec {
             config: Some(RawConfig::from_json(text.to_owned()).unwrap()),
             ..MachineConfigSpec::default()

@@ -1,4 +1,4 @@
-//! The config server's authority and certificate in a cluster.
+//! Tests of the config server's CA and certificate in a cluster.
 
 use k8s_openapi::{
     ByteString,
@@ -25,10 +25,10 @@ use crate::{
 };
 
 on_both! {
-    a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for,
-    the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown,
-    without_infrastructure_people_may_name_the_server,
-    a_certificate_that_somebody_else_made_is_left_alone,
+    a_new_cluster_gets_a_certificate_that_its_bundle_verifies,
+    the_old_ca_is_trusted_until_its_last_certificate_is_replaced,
+    without_infrastructure_an_annotation_names_the_server,
+    a_certificate_of_another_issuer_is_left_alone,
 }
 
 const CA: &str = "machine-config-server-ca";
@@ -48,7 +48,7 @@ fn mark(secret: &Secret, key: &str) -> String {
     secret.annotations().get(&key).cloned().unwrap_or_default()
 }
 
-/// The bundle, once there is one that `holds`.
+/// Waits until `holds` is true for the bundle; returns the bundle.
 async fn bundle(fleet: &Fleet, what: &str, holds: impl Fn(&str) -> bool) -> String {
     let api = Api::<ConfigMap>::namespaced(fleet.client.clone(), label::NAMESPACE);
     let text =
@@ -61,7 +61,8 @@ async fn secret(fleet: &Fleet, name: &str, what: &str, holds: impl Fn(&Secret) -
     awaited(secrets(fleet), name, what, holds).await
 }
 
-/// Whether a machine that trusts the bundle takes the server for `name`, in so many seconds from 1970.
+/// Returns true if a machine that trusts the bundle accepts the server's certificate for `name` at
+/// that Unix time.
 fn is_trusted(bundle: &str, shown: &Secret, name: &str, at: u64) -> bool {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_slice_iter(bundle.as_bytes()) {
@@ -81,7 +82,7 @@ fn is_trusted(bundle: &str, shown: &Secret, name: &str, at: u64) -> bool {
 const Y2026: u64 = 1_767_225_600;
 const YEAR: u64 = 365 * 24 * 3600;
 
-/// Everything made anew on that day.
+/// Has all certificates issued anew on that day.
 async fn begin(day: &str, fleet: &mut Fleet) {
     bundle(fleet, "is there", |text| !text.is_empty()).await;
     secret(fleet, TLS, "is there", |_| true).await;
@@ -116,7 +117,7 @@ async fn set_infrastructure(fleet: &Fleet, addresses: &[&str]) {
 }
 
 // covers: CERT-1, CERT-2, CERT-4
-async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for(server: Server) {
+async fn a_new_cluster_gets_a_certificate_that_its_bundle_verifies(server: Server) {
     let mut fleet = Fleet::on(server, 0).await;
     begin("2026-01-02", &mut fleet).await;
     set_infrastructure(&fleet, &["192.0.2.5"]).await;
@@ -142,7 +143,7 @@ async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for(server: Se
     ] {
         assert_eq!(is_trusted(&trusted, &shown, name, at), expected, "{name} at {at}");
     }
-    // Another address is another certificate of the same authority.
+    // A new address requires a new certificate of the same CA.
     set_infrastructure(&fleet, &["192.0.2.5", "fd00::5"]).await;
     let anew = secret(&fleet, TLS, "is for the new address too", |secret| {
         mark(secret, "hostnames") == "192.0.2.5,api-int.c.test,fd00::5"
@@ -155,7 +156,7 @@ async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for(server: Se
     );
     let said = fleet.event("TargetUpdateRequired").await;
     assert!(said.starts_with("\"machine-config-server-tls\" in \"openshift-machine-config-operator\" requires a new target cert/key pair: "), "{said}");
-    // What is deleted comes back.
+    // A deleted Secret is created again.
     secrets(&fleet).delete(TLS, &DeleteParams::default()).await.unwrap();
     let back = secret(&fleet, TLS, "is back", |secret| secret.uid() != anew.uid()).await;
     assert!(is_trusted(&trusted, &back, "fd00::5", Y2026 + YEAR));
@@ -163,7 +164,7 @@ async fn a_new_cluster_gets_a_certificate_that_its_bundle_vouches_for(server: Se
 }
 
 // covers: CERT-1
-async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown(server: Server) {
+async fn the_old_ca_is_trusted_until_its_last_certificate_is_replaced(server: Server) {
     let mut fleet = Fleet::on(server, 0).await;
     begin("2026-01-02", &mut fleet).await;
     set_infrastructure(&fleet, &["192.0.2.5"]).await;
@@ -173,8 +174,8 @@ async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown(serv
     let old_signer = by(&first);
     let old = bundle(&fleet, "is there", |text| !text.is_empty()).await;
 
-    // Eight years on the authority is due, and what it signed. But the new one must become known
-    // first: the certificate stays, and both are trusted.
+    // Eight years later the CA and its certificate are due. But the new CA must be distributed
+    // first: the certificate stays, and both CAs are trusted.
     at("2034-01-05", &mut fleet).await;
     let both = bundle(&fleet, "has both", |text| text.matches("BEGIN").count() == 2).await;
     assert!(both.contains(&old));
@@ -182,7 +183,7 @@ async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown(serv
     assert_eq!(shown.resource_version(), first.resource_version());
     assert!(is_trusted(&both, &shown, "api-int.c.test", Y2026 + 8 * YEAR));
 
-    // Nearly ten months later it is made anew, and the old authority is of no use any longer.
+    // Nearly ten months later the certificate is renewed, and the old CA is dropped.
     at("2034-10-30", &mut fleet).await;
     let second = secret(&fleet, TLS, "is of the new authority", |s| by(s) != old_signer).await;
     let new = bundle(&fleet, "has one", |text| text.matches("BEGIN").count() == 1).await;
@@ -194,7 +195,7 @@ async fn the_old_authority_is_trusted_until_nothing_that_it_signed_is_shown(serv
 }
 
 // covers: CERT-2
-async fn without_infrastructure_people_may_name_the_server(server: Server) {
+async fn without_infrastructure_an_annotation_names_the_server(server: Server) {
     let fleet = Fleet::on(server, 0).await;
     secret(&fleet, TLS, "is for this machine", |s| mark(s, "hostnames") == "127.0.0.1,localhost")
         .await;
@@ -206,7 +207,7 @@ async fn without_infrastructure_people_may_name_the_server(server: Server) {
 }
 
 // covers: CERT-4
-async fn a_certificate_that_somebody_else_made_is_left_alone(server: Server) {
+async fn a_certificate_of_another_issuer_is_left_alone(server: Server) {
     let mut fleet = Fleet::on(server, 0).await;
     secret(&fleet, TLS, "is there", |_| true).await;
     fleet.pause().await;
@@ -227,7 +228,7 @@ async fn a_certificate_that_somebody_else_made_is_left_alone(server: Server) {
     fleet.apply_config("50-motd", "/etc/motd").await;
     fleet.rendered_anew(&before).await;
     assert_eq!(secrets(&fleet).get(TLS).await.unwrap().resource_version(), own.resource_version());
-    // Whoever wants one of ours takes theirs away.
+    // The controller issues its own certificate after the user's is deleted.
     secrets(&fleet).delete(TLS, &DeleteParams::default()).await.unwrap();
     secret(&fleet, TLS, "is ours", |secret| mark(secret, "hostnames") == "other.c.test").await;
     fleet.stop().await;
@@ -244,7 +245,7 @@ fn user_data(authorities: &Value) -> ByteString {
 
 // covers: CERT-3
 #[tokio::test]
-async fn machines_to_come_trust_the_bundle() {
+async fn user_data_gets_the_bundle() {
     let fleet = Fleet::start(0).await;
     let trusted = bundle(&fleet, "is there", |text| !text.is_empty()).await;
     let namespace: Namespace =
@@ -264,7 +265,7 @@ async fn machines_to_come_trust_the_bundle() {
         secret.data = Some([("userData".to_owned(), user_data(authorities))].into());
         api.create(&PostParams::default(), &secret).await.unwrap();
     }
-    // The namespace is looked for when something happens to the cluster.
+    // The namespace is detected at the next reconcile.
     set_infrastructure(&fleet, &["192.0.2.5"]).await;
     let source = |secret: &Secret| -> String {
         let config: Value = serde_json::from_str(&part(secret, "userData")).unwrap();
@@ -279,7 +280,7 @@ async fn machines_to_come_trust_the_bundle() {
     for name in ["two", "managed"] {
         assert_eq!(source(&api.get(name).await.unwrap()), "data:,old", "{name}");
     }
-    // An edit is taken back, because from then on such configs are watched.
+    // An edit is reverted, because the Secrets are watched from then on.
     let patch = Patch::Merge(json!({"data": {"userData": user_data(&old)}}));
     api.patch("worker-user-data", &PatchParams::default(), &patch).await.unwrap();
     awaited(api, "worker-user-data", "trusts the bundle again", is_new).await;

@@ -1,4 +1,4 @@
-//! A fleet whose daemons speak the reference's protocol: to us they cannot be told from our own.
+//! Tests with daemons that follow the reference's protocol, as the real daemon does.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt as _, api::DeleteParams};
@@ -14,11 +14,11 @@ use crate::{
 };
 
 on_both! {
-    a_fleet_moves_within_its_limit_and_every_node_is_open_again,
-    a_config_that_fails_is_taken_back_and_no_more_nodes_see_it,
-    a_config_that_is_refused_is_taken_back_and_no_more_nodes_see_it,
-    a_roll_out_can_be_paused_and_widened_on_its_way,
-    a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools,
+    a_pool_updates_within_its_limit_and_every_node_is_uncordoned,
+    a_failed_config_is_rolled_back_and_reaches_no_further_node,
+    a_rejected_config_is_rolled_back_and_reaches_no_further_node,
+    a_roll_out_can_be_paused_and_widened,
+    a_lost_node_keeps_its_slot_and_a_waiting_node_can_change_pools,
 }
 
 async fn limit(fleet: &Fleet, most: usize, paused: bool) {
@@ -31,7 +31,7 @@ fn value<'n>(node: &'n Node, key: &str) -> &'n str {
 }
 
 // covers: DRN-1, DRN-2, NOD-5
-async fn a_fleet_moves_within_its_limit_and_every_node_is_open_again(server: Server) {
+async fn a_pool_updates_within_its_limit_and_every_node_is_uncordoned(server: Server) {
     let fleet = Fleet::on(server, 6).await;
     limit(&fleet, 2, false).await;
     // Every other node need not be drained.
@@ -54,16 +54,16 @@ async fn a_fleet_moves_within_its_limit_and_every_node_is_open_again(server: Ser
 }
 
 // covers: NOD-8, NOD-14
-async fn a_config_that_fails_is_taken_back_and_no_more_nodes_see_it(server: Server) {
-    taken_back(server, FAILS).await;
+async fn a_failed_config_is_rolled_back_and_reaches_no_further_node(server: Server) {
+    rolled_back(server, FAILS).await;
 }
 
 // covers: NOD-14
-async fn a_config_that_is_refused_is_taken_back_and_no_more_nodes_see_it(server: Server) {
-    taken_back(server, REFUSES).await;
+async fn a_rejected_config_is_rolled_back_and_reaches_no_further_node(server: Server) {
+    rolled_back(server, REFUSES).await;
 }
 
-async fn taken_back(server: Server, script: Script) {
+async fn rolled_back(server: Server, script: Script) {
     let fleet = Fleet::on(server, 4).await;
     let old = fleet.rendered().await;
     let good = old.clone();
@@ -81,16 +81,16 @@ async fn taken_back(server: Server, script: Script) {
     assert_eq!(victims.len(), 1, "{victims:?}");
     fleet.all::<MachineConfig>().delete("50-motd", &DeleteParams::default()).await.unwrap();
     fleet.wait_for_update(&old).await;
-    fleet.wait_for_pool("it is well", |status| is(status, "Degraded", "False")).await;
-    assert_eq!(daemons.busiest(), victims, "nobody else was touched");
+    fleet.wait_for_pool("the pool has recovered", |status| is(status, "Degraded", "False")).await;
+    assert_eq!(daemons.busiest(), victims, "no other node was updated");
     let node = fleet.all::<Node>().get(&victims[0]).await.unwrap();
     assert_eq!(value(&node, annotation::CURRENT_CONFIG.name()), old);
-    assert!(!node.spec.unwrap().unschedulable.unwrap_or_default(), "it is open again");
+    assert!(!node.spec.unwrap().unschedulable.unwrap_or_default(), "the node is uncordoned");
     fleet.stop().await;
 }
 
 // covers: NOD-18
-async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
+async fn a_roll_out_can_be_paused_and_widened(server: Server) {
     let fleet = Fleet::on(server, 6).await;
     let daemons = Daemons::held(fleet.client.clone(), 2, REBOOT);
     let old = fleet.rendered().await;
@@ -109,7 +109,7 @@ async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
     fleet.wait_for_pool("the pause is seen", is_paused).await;
     daemons.release();
     let paused = fleet
-        .wait_for_pool("it rests", |status| {
+        .wait_for_pool("no node is updating", |status| {
             is_paused(status) && status.unavailable_machine_count == 0
         })
         .await;
@@ -125,10 +125,10 @@ async fn a_roll_out_can_be_paused_and_widened_on_its_way(server: Server) {
 }
 
 // covers: NOD-33
-async fn a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools(server: Server) {
+async fn a_lost_node_keeps_its_slot_and_a_waiting_node_can_change_pools(server: Server) {
     let fleet = Fleet::on(server, 4).await;
     let infra = fleet.infra_pool().await;
-    // The first of them is not heard of again.
+    // The first of them is lost.
     let daemons =
         Daemons::start(fleet.client.clone(), |node, _| if node == "n0" { SILENT } else { REBOOT });
     let old = fleet.rendered().await;
@@ -138,7 +138,7 @@ async fn a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools(s
     assert_eq!(node, "n0");
     let other = "n1";
 
-    // One of those that wait goes to another pool, whose config is its own from then on.
+    // A waiting node moves to another pool and follows that pool's config from then on.
     let role = json!({"metadata": {"labels": {INFRA: ""}}});
     fleet.patch::<Node>(other, role).await;
     let moved = fleet.wait::<MachineConfigPool>("infra", "it has its node, updated", |pool| {
@@ -153,7 +153,7 @@ async fn a_lost_node_keeps_its_place_until_it_is_gone_and_one_can_change_pools(s
     let found = fleet.all::<Node>().get(other).await.unwrap();
     assert_eq!(value(&found, annotation::CURRENT_CONFIG.name()), target);
 
-    assert_eq!(fleet.under_way(&new).await, [node.as_str()], "it keeps its place");
+    assert_eq!(fleet.under_way(&new).await, [node.as_str()], "the node keeps its slot");
     fleet.all::<Node>().delete(&node, &DeleteParams::default()).await.unwrap();
     fleet.wait_for_update(&new).await;
     assert!(daemons.busiest().len() <= 2, "{:?}", daemons.busiest());

@@ -1,4 +1,4 @@
-//! Drains: pods, budgets, and the daemon's requests.
+//! Tests of drains: pods, budgets, and the daemon's requests.
 
 use std::{
     sync::{
@@ -42,18 +42,18 @@ use crate::{
 };
 
 on_both! {
-    a_node_is_cordoned_emptied_and_opened_again,
-    a_budget_holds_a_drain_up_until_it_allows_the_eviction,
-    a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when,
-    a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on,
-    a_request_that_nobody_understands_is_refused_and_the_next_one_answered,
-    a_node_that_somebody_opens_is_closed_again_and_its_drain_starts_anew,
-    a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes,
-    a_pool_can_say_how_long_its_drains_may_take,
-    a_node_that_is_deleted_takes_its_alert_along,
-    a_pod_is_left_in_peace_for_as_long_as_the_server_asks,
-    two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_good,
-    an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carried_out,
+    a_node_is_cordoned_drained_and_uncordoned,
+    a_budget_blocks_a_drain_until_it_allows_the_eviction,
+    a_blocked_drain_records_pod_owner_budget_and_start,
+    a_new_leader_knows_the_start_of_a_drain,
+    an_unknown_request_is_reported_and_the_next_one_acknowledged,
+    an_uncordoned_node_is_cordoned_again_and_its_drain_restarts,
+    a_lost_cordon_is_retried_before_any_eviction,
+    a_pool_can_set_its_drain_timeouts,
+    the_drain_error_of_a_deleted_node_is_cleared,
+    evictions_honour_retry_after,
+    two_hundred_concurrent_drains_stay_within_the_eviction_limit,
+    an_eviction_in_flight_at_shutdown_completes,
 }
 
 fn pod(name: &str, app: &str, owner: &str) -> Pod {
@@ -70,12 +70,12 @@ fn pod(name: &str, app: &str, owner: &str) -> Pod {
     .unwrap()
 }
 
-/// A pod of a `ReplicaSet` on `n0`, and a budget that never lets it go.
+/// Creates a pod of a `ReplicaSet` on `n0`, and a budget that never allows its eviction.
 async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     let web = pod("web", "web", "ReplicaSet");
     api.create(&PostParams::default(), &web).await.unwrap();
-    // A pod that has not begun may always go, whatever its budget says.
+    // A pod that is not running can always be evicted, regardless of its budget.
     let runs = Patch::Merge(json!({"status": web.status}));
     api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
@@ -85,7 +85,7 @@ async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
     .unwrap();
     let budgets = Api::<PodDisruptionBudget>::namespaced(fleet.client.clone(), "default");
     let made = budgets.create(&PostParams::default(), &budget).await.unwrap();
-    // The real API server leaves the counting to a controller, and there is none.
+    // The real API server leaves the budget's status to a controller, which does not run here.
     let counted = Patch::Merge(json!({"status": {
         "observedGeneration": made.metadata.generation, "disruptionsAllowed": 0,
         "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1,
@@ -104,7 +104,7 @@ async fn answered(fleet: &Fleet, request: &str) -> Node {
         let answer = node.annotations().get(annotation::LAST_APPLIED_DRAIN.name());
         answer.map(String::as_str) == Some(request)
     };
-    fleet.wait::<Node>("n0", "the request is answered", answered).await
+    fleet.wait::<Node>("n0", "the request is acknowledged", answered).await
 }
 
 fn cordoned(node: &Node) -> bool {
@@ -124,14 +124,14 @@ async fn names(fleet: &Fleet) -> Vec<String> {
     names
 }
 
-/// Whether there is an alert about `n0`.
+/// Returns true if the drain error of `n0` is set.
 fn is_counted(registry: &Registry) -> bool {
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
     text.contains("mcc_drain_err{node=\"n0\"} 1")
 }
 
-/// What was said with this reason.
+/// Returns the messages of all events with this reason.
 async fn events(fleet: &Fleet, reason: &str) -> Vec<String> {
     let events = Api::<Event>::all(fleet.client.clone());
     let events = events.list(&ListParams::default()).await.unwrap();
@@ -140,7 +140,7 @@ async fn events(fleet: &Fleet, reason: &str) -> Vec<String> {
 }
 
 // covers: DRN-1, DRN-2, DRN-4
-async fn a_node_is_cordoned_emptied_and_opened_again(server: Server) {
+async fn a_node_is_cordoned_drained_and_uncordoned(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     for pod in [pod("web", "web", "ReplicaSet"), pod("agent", "agent", "DaemonSet")] {
@@ -149,7 +149,7 @@ async fn a_node_is_cordoned_emptied_and_opened_again(server: Server) {
     ask(&fleet, "drain-rendered-worker-1").await;
     let node = answered(&fleet, "drain-rendered-worker-1").await;
     assert!(cordoned(&node));
-    assert_eq!(names(&fleet).await, ["agent"], "what a DaemonSet runs stays");
+    assert_eq!(names(&fleet).await, ["agent"], "pods of a DaemonSet stay");
 
     ask(&fleet, "uncordon-rendered-worker-1").await;
     let node = answered(&fleet, "uncordon-rendered-worker-1").await;
@@ -158,7 +158,7 @@ async fn a_node_is_cordoned_emptied_and_opened_again(server: Server) {
 }
 
 // covers: DRN-5
-async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction(server: Server) {
+async fn a_budget_blocks_a_drain_until_it_allows_the_eviction(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
@@ -169,7 +169,7 @@ async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction(server: Server) 
     );
     assert_eq!(names(&fleet).await, ["web"]);
     let node = fleet.all::<Node>().get("n0").await.unwrap();
-    assert!(cordoned(&node), "no pod is to come while others are asked to go");
+    assert!(cordoned(&node), "no pod can be scheduled during evictions");
     assert!(!node.annotations().contains_key(annotation::LAST_APPLIED_DRAIN.name()));
 
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
@@ -178,7 +178,7 @@ async fn a_budget_holds_a_drain_up_until_it_allows_the_eviction(server: Server) 
     fleet.stop().await;
 }
 
-/// The record on the node, once `holds`.
+/// Waits until `holds` is true for the drain record of the node.
 async fn record(fleet: &Fleet, what: &str, holds: impl Fn(&DrainRecord) -> bool) -> DrainRecord {
     let read = |node: &Node| annotation::DRAIN_RECORD.get(node.annotations()).unwrap();
     let found = |node: &Node| read(node).is_some_and(|record| holds(&record));
@@ -187,7 +187,7 @@ async fn record(fleet: &Fleet, what: &str, holds: impl Fn(&DrainRecord) -> bool)
 }
 
 // covers: DRN-10
-async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when(server: Server) {
+async fn a_blocked_drain_records_pod_owner_budget_and_start(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
@@ -206,18 +206,22 @@ async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when(serve
     };
     let text = blocker.to_string();
     fleet
-        .wait::<MachineConfigNode>("n0", "it says so", |node| drained(node, "Unknown", &text))
+        .wait::<MachineConfigNode>("n0", "the condition is set", |node| {
+            drained(node, "Unknown", &text)
+        })
         .await;
 
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     let node = answered(&fleet, "drain-rendered-worker-1").await;
     assert!(!node.annotations().contains_key(annotation::DRAIN_RECORD.name()));
     fleet
-        .wait::<MachineConfigNode>("n0", "it says so", |node| drained(node, "True", "complete"))
+        .wait::<MachineConfigNode>("n0", "the condition is set", |node| {
+            drained(node, "True", "complete")
+        })
         .await;
     ask(&fleet, "uncordon-rendered-worker-1").await;
     fleet
-        .wait::<MachineConfigNode>("n0", "it is open", |node| {
+        .wait::<MachineConfigNode>("n0", "the node is uncordoned", |node| {
             let conditions = node.status.clone().unwrap_or_default().conditions;
             conditions.iter().any(|c| c.type_ == "Uncordoned" && c.status == "True")
         })
@@ -226,7 +230,7 @@ async fn a_drain_that_is_held_up_names_pod_owner_and_budget_and_since_when(serve
 }
 
 // covers: DRN-6, DRN-7
-async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(server: Server) {
+async fn a_new_leader_knows_the_start_of_a_drain(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
@@ -253,7 +257,8 @@ async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(s
     assert_eq!((&after.since, &after.blockers), (&known.since, &known.blockers));
     assert!(is_counted(&registry));
 
-    // Changed budgets do not wake a drain that pauses; opening the node does, and starts it anew.
+    // A changed budget does not end the pause of a drain; an uncordon does, and starts the drain
+    // anew.
     budgets.delete("keep", &DeleteParams::default()).await.unwrap();
     fleet.patch::<Node>("n0", json!({"spec": {"unschedulable": false}})).await;
     answered(&fleet, "drain-rendered-worker-1").await;
@@ -262,7 +267,7 @@ async fn a_controller_that_takes_over_knows_how_long_a_drain_has_been_going_on(s
 }
 
 // covers: DRN-3
-async fn a_request_that_nobody_understands_is_refused_and_the_next_one_answered(server: Server) {
+async fn an_unknown_request_is_reported_and_the_next_one_acknowledged(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     ask(&fleet, "reboot-rendered-worker-1").await;
     let text = fleet.event("DrainRequestUnknown").await;
@@ -277,12 +282,12 @@ async fn a_request_that_nobody_understands_is_refused_and_the_next_one_answered(
 }
 
 // covers: DRN-8
-async fn a_node_that_somebody_opens_is_closed_again_and_its_drain_starts_anew(server: Server) {
+async fn an_uncordoned_node_is_cordoned_again_and_its_drain_restarts(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
     let before = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
-    // Whatever the record says, it is thrown away with the cordon.
+    // The record is dropped together with the cordon.
     let mut old = before.clone();
     old.since = serde_json::from_value(json!("2020-01-01T00:00:00Z")).unwrap();
     let old = json!({annotation::DRAIN_RECORD.name(): old.to_string()});
@@ -302,13 +307,13 @@ async fn a_node_that_somebody_opens_is_closed_again_and_its_drain_starts_anew(se
 }
 
 // covers: DRN-9
-async fn a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes(server: Server) {
+async fn a_lost_cordon_is_retried_before_any_eviction(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     let web = pod("web", "web", "ReplicaSet");
     api.create(&PostParams::default(), &web).await.unwrap();
     fleet.pause().await;
-    // The first writes to the node are only tried out: the server says yes and keeps nothing.
+    // The first writes to the node are dry runs: the server accepts them and stores nothing.
     let (lost, evictions) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (swallow, seen) = (lost.clone(), evictions.clone());
     let client = fleet.server.altered(move |mut request| {
@@ -317,7 +322,7 @@ async fn a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes(server: 
             && path.ends_with("/nodes/n0")
             && swallow.fetch_add(1, Ordering::SeqCst) < 3
         {
-            assert_eq!(seen.load(Ordering::SeqCst), 0, "nothing is evicted from an open node");
+            assert_eq!(seen.load(Ordering::SeqCst), 0, "no eviction before the cordon");
             *request.uri_mut() = format!("{path}?dryRun=All").parse().unwrap();
         }
         if path.ends_with("/eviction") {
@@ -337,10 +342,10 @@ async fn a_cordon_that_does_not_stick_is_made_again_before_any_pod_goes(server: 
 }
 
 // covers: DRN-7
-async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
+async fn a_pool_can_set_its_drain_timeouts(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let budgets = stuck(&fleet).await;
-    // Who starts afterwards knows what the pool says.
+    // Controllers that start afterwards see the annotations of the pool.
     fleet.pause().await;
     let annotations = json!({
         annotation::DRAIN_TIMEOUT.name(): "2h",
@@ -361,7 +366,7 @@ async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
     );
     let mut known = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
 
-    // An hour and a half is slow, but not overdue.
+    // An hour and a half is slow, but within the time limit.
     fleet.pause().await;
     fleet.config.pace.attempt = Duration::from_millis(50);
     let begun = known.since.clone();
@@ -389,7 +394,7 @@ async fn a_pool_can_say_how_long_its_drains_may_take(server: Server) {
 }
 
 // covers: MET-3
-async fn a_node_that_is_deleted_takes_its_alert_along(server: Server) {
+async fn the_drain_error_of_a_deleted_node_is_cleared(server: Server) {
     let mut fleet = Fleet::on(server, 2).await;
     stuck(&fleet).await;
     ask(&fleet, "drain-rendered-worker-1").await;
@@ -404,17 +409,18 @@ async fn a_node_that_is_deleted_takes_its_alert_along(server: Server) {
     fleet.event("DrainFailed").await;
     assert!(is_counted(&registry));
     fleet.all::<Node>().delete("n0", &DeleteParams::default()).await.unwrap();
-    // Who counts the nodes that are left has let go of it before.
+    // Once the pool counts one node less, the cache has dropped the node.
     fleet.wait_for_pool("it has one node", |status| status.machine_count == 1).await;
     assert!(!is_counted(&registry));
     fleet.stop().await;
 }
 
 // covers: DRN-5
-async fn a_pod_is_left_in_peace_for_as_long_as_the_server_asks(server: Server) {
+async fn evictions_honour_retry_after(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
-    // On the real server it is the server itself that asks for ten seconds, because nobody has counted
-    // this budget; ours counts at once, and so the budget refuses without a word about time.
+    // The real server itself sends a Retry-After of ten seconds, because no controller has computed
+    // the budget's status; the embedded server computes it at once, and so refuses without a
+    // Retry-After.
     let budgets = stuck(&fleet).await;
     let news = Patch::Merge(json!({"spec": {"maxUnavailable": 0, "minAvailable": null}}));
     budgets.patch("keep", &PatchParams::default(), &news).await.unwrap();
@@ -422,7 +428,7 @@ async fn a_pod_is_left_in_peace_for_as_long_as_the_server_asks(server: Server) {
     let (noted, mut asked) = mpsc::unbounded_channel();
     let client = fleet.server.watched(move |request| {
         if request.uri().path().ends_with("/pods/web/eviction") {
-            // Nobody listens any more once enough was heard.
+            // The receiver is dropped after enough requests.
             let _ = noted.send(Instant::now());
         }
     });
@@ -437,7 +443,7 @@ async fn a_pod_is_left_in_peace_for_as_long_as_the_server_asks(server: Server) {
     };
     let mut again = async || {
         let heard = tokio::time::timeout(PATIENCE, asked.recv()).await;
-        heard.expect("it is asked for").unwrap()
+        heard.expect("an eviction is requested").unwrap()
     };
     let (first, second) = (again().await, again().await);
     assert!(second.duration_since(first) >= pause, "{:?}", second.duration_since(first));
@@ -445,19 +451,19 @@ async fn a_pod_is_left_in_peace_for_as_long_as_the_server_asks(server: Server) {
     running.await.unwrap();
 }
 
-/// Holds evictions back until nothing more can be expected to ask for one.
+/// Blocks evictions until no further eviction requests can be expected.
 struct Gate {
     nodes: usize,
     limit: usize,
     asked: watch::Sender<Asked>,
 }
 
-/// What was asked for.
+/// Requests that were seen.
 #[derive(Default)]
 struct Asked {
     watches: usize,
     evictions: usize,
-    /// How many evictions there were when the gate was opened.
+    /// Number of evictions at the moment the gate opened.
     held: Option<usize>,
 }
 
@@ -472,7 +478,7 @@ impl Gate {
         self.asked.send_modify(|asked| {
             asked.watches += usize::from(is_watch);
             asked.evictions += usize::from(is_eviction);
-            // Who watches its pods has an eviction to ask for.
+            // A drain that watches its pods has evictions to request.
             let all_ask = asked.watches >= self.nodes && asked.evictions >= self.limit;
             if all_ask && asked.held.is_none() {
                 asked.held = Some(asked.evictions);
@@ -486,9 +492,7 @@ impl Gate {
 }
 
 // covers: DRN-11
-async fn two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_good(
-    server: Server,
-) {
+async fn two_hundred_concurrent_drains_stay_within_the_eviction_limit(server: Server) {
     const NODES: usize = 200;
     const LIMIT: usize = 64;
     let mut fleet = Fleet::on(server, NODES).await;
@@ -517,8 +521,12 @@ async fn two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_g
     let (client, shutdown) = (client.await, Shutdown::new());
     let running = tokio::spawn(mco_controller::run(fleet.config.clone(), client, shutdown.clone()));
     let held = asked.wait_for(|asked| asked.held.is_some());
-    let held = tokio::time::timeout(PATIENCE, held).await.expect("all are at it").unwrap().held;
-    assert_eq!(held, Some(LIMIT), "the others wait for their turn");
+    let held = tokio::time::timeout(PATIENCE, held)
+        .await
+        .expect("all drains request evictions")
+        .unwrap()
+        .held;
+    assert_eq!(held, Some(LIMIT), "the others wait for a permit");
     let answer = annotation::LAST_APPLIED_DRAIN.name();
     for number in 0..NODES {
         fleet
@@ -533,9 +541,7 @@ async fn two_hundred_nodes_are_drained_at_once_with_no_more_evictions_than_are_g
 }
 
 // covers: DRN-5
-async fn an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carried_out(
-    server: Server,
-) {
+async fn an_eviction_in_flight_at_shutdown_completes(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     api.create(&PostParams::default(), &pod("web", "web", "ReplicaSet")).await.unwrap();
@@ -547,7 +553,7 @@ async fn an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carri
         async move {
             if request.uri().path().ends_with("/pods/web/eviction") {
                 stop.request();
-                // Everybody else hears of it meanwhile.
+                // Lets the other tasks see the shutdown meanwhile.
                 for _ in 0..100 {
                     tokio::task::yield_now().await;
                 }
@@ -558,6 +564,6 @@ async fn an_eviction_that_is_under_way_when_the_process_is_told_to_stop_is_carri
     let client = client.await;
     ask(&fleet, "drain-rendered-worker-1").await;
     let running = mco_controller::run(fleet.config.clone(), client, shutdown);
-    tokio::time::timeout(PATIENCE, running).await.expect("it stops");
+    tokio::time::timeout(PATIENCE, running).await.expect("the controllers stop");
     assert_eq!(names(&fleet).await, [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! Contents fetched from real sockets: what is sent, what is followed, what is refused.
+//! Tests of fetches over real sockets: the request, redirects, and errors.
 
 use mco_api::{ControllerConfig, MachineConfig, controller_config::ProxyStatus, label};
 use mco_cluster::report::chain;
@@ -10,9 +10,9 @@ use mco_core::render::{
 use mco_testkit::pki::Authority;
 use serde_json::json;
 
-use crate::web::{Web, ok, sent_on, status};
+use crate::web::{Web, ok, redirect_to, status};
 
-/// What a config asks for that has a file with these contents.
+/// Returns the source of a config that has a file with these contents.
 fn source(contents: &serde_json::Value) -> Source {
     let config: MachineConfig = serde_json::from_value(json!({
         "metadata": {"name": "50-a", "labels": {label::ROLE: "worker"}},
@@ -39,12 +39,12 @@ async fn get(url: &str) -> Result<String, String> {
 }
 
 #[tokio::test]
-async fn headers_of_the_config_are_sent_and_go_to_no_other_host() {
+async fn headers_of_the_config_are_sent_to_no_other_host() {
     let other = Web::start(|_| ok(b"there")).await;
     let port = other.address.port();
     let web = Web::start(move |head| match head.split(' ').nth(1) {
-        Some("/on") => sent_on("/here"),
-        Some("/away") => sent_on(&format!("http://localhost:{port}/x")),
+        Some("/on") => redirect_to("/here"),
+        Some("/away") => redirect_to(&format!("http://localhost:{port}/x")),
         _ => ok(b"here"),
     })
     .await;
@@ -70,13 +70,13 @@ async fn headers_of_the_config_are_sent_and_go_to_no_other_host() {
 }
 
 #[tokio::test]
-async fn what_is_not_given_is_said() {
+async fn failed_fetches_are_explained() {
     let large = vec![b'x'; MAX_CONTENTS + 1];
     let web = Web::start(move |head| match head.split(' ').nth(1) {
         Some("/404") => status("404 Not Found"),
         Some("/206") => status("206 Partial Content"),
-        Some("/loop") => sent_on("/loop"),
-        Some("/nowhere") => sent_on("ftp://h.test/"),
+        Some("/loop") => redirect_to("/loop"),
+        Some("/nowhere") => redirect_to("ftp://h.test/"),
         Some("/large") => ok(&large),
         Some("/endless") => {
             let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
@@ -91,15 +91,15 @@ async fn what_is_not_given_is_said() {
     })
     .await;
     let cases = [
-        ("/404", "the server answered 404 Not Found"),
-        ("/206", "the server answered 206 Partial Content"),
-        ("/loop", "sent on more than 5 times"),
-        ("/nowhere", "the server sends on to something that is no address"),
-        ("/large", "there are more than 1048576 bytes"),
-        ("/endless", "there are more than 1048576 bytes"),
+        ("/404", "the server responded 404 Not Found"),
+        ("/206", "the server responded 206 Partial Content"),
+        ("/loop", "more than 5 redirects"),
+        ("/nowhere", "the server redirected to an invalid location"),
+        ("/large", "the contents exceed 1048576 bytes"),
+        ("/endless", "the contents exceed 1048576 bytes"),
         ("/packed", "the server sent the contents in encoding \"gzip\""),
-        ("/short", "the contents did not come"),
-        ("/nonsense", "the server's answer broke off or is not HTTP"),
+        ("/short", "failed to read the response body"),
+        ("/nonsense", "the connection broke or the response is not HTTP"),
     ];
     for (path, expected) in cases {
         let said = get(&format!("http://{}{path}", web.address)).await.unwrap_err();
@@ -108,11 +108,11 @@ async fn what_is_not_given_is_said() {
     let gone = web.address;
     web.close().await;
     let said = get(&format!("http://{gone}/")).await.unwrap_err();
-    assert!(said.starts_with(&format!("cannot connect to {gone}")), "{said}");
+    assert!(said.starts_with(&format!("failed to connect to {gone}")), "{said}");
 }
 
 #[tokio::test]
-async fn the_controllers_own_machine_is_not_asked_unless_that_is_meant() {
+async fn the_controllers_own_machine_is_refused_unless_allowed() {
     let web = Web::start(|_| ok(b"secret")).await;
     let port = web.address.port();
     let cluster = ControllerConfig::default();
@@ -148,7 +148,7 @@ fn cluster_with_proxy(proxy: &Web, no_proxy: &str) -> ControllerConfig {
 }
 
 #[tokio::test]
-async fn the_clusters_proxy_is_asked_for_hosts_beyond_it() {
+async fn the_clusters_proxy_is_used_for_external_hosts() {
     let proxy = Web::start(|_| ok(b"by proxy")).await;
     let asked = source(&json!({"source": "http://files.test/a?b"}));
     let cluster = cluster_with_proxy(&proxy, "");
@@ -157,12 +157,13 @@ async fn the_clusters_proxy_is_asked_for_hosts_beyond_it() {
     assert!(head.starts_with("GET http://files.test/a?b HTTP/1.1\r\n"), "{head}");
     // base64 of "who:what"
     assert!(head.contains("proxy-authorization: Basic d2hvOndoYXQ=\r\n"), "{head}");
-    // What needs no proxy is looked for directly. No name is that long, so nobody has to be asked.
+    // Hosts in noProxy are resolved directly. The name is longer than DNS allows, so no lookup is
+    // needed.
     let cluster = cluster_with_proxy(&proxy, ".test");
     let host = format!("{}.test", "x".repeat(64));
     let asked = source(&json!({"source": format!("http://{host}/a")}));
     let said = fetch(&cluster, Reach::Others, &asked).await.unwrap_err();
-    assert!(said.starts_with(&format!("cannot find {host}:80")), "{said}");
+    assert!(said.starts_with(&format!("failed to resolve {host}:80")), "{said}");
     assert_eq!(proxy.asked().len(), 1);
 }
 
@@ -171,7 +172,7 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
     let authority = Authority::new("clusters-own").unwrap();
     let pair = authority.server("files.test", &["files.test".to_owned()]).unwrap();
     let web = Web::secure(&pair, |head| match head.split(' ').nth(1) {
-        Some("/down") => sent_on("http://files.test/a"),
+        Some("/down") => redirect_to("http://files.test/a"),
         _ => ok(b"secured"),
     })
     .await;
@@ -180,7 +181,7 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
     let asked = source(&json!({"source": "https://files.test/a"}));
 
     let said = fetch(&cluster, Reach::Others, &asked).await.unwrap_err();
-    assert!(said.starts_with("no secure connection to files.test:443"), "{said}");
+    assert!(said.starts_with("TLS handshake with files.test:443 failed"), "{said}");
 
     let bundle = authority.pair().certificate.clone().into_bytes();
     cluster.spec.additional_trust_bundle = Some(bundle.into());
@@ -189,11 +190,11 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
     assert!(head.starts_with("CONNECT files.test:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("Proxy-Authorization: Basic d2hvOndoYXQ=\r\n"), "{head}");
 
-    // The same certificate does not make it another host.
+    // The certificate is not valid for another host.
     let other = source(&json!({"source": "https://other.test/a"}));
     let said = fetch(&cluster, Reach::Others, &other).await.unwrap_err();
-    assert!(said.starts_with("no secure connection to other.test:443"), "{said}");
+    assert!(said.starts_with("TLS handshake with other.test:443 failed"), "{said}");
     let down = source(&json!({"source": "https://files.test/down"}));
     let said = fetch(&cluster, Reach::Others, &down).await.unwrap_err();
-    assert_eq!(said, "the server sends on from HTTPS to plain HTTP");
+    assert_eq!(said, "the server redirected from HTTPS to plain HTTP");
 }

@@ -1,4 +1,4 @@
-//! A cluster with controllers running and nodes that the test speaks for.
+//! A cluster with running controllers and nodes whose daemons the test plays.
 
 use std::{fmt::Debug, pin::pin, time::Duration};
 
@@ -27,10 +27,10 @@ use tokio::task::JoinHandle;
 
 use crate::server::Server;
 
-/// The label that a node of the pool `infra` has.
+/// The role label of nodes of the pool `infra`.
 pub(crate) const INFRA: &str = "node-role.kubernetes.io/infra";
 
-/// A cluster with controllers.
+/// A cluster with running controllers.
 pub(crate) struct Fleet {
     pub(crate) client: Client,
     pub(crate) config: Config,
@@ -41,23 +41,24 @@ pub(crate) struct Fleet {
 
 impl Drop for Fleet {
     fn drop(&mut self) {
-        // A test that failed leaves nobody behind who writes into the next one's cluster.
+        // The controllers of a failed test must not write into the next test's cluster.
         self.running.abort();
     }
 }
 
 impl Fleet {
-    /// A cluster with the worker pool, `workers` nodes named `n0`, `n1` … and one config, rolled out.
+    /// Creates a cluster with the worker pool, `workers` nodes named `n0`, `n1` … and one config,
+    /// rolled out.
     pub(crate) async fn on(server: Server, workers: usize) -> Self {
         Self::with(server, workers, |_| {}).await
     }
 
-    /// The same on the embedded API server.
+    /// Creates the cluster on the embedded API server.
     pub(crate) async fn start(workers: usize) -> Self {
         Self::on(Server::embedded().await, workers).await
     }
 
-    /// The same, with controllers that are set otherwise.
+    /// Creates the cluster with changed settings of the controllers.
     pub(crate) async fn with(
         server: Server,
         workers: usize,
@@ -109,7 +110,7 @@ impl Fleet {
         self.all::<K>().patch(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Says what only somebody else says: what an object's status is.
+    /// Patches the status of an object on behalf of another component.
     pub(crate) async fn patch_status<K>(&self, name: &str, status: Value)
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
@@ -118,12 +119,12 @@ impl Fleet {
         self.all::<K>().patch_status(name, &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// A config of the role `worker` with one file at `path`.
+    /// Creates a config of the role `worker` with one file at `path`.
     pub(crate) async fn apply_config(&self, name: &str, path: &str) {
         self.create(&objects::config(name, "worker", path, "hello")).await;
     }
 
-    /// The name of the worker pool's config, once it has one.
+    /// Waits until the worker pool has a config; returns its name.
     pub(crate) async fn rendered(&self) -> String {
         let pool = self.wait::<MachineConfigPool>("worker", "has a config", |pool| {
             !pool.spec.configuration.rendered.name.is_empty()
@@ -131,7 +132,7 @@ impl Fleet {
         pool.await.spec.configuration.rendered.name
     }
 
-    /// The name of the worker pool's config, once it is another than `before`.
+    /// Waits until the worker pool has another config than `before`; returns its name.
     pub(crate) async fn rendered_anew(&self, before: &str) -> String {
         let pool = self.wait::<MachineConfigPool>("worker", "has a new config", |pool| {
             let name = &pool.spec.configuration.rendered.name;
@@ -158,15 +159,15 @@ impl Fleet {
         .await
     }
 
-    /// Waits until it is said of a node that it is to run `config`.
-    pub(crate) async fn wait_for_report(&self, node: &str, config: &str) {
-        self.wait::<MachineConfigNode>(node, "it is told of", |report| {
+    /// Waits until the node's MachineConfigNode has `config` as desired config.
+    pub(crate) async fn wait_for_machine_config_node(&self, node: &str, config: &str) {
+        self.wait::<MachineConfigNode>(node, "has the desired config", |report| {
             report.spec.config_version.desired == config
         })
         .await;
     }
 
-    /// Waits until the object is as `holds` says.
+    /// Waits until `holds` is true for the object.
     pub(crate) async fn wait<K>(&self, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -174,14 +175,15 @@ impl Fleet {
         awaited(self.all::<K>(), name, what, holds).await
     }
 
-    /// Waits for the one node that is told to run `config` and does not run it yet.
+    /// Waits for the one node whose desired config is `config` and that does not run it yet.
     pub(crate) async fn wait_for_start(&self, config: &str) -> String {
         let mut under_way = self.wait_for_starts(config).await;
         assert_eq!(under_way.len(), 1, "{under_way:?} at once");
         under_way.remove(0)
     }
 
-    /// Waits until nodes are told to run `config` and do not run it yet; gives all of them.
+    /// Waits until nodes have `config` as desired config and do not run it yet; returns all of
+    /// them.
     pub(crate) async fn wait_for_starts(&self, config: &str) -> Vec<String> {
         let changes = watcher(self.all::<Node>(), watcher::Config::default());
         let mut changes = pin!(changes.default_backoff());
@@ -197,7 +199,7 @@ impl Fleet {
         tokio::time::timeout(PATIENCE, looking).await.expect("a node starts")
     }
 
-    /// The nodes that are told to run `config` and do not run it yet.
+    /// Returns the nodes whose desired config is `config` and that do not run it yet.
     pub(crate) async fn under_way(&self, config: &str) -> Vec<String> {
         let nodes = self.all::<Node>().list(&ListParams::default()).await.unwrap();
         let value =
@@ -209,8 +211,14 @@ impl Fleet {
         nodes.items.iter().filter(busy).map(ResourceExt::name_any).collect()
     }
 
-    /// Says for the node's daemon what it does.
-    pub(crate) async fn daemon_says(&self, node: &str, state: &str, current: &str, reason: &str) {
+    /// Writes the annotations of the node's daemon.
+    pub(crate) async fn write_daemon_state(
+        &self,
+        node: &str,
+        state: &str,
+        current: &str,
+        reason: &str,
+    ) {
         let annotations = json!({
             annotation::STATE.name(): state,
             annotation::CURRENT_CONFIG.name(): current,
@@ -219,26 +227,26 @@ impl Fleet {
         self.patch::<Node>(node, json!({"metadata": {"annotations": annotations}})).await;
     }
 
-    /// Ends the controllers; the cluster stays as it is.
+    /// Stops the controllers; the cluster stays as it is.
     pub(crate) async fn pause(&mut self) {
         self.shutdown.request();
         let ended = tokio::time::timeout(PATIENCE, &mut self.running).await;
         assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
     }
 
-    /// Starts controllers that know nothing of what was before.
+    /// Starts controllers without any state.
     pub(crate) fn resume(&mut self) {
         self.shutdown = Shutdown::new();
         let (config, client) = (self.config.clone(), self.client.clone());
         self.running = tokio::spawn(mco_controller::run(config, client, self.shutdown.clone()));
     }
 
-    /// What the first event of this reason says, once there is one.
+    /// Waits for the first event with this reason; returns its message.
     pub(crate) async fn event(&self, reason: &str) -> String {
         self.event_that(reason, |event| event.reason.as_deref() == Some(reason)).await
     }
 
-    /// What the first event says that is as `holds` says, once there is one.
+    /// Waits for the first event for which `holds` is true; returns its message.
     pub(crate) async fn event_that(&self, what: &str, holds: impl Fn(&Event) -> bool) -> String {
         let said = |event: Event| holds(&event).then(|| event.note.unwrap_or_default());
         let found = watching::find(Api::<Event>::all(self.client.clone()), said).await;
@@ -253,12 +261,12 @@ impl Fleet {
         watching::until(self.all::<K>(), name, "its end", |object| object.is_none()).await.unwrap();
     }
 
-    /// Ends the controllers; fails if they do not.
+    /// Stops the controllers; fails if they do not stop.
     pub(crate) async fn stop(mut self) {
         self.pause().await;
     }
 
-    /// A custom pool of workers, `infra`; gives its first config.
+    /// Creates the custom pool `infra`; returns its first config.
     pub(crate) async fn infra_pool(&self) -> String {
         let infra = json!({
             "metadata": {"name": "infra"},
@@ -276,7 +284,7 @@ impl Fleet {
     }
 }
 
-/// Waits until the object is as `holds` says.
+/// Waits until `holds` is true for the object.
 pub(crate) async fn awaited<K>(api: Api<K>, name: &str, what: &str, holds: impl Fn(&K) -> bool) -> K
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -289,22 +297,22 @@ pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> 
     status.conditions.iter().any(|c| c.kind == kind && c.status == wanted)
 }
 
-/// Which build the controllers are.
+/// Version of the controllers' build.
 const VERSION: &str = "v1";
 
 fn build() -> Build {
     Build { version: VERSION.to_owned(), hash: "abc".to_owned() }
 }
 
-/// Settings of controllers that do not keep a test waiting.
+/// Returns settings of controllers with short delays.
 pub(crate) fn config() -> Config {
     let mut config = Config::new(build());
     config.settle = Settle {
         render: Duration::from_millis(20),
         node: Duration::from_millis(5),
         drain: Duration::ZERO,
-        report: Duration::from_millis(5),
-        mark: Duration::ZERO,
+        node_status: Duration::from_millis(5),
+        waiting_status: Duration::ZERO,
         status: Duration::from_millis(5),
         prune: Duration::from_millis(5),
     };

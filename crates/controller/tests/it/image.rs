@@ -1,4 +1,5 @@
-//! What pools say of images: those that are built for them, and the streams that the cluster offers.
+//! Tests of a pool's status about images: builds for the pool, and the streams that the cluster
+//! offers.
 
 use kube::api::DeleteParams;
 use mco_api::{MachineConfigPool, MachineOSBuild, MachineOSConfig, OSImageStream, annotation};
@@ -10,13 +11,13 @@ use crate::{
 };
 
 on_both! {
-    a_pool_in_image_mode_says_how_its_build_goes,
-    a_build_that_failed_is_forgotten_with_the_next_one,
-    a_pool_says_which_stream_all_its_nodes_run,
+    a_pool_in_image_mode_reports_its_build,
+    a_failed_build_is_cleared_by_the_next_one,
+    a_pool_reports_the_stream_of_all_its_nodes,
 }
 
-/// An order of images for the worker pool.
-pub(crate) fn order(annotations: &Value) -> MachineOSConfig {
+/// Returns a MachineOSConfig of the worker pool.
+pub(crate) fn machine_os_config(annotations: &Value) -> MachineOSConfig {
     serde_json::from_value(json!({
         "metadata": {"name": "worker", "annotations": annotations},
         "spec": {
@@ -29,14 +30,14 @@ pub(crate) fn order(annotations: &Value) -> MachineOSConfig {
     .unwrap()
 }
 
-/// Orders images for the worker pool, and waits until the controller knows.
-async fn ordered(fleet: &Fleet) {
-    fleet.create(&order(&json!({}))).await;
+/// Creates a MachineOSConfig of the worker pool, and waits until the controller sees it.
+async fn create_machine_os_config(fleet: &Fleet) {
+    fleet.create(&machine_os_config(&json!({}))).await;
     let text = "Pool is waiting for a new OS image build to start (mosc: worker)";
     updating(fleet, "True", text).await;
 }
 
-/// A build of the worker pool's config, which nothing is known of yet.
+/// Creates a build of the worker pool's config without a status.
 async fn build(fleet: &Fleet, name: &str) {
     let config = fleet.rendered().await;
     let build = json!({
@@ -50,8 +51,8 @@ async fn build(fleet: &Fleet, name: &str) {
     fleet.create::<MachineOSBuild>(&serde_json::from_value(build).unwrap()).await;
 }
 
-/// Has the build say that it is at this point, and at no other.
-async fn build_is(fleet: &Fleet, name: &str, state: &str) {
+/// Sets one condition of the build to true and all others to false.
+async fn set_build_state(fleet: &Fleet, name: &str, state: &str) {
     let kinds = ["Prepared", "Building", "Succeeded", "Failed", "Interrupted"];
     let conditions = kinds.map(|kind| {
         json!({
@@ -75,9 +76,9 @@ async fn updating(fleet: &Fleet, status: &str, message: &str) {
 }
 
 // covers: NOD-26
-async fn a_pool_in_image_mode_says_how_its_build_goes(server: Server) {
+async fn a_pool_in_image_mode_reports_its_build(server: Server) {
     let fleet = Fleet::on(server, 1).await;
-    ordered(&fleet).await;
+    create_machine_os_config(&fleet).await;
     let states = [
         ("", "True", "Pool is waiting for OS image build to start"),
         ("Prepared", "True", "Pool is waiting for OS image build to start"),
@@ -86,7 +87,7 @@ async fn a_pool_in_image_mode_says_how_its_build_goes(server: Server) {
         ("Failed", "False", "Pool update stopped due to OS image build failure"),
         ("Interrupted", "False", "Pool update stopped due to OS image build being interrupted"),
     ];
-    said_of_builds(&fleet, &states).await;
+    check_build_states(&fleet, &states).await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
     let text = "Pool is paused; waiting for a new OS image build to start (mosc: worker)";
     updating(&fleet, "True", text).await;
@@ -102,26 +103,26 @@ async fn a_pool_in_image_mode_says_how_its_build_goes(server: Server) {
         ("Failed", "False", "Pool is paused; OS image build failed"),
         ("Interrupted", "False", "Pool is paused; OS image build was interrupted"),
     ];
-    said_of_builds(&fleet, &states).await;
+    check_build_states(&fleet, &states).await;
     fleet.stop().await;
 }
 
-/// Goes through builds that are at some point, each with what the pool says of it.
-async fn said_of_builds(fleet: &Fleet, states: &[(&str, &str, &str)]) {
+/// Goes through builds in several states, each with the expected status of the pool.
+async fn check_build_states(fleet: &Fleet, states: &[(&str, &str, &str)]) {
     for (number, (state, status, text)) in states.iter().enumerate() {
         let name = format!("b{number}");
         build(fleet, &name).await;
         if !state.is_empty() {
-            build_is(fleet, &name, state).await;
+            set_build_state(fleet, &name, state).await;
         }
         updating(fleet, status, &format!("{text} (mosb: {name})")).await;
-        // One that has ended says the same for ever.
+        // A completed build keeps its state.
         fleet.all::<MachineOSBuild>().delete(&name, &DeleteParams::default()).await.unwrap();
         fleet.gone::<MachineOSBuild>(&name).await;
     }
 }
 
-/// Says, as a builder would, that the pool's build failed.
+/// Reports on behalf of a builder that the pool's build failed.
 async fn build_failed(fleet: &Fleet) {
     let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
     let mut conditions = pool.status.unwrap().conditions;
@@ -135,7 +136,7 @@ async fn build_failed(fleet: &Fleet) {
 }
 
 // covers: NOD-27
-async fn a_build_that_failed_is_forgotten_with_the_next_one(server: Server) {
+async fn a_failed_build_is_cleared_by_the_next_one(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let forgotten = async |reason: &str| {
         fleet
@@ -148,15 +149,15 @@ async fn a_build_that_failed_is_forgotten_with_the_next_one(server: Server) {
     };
     build_failed(&fleet).await;
     forgotten("NoLayeredObjects").await;
-    ordered(&fleet).await;
+    create_machine_os_config(&fleet).await;
     build_failed(&fleet).await;
     forgotten("BuildPending").await;
     build(&fleet, "b1").await;
-    build_is(&fleet, "b1", "Building").await;
+    set_build_state(&fleet, "b1", "Building").await;
     build_failed(&fleet).await;
     forgotten("Building").await;
     build_failed(&fleet).await;
-    build_is(&fleet, "b1", "Succeeded").await;
+    set_build_state(&fleet, "b1", "Succeeded").await;
     forgotten("BuildSuccess").await;
     fleet.stop().await;
 }
@@ -166,7 +167,7 @@ fn c_is(condition: &mco_api::meta::LooseCondition, kind: &str, reason: &str) -> 
 }
 
 // covers: NOD-36
-async fn a_pool_says_which_stream_all_its_nodes_run(server: Server) {
+async fn a_pool_reports_the_stream_of_all_its_nodes(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let streams = json!({
@@ -185,9 +186,10 @@ async fn a_pool_says_which_stream_all_its_nodes_run(server: Server) {
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
     let pool = fleet.all::<MachineConfigPool>().get("worker").await.unwrap();
-    assert_eq!(pool.status.unwrap().os_image_stream, None, "not all nodes have it");
-    fleet.daemon_says(&node, "Done", &new, "").await;
-    let status = fleet.wait_for_pool("it says so", |status| status.os_image_stream.is_some());
+    assert_eq!(pool.status.unwrap().os_image_stream, None, "not all nodes run the stream");
+    fleet.write_daemon_state(&node, "Done", &new, "").await;
+    let status =
+        fleet.wait_for_pool("the condition is set", |status| status.os_image_stream.is_some());
     assert_eq!(status.await.os_image_stream.unwrap().name, "rhel-9");
     fleet.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Two controllers at once: one leads, and only that one writes.
+//! Tests of leader election: of two controllers, only the leader writes.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ on_both! {
     of_two_controllers_only_the_leader_writes,
 }
 
-/// Longer than anybody waits, so that nobody loses the lease however busy the machine is, and none is
-/// had because it ran out.
+/// Longer than any wait, so that no process loses the Lease on a busy machine, and none takes it
+/// because it expired.
 const TIMINGS: Timings = Timings {
     lease: PATIENCE.saturating_mul(3),
     renew: PATIENCE.saturating_mul(2),
@@ -52,7 +52,7 @@ impl Controller {
         Self { identity, writes, shutdown, running }
     }
 
-    /// Waits until it leads.
+    /// Waits until these controllers lead.
     pub(crate) async fn leads(&self, fleet: &Fleet) {
         let leases = Api::<Lease>::namespaced(fleet.client.clone(), label::NAMESPACE);
         let holds = |lease: Option<&Lease>| {
@@ -62,7 +62,7 @@ impl Controller {
         watching::until(leases, NAME, "a new leader", holds).await.unwrap();
     }
 
-    /// Has it stop, and waits until it has.
+    /// Stops the controllers; returns their writes.
     pub(crate) async fn stop(self) -> Writes {
         self.shutdown.request();
         assert_eq!(self.running.await.unwrap(), Ended::Released);
@@ -83,21 +83,21 @@ async fn of_two_controllers_only_the_leader_writes(server: Server) {
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
     assert!(!first.writes.all().is_empty());
-    assert_eq!(second.writes.all(), [""; 0], "it only waits");
+    assert_eq!(second.writes.all(), [""; 0], "the second only waits");
 
-    // Told to stop, the first gives the lease back, and nobody waits for it to run out.
+    // At shutdown the first releases the Lease, so the second does not wait until it expires.
     let first = first.stop().await;
     let written = first.all().len();
     second.leads(&fleet).await;
-    fleet.daemon_says(&node, "Done", &new, "").await;
+    fleet.write_daemon_state(&node, "Done", &new, "").await;
     for _ in 1..3 {
         let node = fleet.wait_for_start(&new).await;
         let known = fleet.all::<Node>().get(&node).await.unwrap();
         assert_eq!(known.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&new));
-        fleet.daemon_says(&node, "Done", &new, "").await;
+        fleet.write_daemon_state(&node, "Done", &new, "").await;
     }
     fleet.wait_for_update(&new).await;
-    assert_eq!(first.all().len(), written, "it leads no more");
+    assert_eq!(first.all().len(), written, "the first does not lead any more");
     assert!(!second.writes.all().is_empty());
     second.stop().await;
 }

@@ -1,5 +1,5 @@
-//! The controllers, each claim on the embedded API server and on the real one. There are no kubelets
-//! and no daemons: the tests play the daemons by writing their annotations.
+//! Tests of the controllers, each on the embedded API server and on a real kube-apiserver. There
+//! are no kubelets and no daemons: the tests act as the daemons by writing their annotations.
 
 #[cfg(test)]
 mod certificate;
@@ -16,11 +16,11 @@ mod image;
 #[cfg(test)]
 mod leader;
 #[cfg(test)]
+mod machine_config_node;
+#[cfg(test)]
 mod pinned;
 #[cfg(test)]
 mod pools;
-#[cfg(test)]
-mod progress;
 #[cfg(test)]
 mod remote;
 #[cfg(test)]

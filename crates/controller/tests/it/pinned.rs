@@ -1,4 +1,4 @@
-//! Which pinned image sets a pool has.
+//! Tests of the pinned image sets of a pool.
 
 use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet, label};
@@ -11,7 +11,7 @@ use crate::{
 
 on_both! {
     a_pool_has_the_sets_that_its_selector_matches_by_name,
-    a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole,
+    an_invalid_pinned_image_selector_does_not_degrade_the_pool,
     a_pool_counts_the_nodes_that_have_all_images_of_their_sets,
 }
 
@@ -39,11 +39,11 @@ async fn a_pool_has_the_sets_that_its_selector_matches_by_name(server: Server) {
         fleet.create(&set(name, role)).await;
     }
     wait_for(&fleet, "a b").await;
-    // A set that is for others from now on goes; in the reference it stays.
+    // A set that the pool no longer selects is removed; in the reference it stays.
     let patch = json!({"metadata": {"labels": {label::ROLE: "master"}}});
     fleet.patch::<PinnedImageSet>("a", patch).await;
     wait_for(&fleet, "b").await;
-    // What somebody else writes is put right.
+    // An edit by another client is reverted.
     let edit = json!({"spec": {"pinnedImageSets": [{"name": "x"}]}});
     fleet.patch::<MachineConfigPool>("worker", edit).await;
     wait_for(&fleet, "b").await;
@@ -54,7 +54,7 @@ async fn a_pool_has_the_sets_that_its_selector_matches_by_name(server: Server) {
 }
 
 // covers: PIS-2
-async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Server) {
+async fn an_invalid_pinned_image_selector_does_not_degrade_the_pool(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     fleet.create(&set("a", "worker")).await;
     wait_for(&fleet, "a").await;
@@ -63,7 +63,9 @@ async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Serv
     ]}}});
     fleet.patch::<MachineConfigPool>("worker", broken).await;
     let said = fleet
-        .wait_for_pool("it says so", |status| is(status, "PinnedImageSetsDegraded", "True"))
+        .wait_for_pool("the condition is set", |status| {
+            is(status, "PinnedImageSetsDegraded", "True")
+        })
         .await;
     let found = said.conditions.iter().find(|c| c.kind == "PinnedImageSetsDegraded").unwrap();
     let expected = "Failed to populate pinned image sets for pool worker: ";
@@ -73,7 +75,9 @@ async fn a_pool_that_cannot_say_its_sets_is_not_degraded_as_a_whole(server: Serv
     }}});
     fleet.patch::<MachineConfigPool>("worker", repaired).await;
     fleet
-        .wait_for_pool("it is well again", |status| is(status, "PinnedImageSetsDegraded", "False"))
+        .wait_for_pool("the pool has recovered", |status| {
+            is(status, "PinnedImageSetsDegraded", "False")
+        })
         .await;
     fleet.stop().await;
 }
@@ -100,7 +104,7 @@ async fn a_pool_counts_the_nodes_that_have_all_images_of_their_sets(server: Serv
         fleet.patch_status::<MachineConfigNode>(node, status).await;
     };
     let at = |current: i32, desired: i32| json!([{"name": "a", "currentGeneration": current, "desiredGeneration": desired}]);
-    // A node that has nothing to pull has all of it.
+    // A node without images to pull has all of them.
     says("n0", json!([])).await;
     says("n1", json!([])).await;
     counted(2).await;

@@ -1,4 +1,4 @@
-//! Pools that change, the control plane, and who is told of it.
+//! Tests of pools that change, of the control plane, and of the events about both.
 
 use k8s_openapi::{
     api::core::v1::Node,
@@ -15,19 +15,19 @@ use serde_json::{Value, json};
 
 use crate::{
     fleet::{Fleet, is},
-    image::order,
+    image::machine_os_config,
     server::{Server, on_both},
 };
 
 on_both! {
-    a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so,
-    nodes_follow_pools_that_come_go_and_select_others,
-    what_changes_about_a_master_is_told,
-    masters_take_pods_where_the_cluster_says_so,
-    a_pool_in_image_mode_is_left_alone_until_it_leaves_it,
+    an_invalid_max_unavailable_stops_the_pool_and_is_reported_on_its_nodes,
+    nodes_follow_created_deleted_and_changed_pools,
+    annotation_changes_of_a_master_are_published,
+    masters_are_schedulable_if_the_scheduler_allows,
+    a_pool_in_image_mode_starts_no_updates_until_it_leaves_it,
 }
 
-async fn waits_because(fleet: &Fleet, node: &str, reason: &str) -> String {
+async fn wait_for_reason(fleet: &Fleet, node: &str, reason: &str) -> String {
     let find = |report: &MachineConfigNode| {
         let conditions = report.status.clone().unwrap_or_default().conditions;
         conditions.into_iter().find(|c| c.type_ == "Waiting" && c.reason == reason)
@@ -37,7 +37,7 @@ async fn waits_because(fleet: &Fleet, node: &str, reason: &str) -> String {
     find(&report).unwrap().message
 }
 
-async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so(server: Server) {
+async fn an_invalid_max_unavailable_stops_the_pool_and_is_reported_on_its_nodes(server: Server) {
     let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let limit = |limit: Value| json!({"spec": {"maxUnavailable": limit}});
@@ -45,7 +45,7 @@ async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so(server:
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     for node in ["n0", "n1"] {
-        let text = waits_because(&fleet, node, "BadLimit").await;
+        let text = wait_for_reason(&fleet, node, "BadLimit").await;
         let expected = format!("Node waits for {new}: the pool's maxUnavailable: invalid value");
         assert!(text.starts_with(&expected), "{text}");
     }
@@ -53,11 +53,11 @@ async fn a_limit_that_makes_no_sense_stops_the_pool_and_its_nodes_say_so(server:
     fleet.patch::<MachineConfigPool>("worker", limit(json!(1))).await;
     let first = fleet.wait_for_start(&new).await;
     let other = if first == "n0" { "n1" } else { "n0" };
-    waits_because(&fleet, other, "NoCapacity").await;
+    wait_for_reason(&fleet, other, "NoCapacity").await;
     fleet.stop().await;
 }
 
-async fn nodes_follow_pools_that_come_go_and_select_others(server: Server) {
+async fn nodes_follow_created_deleted_and_changed_pools(server: Server) {
     let fleet = Fleet::on(server, 2).await;
     let count = |count: i32| {
         move |pool: &MachineConfigPool| {
@@ -117,28 +117,28 @@ fn masters() -> MachineConfigPool {
 }
 
 // covers: NOD-32, NOD-34
-async fn what_changes_about_a_master_is_told(server: Server) {
+async fn annotation_changes_of_a_master_are_published(server: Server) {
     let fleet = Fleet::on(server, 0).await;
     fleet.create(&masters()).await;
     fleet.create(&master("m0")).await;
     let labelled = "node-role.kubernetes.io/control-plane";
     fleet.wait::<Node>("m0", "it has both labels", |n| n.labels().contains_key(labelled)).await;
-    // Only what is known to be of the control plane is told of.
+    // Only nodes in the pool `master` cause events.
     fleet
         .wait::<MachineConfigPool>("master", "it has its node", |pool| {
             pool.status.as_ref().is_some_and(|status| status.machine_count == 1)
         })
         .await;
-    fleet.daemon_says("m0", "Degraded", "", "disk full").await;
+    fleet.write_daemon_state("m0", "Degraded", "", "disk full").await;
     let text = fleet.event("AnnotationChange").await;
     assert!(text.starts_with("Node m0 now has machineconfiguration.openshift.io/"), "{text}");
     fleet.stop().await;
 }
 
 // covers: NOD-31
-async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
+async fn masters_are_schedulable_if_the_scheduler_allows(server: Server) {
     let mut fleet = Fleet::on(server, 0).await;
-    // The kind is there before the controller is, or it is not an OpenShift cluster.
+    // The kind must exist before the controller starts, as in every OpenShift cluster.
     fleet.pause().await;
     let kind: CustomResourceDefinition = serde_json::from_value(json!({
         "metadata": {"name": "schedulers.config.openshift.io"},
@@ -168,31 +168,31 @@ async fn masters_take_pods_where_the_cluster_says_so(server: Server) {
     let is_worker = |node: &Node| node.labels().contains_key("node-role.kubernetes.io/worker");
     let taints = |node: &Node| -> Vec<String> {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
-        // The real API server puts one on every new node.
+        // The real API server adds this taint to every new node.
         let known = ["UpdateInProgress", "node.kubernetes.io/not-ready"];
         let others = taints.filter(|taint| !known.contains(&taint.key.as_str()));
         others.map(|taint| taint.key.clone()).collect()
     };
-    fleet.wait::<Node>("m0", "it takes pods", is_worker).await;
+    fleet.wait::<Node>("m0", "is schedulable", is_worker).await;
     schedulers.patch("cluster", &PatchParams::default(), &Patch::Merge(spec(false))).await.unwrap();
-    let node = fleet.wait::<Node>("m0", "it takes none", |node| !is_worker(node)).await;
+    let node = fleet.wait::<Node>("m0", "is not schedulable", |node| !is_worker(node)).await;
     assert_eq!(taints(&node), ["theirs", "node-role.kubernetes.io/master"]);
     schedulers.patch("cluster", &PatchParams::default(), &Patch::Merge(spec(true))).await.unwrap();
-    let node = fleet.wait::<Node>("m0", "it takes pods again", is_worker).await;
+    let node = fleet.wait::<Node>("m0", "is schedulable again", is_worker).await;
     assert_eq!(taints(&node), ["theirs"]);
     schedulers.delete("cluster", &DeleteParams::default()).await.unwrap();
-    fleet.wait::<Node>("m0", "it takes none by default", |node| !is_worker(node)).await;
+    fleet.wait::<Node>("m0", "is not schedulable by default", |node| !is_worker(node)).await;
     fleet.stop().await;
 }
 
 // covers: NOD-12, NOD-28
-async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
+async fn a_pool_in_image_mode_starts_no_updates_until_it_leaves_it(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let build = "machineconfiguration.openshift.io/current-machine-os-build";
-    fleet.create(&order(&json!({build: "worker-gone"}))).await;
+    fleet.create(&machine_os_config(&json!({build: "worker-gone"}))).await;
     let is_cleared = |order: &MachineOSConfig| !order.annotations().contains_key(build);
-    fleet.wait::<MachineOSConfig>("worker", "its stale build is forgotten", is_cleared).await;
+    fleet.wait::<MachineOSConfig>("worker", "its stale build is cleared", is_cleared).await;
     let image = "registry.test/os@sha256:0";
     let annotations = json!({
         annotation::CURRENT_IMAGE.name(): image, annotation::DESIRED_IMAGE.name(): image,
@@ -200,7 +200,7 @@ async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
     fleet.patch::<Node>("n0", json!({"metadata": {"annotations": annotations}})).await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
-    waits_because(&fleet, "n0", "ImageMode").await;
+    wait_for_reason(&fleet, "n0", "ImageMode").await;
     let node = fleet.all::<Node>().get("n0").await.unwrap();
     assert_eq!(node.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&old));
 
@@ -209,6 +209,6 @@ async fn a_pool_in_image_mode_is_left_alone_until_it_leaves_it(server: Server) {
         !node.annotations().contains_key(annotation::DESIRED_IMAGE.name())
             && node.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&new)
     };
-    fleet.wait::<Node>("n0", "it is told to run the plain config", is_plain).await;
+    fleet.wait::<Node>("n0", "has the plain config as desired config", is_plain).await;
     fleet.stop().await;
 }

@@ -1,4 +1,4 @@
-//! Contents that configs name elsewhere, in a cluster: fetched once, kept, embedded.
+//! Tests of remote contents in a cluster: fetched once, stored, embedded.
 
 use std::sync::{
     Arc,
@@ -23,13 +23,13 @@ use crate::{
 };
 
 on_both! {
-    contents_are_fetched_once_even_if_the_controller_starts_anew,
-    a_server_that_does_not_answer_degrades_the_pool_until_it_does,
-    contents_with_another_hash_are_neither_used_nor_kept,
-    contents_stay_where_they_are_if_people_say_so,
+    contents_are_fetched_once_even_if_the_controller_restarts,
+    a_failing_server_degrades_the_pool_until_it_recovers,
+    contents_with_a_wrong_hash_are_neither_used_nor_stored,
+    contents_are_not_fetched_if_disabled,
 }
 
-/// The sum of "hello".
+/// SHA-256 of "hello".
 const HELLO: &str = "sha256-2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
 
 async fn allow_local(fleet: &Fleet) {
@@ -66,9 +66,9 @@ async fn kept(fleet: &Fleet) -> Vec<Secret> {
     api.list(&ListParams::default().labels(label::REMOTE_CONTENT)).await.unwrap().items
 }
 
-/// Waits until the pool says why it has no new config, with these words in it; gives all it says.
+/// Waits until the pool's `RenderDegraded` message contains these words; returns the message.
 ///
-/// What the controller may fetch it hears from other objects, perhaps later than of the config.
+/// The controller may see the objects that allow the fetch later than the config.
 async fn refused(fleet: &Fleet, words: &str) -> String {
     let find = |status: &MachineConfigPoolStatus| {
         let mut conditions = status.conditions.iter();
@@ -79,7 +79,7 @@ async fn refused(fleet: &Fleet, words: &str) -> String {
     find(&status).unwrap()
 }
 
-async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Server) {
+async fn contents_are_fetched_once_even_if_the_controller_restarts(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let changed = Arc::new(AtomicBool::new(false));
@@ -98,7 +98,7 @@ async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Se
     let data = embedded(&fleet, &first).await;
     assert_eq!(data, "data:text/plain;charset=utf-8;base64,aGVsbG8=");
 
-    // The server may say what it will from now on.
+    // From now on the server may serve other contents.
     changed.store(true, Ordering::SeqCst);
     fleet.pause().await;
     fleet.resume();
@@ -117,7 +117,8 @@ async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Se
     let said = format!("{:?}", secrets[0].annotations());
     assert!(said.contains("/etc/remote") && !said.contains("s3cret"), "{said}");
 
-    // It goes with its config; one that comes again is another, and is asked for anew.
+    // The Secret is deleted with its config; a config that is created again is another one, and its
+    // contents are fetched anew.
     fleet.all::<MachineConfig>().delete("50-remote", &DeleteParams::default()).await.unwrap();
     let third = fleet.rendered_anew(&second).await;
     let contents = json!({"source": format!("http://{}/a", web.address)});
@@ -127,7 +128,7 @@ async fn contents_are_fetched_once_even_if_the_controller_starts_anew(server: Se
     fleet.stop().await;
 }
 
-async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does(server: Server) {
+async fn a_failing_server_degrades_the_pool_until_it_recovers(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let repaired = Arc::new(AtomicBool::new(false));
@@ -142,21 +143,23 @@ async fn a_server_that_does_not_answer_degrades_the_pool_until_it_does(server: S
     assert_eq!(
         refused(&fleet, "503").await,
         format!(
-            "Failed to render configuration for pool worker: cannot fetch http://{}/a \
-             (file /etc/remote of MachineConfig 50-remote): the server answered 503 Service Unavailable",
+            "Failed to render configuration for pool worker: failed to fetch http://{}/a \
+             (file /etc/remote of MachineConfig 50-remote): the server responded 503 Service Unavailable",
             web.address
         )
     );
-    assert_eq!(fleet.rendered().await, before, "the nodes keep what they have");
+    assert_eq!(fleet.rendered().await, before, "the nodes keep their config");
     repaired.store(true, Ordering::SeqCst);
-    // Nobody has to do anything.
+    // The retry succeeds without any change.
     let after = fleet.rendered_anew(&before).await;
     assert!(embedded(&fleet, &after).await.ends_with("aGVsbG8="));
-    fleet.wait_for_pool("it is well again", |status| is(status, "RenderDegraded", "False")).await;
+    fleet
+        .wait_for_pool("the pool has recovered", |status| is(status, "RenderDegraded", "False"))
+        .await;
     fleet.stop().await;
 }
 
-async fn contents_with_another_hash_are_neither_used_nor_kept(server: Server) {
+async fn contents_with_a_wrong_hash_are_neither_used_nor_stored(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     allow_local(&fleet).await;
     let web = Web::start(|_| ok(b"hullo")).await;
@@ -172,10 +175,10 @@ async fn contents_with_another_hash_are_neither_used_nor_kept(server: Server) {
 }
 
 // covers: REN-22
-async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
+async fn contents_are_not_fetched_if_disabled(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
-    // The word of the MachineConfiguration counts before that of the ControllerConfig. Who starts
-    // afterwards knows both.
+    // The MachineConfiguration takes precedence over the ControllerConfig. Controllers that start
+    // afterwards see both.
     fleet.pause().await;
     set_remote_content(&fleet, "local").await;
     let settings: MachineConfiguration = serde_json::from_value(json!({
@@ -191,12 +194,12 @@ async fn contents_stay_where_they_are_if_people_say_so(server: Server) {
     fleet.create(&config("50-remote", &json!({"source": url.clone()}))).await;
     let after = fleet.rendered_anew(&before).await;
     assert_eq!(embedded(&fleet, &after).await, url);
-    // A word that is none is not taken for another.
+    // An unknown value is an error.
     let patch = json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "off"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;
-    let text = refused(&fleet, "says \"off\"").await;
-    assert!(text.ends_with("says \"off\"; it can say enabled, local or disabled"), "{text}");
-    // And without a word nobody asks the controller's own machine.
+    let text = refused(&fleet, "is \"off\"").await;
+    assert!(text.ends_with("is \"off\"; set it to enabled, local or disabled"), "{text}");
+    // Without the annotation the controller's own machine is not allowed.
     let patch =
         json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "enabled"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;

@@ -1,4 +1,4 @@
-//! What becomes of rendered configs: edits, deletions, old age.
+//! Tests of existing rendered configs: edits, deletion, pruning.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::{
 };
 
 on_both! {
-    an_edit_of_the_rendered_config_is_taken_back,
-    so_is_an_edit_of_the_one_that_nodes_still_have,
-    a_controller_that_starts_leaves_rendered_configs_alone,
-    old_configs_go_when_nobody_names_them_and_none_that_somebody_does,
-    a_deleted_config_comes_back_even_if_nothing_else_changes,
+    an_edited_rendered_config_is_restored,
+    an_edited_previous_config_is_restored,
+    a_restarted_controller_leaves_rendered_configs_alone,
+    unused_configs_are_pruned_and_used_ones_kept,
+    a_deleted_config_is_created_again_without_other_changes,
 }
 
 async fn rendered(fleet: &Fleet) -> BTreeSet<String> {
@@ -29,7 +29,7 @@ async fn rendered(fleet: &Fleet) -> BTreeSet<String> {
 }
 
 // covers: REN-28
-async fn an_edit_of_the_rendered_config_is_taken_back(server: Server) {
+async fn an_edited_rendered_config_is_restored(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let made = fleet.all::<MachineConfig>().get(&name).await.unwrap();
@@ -38,19 +38,19 @@ async fn an_edit_of_the_rendered_config_is_taken_back(server: Server) {
     let is_back = |config: &MachineConfig| {
         config.metadata.generation > made.metadata.generation && config.spec == made.spec
     };
-    let back = fleet.wait::<MachineConfig>(&name, "it is as it was", is_back).await;
+    let back = fleet.wait::<MachineConfig>(&name, "is restored", is_back).await;
     assert_eq!(back.uid(), made.uid());
 
-    // Also one that was made while nobody looked.
+    // An edit while no controller runs is reverted, too.
     fleet.pause().await;
     fleet.patch::<MachineConfig>(&name, edit).await;
     fleet.resume();
-    fleet.wait::<MachineConfig>(&name, "it is as it was", |config| config.spec == made.spec).await;
+    fleet.wait::<MachineConfig>(&name, "is restored", |config| config.spec == made.spec).await;
     fleet.stop().await;
 }
 
 // covers: REN-28
-async fn so_is_an_edit_of_the_one_that_nodes_still_have(server: Server) {
+async fn an_edited_previous_config_is_restored(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let made = fleet.all::<MachineConfig>().get(&old).await.unwrap();
@@ -62,18 +62,18 @@ async fn so_is_an_edit_of_the_one_that_nodes_still_have(server: Server) {
     let is_back = |config: &MachineConfig| {
         config.metadata.generation > made.metadata.generation && config.spec == made.spec
     };
-    fleet.wait::<MachineConfig>(&old, "it is as it was", is_back).await;
+    fleet.wait::<MachineConfig>(&old, "is restored", is_back).await;
     fleet.stop().await;
 }
 
 // covers: REN-27
-async fn a_controller_that_starts_leaves_rendered_configs_alone(server: Server) {
+async fn a_restarted_controller_leaves_rendered_configs_alone(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let before = fleet.all::<MachineConfig>().get(&name).await.unwrap();
     fleet.pause().await;
     fleet.resume();
-    // Something that the new one must have rendered by itself.
+    // A change that the new controller must have rendered itself.
     fleet.apply_config("50-motd", "/etc/motd").await;
     fleet.rendered_anew(&name).await;
     let after = fleet.all::<MachineConfig>().get(&name).await.unwrap();
@@ -82,7 +82,7 @@ async fn a_controller_that_starts_leaves_rendered_configs_alone(server: Server) 
 }
 
 // covers: REN-39
-async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does(server: Server) {
+async fn unused_configs_are_pruned_and_used_ones_kept(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let first = fleet.rendered().await;
     let marks = |value: &str| {
@@ -98,10 +98,10 @@ async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does(serve
         all.push(fleet.rendered_anew(&last).await);
     }
     let everything: BTreeSet<String> = all.iter().cloned().collect();
-    assert_eq!(rendered(&fleet).await, everything, "while all are to be kept");
+    assert_eq!(rendered(&fleet).await, everything, "all are kept");
 
-    // The node has the first, the pool the last; besides, the newest is to be kept. Within a second
-    // the name decides which that is.
+    // The node runs the first, the pool has the last; besides, the newest is kept. Among configs of
+    // the same second the name decides which one that is.
     let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
     let made = configs.iter().filter(|config| everything.contains(&config.name_any()));
     let newest = made.max_by_key(|config| (config.creation_timestamp(), config.name_any()));
@@ -114,24 +114,25 @@ async fn old_configs_go_when_nobody_names_them_and_none_that_somebody_does(serve
     }
     assert_eq!(rendered(&fleet).await, kept);
 
-    // With nothing to be kept for its own sake, what node and pool name stays.
+    // With a history of zero, only the configs of the node and the pool stay.
     fleet.patch::<MachineConfigPool>("worker", marks("0")).await;
     for config in everything.difference(&named) {
         fleet.gone::<MachineConfig>(config).await;
     }
     assert_eq!(rendered(&fleet).await, named);
-    let status = fleet.wait_for_pool("it is well", |s| is(s, "RenderDegraded", "False")).await;
+    let status =
+        fleet.wait_for_pool("the pool has recovered", |s| is(s, "RenderDegraded", "False")).await;
     assert!(!is(&status, "Degraded", "True"));
     fleet.stop().await;
 }
 
 // covers: REN-29
-async fn a_deleted_config_comes_back_even_if_nothing_else_changes(server: Server) {
+async fn a_deleted_config_is_created_again_without_other_changes(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     fleet.pause().await;
     fleet.all::<MachineConfig>().delete(&name, &DeleteParams::default()).await.unwrap();
     fleet.resume();
-    fleet.wait::<MachineConfig>(&name, "it is back", |_| true).await;
+    fleet.wait::<MachineConfig>(&name, "exists again", |_| true).await;
     fleet.stop().await;
 }

@@ -1,4 +1,4 @@
-//! What goes into a rendered config, and what is refused.
+//! Tests of the contents of a rendered config, and of rejected ones.
 
 use kube::{
     Api, ResourceExt as _,
@@ -18,8 +18,8 @@ use crate::{
 };
 
 on_both! {
-    what_no_running_node_can_take_is_not_rendered_unless_people_insist,
-    an_image_that_a_config_chooses_is_told,
+    an_irreconcilable_config_is_not_rendered_unless_overridden,
+    an_overridden_os_image_is_published,
     a_custom_pool_follows_the_stream_of_the_workers,
 }
 
@@ -31,14 +31,14 @@ fn config(name: &str, spec: &Value) -> MachineConfig {
 }
 
 // covers: REN-30, REN-31, REN-37
-async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist(server: Server) {
+async fn an_irreconcilable_config_is_not_rendered_unless_overridden(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let before = fleet.rendered().await;
     let disks = json!({"config": {"ignition": {"version": "3.4.0"},
         "storage": {"disks": [{"device": "/dev/sdb", "wipeTable": true}]}}});
     fleet.create(&config("50-disks", &disks)).await;
     let status =
-        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
+        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
     let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     assert_eq!(
         found.message,
@@ -59,12 +59,14 @@ async fn what_no_running_node_can_take_is_not_rendered_unless_people_insist(serv
     .unwrap();
     fleet.create(&settings).await;
     fleet.rendered_anew(&before).await;
-    fleet.wait_for_pool("it is well", |status| is(status, "RenderDegraded", "False")).await;
+    fleet
+        .wait_for_pool("the pool has recovered", |status| is(status, "RenderDegraded", "False"))
+        .await;
     fleet.stop().await;
 }
 
 // covers: REN-10, REN-38
-async fn an_image_that_a_config_chooses_is_told(server: Server) {
+async fn an_overridden_os_image_is_published(server: Server) {
     let mut fleet = Fleet::on(server, 1).await;
     fleet.pause().await;
     let mut registry = Registry::default();
@@ -93,7 +95,7 @@ async fn an_image_that_a_config_chooses_is_told(server: Server) {
         fleet.event("OSImageURLOverridden").await,
         format!("OSImageURL was overridden via machineconfig in {after} (was:  is: {image})")
     );
-    // What is told is counted before.
+    // The metric is updated before the event is published.
     assert_eq!(count(&registry), "os_image_url_override{pool=\"worker\"} 1");
     fleet.stop().await;
 }
@@ -150,7 +152,7 @@ async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
     fleet.patch::<MachineConfigPool>("worker", stream).await;
     has("worker", image("a")).await;
     has("infra", image("a")).await;
-    // Two say which OS it is.
+    // Two settings name different OS images.
     fleet
         .create(&config(
             "50-image",
@@ -158,7 +160,7 @@ async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
         ))
         .await;
     let status =
-        fleet.wait_for_pool("it says so", |status| is(status, "RenderDegraded", "True")).await;
+        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
     let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
     assert!(
         found.message.ends_with(

@@ -1,4 +1,4 @@
-//! Rendering and rolling out.
+//! Tests of rendering and roll-out.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt, api::ListParams};
@@ -14,10 +14,10 @@ use crate::{
 on_both! {
     one_node_at_a_time,
     a_paused_pool_renders_and_waits,
-    a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone,
-    a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it,
+    an_invalid_config_degrades_the_pool_until_it_is_deleted,
+    a_failed_node_stops_the_roll_out_and_a_new_config_repairs_it,
     max_unavailable_is_never_exceeded,
-    a_rendered_config_that_is_deleted_comes_back,
+    a_deleted_rendered_config_is_created_again,
     a_node_that_changes_its_pool_is_counted_in_the_new_one,
 }
 
@@ -29,7 +29,7 @@ async fn one_node_at_a_time(server: Server) {
     let new = fleet.rendered_anew(&old).await;
     for updated in 0..3 {
         let node = fleet.wait_for_start(&new).await;
-        fleet.daemon_says(&node, "Working", &old, "").await;
+        fleet.write_daemon_state(&node, "Working", &old, "").await;
         let status = fleet
             .wait_for_pool("one node is out of service", |status| {
                 status.unavailable_machine_count == 1 && status.updated_machine_count == updated
@@ -38,7 +38,7 @@ async fn one_node_at_a_time(server: Server) {
         assert_eq!(fleet.under_way(&new).await, [node.as_str()], "after {updated} updates");
         assert!(is(&status, "Updating", "True"), "{status:#?}");
         assert_eq!(status.configuration.rendered.name, old);
-        fleet.daemon_says(&node, "Done", &new, "").await;
+        fleet.write_daemon_state(&node, "Done", &new, "").await;
     }
     let status = fleet.wait_for_update(&new).await;
     let sources: Vec<_> = status.configuration.source.iter().map(|s| s.name.as_str()).collect();
@@ -86,7 +86,7 @@ async fn a_paused_pool_renders_and_waits(server: Server) {
 }
 
 // covers: REN-7, REN-37, NOD-22
-async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone(server: Server) {
+async fn an_invalid_config_degrades_the_pool_until_it_is_deleted(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     let bad = json!({
@@ -118,17 +118,17 @@ async fn a_config_that_cannot_be_rendered_degrades_the_pool_until_it_is_gone(ser
 }
 
 // covers: NOD-8, NOD-14, NOD-21
-async fn a_node_that_fails_stops_the_roll_out_and_a_better_config_saves_it(server: Server) {
+async fn a_failed_node_stops_the_roll_out_and_a_new_config_repairs_it(server: Server) {
     let fleet = Fleet::on(server, 3).await;
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let bad = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&bad).await;
-    fleet.daemon_says(&node, "Degraded", &old, "disk full").await;
+    fleet.write_daemon_state(&node, "Degraded", &old, "disk full").await;
     let status = fleet.wait_for_pool("it is degraded", |s| is(s, "Degraded", "True")).await;
     let condition = status.conditions.iter().find(|c| c.kind == "NodeDegraded").unwrap();
     assert_eq!(condition.message, format!("Node {node} is reporting: \"disk full\""));
-    assert_eq!(fleet.under_way(&bad).await, [node.as_str()], "it keeps its slot");
+    assert_eq!(fleet.under_way(&bad).await, [node.as_str()], "the node keeps its slot");
 
     fleet.apply_config("60-issue", "/etc/issue").await;
     let good = fleet.rendered_anew(&bad).await;
@@ -151,7 +151,7 @@ async fn max_unavailable_is_never_exceeded(server: Server) {
     for _ in 0..10 {
         let busy = fleet.wait_for_starts(&new).await;
         assert!(busy.len() <= 3, "{busy:?}");
-        fleet.daemon_says(&busy[0], "Done", &new, "").await;
+        fleet.write_daemon_state(&busy[0], "Done", &new, "").await;
     }
     fleet.wait_for_update(&new).await;
     fleet.stop().await;
@@ -159,8 +159,8 @@ async fn max_unavailable_is_never_exceeded(server: Server) {
 
 // covers: REN-2, REN-3, REN-27
 #[tokio::test(start_paused = true)]
-async fn many_configs_at_once_make_one_rendered_config() {
-    // No time passes while anybody has something to do, however busy the machine is.
+async fn many_configs_at_once_give_one_rendered_config() {
+    // No time passes on the paused clock while any task is busy, on any machine.
     let fleet = Fleet::start(1).await;
     let old = fleet.rendered().await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
@@ -168,14 +168,14 @@ async fn many_configs_at_once_make_one_rendered_config() {
         fleet.apply_config(&format!("{number}-x"), &format!("/etc/x{number}")).await;
     }
     fleet
-        .wait::<MachineConfigPool>("worker", "it is made of all of them", |pool| {
+        .wait::<MachineConfigPool>("worker", "has all configs as sources", |pool| {
             pool.spec.configuration.source.len() == 21
         })
         .await;
-    // What is not part of a config makes no new one.
+    // Changes outside of the spec do not create a new rendered config.
     let note = json!({"metadata": {"annotations": {"note": "x"}}});
     fleet.patch::<MachineConfig>("10-x", note).await;
-    // On this clock it waits for nobody: the time is up when everybody has nothing left to do.
+    // On the paused clock this sleep ends when no task has anything left to do.
     tokio::time::sleep(Settle::REFERENCE.render).await;
     let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
     let rendered = configs.iter().filter(|config| config.name_any().starts_with("rendered-"));
@@ -185,14 +185,14 @@ async fn many_configs_at_once_make_one_rendered_config() {
 }
 
 // covers: REN-29
-async fn a_rendered_config_that_is_deleted_comes_back(server: Server) {
+async fn a_deleted_rendered_config_is_created_again(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let name = fleet.rendered().await;
     let configs = fleet.all::<MachineConfig>();
     let first = configs.get(&name).await.unwrap();
     configs.delete(&name, &kube::api::DeleteParams::default()).await.unwrap();
     let second = fleet
-        .wait::<MachineConfig>(&name, "it is back", |config| config.uid() != first.uid())
+        .wait::<MachineConfig>(&name, "exists again", |config| config.uid() != first.uid())
         .await;
     assert_eq!(first.spec, second.spec);
     fleet.stop().await;

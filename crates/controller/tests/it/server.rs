@@ -1,4 +1,4 @@
-//! The two API servers on which every claim about the controllers is checked.
+//! The two API servers on which every test of the controllers runs.
 
 use std::{
     fmt::Debug,
@@ -38,15 +38,15 @@ use serde_json::json;
 use tokio::sync::{Mutex as Turn, OnceCell, OwnedMutexGuard};
 use tower::{BoxError, Service, ServiceExt as _};
 
-/// Whose turn it is on the real server: pools and nodes have no namespaces to keep tests apart.
+/// Lock of the real server: pools and nodes have no namespaces that would separate tests.
 static TURN: LazyLock<Arc<Turn<()>>> = LazyLock::new(Arc::default);
 
-/// Whether the real server has our kinds.
-static FURNISHED: OnceCell<()> = OnceCell::const_new();
+/// Initialized once the real server has the `CustomResourceDefinitions`.
+static SHARED_OBJECTS: OnceCell<()> = OnceCell::const_new();
 
 static SKIPPED: Once = Once::new();
 
-/// Makes every claim a test on each of the two servers.
+/// Makes every function a test on each of the two servers.
 macro_rules! on_both {
     ($($claim:ident),+ $(,)?) => {
         mod embedded {
@@ -67,14 +67,14 @@ macro_rules! on_both {
 }
 pub(crate) use on_both;
 
-/// An API server with our kinds and nothing else in it.
+/// An API server with the `CustomResourceDefinitions` and no other objects.
 #[derive(Clone)]
 pub(crate) enum Server {
-    /// Ours, in memory.
+    /// The embedded one, in memory.
     Embedded(ApiServer),
     /// The real one, which all tests share one after the other.
     Real {
-        /// Ours until all clones are gone.
+        /// The lock, held until all clones are dropped.
         _turn: Arc<OwnedMutexGuard<()>>,
     },
 }
@@ -82,11 +82,11 @@ pub(crate) enum Server {
 impl Server {
     pub(crate) async fn embedded() -> Self {
         let server = Self::Embedded(ApiServer::in_memory(Settings::default()).await.unwrap());
-        furnish(&server.client().await).await;
+        create_shared_objects(&server.client().await).await;
         server
     }
 
-    /// The real one, emptied; `None`, and a line that says why, where there is none.
+    /// Returns the real server, emptied; `None`, with a printed reason, if it is not installed.
     pub(crate) async fn real() -> Option<Self> {
         if let Err(absent) = Programs::find() {
             SKIPPED.call_once(|| {
@@ -99,17 +99,17 @@ impl Server {
         }
         let server = Self::Real { _turn: Arc::new(TURN.clone().lock_owned().await) };
         let client = server.client().await;
-        FURNISHED.get_or_init(|| furnish(&client)).await;
+        SHARED_OBJECTS.get_or_init(|| create_shared_objects(&client)).await;
         clear(&client).await;
         Some(server)
     }
 
-    /// A client of its own.
+    /// Returns a new client.
     pub(crate) async fn client(&self) -> Client {
         self.watched(|_| {}).await
     }
 
-    /// A client that tells of every request that it makes before it makes it.
+    /// Returns a client that reports every request before it is sent.
     pub(crate) async fn watched(
         &self,
         tell: impl Fn(&http::Request<Body>) + Clone + Send + 'static,
@@ -121,7 +121,7 @@ impl Server {
         self.altered(told).await
     }
 
-    /// A client whose requests are changed on the way.
+    /// Returns a client whose requests are changed on the way.
     pub(crate) async fn altered(
         &self,
         alter: impl Fn(http::Request<Body>) -> http::Request<Body> + Clone + Send + 'static,
@@ -129,7 +129,7 @@ impl Server {
         self.gated(move |request| future::ready(alter(request))).await
     }
 
-    /// A client whose requests go out when `gate` lets them, as it lets them.
+    /// Returns a client whose requests pass through `gate`.
     pub(crate) async fn gated<F>(
         &self,
         gate: impl Fn(http::Request<Body>) -> F + Clone + Send + 'static,
@@ -140,16 +140,16 @@ impl Server {
         match self {
             Self::Embedded(server) => through(server.clone(), gate),
             Self::Real { .. } => {
-                let programs = Programs::find().expect("they were there a moment ago");
+                let programs = Programs::find().expect("the programs were found before");
                 let api = api::shared(&programs, Path::new(env!("CARGO_TARGET_TMPDIR")));
-                let api = api.as_ref().expect("it starts");
+                let api = api.as_ref().expect("the server starts");
                 let client = client::connect(Some(api.kubeconfig())).await.unwrap();
                 through(client::service(client), gate)
             }
         }
     }
 
-    /// A client, and what it has written so far: each time the method and the path.
+    /// Returns a client, and its writes so far: method and path of each.
     pub(crate) async fn metered(&self) -> (Client, Writes) {
         let writes = Writes::default();
         let noted = writes.clone();
@@ -163,7 +163,7 @@ impl Server {
     }
 }
 
-/// A client of `server` that lets `gate` have every request first.
+/// Returns a client of `server` whose requests pass through `gate` first.
 fn through<S, B, F>(
     server: S,
     gate: impl Fn(http::Request<Body>) -> F + Clone + Send + 'static,
@@ -183,20 +183,20 @@ where
     Client::new(service, "default")
 }
 
-/// What a client has written.
+/// Writes of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Writes(Arc<Mutex<Vec<String>>>);
 
 impl Writes {
-    /// All of it, without what keeps the lease.
+    /// Returns all writes but those to the Lease.
     pub(crate) fn all(&self) -> Vec<String> {
         let all = self.0.lock().unwrap();
         all.iter().filter(|line| !line.contains("/leases")).cloned().collect()
     }
 }
 
-/// Makes what no test takes away: kinds, namespaces, and the account that pods need.
-async fn furnish(client: &Client) {
+/// Creates the objects that all tests share: kinds, namespaces, and the account that pods need.
+async fn create_shared_objects(client: &Client) {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in mco_api::crds() {
         apply::create(&crds, &crd).await.unwrap();
@@ -212,7 +212,7 @@ async fn furnish(client: &Client) {
     apply::create(&Api::namespaced(client.clone(), "default"), &account).await.unwrap();
 }
 
-/// Removes what the last test left.
+/// Deletes all objects of the last test.
 async fn clear(client: &Client) {
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
     let ours: Vec<String> = mco_api::crds().iter().map(kube::ResourceExt::name_any).collect();

@@ -1,4 +1,4 @@
-//! A web server of a few lines, so that a test can say what it answers and see what it was asked.
+//! A small web server whose responses a test defines and whose requests it inspects.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 
 type Answer = Arc<dyn Fn(&str) -> Vec<u8> + Send + Sync>;
 
-/// A server on the loopback address, gone with the test.
+/// A server on the loopback address that stops with the test.
 pub(crate) struct Web {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
@@ -27,12 +27,12 @@ pub(crate) struct Web {
 }
 
 impl Web {
-    /// Answers what `answer` makes of the head of a request.
+    /// Starts a server that responds with `answer` of the request's head.
     pub(crate) async fn start(answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) -> Self {
         Self::open(None, Arc::new(answer), None).await
     }
 
-    /// The same over TLS.
+    /// Starts such a server over TLS.
     pub(crate) async fn secure(
         pair: &Pair,
         answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static,
@@ -51,7 +51,7 @@ impl Web {
         Self::open(Some(tls), Arc::new(answer), None).await
     }
 
-    /// A proxy that connects everybody to `to`, whomever they ask for.
+    /// Starts a proxy that connects every client to `to`, regardless of the requested host.
     pub(crate) async fn proxy(to: SocketAddr) -> Self {
         let answer = |_: &str| b"HTTP/1.1 200 Connected\r\n\r\n".to_vec();
         Self::open(None, Arc::new(answer), Some(to)).await
@@ -67,7 +67,7 @@ impl Web {
                 let (tls, answer, seen) = (tls.clone(), answer.clone(), seen.clone());
                 tokio::spawn(async move {
                     match tls {
-                        // A client that does not trust us leaves.
+                        // A client that does not trust the certificate disconnects.
                         Some(tls) => {
                             if let Ok(stream) = tls.accept(stream).await {
                                 speak(stream, &answer, &seen, to).await;
@@ -84,11 +84,11 @@ impl Web {
     /// Closes the address.
     pub(crate) async fn close(mut self) {
         self.running.abort();
-        // It was told to.
+        // The task was aborted.
         drop((&mut self.running).await);
     }
 
-    /// The heads of all requests so far.
+    /// Returns the heads of all requests so far.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
@@ -125,18 +125,18 @@ async fn speak(
     }
 }
 
-/// An answer with these contents.
+/// Returns a response with these contents.
 pub(crate) fn ok(contents: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", contents.len());
     [head.as_bytes(), contents].concat()
 }
 
-/// An answer of this status that sends on to `location`.
-pub(crate) fn sent_on(location: &str) -> Vec<u8> {
+/// Returns a redirect to `location`.
+pub(crate) fn redirect_to(location: &str) -> Vec<u8> {
     format!("HTTP/1.1 302 Found\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }
 
-/// An answer of this status without contents.
+/// Returns a response with this status and no contents.
 pub(crate) fn status(status: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! What is written, by whom it is signed, and that nothing else is.
+//! Tests of all writes of the controllers: their number, their content, and their field manager.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,17 +22,17 @@ use crate::{
 };
 
 on_both! {
-    nothing_is_written_where_nothing_changes_and_nothing_that_others_own,
-    events_are_in_our_namespace_and_signed_by_who_made_them,
-    an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_is_said_of_it,
+    nothing_is_written_without_changes_or_in_fields_of_other_owners,
+    events_are_in_the_namespace_and_name_their_component,
+    an_update_with_an_empty_drain_costs_six_requests_and_its_status,
 }
 
 // covers: MCN-1, APL-1
-async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(server: Server) {
+async fn nothing_is_written_without_changes_or_in_fields_of_other_owners(server: Server) {
     let mut fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     for node in ["n0", "n1"] {
-        fleet.wait_for_report(node, &old).await;
+        fleet.wait_for_machine_config_node(node, &old).await;
     }
     let theirs = json!({"metadata": {"annotations": {"theirs": "kept"}}});
     fleet.patch::<Node>("n1", theirs.clone()).await;
@@ -44,7 +44,7 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
     let said = Patch::Merge(json!({"status": {"conditions": [foreign]}}));
     reports.patch_status("n1", &PatchParams::default(), &said).await.unwrap();
 
-    // What a node says of itself is counted in its pool.
+    // The pool counts the node's own conditions.
     let before = fleet
         .wait::<MachineConfigPool>("worker", "it has counted the node", |pool| {
             let status = pool.status.clone().unwrap_or_default().pool_synchronizers_status;
@@ -52,7 +52,8 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
         })
         .await;
     fleet.pause().await;
-    // A controller that starts finds everything as it should be; a kubelet's heartbeat is no news.
+    // A controller that starts finds everything up to date; a kubelet's heartbeat changes nothing
+    // relevant.
     let controller = Controller::start(&fleet, "it").await;
     controller.leads(&fleet).await;
     let now = "2026-01-01T00:00:00Z";
@@ -60,12 +61,15 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
         {"type": "Ready", "status": "True", "lastHeartbeatTime": now}]}});
     let nodes = fleet.all::<Node>();
     nodes.patch_status("n0", &PatchParams::default(), &Patch::Merge(beat)).await.unwrap();
-    // Something that it must answer, so that it has seen all that was before.
+    // A request that the controller must acknowledge, which proves that it has seen all earlier
+    // changes.
     let request = json!({annotation::DESIRED_DRAIN.name(): "uncordon-x"});
     fleet.patch::<Node>("n1", json!({"metadata": {"annotations": request}})).await;
     let answer = annotation::LAST_APPLIED_DRAIN.name();
     let node = fleet
-        .wait::<Node>("n1", "it is answered", |node| node.annotations().contains_key(answer))
+        .wait::<Node>("n1", "the request is acknowledged", |node| {
+            node.annotations().contains_key(answer)
+        })
         .await;
     let kept = |annotations: &std::collections::BTreeMap<String, String>| {
         annotations.get("theirs").map(String::as_str) == Some("kept")
@@ -85,13 +89,13 @@ async fn nothing_is_written_where_nothing_changes_and_nothing_that_others_own(se
 }
 
 // covers: EVT-1
-async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server) {
+async fn events_are_in_the_namespace_and_name_their_component(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
-    fleet.daemon_says(&node, "Done", &new, "").await;
+    fleet.write_daemon_state(&node, "Done", &new, "").await;
     fleet.wait_for_update(&new).await;
     for reason in ["SetDesiredConfig", "RenderedConfigGenerated", "Completed"] {
         fleet.event(reason).await;
@@ -116,27 +120,25 @@ async fn events_are_in_our_namespace_and_signed_by_who_made_them(server: Server)
     fleet.stop().await;
 }
 
-/// The requests that name this node, each without its version.
+/// Returns the requests that name this node, each without its version.
 fn of<'r>(requests: &'r [String], node: &str) -> Vec<&'r str> {
     let names = |line: &&String| line.split(['/', '=', '?', '&', ' ']).any(|word| word == node);
     requests.iter().filter(names).map(String::as_str).collect()
 }
 
 // covers: DRN-1
-async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_is_said_of_it(
-    server: Server,
-) {
+async fn an_update_with_an_empty_drain_costs_six_requests_and_its_status(server: Server) {
     const NODES: usize = 3;
     let mut fleet = Fleet::on(server, NODES).await;
     let spec = json!({"spec": {"maxUnavailable": NODES}});
     fleet.patch::<MachineConfigPool>("worker", spec).await;
     let old = fleet.rendered().await;
     for number in 0..NODES {
-        fleet.wait_for_report(&format!("n{number}"), &old).await;
+        fleet.wait_for_machine_config_node(&format!("n{number}"), &old).await;
     }
     fleet.pause().await;
-    // Those that are to start in a moment are not marked as waiting before.
-    fleet.config.settle.mark = PATIENCE;
+    // Nodes that are about to start do not get the waiting taint before.
+    fleet.config.settle.waiting_status = PATIENCE;
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = requests.clone();
     let client = fleet.server.watched(move |request| {
@@ -152,7 +154,7 @@ async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_i
     let new = fleet.rendered_anew(&old).await;
     fleet.wait_for_update(&new).await;
     for number in 0..NODES {
-        fleet.wait_for_report(&format!("n{number}"), &new).await;
+        fleet.wait_for_machine_config_node(&format!("n{number}"), &new).await;
     }
     drop(daemons);
     shutdown.request();
@@ -165,10 +167,10 @@ async fn an_update_with_a_drain_that_finds_no_pods_costs_six_requests_and_what_i
             let is_it = |line: &&&str| line.starts_with(method) && line.contains(path);
             all.iter().filter(is_it).count()
         };
-        // Its config, the cordon, the answer, and the uncordon with its answer.
+        // Desired config, cordon, acknowledgement, and uncordon with its acknowledgement.
         assert_eq!(count("PATCH", &format!("/nodes/{node}")), 4, "{all:#?}");
         assert_eq!(count("GET", "/pods?"), 1, "{all:#?}");
-        // What it is to run; and, if it takes long enough to be worth a word, each stage once.
+        // The desired config; and, if the update takes long enough, each stage once.
         let (both, status) = (count("PATCH", "/machineconfignodes/"), count("PATCH", "/status?"));
         assert_eq!(both - status, 1, "{all:#?}");
         assert!(status <= 3, "{all:#?}");

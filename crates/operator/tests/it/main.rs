@@ -1,4 +1,4 @@
 //! The operator against the embedded API server.
 
 #[cfg(test)]
-mod furnish;
+mod install;

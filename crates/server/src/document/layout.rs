@@ -1,8 +1,8 @@
-//! The two ways in which JSON is laid out in the files that a machine gets.
+//! The two JSON formats of the files that a machine gets.
 //!
-//! Compat: both escape what could end an HTML element, as Go's encoder does.
+//! Compat: both escape characters with a meaning in HTML, as Go's encoder does.
 
-/// Takes out white space between values, and escapes inside text.
+/// Removes white space between values, and escapes characters inside strings.
 pub(super) fn compact(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     let mut rest = json;
@@ -28,7 +28,7 @@ pub(super) fn compact(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One member or item per line, four spaces per level; takes compact JSON.
+/// Formats compact JSON with one member or item per line and four spaces per level.
 pub(super) fn indented(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len() * 5 / 4);
     let mut inside = Inside::default();
@@ -63,7 +63,7 @@ pub(super) fn indented(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a walk through JSON stands inside text.
+/// Tracks if a scan of JSON is inside a string.
 #[derive(Default)]
 struct Inside {
     text: bool,
@@ -71,7 +71,7 @@ struct Inside {
 }
 
 impl Inside {
-    /// Takes the next byte; says whether it is part of text, the quote at its end included.
+    /// Consumes the next byte; returns true if it is part of a string, including the closing quote.
     fn is_text(&mut self, byte: u8) -> bool {
         let was = self.text;
         match byte {
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn white_space_goes_outside_of_text_and_escapes_come_inside() {
+    fn white_space_outside_of_strings_is_removed_and_strings_are_escaped() {
         let rows = [
             (r#"{ "a" : [ 1 , 2 ] }"#, r#"{"a":[1,2]}"#),
             (r#"{"a b":"c \" d"}"#, r#"{"a b":"c \" d"}"#),
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_gets_its_line_and_empty_ones_do_not_open() {
+    fn every_value_has_its_line_and_empty_containers_stay_closed() {
         let rows = [
             ("{}", "{}"),
             ("[]", "[]"),

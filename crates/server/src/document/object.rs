@@ -1,8 +1,8 @@
-//! A MachineConfig as the JSON that lands on a machine's disk.
+//! A MachineConfig as the JSON that is written to a machine's disk.
 //!
 //! Compat: members in the order of the reference's Go types, no `apiVersion` and no `kind`
-//! (pkg/server/server.go). The record of who wrote which member is left out: nobody on a machine
-//! reads it, and our copy of the object does not have it.
+//! (pkg/server/server.go). `managedFields` is left out: no component on a machine reads it, and the
+//! cached object does not have it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::layout;
 
-/// An object that has no form in JSON.
+/// An object that cannot be serialized as JSON.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct WriteError(serde_json::Error);
@@ -78,7 +78,7 @@ impl<'a> Metadata<'a> {
             deletion_timestamp: meta.deletion_timestamp.as_ref(),
             deletion_grace_period_seconds: meta.deletion_grace_period_seconds,
             labels: meta.labels.as_ref().filter(|labels| !labels.is_empty()),
-            annotations: meta.annotations.as_ref().filter(|marks| !marks.is_empty()),
+            annotations: meta.annotations.as_ref().filter(|annotations| !annotations.is_empty()),
             owner_references: owners.iter().map(Owner::of).collect(),
             finalizers: meta.finalizers.as_deref().unwrap_or_default(),
         }
@@ -98,12 +98,12 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// The object as compact JSON.
+/// Serializes the object as compact JSON.
 pub(super) fn json(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
     text(&Object { metadata: Metadata::of(&config.metadata), spec: &config.spec })
 }
 
-/// Anything as compact JSON, with the reference's escapes.
+/// Serializes any value as compact JSON, with the reference's escapes.
 pub(super) fn text(value: &impl Serialize) -> Result<Vec<u8>, WriteError> {
     Ok(layout::compact(&serde_json::to_vec(value).map_err(WriteError)?))
 }

@@ -69,7 +69,7 @@ fn an_empty_config_is_32_bytes_in_every_version() {
 
 // covers: S28
 #[test]
-fn a_config_of_spec_2_is_raised_and_the_root_filesystem_goes() {
+fn a_config_of_spec_2_is_upgraded_without_the_root_filesystem() {
     let file = json!({
         "filesystem": "root", "path": "/etc/a", "mode": 420, "contents": {"source": "data:,x"}
     });
@@ -82,7 +82,7 @@ fn a_config_of_spec_2_is_raised_and_the_root_filesystem_goes() {
 
 // covers: S24, S25, S27
 #[test]
-fn what_a_version_cannot_say_is_refused() {
+fn unsupported_features_of_a_version_are_rejected() {
     let partition =
         json!({"disks": [{"device": "/dev/a", "partitions": [{"number": 1, "sizeMiB": 9}]}]});
     let special = json!({"files": [{"path": "/etc/a", "mode": 0o4755}]});
@@ -124,8 +124,8 @@ fn the_node_annotations_name_the_config() {
 #[test]
 fn an_image_built_beforehand_is_among_the_node_annotations() {
     let mut config = config(&empty_ignition());
-    let marks = config.metadata.annotations.get_or_insert_default();
-    annotation::PRE_BUILT_IMAGE.set(marks, &"quay.io/layered@sha256:2".to_owned());
+    let annotations = config.metadata.annotations.get_or_insert_default();
+    annotation::PRE_BUILT_IMAGE.set(annotations, &"quay.io/layered@sha256:2".to_owned());
     let document = built(&joining(config, ControllerConfig::default()), "3.5.0").unwrap();
     let annotations: Value =
         serde_json::from_str(&file(&document, NODE_ANNOTATIONS).unwrap()).unwrap();
@@ -161,7 +161,7 @@ fn the_config_is_added_in_full_and_last_without_its_ignition_part() {
 
 // covers: S26, S48
 #[test]
-fn kernel_arguments_move_to_the_first_boot_below_3_3_and_only_in_the_answer() {
+fn kernel_arguments_move_to_the_first_boot_below_3_3_and_only_in_the_response() {
     let ignition = json!({
         "ignition": {"version": "3.5.0"}, "kernelArguments": {"shouldExist": ["debug", "a b"]}
     });
@@ -182,7 +182,7 @@ fn kernel_arguments_move_to_the_first_boot_below_3_3_and_only_in_the_answer() {
 
 // covers: S33, S34
 #[test]
-fn certificates_are_those_of_today() {
+fn certificates_are_current() {
     let has = |path: &str| {
         json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
             {"path": path, "mode": 256, "contents": {"source": "data:,old"}}
@@ -207,7 +207,7 @@ fn certificates_are_those_of_today() {
 }
 
 #[test]
-fn a_config_that_already_has_an_added_file_is_refused() {
+fn a_config_that_already_has_an_added_file_is_rejected() {
     let ignition = json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
         {"path": ENCAPSULATED, "contents": {"source": "data:,x"}}
     ]}});
@@ -216,7 +216,7 @@ fn a_config_that_already_has_an_added_file_is_refused() {
 }
 
 #[test]
-fn a_config_without_an_ignition_part_is_refused() {
+fn a_config_without_an_ignition_part_is_rejected() {
     for ignition in [Value::Null, json!({}), json!({"ignition": {"version": "9.0.0"}})] {
         assert!(built(&alone(&ignition), "3.5.0").is_err(), "{ignition}");
     }

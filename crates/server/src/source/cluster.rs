@@ -1,4 +1,4 @@
-//! Configs from a cluster, by watches of a few kinds.
+//! Configs from a cluster, read from watches.
 
 use std::{fmt, path::PathBuf, sync::Arc};
 
@@ -9,7 +9,8 @@ use mco_cluster::{Cache, Shutdown, cache::trim};
 use serde::de::DeserializeOwned;
 
 use super::{
-    CONTROLLER_CONFIG, CredentialsError, LookupError, Source, choose, credentials::Credentials,
+    CONTROLLER_CONFIG, CredentialsError, LookupError, Source, credentials::Credentials,
+    select_config,
 };
 use crate::{
     document::{FirstBoot, Inputs, Kubeconfig},
@@ -20,10 +21,10 @@ const NAMESPACE: &str = "openshift-machine-config-operator";
 const KUBECONFIG_DATA: &str = "kubeconfig-data";
 const CA_BUNDLE: &str = "ca-bundle.crt";
 
-/// How a new machine's kubelet comes to the API server.
+/// Settings of the kubeconfig for a new machine's kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Joining {
-    /// Address of the API server as machines see it.
+    /// URL of the API server as machines see it.
     pub server: String,
     /// Folder with the files `token` and `ca.crt`.
     pub credentials: PathBuf,
@@ -45,35 +46,36 @@ impl fmt::Debug for Cluster {
 }
 
 impl Cluster {
-    /// Starts to watch, until `shutdown`. Without `joining` machines get no kubeconfig.
+    /// Starts the watches, which run until `shutdown`. Without `joining`, machines get no
+    /// kubeconfig.
     pub async fn watch(client: &Client, joining: Option<Joining>, shutdown: &Shutdown) -> Self {
         let all = watcher::Config::default;
         let one = all().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
         let joining = match joining {
             Some(Joining { server, credentials }) => {
                 let credentials = Arc::new(Credentials::open(credentials).await);
-                keep_up(credentials.clone(), shutdown.clone());
+                spawn_refresh(credentials.clone(), shutdown.clone());
                 Some((server, credentials))
             }
             None => None,
         };
         Self {
-            pools: start(Api::all(client.clone()), all(), shutdown),
-            configs: start(Api::all(client.clone()), all(), shutdown),
-            controllers: start(Api::all(client.clone()), all(), shutdown),
-            bundles: start(Api::namespaced(client.clone(), NAMESPACE), one, shutdown),
+            pools: start_watch(Api::all(client.clone()), all(), shutdown),
+            configs: start_watch(Api::all(client.clone()), all(), shutdown),
+            controllers: start_watch(Api::all(client.clone()), all(), shutdown),
+            bundles: start_watch(Api::namespaced(client.clone(), NAMESPACE), one, shutdown),
             joining,
         }
     }
 
     fn kubeconfig(&self) -> Result<Option<Kubeconfig>, Arc<CredentialsError>> {
         let Some((server, credentials)) = &self.joining else { return Ok(None) };
-        let held = credentials.held()?;
+        let current = credentials.current()?;
         let bundle = self.bundles.get(&format!("{NAMESPACE}/{KUBECONFIG_DATA}"));
         let bundle = bundle.as_ref().and_then(|map| map.binary_data.as_ref()?.get(CA_BUNDLE));
         let yaml = match bundle {
-            Some(bundle) => kubeconfig::yaml(server, &bundle.0, &held.token),
-            None => kubeconfig::yaml(server, &held.ca?, &held.token),
+            Some(bundle) => kubeconfig::yaml(server, &bundle.0, &current.token),
+            None => kubeconfig::yaml(server, &current.ca?, &current.token),
         };
         let yaml = yaml.map_err(|fault| Arc::new(CredentialsError::Write(fault)))?;
         Ok(Some(Kubeconfig(yaml.into())))
@@ -90,7 +92,7 @@ impl Source for Cluster {
 
     fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
         let found = self.pools.get(pool).ok_or_else(|| LookupError::Pool(pool.to_owned()))?;
-        let chosen = choose(&found);
+        let chosen = select_config(&found);
         let config = self.configs.get(chosen).ok_or_else(|| LookupError::Config {
             pool: pool.to_owned(),
             config: chosen.to_owned(),
@@ -102,21 +104,21 @@ impl Source for Cluster {
     }
 }
 
-fn start<K>(api: Api<K>, config: watcher::Config, shutdown: &Shutdown) -> Arc<Cache<K>>
+fn start_watch<K>(api: Api<K>, config: watcher::Config, shutdown: &Shutdown) -> Arc<Cache<K>>
 where
     K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
 {
     let cache = Arc::new(Cache::new(trim::metadata));
-    let (kept, shutdown) = (cache.clone(), shutdown.clone());
-    tokio::spawn(async move { kept.run(api, config, &shutdown).await });
+    let (running, shutdown) = (cache.clone(), shutdown.clone());
+    tokio::spawn(async move { running.run(api, config, &shutdown).await });
     cache
 }
 
-fn keep_up(credentials: Arc<Credentials>, shutdown: Shutdown) {
+fn spawn_refresh(credentials: Arc<Credentials>, shutdown: Shutdown) {
     tokio::spawn(async move {
         tokio::select! {
             () = shutdown.requested() => {}
-            () = credentials.keep_up() => {}
+            () = credentials.run_refresh() => {}
         }
     });
 }

@@ -1,7 +1,7 @@
-//! The token and certificate that a new kubelet comes to the API server with.
+//! The token and CA certificate with which a new kubelet connects to the API server.
 //!
 //! They are files of a mounted Secret, which change when the token is renewed; so they are read
-//! again and again, and never kept beyond a read that failed.
+//! periodically, and not used after a read that failed.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,7 @@ use std::{
 
 use mco_core::goyaml::UnreadableText;
 
-/// Why there is no kubeconfig to hand out.
+/// A failure to build the kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
     /// A file cannot be read.
@@ -19,66 +19,66 @@ pub enum CredentialsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: std::io::Error,
     },
-    /// The token is no text.
-    #[error("the token in {} is not text", path.display())]
+    /// The token is not UTF-8.
+    #[error("the token in {} is not valid UTF-8", path.display())]
     NotText {
         /// The file.
         path: PathBuf,
     },
-    /// The token or the address cannot be written.
-    #[error("cannot write the kubeconfig")]
+    /// The token or the URL cannot be written as YAML.
+    #[error("failed to write the kubeconfig")]
     Write(#[source] UnreadableText),
 }
 
-/// What the files held.
+/// Contents of the files.
 #[derive(Clone)]
-pub(super) struct Held {
+pub(super) struct CredentialData {
     /// The token.
     pub(super) token: Arc<str>,
-    /// The certificates, or why there are none; others may stand in for them.
+    /// The CA certificates, or the error; the ConfigMap's bundle may replace them.
     pub(super) ca: Result<Arc<[u8]>, Arc<CredentialsError>>,
 }
 
-/// The files, and what they held when last read.
+/// The files, and their contents at the last read.
 pub(super) struct Credentials {
     folder: PathBuf,
-    held: RwLock<Result<Held, Arc<CredentialsError>>>,
+    current: RwLock<Result<CredentialData, Arc<CredentialsError>>>,
 }
 
-/// How often the files are read again.
+/// Interval between two reads of the files.
 const POLL: Duration = Duration::from_secs(10);
 
 impl Credentials {
     /// Reads the files for the first time.
     pub(super) async fn open(folder: PathBuf) -> Self {
-        let held = read(&folder).await.map_err(Arc::new);
-        Self { folder, held: RwLock::new(held) }
+        let current = read(&folder).await.map_err(Arc::new);
+        Self { folder, current: RwLock::new(current) }
     }
 
-    /// What the files held when last read.
-    pub(super) fn held(&self) -> Result<Held, Arc<CredentialsError>> {
-        self.held.read().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Returns the contents of the files at the last read.
+    pub(super) fn current(&self) -> Result<CredentialData, Arc<CredentialsError>> {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files again and again, without end.
-    pub(super) async fn keep_up(&self) {
+    /// Reads the files periodically; never returns.
+    pub(super) async fn run_refresh(&self) {
         loop {
             tokio::time::sleep(POLL).await;
-            let held = read(&self.folder).await.map_err(Arc::new);
-            *self.held.write().unwrap_or_else(PoisonError::into_inner) = held;
+            let current = read(&self.folder).await.map_err(Arc::new);
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         }
     }
 }
 
-async fn read(folder: &Path) -> Result<Held, CredentialsError> {
+async fn read(folder: &Path) -> Result<CredentialData, CredentialsError> {
     let path = folder.join("token");
     let token = bytes(&path).await?;
     let token = String::from_utf8(token).map_err(|_| CredentialsError::NotText { path })?;
     let ca = bytes(&folder.join("ca.crt")).await.map(Into::into).map_err(Arc::new);
-    Ok(Held { token: token.into(), ca })
+    Ok(CredentialData { token: token.into(), ca })
 }
 
 async fn bytes(path: &Path) -> Result<Vec<u8>, CredentialsError> {
@@ -92,23 +92,23 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_comes_late_or_changes_is_read_again() {
+    async fn a_token_that_appears_late_or_changes_is_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let credentials = Credentials::open(folder.path().to_owned()).await;
-        let missing = credentials.held().err().expect("no token yet").to_string();
+        let missing = credentials.current().err().expect("no token yet").to_string();
         assert_eq!(missing, format!("failed to read {}/token", folder.path().display()));
 
         let steps = async {
             for token in ["first", "second"] {
                 std::fs::write(folder.path().join("token"), token).unwrap();
                 tokio::time::sleep(2 * POLL).await;
-                let held = credentials.held().unwrap();
-                assert_eq!(&*held.token, token);
-                assert!(held.ca.is_err(), "there is no ca.crt");
+                let current = credentials.current().unwrap();
+                assert_eq!(&*current.token, token);
+                assert!(current.ca.is_err(), "there is no ca.crt");
             }
         };
         tokio::select! {
-            () = credentials.keep_up() => {}
+            () = credentials.run_refresh() => {}
             () = steps => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The server's certificate and key, taken up anew when their files change.
+//! The server's certificate and key, reloaded when their files change.
 
 use std::{
     fmt,
@@ -16,32 +16,32 @@ use rustls::{
 };
 use tracing::{info, warn};
 
-/// Where the certificate and its key are.
+/// Location of the certificate and its key.
 #[derive(Clone)]
 pub enum Certificate {
-    /// In files that may change at any time.
+    /// Files that may change at any time.
     Files {
-        /// The certificate and those that lead to its authority, as PEM.
+        /// The certificate chain, as PEM.
         chain: PathBuf,
         /// The key, as PEM.
         key: PathBuf,
-        /// How often to look whether they changed.
+        /// Interval between two reads.
         poll: Duration,
     },
-    /// Here, for as long as the server runs.
-    Given {
-        /// The certificate and those that lead to its authority, as PEM.
+    /// PEM text that does not change.
+    Inline {
+        /// The certificate chain, as PEM.
         chain: String,
         /// The key, as PEM.
         key: String,
     },
 }
 
-/// How often files are looked at unless told otherwise; the reference's interval.
+/// Default interval between two reads of the files; the reference's.
 const POLL: Duration = Duration::from_secs(10);
 
 impl Certificate {
-    /// In these files, looked at every ten seconds.
+    /// Returns a certificate in these files, read every ten seconds.
     #[must_use]
     pub fn files(chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self::Files { chain: chain.into(), key: key.into(), poll: POLL }
@@ -54,97 +54,97 @@ impl fmt::Debug for Certificate {
             Self::Files { chain, key, .. } => {
                 f.debug_struct("Files").field("chain", chain).field("key", key).finish()
             }
-            Self::Given { .. } => f.write_str("Given"),
+            Self::Inline { .. } => f.write_str("Inline"),
         }
     }
 }
 
-/// Why a certificate and key cannot be used.
+/// An invalid certificate or key.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("failed to read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause of the failure.
         source: std::io::Error,
     },
-    /// There is no certificate where one should be.
+    /// The certificate is not PEM.
     #[error("the certificate is not PEM")]
     Chain(#[source] rustls::pki_types::pem::Error),
-    /// There is nothing at all where a certificate should be.
-    #[error("there is no certificate")]
+    /// The file contains no certificate.
+    #[error("no certificate found")]
     NoCertificate,
-    /// There is no key where one should be.
+    /// The key is not PEM.
     #[error("the key is not PEM")]
     Key(#[source] rustls::pki_types::pem::Error),
-    /// They do not belong together, or are of a kind that is not built in.
-    #[error("certificate and key cannot be used together")]
+    /// The key does not match the certificate, or its type is not supported.
+    #[error("certificate and key do not match, or their type is not supported")]
     Pair(#[source] rustls::Error),
 }
 
-/// What the server shows for itself at the moment.
+/// The current serving certificate.
 #[derive(Debug)]
-pub(crate) struct Identity {
+pub(crate) struct ServingCertificate {
     certificate: Certificate,
     pair: RwLock<Arc<CertifiedKey>>,
 }
 
-impl Identity {
-    /// Takes up the certificate; one that cannot be used at the start is an error.
+impl ServingCertificate {
+    /// Loads the certificate; an invalid one is an error.
     pub(crate) async fn open(certificate: Certificate) -> Result<Arc<Self>, CertificateError> {
         let pair = match &certificate {
             Certificate::Files { chain, key, .. } => pair(&read(chain).await?, &read(key).await?)?,
-            Certificate::Given { chain, key } => pair(chain.as_bytes(), key.as_bytes())?,
+            Certificate::Inline { chain, key } => pair(chain.as_bytes(), key.as_bytes())?,
         };
         Ok(Arc::new(Self { certificate, pair: RwLock::new(Arc::new(pair)) }))
     }
 
-    /// Looks at the files again and again, without end; a pair that cannot be used changes nothing.
-    pub(crate) async fn keep_up(&self) {
+    /// Reloads the files periodically; never returns. An invalid pair changes nothing.
+    pub(crate) async fn run_reload(&self) {
         let Certificate::Files { chain, key, poll } = &self.certificate else {
             return std::future::pending().await;
         };
-        let mut said: Option<String> = None;
+        let mut reported: Option<String> = None;
         loop {
             tokio::time::sleep(*poll).await;
-            match self.look(chain, key).await {
-                Ok(Look::Same) => said = None,
-                Ok(Look::Changed) => {
+            match self.reload(chain, key).await {
+                Ok(Reload::Unchanged) => reported = None,
+                Ok(Reload::Changed) => {
                     info!(certificate = %chain.display(), "Certificate reloaded");
-                    said = None;
+                    reported = None;
                 }
                 Err(error) => {
                     let error = report::chain(&error);
                     // Once, and not every ten seconds.
-                    if said.as_ref() != Some(&error) {
-                        warn!(error, "Cannot use the new certificate; the old one stays");
-                        said = Some(error);
+                    if reported.as_ref() != Some(&error) {
+                        warn!(error, "Failed to reload the certificate; still serving the old one");
+                        reported = Some(error);
                     }
                 }
             }
         }
     }
 
-    async fn look(&self, chain: &Path, key: &Path) -> Result<Look, CertificateError> {
+    async fn reload(&self, chain: &Path, key: &Path) -> Result<Reload, CertificateError> {
         let new = pair(&read(chain).await?, &read(key).await?)?;
         let mut known = self.pair.write().unwrap_or_else(PoisonError::into_inner);
         if known.cert == new.cert {
-            return Ok(Look::Same);
+            return Ok(Reload::Unchanged);
         }
         *known = Arc::new(new);
-        Ok(Look::Changed)
+        Ok(Reload::Changed)
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Look {
-    Same,
+enum Reload {
+    Unchanged,
     Changed,
 }
 
-impl ResolvesServerCert for Identity {
+impl ResolvesServerCert for ServingCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.pair.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -181,7 +181,7 @@ mod tests {
 
     // covers: S07
     #[tokio::test]
-    async fn a_pair_that_cannot_be_used_changes_nothing() {
+    async fn an_invalid_pair_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let (chain, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
         let write = |chain_text: &str, key_text: &str| {
@@ -190,31 +190,31 @@ mod tests {
         };
         let ((old_chain, old_key), (new_chain, new_key)) = (made(), made());
         write(&old_chain, &old_key);
-        let identity = Identity::open(Certificate::files(&chain, &key)).await.unwrap();
-        let shown = || identity.pair.read().unwrap().cert.clone();
+        let serving = ServingCertificate::open(Certificate::files(&chain, &key)).await.unwrap();
+        let shown = || serving.pair.read().unwrap().cert.clone();
         let old = shown();
 
-        // The first is what a pair looks like of which only one half has been written.
+        // The first is a pair of which only one half has been written.
         let broken = [(&*new_chain, &*old_key), ("", &*old_key), (&*new_chain, "no key")];
         for (chain_text, key_text) in broken {
             write(chain_text, key_text);
-            identity.look(&chain, &key).await.unwrap_err();
+            serving.reload(&chain, &key).await.unwrap_err();
             assert_eq!(shown(), old);
         }
         std::fs::remove_file(&key).unwrap();
-        identity.look(&chain, &key).await.unwrap_err();
+        serving.reload(&chain, &key).await.unwrap_err();
         assert_eq!(shown(), old);
 
         write(&old_chain, &old_key);
-        assert_eq!(identity.look(&chain, &key).await.unwrap(), Look::Same);
+        assert_eq!(serving.reload(&chain, &key).await.unwrap(), Reload::Unchanged);
         write(&new_chain, &new_key);
-        assert_eq!(identity.look(&chain, &key).await.unwrap(), Look::Changed);
+        assert_eq!(serving.reload(&chain, &key).await.unwrap(), Reload::Changed);
         assert_ne!(shown(), old);
     }
 
     #[test]
     fn a_key_is_hidden_in_logs() {
         let (chain, key) = made();
-        assert_eq!(format!("{:?}", Certificate::Given { chain, key }), "Given");
+        assert_eq!(format!("{:?}", Certificate::Inline { chain, key }), "Inline");
     }
 }

@@ -2,10 +2,10 @@
 
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion, crypto::ring, version};
 
-/// The oldest version of TLS that is spoken.
+/// The minimum TLS version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Floor {
-    /// 1.2. There is nothing below: older versions are broken and not built in.
+pub enum MinVersion {
+    /// 1.2. Older versions are broken and not built in.
     #[default]
     Tls12,
     /// 1.3.
@@ -15,48 +15,48 @@ pub enum Floor {
 /// Versions and cipher suites.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    floor: Floor,
-    /// Names of suites for 1.2; none means all. Those of 1.3 are not to choose, as in Go.
+    min_version: MinVersion,
+    /// IANA names of the suites for 1.2; empty means all. Those of 1.3 cannot be configured, as in
+    /// Go.
     suites: Vec<&'static str>,
 }
 
-/// Flags that cannot be followed; the default is used in their place.
+/// Invalid flags; the default is used in their place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// No such version.
+    /// The version is unknown.
     #[error("unknown TLS version {0:?}")]
     Version(String),
-    /// No suite of those named is built in.
-    #[error("none of the cipher suites {0} can be used")]
+    /// None of the suites is built in.
+    #[error("none of the cipher suites {0} is supported")]
     Suites(String),
 }
 
 impl Policy {
-    /// Reads a version as Kubernetes names it (`VersionTLS12`) and IANA names of suites.
+    /// Parses a version as Kubernetes names it (`VersionTLS12`) and IANA names of suites.
     ///
-    /// Suites that are not built in are left out. Below 1.2 there is nothing, so asking for less
-    /// comes to 1.2.
-    pub fn parse(floor: &str, suites: &[String]) -> Result<Self, PolicyError> {
-        let floor = match floor {
-            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Floor::Tls12,
-            "VersionTLS13" => Floor::Tls13,
+    /// Suites that are not built in are skipped. Versions below 1.2 are treated as 1.2.
+    pub fn parse(min_version: &str, suites: &[String]) -> Result<Self, PolicyError> {
+        let min_version = match min_version {
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => MinVersion::Tls12,
+            "VersionTLS13" => MinVersion::Tls13,
             other => return Err(PolicyError::Version(other.to_owned())),
         };
         let known = ring::ALL_CIPHER_SUITES.iter().filter_map(name);
         let usable: Vec<_> =
-            known.filter(|name| suites.iter().any(|asked| asked == name)).collect();
+            known.filter(|name| suites.iter().any(|suite| suite == name)).collect();
         if usable.is_empty() && !suites.is_empty() {
             return Err(PolicyError::Suites(suites.join(",")));
         }
-        Ok(Self { floor, suites: usable })
+        Ok(Self { min_version, suites: usable })
     }
 
     pub(super) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
         static NEW: [&SupportedProtocolVersion; 1] = [&version::TLS13];
         static BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
-        match self.floor {
-            Floor::Tls12 => &BOTH,
-            Floor::Tls13 => &NEW,
+        match self.min_version {
+            MinVersion::Tls12 => &BOTH,
+            MinVersion::Tls13 => &NEW,
         }
     }
 
@@ -70,7 +70,7 @@ impl Policy {
     }
 }
 
-/// IANA's name of a suite.
+/// Returns the IANA name of a suite.
 fn name(suite: &SupportedCipherSuite) -> Option<&'static str> {
     let name = suite.suite().as_str()?;
     Some(match name {
@@ -85,15 +85,15 @@ fn name(suite: &SupportedCipherSuite) -> Option<&'static str> {
 mod tests {
     use super::*;
 
-    fn allowed(floor: &str, suites: &str) -> Result<usize, PolicyError> {
+    fn allowed(min_version: &str, suites: &str) -> Result<usize, PolicyError> {
         let suites: Vec<_> = suites.split(',').filter(|s| !s.is_empty()).map(Into::into).collect();
-        let policy = Policy::parse(floor, &suites)?;
+        let policy = Policy::parse(min_version, &suites)?;
         Ok(ring::ALL_CIPHER_SUITES.iter().filter(|suite| policy.allows(suite)).count())
     }
 
     // covers: S06
     #[test]
-    fn suites_that_cannot_be_used_are_left_out_and_none_left_is_an_error() {
+    fn unsupported_suites_are_skipped_and_none_left_is_an_error() {
         let rows = [
             ("VersionTLS12", "", Ok(9)),
             ("VersionTLS10", "", Ok(9)),
@@ -107,8 +107,8 @@ mod tests {
             ("VersionTLS12", "bogus", Err(PolicyError::Suites("bogus".to_owned()))),
             ("VersionTLS99", "", Err(PolicyError::Version("VersionTLS99".to_owned()))),
         ];
-        for (floor, suites, expected) in rows {
-            assert_eq!(allowed(floor, suites), expected, "{floor} {suites}");
+        for (min_version, suites, expected) in rows {
+            assert_eq!(allowed(min_version, suites), expected, "{min_version} {suites}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use rustls::{RootCertStore, pki_types::CertificateDer};
 
-/// An authority that trusts itself.
+/// A self-signed CA.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -26,7 +26,7 @@ impl Authority {
         Self { issuer: Issuer::new(params, key), certificate }
     }
 
-    /// A server's certificate for `localhost`.
+    /// Issues a server certificate for `localhost`.
     pub(crate) fn pair(&self) -> Pair {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();

@@ -18,7 +18,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -36,7 +36,7 @@ impl Reply {
     }
 }
 
-/// How a client speaks TLS.
+/// TLS settings of a client.
 pub(crate) struct Tls {
     pub(crate) roots: RootCertStore,
     pub(crate) versions: Vec<&'static SupportedProtocolVersion>,
@@ -57,14 +57,14 @@ impl Tls {
     }
 }
 
-/// The server's certificate as a new connection sees it.
+/// Returns the server's certificate as a new connection sees it.
 pub(crate) async fn leaf(address: SocketAddr, roots: RootCertStore) -> CertificateDer<'static> {
     let stream = tls(roots).connect(address).await.unwrap();
     let (_, session) = stream.get_ref();
     session.peer_certificates().unwrap()[0].clone()
 }
 
-/// As a client that has no wishes.
+/// Returns a client's default TLS settings.
 pub(crate) fn tls(roots: RootCertStore) -> Tls {
     Tls { roots, versions: rustls::ALL_VERSIONS.to_vec(), protocols: &[] }
 }

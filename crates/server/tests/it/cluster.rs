@@ -1,4 +1,4 @@
-//! Configs from an API server, played by a few lines that list and watch.
+//! Tests of configs from an API server, which a few lines that list and watch stand in for.
 
 use std::{convert::Infallible, path::Path, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     fixture::{PATIENCE, settings, with_file},
 };
 
-/// An API server that holds back its lists until `open`, and one change of the pool until `moved`.
+/// An API server that delays its lists until `open`, and one change of the pool until `moved`.
 #[derive(Clone)]
 struct Api {
     open: watch::Sender<bool>,
@@ -118,7 +118,7 @@ fn items(plural: &str) -> Vec<Value> {
             },
             "binaryData": {"ca-bundle.crt": "bmV3IGNh"}
         })],
-        other => panic!("nobody asks for {other}"),
+        other => panic!("unexpected request for {other}"),
     }
 }
 
@@ -142,15 +142,15 @@ fn file(document: &Value, path: &str) -> String {
 
 // covers: S29, S31, S32, S33, S47
 #[tokio::test]
-async fn a_cluster_is_served_once_it_is_known_and_as_it_moves_on() {
+async fn a_cluster_is_served_once_listed_and_follows_changes() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "to.ken").unwrap();
     let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
     let pair = Authority::new().pair();
-    let certificate = mco_server::Certificate::Given { chain: pair.chain, key: pair.key };
+    let certificate = mco_server::Certificate::Inline { chain: pair.chain, key: pair.key };
     let opening = tokio::spawn(Server::open(settings(certificate), source));
-    timeout(PATIENCE, api.asked.notified()).await.expect("a list is asked for");
+    timeout(PATIENCE, api.asked.notified()).await.expect("a list is requested");
     assert!(!opening.is_finished(), "no address is open before the lists are there");
     api.open.send_replace(true);
     let server = timeout(PATIENCE, opening).await.expect("the lists arrive").unwrap().unwrap();
@@ -176,20 +176,20 @@ async fn a_cluster_is_served_once_it_is_known_and_as_it_moves_on() {
 }
 
 #[tokio::test]
-async fn without_a_token_machines_are_told_to_ask_again() {
+async fn without_a_token_requests_fail_with_5xx() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     api.open.send_replace(true);
     let folder = tempfile::tempdir().unwrap();
     let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
     let refused = source.inputs("worker").unwrap_err();
-    assert_eq!(refused.to_string(), "cannot make the kubelet's kubeconfig");
+    assert_eq!(refused.to_string(), "failed to build the kubelet's kubeconfig");
     shutdown.request();
 }
 
 // covers: S15
 #[tokio::test]
-async fn what_is_not_there_has_its_name_in_the_error() {
+async fn a_missing_object_is_named_in_the_error() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     api.open.send_replace(true);
     let source = Cluster::watch(&api.client(), None, &shutdown).await;
@@ -201,11 +201,11 @@ async fn what_is_not_there_has_its_name_in_the_error() {
 }
 
 #[tokio::test]
-async fn a_stop_is_heard_while_the_cluster_is_not_known_yet() {
+async fn shutdown_works_before_the_lists_arrive() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     let source = Cluster::watch(&api.client(), None, &shutdown).await;
     let pair = Authority::new().pair();
-    let certificate = mco_server::Certificate::Given { chain: pair.chain, key: pair.key };
+    let certificate = mco_server::Certificate::Inline { chain: pair.chain, key: pair.key };
     let run = mco_server::run(settings(certificate), source, &shutdown);
     let stop = async {
         timeout(PATIENCE, api.asked.notified()).await.expect("a list is asked for");

@@ -4,13 +4,13 @@ use std::{net::SocketAddr, time::Duration};
 
 use mco_api::{ControllerConfig, MachineConfig};
 use mco_cluster::Shutdown;
-use mco_server::{Certificate, Fixed, Server, Settings, Source};
+use mco_server::{Certificate, FixedSource, Server, Settings, Source};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::authority::Authority;
 
-/// What every wait in these tests ends after, so that none hangs.
+/// Time limit of every wait in these tests, so that none hangs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
 
 pub(crate) struct Running {
@@ -29,11 +29,11 @@ pub(crate) fn settings(certificate: Certificate) -> Settings {
     settings
 }
 
-/// Starts a server on free ports, changed by `change`.
+/// Starts a server on free ports, with settings changed by `change`.
 pub(crate) async fn start(source: impl Source, change: impl FnOnce(&mut Settings)) -> Running {
     let authority = Authority::new();
     let pair = authority.pair();
-    let mut settings = settings(Certificate::Given { chain: pair.chain, key: pair.key });
+    let mut settings = settings(Certificate::Inline { chain: pair.chain, key: pair.key });
     change(&mut settings);
     let server = Server::open(settings, source).await.unwrap();
     let (secure, plain) =
@@ -45,7 +45,7 @@ pub(crate) async fn start(source: impl Source, change: impl FnOnce(&mut Settings
 }
 
 impl Running {
-    /// Stops the server and waits until it has.
+    /// Stops the server and waits until it has stopped.
     pub(crate) async fn stop(self) {
         self.shutdown.request();
         tokio::time::timeout(PATIENCE, self.server).await.expect("the server stops").unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn config(name: &str, ignition: &Value) -> MachineConfig {
     serde_json::from_value(object).unwrap()
 }
 
-/// One file of `size` bytes, none of which a data URL would escape.
+/// Returns a config with one file of `size` bytes, none of which a data URL would escape.
 pub(crate) fn with_file(size: usize) -> Value {
     let source = format!("data:,{}", "x".repeat(size));
     json!({"ignition": {"version": "3.5.0"}, "storage": {"files": [
@@ -65,10 +65,11 @@ pub(crate) fn with_file(size: usize) -> Value {
     ]}})
 }
 
-/// Pools: `empty` (an empty config, nothing added), `worker` (one file, as in a cluster), `broken`.
-pub(crate) fn source() -> Fixed {
+/// Returns the pools `empty` (an empty config, nothing added), `worker` (one file, as in a cluster)
+/// and `broken`.
+pub(crate) fn source() -> FixedSource {
     let empty = json!({"ignition": {"version": "3.5.0"}});
-    Fixed::default()
+    FixedSource::default()
         .with("empty", config("rendered-empty-1", &empty))
         .with("broken", config("rendered-broken-1", &json!({"ignition": {"version": "9.9.9"}})))
         .joining("worker", config("rendered-worker-1", &with_file(9)), ControllerConfig::default())

@@ -1,4 +1,4 @@
-//! What a client may not do.
+//! Tests of the limits on clients.
 
 use std::time::Duration;
 
@@ -24,19 +24,19 @@ async fn hurried() -> Running {
     .await
 }
 
-/// Sends `bytes`, then nothing, and reads until the server hangs up.
+/// Sends `bytes`, then nothing, and reads until the server disconnects.
 async fn stall(address: std::net::SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(bytes).await.unwrap();
     let mut answer = Vec::new();
     let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-    // A reset is a hang-up too.
-    drop(read.expect("the server hangs up"));
+    // A reset is a disconnect too.
+    drop(read.expect("the server disconnects"));
     answer
 }
 
 #[tokio::test]
-async fn who_does_not_finish_the_handshake_is_hung_up_on() {
+async fn slow_handshakes_time_out() {
     let server = hurried().await;
     for bytes in [&b""[..], b"\x16\x03\x01\x02\x00"] {
         stall(server.secure, bytes).await;
@@ -45,7 +45,7 @@ async fn who_does_not_finish_the_handshake_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn who_does_not_finish_the_headers_is_hung_up_on() {
+async fn slow_headers_time_out() {
     let server = hurried().await;
     for bytes in [&b""[..], b"GET /config/worker HTTP/1.1\r\nhost: a\r\nx-a: "] {
         let answer = String::from_utf8(stall(server.plain, bytes).await).unwrap();
@@ -55,11 +55,11 @@ async fn who_does_not_finish_the_headers_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn headers_without_end_are_refused() {
+async fn oversized_headers_are_rejected() {
     let server = start(source(), |_| {}).await;
     let long = format!("GET /healthz HTTP/1.1\r\nhost: a\r\nx-a: {}\r\n\r\n", "x".repeat(64 << 10));
     let mut stream = TcpStream::connect(server.plain).await.unwrap();
-    // The server may hang up before it has read everything.
+    // The server may disconnect before it has read everything.
     drop(stream.write_all(long.as_bytes()).await);
     let mut answer = [0; 12];
     let read = timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("an answer");
@@ -70,7 +70,7 @@ async fn headers_without_end_are_refused() {
 }
 
 #[tokio::test]
-async fn the_body_of_a_request_is_not_waited_for() {
+async fn the_body_of_a_request_is_not_read() {
     let server = start(source(), |_| {}).await;
     let head = b"POST /config/worker HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000000\r\n\r\n";
     let answer = String::from_utf8(stall(server.plain, head).await).unwrap();
@@ -80,7 +80,7 @@ async fn the_body_of_a_request_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn further_connections_wait_for_room() {
+async fn connections_beyond_the_limit_wait() {
     let server = start(source(), |settings| {
         settings.limits.connections = 1;
         settings.limits.headers = PATIENCE;
@@ -88,7 +88,8 @@ async fn further_connections_wait_for_room() {
     .await;
     let mut held = TcpStream::connect(server.plain).await.unwrap();
     let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
-    // Twenty answers to one are time enough for an answer to the other, were there room.
+    // Twenty responses on one connection are time enough for a response on the other, if a permit
+    // were free.
     for _ in 0..20 {
         held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
         let mut answer = Vec::new();
@@ -105,7 +106,7 @@ async fn further_connections_wait_for_room() {
 }
 
 #[tokio::test]
-async fn a_stop_does_not_wait_for_those_who_say_nothing() {
+async fn shutdown_does_not_wait_for_idle_connections() {
     let server = start(source(), |_| {}).await;
     let silent = TcpStream::connect(server.secure).await.unwrap();
     let idle = TcpStream::connect(server.plain).await.unwrap();

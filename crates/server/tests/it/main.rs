@@ -8,11 +8,11 @@
     reason = "this whole program is a test, which writes to a temporary folder"
 )]
 
-mod answers;
 mod authority;
 mod client;
 mod cluster;
 mod fixture;
 mod limits;
 mod requests;
+mod responses;
 mod secure;

@@ -1,4 +1,4 @@
-//! The line that each request leaves in the log.
+//! Tests of the log line of each request.
 
 use std::{
     io,
@@ -37,7 +37,7 @@ impl<'a> MakeWriter<'a> for Lines {
 
 // covers: S46
 #[tokio::test]
-async fn each_request_for_a_config_is_logged_with_who_asked_and_what_came_of_it() {
+async fn each_config_request_is_logged_with_client_and_result() {
     let lines = Lines::default();
     let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
     let registry = tracing_subscriber::registry().with(layer.with_writer(lines.clone()));

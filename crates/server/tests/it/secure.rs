@@ -1,4 +1,4 @@
-//! TLS: versions, protocols, and certificates that change.
+//! Tests of TLS: versions, protocols, and certificates that change.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn only_http_1_1_is_spoken() {
 
 // covers: S05
 #[tokio::test]
-async fn tls_1_2_is_the_oldest_and_1_3_can_be_asked_for() {
+async fn tls_1_2_is_the_default_minimum_and_1_3_can_be_required() {
     for (floor, old_is_fine) in [("VersionTLS12", true), ("VersionTLS13", false)] {
         let policy = Policy::parse(floor, &[]).unwrap();
         let server = start(source(), |settings| settings.policy = policy).await;
@@ -47,7 +47,7 @@ async fn tls_1_2_is_the_oldest_and_1_3_can_be_asked_for() {
     }
 }
 
-/// A client hello of the version before 1.3 that it names: 2 for TLS 1.1, 3 for TLS 1.2.
+/// Returns a client hello of a version before 1.3: 2 for TLS 1.1, 3 for TLS 1.2.
 fn hello(minor: u8) -> Vec<u8> {
     // Elliptic curves: X25519; points: uncompressed; signatures: ECDSA with P-256 and SHA-256.
     let extensions =
@@ -67,7 +67,7 @@ fn hello(minor: u8) -> Vec<u8> {
 
 // covers: S05
 #[tokio::test]
-async fn tls_1_1_is_refused() {
+async fn tls_1_1_is_rejected() {
     let server = start(source(), |_| {}).await;
     // The record's type, then a server hello of TLS 1.2 or an alert: fatal, protocol version.
     let rows = [(3, 22, [2, 0]), (2, 21, [2, 70])];
@@ -83,7 +83,7 @@ async fn tls_1_1_is_refused() {
 
 // covers: S07
 #[tokio::test]
-async fn a_new_certificate_is_taken_up() {
+async fn a_new_certificate_is_reloaded() {
     let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new());
     let (chain, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     let write = |pair: &crate::authority::Pair| {
@@ -109,7 +109,7 @@ async fn a_new_certificate_is_taken_up() {
 
 // covers: S02
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_at_the_start_is_an_error() {
+async fn an_invalid_certificate_at_the_start_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let missing = Certificate::files(folder.path().join("a"), folder.path().join("b"));
     let refused = Server::open(settings(missing), source()).await.unwrap_err();
@@ -122,8 +122,8 @@ async fn a_taken_address_is_an_error_that_names_it() {
     let taken = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap();
     let pair = Authority::new().pair();
-    let mut settings = settings(Certificate::Given { chain: pair.chain, key: pair.key });
+    let mut settings = settings(Certificate::Inline { chain: pair.chain, key: pair.key });
     settings.plain = Some(address);
     let refused = Server::open(settings, source()).await.unwrap_err();
-    assert_eq!(refused.to_string(), format!("cannot listen on {address}"));
+    assert_eq!(refused.to_string(), format!("failed to listen on {address}"));
 }

@@ -1,8 +1,8 @@
-//! The marks on a node: the taint of nodes that wait, the layout of the control plane, and whether
-//! ordinary pods may run on its nodes.
+//! Patches of a node: the taint of nodes that wait, the topology of the control plane, and the
+//! taint and label that control if ordinary pods run on control plane nodes.
 //!
-//! They go along with the node's config where it gets one, in the same write; otherwise they are
-//! written by themselves.
+//! If a node gets a new desired config, all of them are part of the same write; otherwise they are
+//! a write of their own.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 use kube::{Api, ResourceExt as _};
@@ -18,57 +18,57 @@ use mco_core::rollout::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::{Context, board, caches::LeanNode};
+use crate::{Context, caches::LeanNode, control_plane};
 
-/// What is to be written on a node.
+/// Changes to be written to a node.
 #[derive(Debug, Default)]
-pub(crate) struct Marks {
+pub(crate) struct NodePatch {
     annotations: Changes,
     labels: LabelChanges,
-    /// All taints, if they are to change.
+    /// All taints of the node, if they change.
     taints: Option<Vec<Taint>>,
 }
 
-/// Whether nodes that wait are marked as such now, or left for a while.
+/// Tells if the taint and condition of waiting nodes are published now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waiters {
-    /// They are marked.
-    Marked,
-    /// Those that are not marked yet are left as they are.
-    Left,
+pub(crate) enum WaitingStatus {
+    /// The controller publishes them.
+    Publish,
+    /// Nodes without them stay as they are; the controller publishes later.
+    Defer,
 }
 
-impl Marks {
-    /// What is to change about a node of this pool as it is.
-    pub(crate) fn of(
+impl NodePatch {
+    /// Builds the changes for a node of this pool.
+    pub(crate) fn for_node(
         context: &Context,
         node: &Node,
         pool: &MachineConfigPool,
-        waiters: Waiters,
+        waiting: WaitingStatus,
     ) -> Self {
         let view = NodeView::of(node);
-        Self::with(context, node, |taints| mark(taints, &view, pool, waiters))
+        Self::build(context, node, |taints| set_waiting_taint(taints, &view, pool, waiting))
     }
 
-    /// What is to change about a node that nobody manages.
-    pub(crate) fn of_nobodys(context: &Context, node: &Node) -> Self {
-        Self::with(context, node, |_| {})
+    /// Builds the changes for a node that belongs to no pool.
+    pub(crate) fn for_unmanaged_node(context: &Context, node: &Node) -> Self {
+        Self::build(context, node, |_| {})
     }
 
-    /// What is to change about a node that is told to run `target`, which is part of it.
-    pub(crate) fn of_start(context: &Context, node: &Node, target: &str) -> Self {
+    /// Builds the changes that start an update of a node to `target`.
+    pub(crate) fn for_update(context: &Context, node: &Node, target: &str) -> Self {
         let drop_ours = |taints: &mut Vec<Taint>| taints.retain(|taint| !taint::is_ours(taint));
-        let mut marks = Self::with(context, node, drop_ours);
+        let mut patch = Self::build(context, node, drop_ours);
         let key = |name: &str| name.to_owned();
-        marks.annotations.insert(key(annotation::DESIRED_CONFIG.name()), Some(target.to_owned()));
-        marks.annotations.insert(key(annotation::DESIRED_IMAGE.name()), None);
-        marks
+        patch.annotations.insert(key(annotation::DESIRED_CONFIG.name()), Some(target.to_owned()));
+        patch.annotations.insert(key(annotation::DESIRED_IMAGE.name()), None);
+        patch
     }
 
-    fn with(context: &Context, node: &Node, mark: impl FnOnce(&mut Vec<Taint>)) -> Self {
+    fn build(context: &Context, node: &Node, change_taints: impl FnOnce(&mut Vec<Taint>)) -> Self {
         let mut annotations = Changes::new();
         let config = context.caches.controller_config();
-        if let Some(topology) = config.and_then(|config| board::topology(&config)) {
+        if let Some(topology) = config.and_then(|config| control_plane::topology(&config)) {
             let key = annotation::CONTROL_PLANE_TOPOLOGY.name();
             if node.annotations().get(key).map(String::as_str) != Some(topology.as_str()) {
                 annotations.insert(key.to_owned(), Some(topology.as_str().to_owned()));
@@ -77,7 +77,7 @@ impl Marks {
         let schedulable = context.caches.masters_schedulable();
         let before = node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default();
         let mut taints = before.clone();
-        mark(&mut taints);
+        change_taints(&mut taints);
         scheduling::taint(node.labels(), schedulable, &mut taints);
         Self {
             annotations,
@@ -86,13 +86,13 @@ impl Marks {
         }
     }
 
-    /// Writes them, if there are any, and takes in what came of it.
-    pub(crate) async fn write(&self, context: &Context, node: &Node) -> Result<(), CallError> {
-        let mut patch = self.unguarded();
+    /// Applies the changes, if there are any, and updates the cache.
+    pub(crate) async fn apply(&self, context: &Context, node: &Node) -> Result<(), CallError> {
+        let mut patch = self.metadata_patch();
         let version = node.resource_version().unwrap_or_default();
         let mut guard = Guard::Any;
         if let Some(taints) = &self.taints {
-            // The list is written as a whole, and others write to it.
+            // The list is written as a whole, and other clients write to it.
             guard = Guard::Unchanged(&version);
             patch.insert("spec".to_owned(), json!({"taints": taints}));
         }
@@ -105,20 +105,20 @@ impl Marks {
         Ok(())
     }
 
-    /// Writes what is right on any state of the node, and leaves its taints for later.
-    pub(crate) async fn write_unguarded(
+    /// Applies the changes that are right for any state of the node, all but the taints.
+    pub(crate) async fn apply_without_taints(
         &self,
         context: &Context,
         node: &str,
     ) -> Result<(), CallError> {
         let api = Api::<LeanNode>::all(context.client.clone());
-        let patch = Value::Object(self.unguarded());
+        let patch = Value::Object(self.metadata_patch());
         let patched = apply::merge(&api, node, patch, Guard::Any).await?;
         context.caches.nodes.learn(patched.into());
         Ok(())
     }
 
-    fn unguarded(&self) -> Map<String, Value> {
+    fn metadata_patch(&self) -> Map<String, Value> {
         let mut metadata = Map::new();
         if !self.annotations.is_empty() {
             metadata.insert("annotations".to_owned(), json!(self.annotations));
@@ -134,15 +134,20 @@ impl Marks {
     }
 }
 
-/// Puts the taint of nodes that wait on or takes it off.
-fn mark(taints: &mut Vec<Taint>, node: &NodeView, pool: &MachineConfigPool, waiters: Waiters) {
+/// Adds or removes the taint of nodes that wait.
+fn set_waiting_taint(
+    taints: &mut Vec<Taint>,
+    node: &NodeView,
+    pool: &MachineConfigPool,
+    waiting: WaitingStatus,
+) {
     let target = &pool.spec.configuration.rendered.name;
     if pool.spec.paused || pool.metadata.deletion_timestamp.is_some() || target.is_empty() {
         return;
     }
     match taint::change(node, target) {
         Some(Mark::Absent) => taints.retain(|taint| !taint::is_ours(taint)),
-        Some(Mark::Present) if waiters == Waiters::Marked => taints.push(Taint {
+        Some(Mark::Present) if waiting == WaitingStatus::Publish => taints.push(Taint {
             key: taint::KEY.to_owned(),
             effect: taint::EFFECT.to_owned(),
             ..Taint::default()

@@ -1,49 +1,49 @@
-//! What a request asks for, decided from its method and path alone.
+//! Routes a request by its method and path alone.
 //!
 //! Compat: the paths and their oddities are those of the reference's router (pkg/server/api.go and
-//! Go's `net/http` mux): the pool is the last part of the path, `/config/` asks for a pool called
-//! `config`, and a path that is not clean is answered with the clean one.
+//! Go's `net/http` mux): the pool is the last part of the path, `/config/` requests a pool called
+//! `config`, and a path that is not clean is redirected to the clean one.
 
 mod path;
 
 use http::{Method, StatusCode};
 
-/// What a request asks for.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
-    /// The config of the pool of that name.
+pub enum Route {
+    /// The config of a pool.
     Config {
         /// Last part of the path.
         pool: String,
     },
-    /// Whether the server runs.
+    /// The health check.
     Health,
-    /// The same, at another path.
-    Elsewhere {
-        /// Path and query, fit for a `Location` header.
+    /// A redirect to the clean path.
+    Redirect {
+        /// Path and query, encoded for a `Location` header.
         location: String,
     },
-    /// Nothing that can be had.
-    Refused(StatusCode),
+    /// A rejected request.
+    Reject(StatusCode),
 }
 
-/// Reads a request line. Whether `target`'s pool exists is for others to say.
+/// Routes a request. The caller checks that the pool exists.
 #[must_use]
-pub fn asked(method: &Method, target: &http::Uri) -> Asked {
+pub fn route(method: &Method, target: &http::Uri) -> Route {
     let Some(decoded) = path::decode(target.path()) else {
-        return Asked::Refused(StatusCode::BAD_REQUEST);
+        return Route::Reject(StatusCode::BAD_REQUEST);
     };
     let clean = path::clean(&decoded);
     if clean != decoded && decoded.starts_with('/') && method != Method::CONNECT {
-        return Asked::Elsewhere { location: path::location(&clean, target.query()) };
+        return Route::Redirect { location: path::location(&clean, target.query()) };
     }
     let readable = method == Method::GET || method == Method::HEAD;
     let is_config = decoded.starts_with("/config/");
     match (readable, decoded.as_str()) {
-        (false, _) => Asked::Refused(StatusCode::METHOD_NOT_ALLOWED),
-        (true, "/healthz") => Asked::Health,
-        (true, _) if is_config => Asked::Config { pool: path::last(&decoded).to_owned() },
-        (true, _) => Asked::Refused(StatusCode::NOT_FOUND),
+        (false, _) => Route::Reject(StatusCode::METHOD_NOT_ALLOWED),
+        (true, "/healthz") => Route::Health,
+        (true, _) if is_config => Route::Config { pool: path::last(&decoded).to_owned() },
+        (true, _) => Route::Reject(StatusCode::NOT_FOUND),
     }
 }
 
@@ -51,19 +51,19 @@ pub fn asked(method: &Method, target: &http::Uri) -> Asked {
 mod tests {
     use super::*;
 
-    /// The answer in a few characters.
+    /// Describes the route in a few characters.
     fn short(method: &str, target: &str) -> String {
-        match asked(&method.parse().unwrap(), &target.parse().unwrap()) {
-            Asked::Config { pool } => format!("pool {pool}"),
-            Asked::Health => "health".to_owned(),
-            Asked::Elsewhere { location } => format!("see {location}"),
-            Asked::Refused(status) => status.as_u16().to_string(),
+        match route(&method.parse().unwrap(), &target.parse().unwrap()) {
+            Route::Config { pool } => format!("pool {pool}"),
+            Route::Health => "health".to_owned(),
+            Route::Redirect { location } => format!("see {location}"),
+            Route::Reject(status) => status.as_u16().to_string(),
         }
     }
 
     // covers: S08, S09, S10, S14
     #[test]
-    fn method_and_path_decide() {
+    fn method_and_path_determine_the_route() {
         let rows = [
             ("GET", "/config/worker", "pool worker"),
             ("HEAD", "/config/worker", "pool worker"),

@@ -1,4 +1,4 @@
-//! What is said of nodes: in their `MachineConfigNode`, by taints, labels and the topology.
+//! Tests of `MachineConfigNodes`, and of taints, labels and the topology annotation of nodes.
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt as _, api::DeleteParams};
@@ -11,14 +11,14 @@ use crate::{
 };
 
 on_both! {
-    every_node_has_a_machine_config_node_as_long_as_it_is_there,
-    a_node_that_waits_says_why_in_its_machine_config_node,
-    nodes_that_wait_are_tainted_until_they_are_told,
-    nodes_say_how_the_control_plane_is_laid_out,
-    a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once,
+    every_node_has_a_machine_config_node_until_it_is_deleted,
+    the_machine_config_node_of_a_waiting_node_has_the_reason,
+    waiting_nodes_are_tainted_until_they_start,
+    nodes_have_the_control_plane_topology,
+    a_node_that_booted_for_a_custom_pool_gets_its_labels_once,
 }
 
-/// Waits until the node's condition is as `holds` says; gives its message.
+/// Waits until the node's condition has this status and reason; returns its message.
 async fn said(fleet: &Fleet, node: &str, kind: &str, status: &str, reason: &str) -> String {
     let find = |report: &MachineConfigNode| {
         let conditions = report.status.clone().unwrap_or_default().conditions;
@@ -37,7 +37,7 @@ fn is_tainted(node: &Node) -> bool {
 }
 
 // covers: O19, NOD-11
-async fn every_node_has_a_machine_config_node_as_long_as_it_is_there(server: Server) {
+async fn every_node_has_a_machine_config_node_until_it_is_deleted(server: Server) {
     let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let is_set = |report: &MachineConfigNode| report.spec.config_version.desired == old;
@@ -49,11 +49,11 @@ async fn every_node_has_a_machine_config_node_as_long_as_it_is_there(server: Ser
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     let node = fleet.wait_for_start(&new).await;
-    fleet.wait_for_report(&node, &new).await;
+    fleet.wait_for_machine_config_node(&node, &new).await;
 
     fleet.all::<Node>().delete("n1", &DeleteParams::default()).await.unwrap();
     fleet.gone::<MachineConfigNode>("n1").await;
-    // One that nobody owns goes as well, and one that somebody deletes comes back.
+    // An object without an owner is deleted as well, and a deleted one is created again.
     let orphan = json!({"metadata": {"name": "x"}, "spec": {"node": {"name": "x"},
         "pool": {"name": "worker"}, "configVersion": {"desired": old}}});
     fleet.create::<MachineConfigNode>(&serde_json::from_value(orphan).unwrap()).await;
@@ -61,12 +61,12 @@ async fn every_node_has_a_machine_config_node_as_long_as_it_is_there(server: Ser
     let before = fleet.all::<MachineConfigNode>().get("n0").await.unwrap();
     fleet.all::<MachineConfigNode>().delete("n0", &DeleteParams::default()).await.unwrap();
     fleet
-        .wait::<MachineConfigNode>("n0", "it is back", |report| report.uid() != before.uid())
+        .wait::<MachineConfigNode>("n0", "exists again", |report| report.uid() != before.uid())
         .await;
     fleet.stop().await;
 }
 
-async fn a_node_that_waits_says_why_in_its_machine_config_node(server: Server) {
+async fn the_machine_config_node_of_a_waiting_node_has_the_reason(server: Server) {
     let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
@@ -81,10 +81,10 @@ async fn a_node_that_waits_says_why_in_its_machine_config_node(server: Server) {
     let other = if first == "n0" { "n1" } else { "n0" };
     said(&fleet, other, "Waiting", "True", "NoCapacity").await;
     said(&fleet, &first, "Waiting", "False", "AsExpected").await;
-    fleet.daemon_says(&first, "Done", &new, "").await;
+    fleet.write_daemon_state(&first, "Done", &new, "").await;
     said(&fleet, other, "Waiting", "False", "AsExpected").await;
-    // What the controller says does not pass for the daemon's own report.
-    fleet.daemon_says(other, "Degraded", &old, "disk full").await;
+    // The controller's conditions are not mistaken for the daemon's.
+    fleet.write_daemon_state(other, "Degraded", &old, "disk full").await;
     let status = fleet.wait_for_pool("it is degraded", |s| crate::fleet::is(s, "Degraded", "True"));
     let status = status.await;
     let condition = status.conditions.iter().find(|c| c.kind == "NodeDegraded").unwrap();
@@ -93,7 +93,7 @@ async fn a_node_that_waits_says_why_in_its_machine_config_node(server: Server) {
 }
 
 // covers: NOD-15
-async fn nodes_that_wait_are_tainted_until_they_are_told(server: Server) {
+async fn waiting_nodes_are_tainted_until_they_start(server: Server) {
     let fleet = Fleet::on(server, 2).await;
     let old = fleet.rendered().await;
     let theirs = json!({"spec": {"taints": [{"key": "theirs", "effect": "NoSchedule"}]}});
@@ -104,7 +104,7 @@ async fn nodes_that_wait_are_tainted_until_they_are_told(server: Server) {
     let other = if first == "n0" { "n1" } else { "n0" };
     fleet.wait::<Node>(other, "it is tainted", is_tainted).await;
     fleet.wait::<Node>(&first, "it is not tainted", |node| !is_tainted(node)).await;
-    fleet.daemon_says(&first, "Done", &new, "").await;
+    fleet.write_daemon_state(&first, "Done", &new, "").await;
     fleet.wait::<Node>(other, "it is no longer tainted", |node| !is_tainted(node)).await;
     let node = fleet.all::<Node>().get("n1").await.unwrap();
     let taints = node.spec.unwrap().taints.unwrap_or_default();
@@ -113,7 +113,7 @@ async fn nodes_that_wait_are_tainted_until_they_are_told(server: Server) {
 }
 
 // covers: NOD-16
-async fn nodes_say_how_the_control_plane_is_laid_out(server: Server) {
+async fn nodes_have_the_control_plane_topology(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let topology = json!({"spec": {"infra": {
         "apiVersion": "config.openshift.io/v1", "kind": "Infrastructure",
@@ -122,12 +122,12 @@ async fn nodes_say_how_the_control_plane_is_laid_out(server: Server) {
     fleet.patch::<ControllerConfig>(label::CONTROLLER_CONFIG, topology).await;
     let key = annotation::CONTROL_PLANE_TOPOLOGY.name();
     let is_said = |node: &Node| node.annotations().get(key).is_some_and(|s| s == "SingleReplica");
-    fleet.wait::<Node>("n0", "it says so", is_said).await;
+    fleet.wait::<Node>("n0", "the condition is set", is_said).await;
     fleet.stop().await;
 }
 
 // covers: NOD-17
-async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once(server: Server) {
+async fn a_node_that_booted_for_a_custom_pool_gets_its_labels_once(server: Server) {
     let fleet = Fleet::on(server, 1).await;
     let config = fleet.infra_pool().await;
     let mut new = worker("new", &config);
@@ -143,7 +143,7 @@ async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once(server: S
     fleet
         .wait::<MachineConfigNode>("new", "it is of its pool", |r| r.spec.pool.name == "infra")
         .await;
-    // Whoever takes the label off later means it.
+    // The label is not set again after the user removed it.
     let off = json!({"metadata": {"labels": {INFRA: null}}});
     fleet.patch::<Node>("new", off).await;
     fleet
@@ -151,7 +151,7 @@ async fn a_node_that_was_booted_for_a_custom_pool_gets_its_labels_once(server: S
         .await;
     let worker = fleet.rendered().await;
     fleet
-        .wait::<Node>("new", "it is to run what workers run", |node| {
+        .wait::<Node>("new", "has the desired config of workers", |node| {
             node.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&worker)
         })
         .await;

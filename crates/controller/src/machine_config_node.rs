@@ -1,8 +1,9 @@
-//! Keeps what is said about each node up to date: its MachineConfigNode, and the marks on the node
+//! Keeps the MachineConfigNode of each node up to date, and the taints and labels of the node
 //! itself.
 //!
-//! observe (the board) -> `mco_core::progress` and `rollout::taint` (pure) -> create, patch, delete.
-//! Nothing depends on these writes, so they come after the choice of nodes and never hold it up.
+//! observe (the node index) -> `mco_core::progress` and `rollout::taint` (pure) -> create, patch,
+//! delete. No decision depends on these writes, so they come after the choice of nodes and never
+//! delay it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,53 +26,61 @@ use tracing::{debug, info, warn};
 use crate::{
     Context,
     error::ActError,
-    mark::{Marks, Waiters},
+    node_patch::{NodePatch, WaitingStatus},
 };
 
-/// How many nodes are looked at at a time.
-const WIDTH: usize = 16;
+/// Number of nodes that are reconciled at a time.
+const NODE_CONCURRENCY: usize = 16;
 
+/// Runs the MachineConfigNode controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
     }
-    let look = |node: String| {
+    let reconcile_node = |node: String| {
         let context = context.clone();
-        async move { sync(&context, &node).await }
+        async move { reconcile(&context, &node).await }
     };
-    context.board.nodes.run(WIDTH, &shutdown, look).await;
+    context.enqueuer.nodes.run(NODE_CONCURRENCY, &shutdown, reconcile_node).await;
 }
 
-async fn sync(context: &Context, name: &str) -> Next {
+async fn reconcile(context: &Context, name: &str) -> Next {
     let outcome = match context.caches.nodes.get(name) {
-        None => remove(context, name).await.map(|()| Next::Wait),
-        Some(node) => say(context, &node).await,
+        None => delete_removed(context, name).await.map(|()| Next::Wait),
+        Some(node) => update_node(context, &node).await,
     };
     outcome.unwrap_or_else(|error| {
-        debug!(node = name, error = chain(&error), "What is said of the node is not up to date");
+        debug!(node = name, error = chain(&error), "Failed to update MachineConfigNode");
         Next::Retry
     })
 }
 
-async fn say(context: &Context, node: &Node) -> Result<Next, ActError> {
+async fn update_node(context: &Context, node: &Node) -> Result<Next, ActError> {
     let name = node.name_any();
     let pool = pool_of(context, node);
     let Some(pool) = pool else {
-        let marked = mark(context, node, &Marks::of_nobodys(context, node)).await;
-        return tell(context, node, None, Waiters::Left).await.and(marked).map(|()| Next::Wait);
+        let patched =
+            patch_node(context, node, &NodePatch::for_unmanaged_node(context, node)).await;
+        return update(context, node, None, WaitingStatus::Defer)
+            .await
+            .and(patched)
+            .map(|()| Next::Wait);
     };
-    let rest = context.board.until_marks(&pool.name_any(), context.settle.mark);
-    let waiters = if rest.is_zero() { Waiters::Marked } else { Waiters::Left };
-    let marked = mark(context, node, &Marks::of(context, node, &pool, waiters)).await;
-    tell(context, node, Some(&pool), waiters).await.and(marked)?;
-    let is_left = waiters == Waiters::Left && context.board.roster().wait(&name).is_some();
-    // A little later, so that the next look does not come a moment too early.
+    let rest =
+        context.enqueuer.until_waiting_status(&pool.name_any(), context.delays.waiting_status);
+    let waiting = if rest.is_zero() { WaitingStatus::Publish } else { WaitingStatus::Defer };
+    let patched =
+        patch_node(context, node, &NodePatch::for_node(context, node, &pool, waiting)).await;
+    update(context, node, Some(&pool), waiting).await.and(patched)?;
+    let is_deferred =
+        waiting == WaitingStatus::Defer && context.enqueuer.roster().wait(&name).is_some();
+    // A little later, so that the next reconcile does not come a moment too early.
     let again = rest + Duration::from_millis(10);
-    Ok(if is_left { Next::After(again) } else { Next::Wait })
+    Ok(if is_deferred { Next::After(again) } else { Next::Wait })
 }
 
 fn pool_of(context: &Context, node: &Node) -> Option<Arc<MachineConfigPool>> {
-    let roster = context.board.roster();
+    let roster = context.enqueuer.roster();
     match roster.pool_of(&node.name_any()) {
         Ok(pool) => context.caches.pools.get(pool?),
         Err(error) => {
@@ -81,38 +90,38 @@ fn pool_of(context: &Context, node: &Node) -> Option<Arc<MachineConfigPool>> {
     }
 }
 
-async fn mark(context: &Context, node: &Node, marks: &Marks) -> Result<(), ActError> {
-    let named = |source: CallError| ActError::MarkNode { node: node.name_any(), source };
-    marks.write(context, node).await.map_err(named)
+async fn patch_node(context: &Context, node: &Node, patch: &NodePatch) -> Result<(), ActError> {
+    let named = |source: CallError| ActError::PatchNode { node: node.name_any(), source };
+    patch.apply(context, node).await.map_err(named)
 }
 
-/// Brings the MachineConfigNode up to date.
-async fn tell(
+/// Creates the MachineConfigNode, or updates its spec and conditions.
+async fn update(
     context: &Context,
     node: &Node,
     pool: Option<&MachineConfigPool>,
-    waiters: Waiters,
+    waiting: WaitingStatus,
 ) -> Result<(), ActError> {
     let name = node.name_any();
     let pool = pool.map(ResourceExt::name_any);
-    let Some(known) = context.caches.reports.get(&name) else {
+    let Some(known) = context.caches.machine_config_nodes.get(&name) else {
         return create(context, node, pool.as_deref()).await;
     };
     if progress::is_of_another(&known, node) {
-        // It is made anew once it is gone.
+        // The deletion enqueues the node again, which creates the object anew.
         return delete(context, &known).await;
     }
     let api = Api::<MachineConfigNode>::all(context.client.clone());
-    let named = |source: CallError| ActError::WriteReport { node: name.clone(), source };
+    let named = |source: CallError| ActError::WriteMachineConfigNode { node: name.clone(), source };
     let spec = progress::spec(node, pool.as_deref());
     if known.spec != spec {
         let patched = apply::merge(&api, &name, json!({"spec": spec}), Guard::Any).await;
-        context.caches.reports.learn(patched.map_err(named)?);
+        context.caches.machine_config_nodes.learn(patched.map_err(named)?);
     }
-    let Some(known) = context.caches.reports.get(&name) else { return Ok(()) };
+    let Some(known) = context.caches.machine_config_nodes.get(&name) else { return Ok(()) };
     let before = known.status.clone().unwrap_or_default().conditions;
-    let wait = context.board.roster().wait(&name);
-    if wait.is_some() && waiters == Waiters::Left {
+    let wait = context.enqueuer.roster().wait(&name);
+    if wait.is_some() && waiting == WaitingStatus::Defer {
         return Ok(());
     }
     let now = Time(context.clock.now());
@@ -124,7 +133,7 @@ async fn tell(
     let version = known.resource_version().unwrap_or_default();
     let patch = json!({"conditions": conditions});
     let patched = apply::merge_status(&api, &name, patch, Guard::Unchanged(&version)).await;
-    context.caches.reports.learn(patched.map_err(named)?);
+    context.caches.machine_config_nodes.learn(patched.map_err(named)?);
     Ok(())
 }
 
@@ -137,17 +146,17 @@ async fn create(context: &Context, node: &Node, pool: Option<&str>) -> Result<()
     let api = Api::<MachineConfigNode>::all(context.client.clone());
     let created = apply::create(&api, &progress::object(node, pool))
         .await
-        .map_err(|source| ActError::WriteReport { node: name.clone(), source })?;
+        .map_err(|source| ActError::WriteMachineConfigNode { node: name.clone(), source })?;
     if let Created::Now(made) = created {
-        context.caches.reports.learn_new(*made);
+        context.caches.machine_config_nodes.learn_new(*made);
     }
-    info!(node = name, "Node has a MachineConfigNode");
+    info!(node = name, "Created MachineConfigNode");
     Ok(())
 }
 
-/// Removes the MachineConfigNode of a node that is gone.
-async fn remove(context: &Context, name: &str) -> Result<(), ActError> {
-    match context.caches.reports.get(name) {
+/// Deletes the MachineConfigNode of a deleted node.
+async fn delete_removed(context: &Context, name: &str) -> Result<(), ActError> {
+    match context.caches.machine_config_nodes.get(name) {
         Some(known) => delete(context, &known).await,
         None => Ok(()),
     }
@@ -159,10 +168,10 @@ async fn delete(context: &Context, known: &MachineConfigNode) -> Result<(), ActE
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let api = Api::<MachineConfigNode>::all(context.client.clone());
     match api.delete(&name, &params).await.map_err(CallError::from) {
-        Ok(_) => info!(node = name, "MachineConfigNode of a node that is gone is removed"),
+        Ok(_) => info!(node = name, "Deleted MachineConfigNode of a deleted node"),
         // The garbage collector was faster.
         Err(error) if error.is_not_found() => {}
-        Err(source) => return Err(ActError::WriteReport { node: name, source }),
+        Err(source) => return Err(ActError::WriteMachineConfigNode { node: name, source }),
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! An empty cluster, and what the operator makes of it.
+//! Tests of the operator in an empty cluster.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use mco_core::render::Build;
 use mco_operator::Config;
 use serde_json::{Value, json};
 
-/// Long enough for a busy machine; nothing waits this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(5);
+/// Longer than any wait on a busy machine; a wait that takes this long means a bug.
+const TIMEOUT: Duration = Duration::from_mins(5);
 
 async fn wait(
     client: &Client,
@@ -29,17 +29,15 @@ async fn wait(
     holds: impl Fn(&ClusterOperator) -> bool,
 ) -> ClusterOperator {
     let api = Api::<ClusterOperator>::all(client.clone());
-    let looking = async {
-        // Until the operator has installed the kind there is nothing to watch.
+    let waiting = async {
+        // The kind cannot be watched before the operator has installed it.
         let kinds = Api::<CustomResourceDefinition>::all(client.clone());
         let kind = "clusteroperators.config.openshift.io";
         await_condition(kinds, kind, conditions::is_crd_established()).await.unwrap();
         let condition = |found: Option<&ClusterOperator>| found.is_some_and(&holds);
         await_condition(api, "machine-config", condition).await.unwrap().unwrap()
     };
-    tokio::time::timeout(PATIENCE, looking)
-        .await
-        .unwrap_or_else(|_| panic!("{what} did not happen"))
+    tokio::time::timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 
 fn condition(operator: &ClusterOperator, kind: &str) -> String {
@@ -48,7 +46,7 @@ fn condition(operator: &ClusterOperator, kind: &str) -> String {
     found.map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
 }
 
-async fn pool_says(client: &Client, name: &str, status: Value) {
+async fn set_pool_status(client: &Client, name: &str, status: Value) {
     let api = Api::<MachineConfigPool>::all(client.clone());
     let patch = kube::api::Patch::Merge(json!({"status": status}));
     api.patch_status(name, &PatchParams::default(), &patch).await.unwrap();
@@ -62,7 +60,7 @@ async fn config_map(client: &Client, name: &str, key: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_cluster_whose_certificates_the_machine_knows_is_asked_for_them() {
+async fn the_root_ca_is_read_from_the_cluster_if_none_is_configured() {
     let server = ApiServer::in_memory(Settings::default()).await.unwrap();
     let client = Client::new(server, "default");
     let namespace = json!({"metadata": {"name": label::NAMESPACE}});
@@ -75,18 +73,18 @@ async fn a_cluster_whose_certificates_the_machine_knows_is_asked_for_them() {
     let config = Config::new(build, "4.20.0");
     let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
 
-    wait(&client, "the operator works", |o| condition(o, "Progressing").starts_with("True")).await;
+    wait(&client, "Progressing is true", |o| condition(o, "Progressing").starts_with("True")).await;
     let cluster = Api::<ControllerConfig>::all(client.clone());
     let cluster = cluster.get(label::CONTROLLER_CONFIG).await.unwrap();
     assert_eq!(cluster.spec.root_ca_data.as_slice(), b"the cluster's own");
 
     shutdown.request();
-    tokio::time::timeout(PATIENCE, running).await.expect("the operator stops").unwrap();
+    tokio::time::timeout(TIMEOUT, running).await.expect("the operator stops").unwrap();
 }
 
 // covers: O13, O17, O28, O29, O30, O33
 #[tokio::test]
-async fn an_empty_cluster_is_furnished_and_told_of() {
+async fn an_empty_cluster_is_installed_and_reported() {
     let server = ApiServer::in_memory(Settings::default()).await.unwrap();
     let client = Client::new(server, "default");
     let shutdown = Shutdown::new();
@@ -94,7 +92,7 @@ async fn an_empty_cluster_is_furnished_and_told_of() {
     let config = Config { root_ca: "authority".to_owned(), ..Config::new(build, "4.20.0") };
     let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
 
-    let operator = wait(&client, "the operator says that it works", |operator| {
+    let operator = wait(&client, "Progressing is true", |operator| {
         condition(operator, "Progressing").starts_with("True")
     })
     .await;
@@ -115,14 +113,14 @@ async fn an_empty_cluster_is_furnished_and_told_of() {
     assert_eq!(cluster.annotations().get(by).map(String::as_str), Some("v1"));
     assert_eq!(cluster.status.unwrap().observed_generation, cluster.metadata.generation.unwrap());
 
-    // The controller's part: the pool gets a config and its nodes run it.
+    // Acts as the controller: the pool gets a config and its nodes run it.
     let patch =
         kube::api::Patch::Merge(json!({"spec": {"configuration": {"name": "rendered-master-1"}}}));
     let master = pools.patch("master", &PatchParams::default(), &patch).await.unwrap();
     let now = "2026-01-01T00:00:00Z";
     let updated = json!({"type": "Updated", "status": "True", "lastTransitionTime": now});
     let generation = master.metadata.generation;
-    pool_says(
+    set_pool_status(
         &client,
         "master",
         json!({"observedGeneration": generation, "machineCount": 0,
@@ -141,7 +139,7 @@ async fn an_empty_cluster_is_furnished_and_told_of() {
 
     let broken = json!({"type": "Degraded", "status": "True", "message": "n is broken",
         "lastTransitionTime": now});
-    pool_says(&client, "master", json!({"conditions": [updated, broken]})).await;
+    set_pool_status(&client, "master", json!({"conditions": [updated, broken]})).await;
     let operator = wait(&client, "the cluster is degraded", |operator| {
         condition(operator, "Degraded").starts_with("True")
     })
@@ -149,9 +147,9 @@ async fn an_empty_cluster_is_furnished_and_told_of() {
     assert!(condition(&operator, "Degraded").starts_with("True RequiredPoolsFailed: "));
     assert!(condition(&operator, "Upgradeable").starts_with("False DegradedPool: "));
 
-    pool_says(&client, "master", json!({"conditions": [updated]})).await;
-    wait(&client, "it has recovered", |o| condition(o, "Degraded") == "False : ").await;
+    set_pool_status(&client, "master", json!({"conditions": [updated]})).await;
+    wait(&client, "Degraded is false again", |o| condition(o, "Degraded") == "False : ").await;
 
     shutdown.request();
-    tokio::time::timeout(PATIENCE, running).await.expect("the operator stops").unwrap();
+    tokio::time::timeout(TIMEOUT, running).await.expect("the operator stops").unwrap();
 }

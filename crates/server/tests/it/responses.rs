@@ -1,4 +1,4 @@
-//! Status, headers and body of every kind of answer.
+//! Tests of status, headers and body of every kind of response.
 
 use tokio::net::TcpStream;
 
@@ -9,7 +9,7 @@ use crate::{
 
 // covers: S01, S08, S09, S10, S11, S13, S14, S15
 #[tokio::test]
-async fn both_addresses_give_the_same_answers() {
+async fn both_addresses_give_the_same_responses() {
     let server = start(source(), |_| {}).await;
     let rows = [
         ("GET", "/healthz", 200, None),
@@ -51,7 +51,7 @@ async fn both_addresses_give_the_same_answers() {
 
 // covers: S12, S16, S17, S18, S19, S20, S21, S22, S23
 #[tokio::test]
-async fn the_accept_header_decides_the_version() {
+async fn the_accept_header_selects_the_version() {
     let server = start(source(), |_| {}).await;
     let ign = "application/vnd.coreos.ignition+json";
     let one = |version: &str| format!("{ign};version={version}, */*;q=0.1");

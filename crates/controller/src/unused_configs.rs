@@ -1,9 +1,9 @@
-//! Removes rendered configs that nobody needs any longer.
+//! Deletes rendered configs that are no longer in use.
 //!
-//! observe (caches, builds) -> `mco_core::prune` (pure) -> delete.
-//! Each pool keeps its newest ones so that it can go back; how many, or all, says the annotation
-//! `rendered-history` of the pool. Should one go that is wanted again at the same moment, rendering
-//! makes it anew, with the same name and content.
+//! observe (caches, `MachineOSBuilds`) -> `mco_core::prune` (pure) -> delete. Each pool keeps its
+//! newest configs so that it can roll back; the annotation `rendered-history` of the pool sets
+//! their number, or `all`. If a config is deleted at the moment it is needed again, the render
+//! controller creates it anew with the same name and content.
 
 use std::sync::Arc;
 
@@ -22,12 +22,13 @@ use tracing::{info, warn};
 
 use crate::{Context, caches::owner, error::ActError};
 
+/// Runs the pruning of rendered configs until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
-    let delay = context.settle.prune;
+    let delay = context.delays.prune;
     let configs = queue.clone();
     context.caches.configs.on_change(move |change| {
         if change.before.is_none() && change.after.is_some_and(|config| owner(config).is_some()) {
@@ -36,52 +37,58 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     });
     let pools = queue.clone();
     context.caches.pools.on_change(move |change| {
-        let marks = |pool: Option<&Arc<MachineConfigPool>>| pool.map(|pool| history(pool));
-        if marks(change.before) != marks(change.after) {
+        let histories = |pool: Option<&Arc<MachineConfigPool>>| pool.map(|pool| history(pool));
+        if histories(change.before) != histories(change.after) {
             pools.add_after((), delay);
         }
     });
-    let look = |()| {
+    let reconcile_all = |()| {
         let context = context.clone();
-        async move { sync(&context).await }
+        async move { reconcile(&context).await }
     };
-    queue.run(1, &shutdown, look).await;
+    queue.run(1, &shutdown, reconcile_all).await;
 }
 
-/// How many configs a pool keeps that nobody uses; `None` for all.
+/// Returns the number of unused configs that a pool keeps; `None` for all.
 fn history(pool: &MachineConfigPool) -> Option<usize> {
     match pool.annotations().get(annotation::RENDERED_HISTORY.name()).map(String::as_str) {
         None | Some("") => Some(HISTORY),
         Some("all") => None,
         Some(text) => text.parse().ok().or_else(|| {
             let pool = pool.name_any();
-            warn!(pool, text, "rendered-history is neither a number nor `all`, so all are kept");
+            warn!(
+                pool,
+                text, "rendered-history is neither a number nor `all`; keeping all configs"
+            );
             None
         }),
     }
 }
 
-async fn sync(context: &Context) -> Next {
-    match decide(context).await {
-        Ok(gone) => {
+async fn reconcile(context: &Context) -> Next {
+    match fetch_unused(context).await {
+        Ok(unused) => {
             let mut next = Next::Wait;
-            for config in gone {
-                if let Err(error) = remove(context, &config).await {
-                    warn!(error = chain(&error), "A config that nobody needs stays for now");
+            for config in unused {
+                if let Err(error) = delete_config(context, &config).await {
+                    warn!(error = chain(&error), "Failed to delete unused config");
                     next = Next::Retry;
                 }
             }
             next
         }
         Err(error) => {
-            warn!(error = chain(&error), "Nobody knows which configs are needed, so all stay");
+            warn!(
+                error = chain(&error),
+                "Cannot determine which configs are in use; skipping pruning"
+            );
             Next::Retry
         }
     }
 }
 
-/// The configs that nobody needs.
-async fn decide(context: &Context) -> Result<Vec<Arc<MachineConfig>>, ActError> {
+/// Returns the rendered configs that are not in use.
+async fn fetch_unused(context: &Context) -> Result<Vec<Arc<MachineConfig>>, ActError> {
     let configs = context.caches.configs.list();
     let views: Vec<RenderedView> = configs.iter().filter_map(|one| RenderedView::of(one)).collect();
     let pools = context.caches.pools.list();
@@ -89,28 +96,39 @@ async fn decide(context: &Context) -> Result<Vec<Arc<MachineConfig>>, ActError> 
     if views.len() <= kept {
         return Ok(Vec::new());
     }
-    let builds = builds(context).await?;
+    let builds = fetch_builds(context).await?;
+    Ok(select_unused(context, &views, &pools, &builds))
+}
+
+/// Selects the rendered configs that no pool, node, MachineConfigNode or build refers to and that
+/// are not part of their pool's history.
+fn select_unused(
+    context: &Context,
+    views: &[RenderedView],
+    pools: &[Arc<MachineConfigPool>],
+    builds: &[MachineOSBuild],
+) -> Vec<Arc<MachineConfig>> {
     let nodes = context.caches.nodes.list();
     let nodes: Vec<NodeView> = nodes.iter().map(|node: &Arc<Node>| NodeView::of(node)).collect();
-    let reports = context.caches.reports.list();
+    let machine_config_nodes = context.caches.machine_config_nodes.list();
     let by_pool: Vec<&MachineConfigPool> = pools.iter().map(|pool| &**pool).collect();
     let references = References::of(&nodes, &by_pool, &builds.iter().collect::<Vec<_>>())
-        .with_reports(reports.iter().map(|report| &**report));
-    let mut gone = Vec::new();
-    for pool in &pools {
+        .with_reports(machine_config_nodes.iter().map(|node| &**node));
+    let mut unused = Vec::new();
+    for pool in pools {
         let Some(history) = history(pool) else { continue };
         let name = pool.name_any();
         let of_pool: Vec<RenderedView> =
             views.iter().filter(|view| view.pool == name).cloned().collect();
         let verdicts = prune::rendered(&of_pool, &references, history);
-        let unused = verdicts.into_iter().filter(|(_, verdict)| *verdict == Verdict::Go);
-        gone.extend(unused.filter_map(|(config, _)| context.caches.configs.get(&config)));
+        let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == Verdict::Go);
+        unused.extend(gone.filter_map(|(config, _)| context.caches.configs.get(&config)));
     }
-    Ok(gone)
+    unused
 }
 
-/// All builds; none where the cluster does not know of builds.
-async fn builds(context: &Context) -> Result<Vec<MachineOSBuild>, ActError> {
+/// Lists all `MachineOSBuilds`; none if the cluster does not have the kind.
+async fn fetch_builds(context: &Context) -> Result<Vec<MachineOSBuild>, ActError> {
     let api = Api::<MachineOSBuild>::all(context.client.clone());
     match api.list(&ListParams::default()).await.map_err(CallError::from) {
         Ok(builds) => Ok(builds.items),
@@ -119,17 +137,17 @@ async fn builds(context: &Context) -> Result<Vec<MachineOSBuild>, ActError> {
     }
 }
 
-async fn remove(context: &Context, config: &MachineConfig) -> Result<(), ActError> {
+async fn delete_config(context: &Context, config: &MachineConfig) -> Result<(), ActError> {
     let name = config.name_any();
-    // Only if it is still the very object that was decided on.
+    // Only if the object has not changed since the decision.
     let preconditions =
         Preconditions { uid: config.uid(), resource_version: config.resource_version() };
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let api = Api::<MachineConfig>::all(context.client.clone());
     match api.delete(&name, &params).await.map_err(CallError::from) {
-        Ok(_) => info!(config = name, "Rendered config that nobody uses is removed"),
+        Ok(_) => info!(config = name, "Deleted unused rendered config"),
         Err(error) if error.is_not_found() => {}
-        Err(source) => return Err(ActError::RemoveConfig { name, source }),
+        Err(source) => return Err(ActError::DeleteConfig { name, source }),
     }
     Ok(())
 }

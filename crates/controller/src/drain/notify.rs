@@ -1,4 +1,4 @@
-//! Wakes drains that wait when their node changes.
+//! Notifies drains in progress when their node changes.
 
 use std::{
     collections::BTreeMap,
@@ -8,35 +8,35 @@ use std::{
 
 use tokio::sync::Notify;
 
-/// The drains that are going on, by node.
+/// Notifiers of the drains in progress, by node.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Wakes(Arc<Mutex<BTreeMap<String, Arc<Notify>>>>);
+pub(super) struct DrainNotifiers(Arc<Mutex<BTreeMap<String, Arc<Notify>>>>);
 
-/// One of them, for as long as it is held.
-pub(super) struct Wake {
+/// The notifier of one drain; dropping it unregisters the drain.
+pub(super) struct DrainNotifier {
     node: String,
     notify: Arc<Notify>,
-    all: Wakes,
+    all: DrainNotifiers,
 }
 
-impl Wakes {
-    /// Has the drain of this node woken from now on.
-    pub(super) fn of(&self, node: &str) -> Wake {
+impl DrainNotifiers {
+    /// Registers the drain of this node.
+    pub(super) fn register(&self, node: &str) -> DrainNotifier {
         let notify = Arc::new(Notify::new());
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(node.to_owned(), notify.clone());
-        Wake { node: node.to_owned(), notify, all: self.clone() }
+        DrainNotifier { node: node.to_owned(), notify, all: self.clone() }
     }
 
-    /// Wakes the drain of this node, if one is going on.
-    pub(super) fn wake(&self, node: &str) {
+    /// Notifies the drain of this node, if one is in progress.
+    pub(super) fn notify(&self, node: &str) {
         if let Some(notify) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(node) {
             notify.notify_one();
         }
     }
 }
 
-impl Deref for Wake {
+impl Deref for DrainNotifier {
     type Target = Notify;
 
     fn deref(&self) -> &Notify {
@@ -44,7 +44,7 @@ impl Deref for Wake {
     }
 }
 
-impl Drop for Wake {
+impl Drop for DrainNotifier {
     fn drop(&mut self) {
         self.all.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.node);
     }

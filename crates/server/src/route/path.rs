@@ -1,12 +1,12 @@
-//! Paths of requests, the way Go's router reads them.
+//! Request paths, parsed as Go's router does.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
-/// What a path in a `Location` header may not hold as it is.
+/// Characters that are escaped in the path of a `Location` header.
 const ESCAPED: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'%').add(b'<').add(b'>').add(b'?').add(b'#').add(b'`');
 
-/// The path without its escapes; `None` if one of them is broken or the result is no text.
+/// Returns the path without its escapes; `None` if an escape is invalid or the result is not UTF-8.
 pub(super) fn decode(path: &str) -> Option<String> {
     let mut rest = path.as_bytes();
     while let Some(at) = rest.iter().position(|byte| *byte == b'%') {
@@ -19,9 +19,9 @@ pub(super) fn decode(path: &str) -> Option<String> {
     percent_decode_str(path).decode_utf8().ok().map(Into::into)
 }
 
-/// The path without empty parts, `.` and `..`; a slash at the end stays.
+/// Returns the path without empty parts, `.` and `..`; a slash at the end stays.
 ///
-/// `/config` becomes `/config/`, because only what is below it can be asked for.
+/// `/config` becomes `/config/`, because only paths below it exist.
 pub(super) fn clean(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -38,7 +38,7 @@ pub(super) fn clean(path: &str) -> String {
     clean
 }
 
-/// Path and query as a header can carry them.
+/// Encodes path and query for a header.
 pub(super) fn location(path: &str, query: Option<&str>) -> String {
     let path = utf8_percent_encode(path, ESCAPED);
     match query {
@@ -47,7 +47,7 @@ pub(super) fn location(path: &str, query: Option<&str>) -> String {
     }
 }
 
-/// The last part that is not empty.
+/// Returns the last part that is not empty.
 pub(super) fn last(path: &str) -> &str {
     path.trim_end_matches('/').rsplit('/').next().unwrap_or_default()
 }
