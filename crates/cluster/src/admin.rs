@@ -1,5 +1,5 @@
-//! The address at which a process answers those who run it: `/metrics`, `/healthz`, `/readyz` and,
-//! where the process has something to show, `/state`.
+//! The administrative listener of a process: `/metrics`, `/healthz`, `/readyz` and, for the daemon,
+//! `/state`.
 
 use std::{
     convert::Infallible,
@@ -24,23 +24,23 @@ use crate::Shutdown;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The address cannot be listened on.
+/// Failure to listen on an address.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}")]
+#[error("failed to listen on {address}")]
 pub struct ListenError {
     address: SocketAddr,
     source: std::io::Error,
 }
 
-/// Makes what `/state` shows, as JSON.
+/// A function that returns the JSON of `/state`.
 pub type StatePage = Arc<dyn Fn() -> String + Send + Sync>;
 
-/// Whether a process can do its work. Clones are one and the same.
+/// Readiness of a process. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
-    /// From now on it can.
+    /// Marks the process as ready.
     pub fn reached(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -50,7 +50,7 @@ impl Readiness {
     }
 }
 
-/// An open address that answers nobody yet.
+/// A bound listener that does not serve yet.
 pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
@@ -65,31 +65,31 @@ impl std::fmt::Debug for Admin {
 }
 
 impl Admin {
-    /// Opens `address`; port 0 takes any that is free.
+    /// Binds `address`; port 0 takes a free one.
     pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
         Ok(Self { listener, registry, readiness: Readiness::default(), state: None })
     }
 
-    /// Shows the page at `/state` as well.
+    /// Serves `page` at `/state`.
     #[must_use]
     pub fn with_state(self, page: Option<StatePage>) -> Self {
         Self { state: page, ..self }
     }
 
-    /// What `/readyz` answers by; not ready at first.
+    /// Returns the readiness that `/readyz` reports. It starts as not ready.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
         self.readiness.clone()
     }
 
-    /// Where it listens.
+    /// Returns the bound address.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Answers until told to stop.
+    /// Serves requests until shutdown.
     pub async fn serve(self, shutdown: &Shutdown) {
         if let Ok(address) = self.address() {
             info!(%address, "Serving metrics");
@@ -101,7 +101,7 @@ impl Admin {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => stream,
                     Err(error) => {
-                        debug!(%error, "Cannot accept a connection");
+                        debug!(%error, "Failed to accept a connection");
                         continue;
                     }
                 },
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn metrics_and_health_are_served_until_the_stop() {
+    async fn metrics_and_health_are_served_until_shutdown() {
         let mut registry = Registry::default();
         registry.register("up", "whether it runs", Gauge::<i64>::default());
         let admin = Admin::listen(([127, 0, 0, 1], 0).into(), Arc::new(registry)).await.unwrap();

@@ -1,37 +1,29 @@
-//! Writes of what we own, and of nothing else.
+//! Writes that touch only the fields which the caller owns.
 //!
-//! Nearly everything is a merge patch that names only our own members, so a member that somebody else
-//! writes is never touched, and two writers of different members never meet. A resource version
-//! goes along only where the write would be wrong on any other state of the object. Where the API is
-//! to know whose a member is, the write is a server-side apply.
+//! Nearly all of them are merge patches with just those fields, so that fields of other writers are
+//! never touched and writers of different fields never conflict. A patch carries a resource version
+//! only if it would be wrong on any other state of the object. Where the API server must record the
+//! owner of a field, the write is a server-side apply.
 
-use std::{collections::BTreeMap, fmt::Debug};
+use std::collections::BTreeMap;
 
-use kube::{
-    Api, Resource,
-    api::{Patch, PatchParams, PostParams},
-};
-use serde::{Serialize, de::DeserializeOwned};
+use kube::api::{Patch, PatchParams, PostParams};
+use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{CallError, error::Refused};
+use crate::{Api, CallError, Object, error::Refused};
 
-/// Changes to annotations or labels: a value to set, or `None` to take the key away.
+/// Changes to annotations or labels: the value to set, or `None` to remove the key.
 pub type Changes = BTreeMap<String, Option<String>>;
 
-/// Whether a write depends on the state that it was decided on.
+/// The precondition of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Guard<'a> {
-    /// Right on any state of the object.
+    /// Valid for any state of the object.
     Any,
-    /// Only right while the object has this resource version.
+    /// Valid only while the object has this resource version.
     Unchanged(&'a str),
 }
-
-/// An object that can be written and comes back as it is then.
-pub trait Object: Resource + Clone + DeserializeOwned + Debug {}
-
-impl<K: Resource + Clone + DeserializeOwned + Debug> Object for K {}
 
 /// Sets and removes annotations.
 pub async fn patch_annotations<K: Object>(
@@ -64,7 +56,7 @@ pub async fn merge_status<K: Object>(
     Ok(api.patch_status(name, &PatchParams::default(), &patch).await?)
 }
 
-/// Makes `manager` the owner of what `object` says in its status.
+/// Applies `object` to the status with `manager` as the field manager.
 pub async fn own_status<K: Object>(
     api: &Api<K>,
     name: &str,
@@ -76,20 +68,17 @@ pub async fn own_status<K: Object>(
     Ok(api.patch_status(name, &PatchParams::apply(manager).force(), &patch).await?)
 }
 
-/// Whether a create was needed.
+/// The result of a create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Created<K> {
-    /// It was not there; this is what was made.
+    /// The object did not exist; this is the created one.
     Now(Box<K>),
-    /// It was there already and was left alone.
+    /// The object existed and was not changed.
     Before,
 }
 
-/// Creates the object unless one of its name exists.
-pub async fn create<K>(api: &Api<K>, object: &K) -> Result<Created<K>, CallError>
-where
-    K: Object + Serialize,
-{
+/// Creates the object unless one of that name exists.
+pub async fn create<K: Object>(api: &Api<K>, object: &K) -> Result<Created<K>, CallError> {
     match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
         Ok(made) => Ok(Created::Now(Box::new(made))),
         Err(error) if error.refused() == Some(Refused::AlreadyExists) => Ok(Created::Before),
@@ -97,12 +86,8 @@ where
     }
 }
 
-/// Creates the object unless one of its name exists; gives back what is there then.
-pub async fn ensure<K: Object + Serialize>(
-    api: &Api<K>,
-    name: &str,
-    object: &K,
-) -> Result<K, CallError> {
+/// Creates the object unless one of that name exists, and returns the stored object.
+pub async fn ensure<K: Object>(api: &Api<K>, name: &str, object: &K) -> Result<K, CallError> {
     match create(api, object).await? {
         Created::Now(made) => Ok(*made),
         Created::Before => Ok(api.get(name).await?),

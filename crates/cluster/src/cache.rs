@@ -1,122 +1,118 @@
-//! A local copy of the objects of one kind, kept up by one watch and shared by all who read it.
+//! Caches: local copies of the objects of one kind, kept up to date by one watch.
 //!
 //! Listeners are called for every change with the object before and after, in the order of changes,
-//! and only put names into queues. A write can be fed back with [`Cache::learn`], so that the next
-//! decision sees it even if the watch is late: otherwise two nodes could be chosen where one may be.
+//! and only enqueue names. The result of a write can be stored with [`Cache::learn`], so that the
+//! next decision sees it even if the watch lags: otherwise the controller could select two nodes where
+//! `maxUnavailable` allows one.
 
-mod keep;
+mod storage;
 pub mod trim;
 
 use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    time::Duration,
 };
 
 use futures::TryStreamExt as _;
 use kube::{
-    Api, Resource, ResourceExt as _,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, Event},
-    },
+    Resource, ResourceExt as _,
+    runtime::watcher::{self, Event},
 };
-use serde::{Serialize, de::DeserializeOwned};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use self::keep::{Keeper, Kept};
-use crate::{CallError, Shutdown, error::Refused, report};
+use self::storage::{Storage, Stored};
+use crate::{Api, CallError, Object, Shutdown, error::Refused, report, watch as watching};
 
-/// One change of one object.
+/// Pause before a watch is restarted that delivered an object which cannot be decoded.
+const DECODE_RETRY: Duration = Duration::from_secs(5);
+
+/// A change of one object.
 #[derive(Debug)]
 pub struct Change<'a, K> {
-    /// The object before; `None` if it is new.
+    /// The object before the change; `None` if it is new.
     pub before: Option<&'a Arc<K>>,
-    /// The object now; `None` if it is gone.
+    /// The object after the change; `None` if it was deleted.
     pub after: Option<&'a Arc<K>>,
 }
 
 impl<'a, K> Change<'a, K> {
-    /// The object, now or as it last was.
+    /// Returns the object after the change, or the last state of a deleted one.
     #[must_use]
     pub fn object(&self) -> Option<&'a Arc<K>> {
         self.after.or(self.before)
     }
 }
 
-/// Who tells of a state of an object.
+/// The source of an object's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The server's watch, which tells of everything in order.
+    /// The watch, which delivers all states in order.
     Watch,
-    /// The answer to a write, which may come after the watch has told of more.
+    /// The response to a write, which may arrive after the watch has delivered a later state.
     Write,
-    /// The answer to a create, which may come before the watch tells of it.
+    /// The response to a create, which may arrive before the watch delivers the object.
     Create,
 }
 
-/// How much is known of the objects.
+/// The state of the initial list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Knowledge {
-    /// Nothing: no list has arrived.
-    None,
-    /// That the server has no such kind, or none for us.
+enum SyncState {
+    /// No list has arrived yet.
+    Pending,
+    /// The API server does not serve the kind, or denies access to it.
     NoKind,
-    /// All of them.
-    All,
+    /// The list has arrived in full.
+    Synced,
 }
 
 type Listener<K> = Box<dyn Fn(Change<'_, K>) + Send + Sync>;
 
-/// The objects of one kind, by name; `<namespace>/<name>` where the kind has namespaces.
+/// The objects of one kind by name, or by `<namespace>/<name>` if the kind is namespaced.
 pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
     listeners: RwLock<Vec<Listener<K>>>,
-    knowledge: watch::Sender<Knowledge>,
+    sync: watch::Sender<SyncState>,
     trim: fn(&mut K),
-    keeper: Keeper<K>,
+    storage: Storage<K>,
 }
 
 struct Objects<K> {
-    by_name: BTreeMap<String, Kept<K>>,
-    /// The latest version that the watch has told of.
-    told: u64,
+    by_name: BTreeMap<String, Stored<K>>,
+    /// Latest resource version that the watch has delivered.
+    watched: u64,
 }
 
 impl<K> fmt::Debug for Cache<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let knowledge = *self.knowledge.borrow();
-        f.debug_struct("Cache").field("knowledge", &knowledge).finish_non_exhaustive()
+        let sync = *self.sync.borrow();
+        f.debug_struct("Cache").field("sync", &sync).finish_non_exhaustive()
     }
 }
 
-impl<K> Cache<K>
-where
-    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-{
-    /// An empty one. `trim` takes off every object what nobody reads.
+impl<K: Object> Cache<K> {
+    /// Creates an empty cache. `trim` removes the parts of an object that no reader needs.
     #[must_use]
     pub fn new(trim: fn(&mut K)) -> Self {
         Self {
-            objects: RwLock::new(Objects { by_name: BTreeMap::new(), told: 0 }),
+            objects: RwLock::new(Objects { by_name: BTreeMap::new(), watched: 0 }),
             listeners: RwLock::default(),
-            knowledge: watch::Sender::new(Knowledge::None),
+            sync: watch::Sender::new(SyncState::Pending),
             trim,
-            keeper: Keeper::Open,
+            storage: Storage::Plain,
         }
     }
 
-    /// One that keeps its objects in few bytes, and takes some microseconds more for each look at one.
+    /// Creates an empty cache that stores its objects compressed. Each read takes some microseconds
+    /// more.
     #[must_use]
-    pub fn packed(trim: fn(&mut K)) -> Self
-    where
-        K: Serialize,
-    {
-        Self { keeper: Keeper::packer(), ..Self::new(trim) }
+    pub fn compressed(trim: fn(&mut K)) -> Self {
+        Self { storage: Storage::compressed(), ..Self::new(trim) }
     }
 
-    /// Has `listener` called for every change from now on, and for what is there as if it were new.
+    /// Calls `listener` for every change from now on, and once for each object that is already cached.
     pub fn on_change(&self, listener: impl Fn(Change<'_, K>) + Send + Sync + 'static) {
         let mut listeners = self.listeners.write().unwrap_or_else(PoisonError::into_inner);
         for object in self.list() {
@@ -125,83 +121,101 @@ where
         listeners.push(Box::new(listener));
     }
 
-    /// The object of that name.
+    /// Returns the object of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
-        self.read().by_name.get(name).map(Kept::open)
+        self.read().by_name.get(name).map(Stored::load)
     }
 
-    /// All objects, by name.
+    /// Returns all objects, ordered by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read().by_name.values().map(Kept::open).collect()
+        self.read().by_name.values().map(Stored::load).collect()
     }
 
     /// Waits until the first list has arrived in full.
     pub async fn ready(&self) {
-        self.wait_until(|knowledge| knowledge == Knowledge::All).await;
+        self.wait_until(|sync| sync == SyncState::Synced).await;
     }
 
-    /// Waits until the first list has arrived in full, or the server has said that there is none.
+    /// Waits until the first list has arrived in full, or the API server has answered that it does not
+    /// serve the kind.
     ///
-    /// For kinds that a cluster need not have. One that appears later is told of like any change.
+    /// For kinds that are optional in a cluster. Objects that appear later are delivered as changes.
     pub async fn ready_or_absent(&self) {
-        self.wait_until(|knowledge| knowledge != Knowledge::None).await;
+        self.wait_until(|sync| sync != SyncState::Pending).await;
     }
 
-    async fn wait_until(&self, holds: impl Fn(Knowledge) -> bool) {
-        let mut knowledge = self.knowledge.subscribe();
-        // The sender is part of `self`, so it is not gone while somebody waits.
-        drop(knowledge.wait_for(|knowledge| holds(*knowledge)).await);
+    async fn wait_until(&self, holds: impl Fn(SyncState) -> bool) {
+        let mut sync = self.sync.subscribe();
+        // The sender is part of `self`, so it outlives this wait.
+        drop(sync.wait_for(|sync| holds(*sync)).await);
     }
 
-    /// Takes in what a write gave back, unless the watch has told of something newer already.
+    /// Stores the result of a write, unless the watch has already delivered a later state.
     ///
-    /// One that is not there was deleted while the answer was under way: nobody would ever take it out
-    /// again, so it stays away. If it was made anew since, the watch tells of that.
+    /// An object that is not cached was deleted while the response was in flight. It is not stored,
+    /// because no event would remove it again; if it was recreated since, the watch delivers it.
     pub fn learn(&self, object: K) {
         self.put(object, Source::Write);
     }
 
-    /// Takes in an object that was just made, unless the watch has told of something newer already.
+    /// Stores an object that was just created, unless the watch has already delivered a later state.
     ///
-    /// So who hears of it from us can be sure that we know it. If the watch is past its version and it
-    /// is not there, then it was deleted again meanwhile.
+    /// The cache then has the object before any other process is told of it. If the watch is past its
+    /// resource version and the object is not cached, it has been deleted again.
     pub fn learn_new(&self, object: K) {
         self.put(object, Source::Create);
     }
 
-    /// Keeps the copy up until told to stop; a broken watch is taken up again after a pause.
+    /// Runs the watch until shutdown. A failed watch is restarted with a backoff.
     pub async fn run(&self, api: Api<K>, config: watcher::Config, shutdown: &Shutdown) {
         self.run_as(api, config, shutdown).await;
     }
 
-    /// The same with objects that arrive as `W`, which does not even read what nobody needs.
-    pub async fn run_as<W>(&self, api: Api<W>, config: watcher::Config, shutdown: &Shutdown)
-    where
-        W: Resource<DynamicType = ()> + Into<K>,
-        W: Clone + fmt::Debug + DeserializeOwned + Send + 'static,
-    {
-        let mut events = Box::pin(watcher::watcher(api, config).default_backoff());
-        let mut listed: Option<Vec<String>> = None;
+    /// Runs the watch with objects decoded as `W`, a type that skips unused members.
+    ///
+    /// An object that cannot be decoded fails the whole watch, as any other error does: the cache keeps
+    /// its last state and does not become ready, so that no decision is made without the object.
+    pub async fn run_as<W: Object + Into<K>>(
+        &self,
+        api: Api<W>,
+        config: watcher::Config,
+        shutdown: &Shutdown,
+    ) {
+        let kind = K::kind(&());
         loop {
-            let event = tokio::select! {
-                () = shutdown.requested() => return,
-                event = events.try_next() => event,
-            };
-            match event {
-                Ok(Some(event)) => self.take(event, &mut listed),
-                Ok(None) => return,
-                Err(error) => {
-                    if tell_of(&K::kind(&()), error) == Interrupted::NoKind {
-                        self.knowledge.send_if_modified(|knowledge| {
-                            let is_news = *knowledge == Knowledge::None;
-                            *knowledge = if is_news { Knowledge::NoKind } else { *knowledge };
-                            is_news
-                        });
-                    }
+            let mut events = watching::events(api.raw(), config.clone());
+            let mut listed: Option<Vec<String>> = None;
+            let undecodable = loop {
+                let event = tokio::select! {
+                    () = shutdown.requested() => return,
+                    event = events.try_next() => event,
+                };
+                match event {
+                    Ok(Some(event)) => match watching::decode::<W>(event) {
+                        Ok(event) => self.take(event, &mut listed),
+                        Err(error) => break error,
+                    },
+                    Ok(None) => return,
+                    Err(error) => self.failed(&kind, error),
                 }
+            };
+            warn!(%kind, error = report::chain(&undecodable), "Failed to decode a watched object");
+            tokio::select! {
+                () = shutdown.requested() => return,
+                () = tokio::time::sleep(DECODE_RETRY) => {}
             }
+        }
+    }
+
+    fn failed(&self, kind: &str, error: watcher::Error) {
+        if log_failure(kind, error) == Failure::NoKind {
+            self.sync.send_if_modified(|sync| {
+                let is_news = *sync == SyncState::Pending;
+                *sync = if is_news { SyncState::NoKind } else { *sync };
+                is_news
+            });
         }
     }
 
@@ -220,7 +234,7 @@ where
                     listed.sort_unstable();
                     self.keep_only(&listed);
                 }
-                self.knowledge.send_replace(Knowledge::All);
+                self.sync.send_replace(SyncState::Synced);
             }
             Event::Apply(object) => self.put(object.into(), Source::Watch),
             Event::Delete(object) => {
@@ -236,32 +250,34 @@ where
         let after = Arc::new(object);
         let before = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            let before = objects.by_name.get(&name).map(Kept::open);
+            let before = objects.by_name.get(&name).map(Stored::load);
             let is_news = match (&before, source) {
                 (None, Source::Watch) => true,
                 (None, Source::Write) => false,
-                (None, Source::Create) => version(&*after).is_some_and(|made| made > objects.told),
+                (None, Source::Create) => {
+                    version(&*after).is_some_and(|made| made > objects.watched)
+                }
                 (Some(known), Source::Write) if known.meta().uid != after.meta().uid => false,
                 (Some(known), _) => is_newer(&*after, &**known),
             };
             if source == Source::Watch {
-                objects.told = objects.told.max(version(&*after).unwrap_or_default());
+                objects.watched = objects.watched.max(version(&*after).unwrap_or_default());
             }
             if !is_news {
                 return;
             }
-            objects.by_name.insert(name, self.keeper.keep(&after));
+            objects.by_name.insert(name, self.storage.store(&after));
             before
         };
-        self.tell(&Change { before: before.as_ref(), after: Some(&after) });
+        self.notify(&Change { before: before.as_ref(), after: Some(&after) });
     }
 
-    /// Takes out what is kept under that name, unless it is another than the one that was deleted.
+    /// Removes the object of that name, unless it is a successor of the one that was deleted.
     fn remove(&self, name: &str, deleted: Option<&K>) {
         let gone = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            objects.told = objects.told.max(deleted.and_then(version).unwrap_or_default());
-            let known = objects.by_name.get(name).map(Kept::open);
+            objects.watched = objects.watched.max(deleted.and_then(version).unwrap_or_default());
+            let known = objects.by_name.get(name).map(Stored::load);
             let is_another = |(gone, known): (&K, &Arc<K>)| gone.meta().uid != known.meta().uid;
             if deleted.zip(known.as_ref()).is_some_and(is_another) {
                 return;
@@ -270,7 +286,7 @@ where
             known
         };
         if gone.is_some() {
-            self.tell(&Change { before: gone.as_ref(), after: None });
+            self.notify(&Change { before: gone.as_ref(), after: None });
         }
     }
 
@@ -289,24 +305,24 @@ where
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, change: &Change<'_, K>) {
+    fn notify(&self, change: &Change<'_, K>) {
         for listener in self.listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
             listener(Change { before: change.before, after: change.after });
         }
     }
 }
 
-/// What the interruption of a watch comes to.
+/// The meaning of a failed watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Interrupted {
-    /// The server has no such kind, or none for us.
+enum Failure {
+    /// The API server does not serve the kind, or denies access to it.
     NoKind,
-    /// It may pass at any time.
-    ForNow,
+    /// The watch may succeed at any time.
+    Temporary,
 }
 
-/// Says why a watch is interrupted, in the server's own words.
-fn tell_of(kind: &str, error: watcher::Error) -> Interrupted {
+/// Logs the failure of a watch in the API server's own words.
+fn log_failure(kind: &str, error: watcher::Error) -> Failure {
     use watcher::Error::{
         InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
     };
@@ -314,24 +330,24 @@ fn tell_of(kind: &str, error: watcher::Error) -> Interrupted {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => error,
         WatchError(status) => kube::Error::Api(status),
         NoResourceVersion => {
-            warn!(kind, "The server lists objects without a resource version");
-            return Interrupted::ForNow;
+            warn!(kind, "The API server listed objects without a resource version");
+            return Failure::Temporary;
         }
     };
     let error = CallError::from(error);
     if error.is_not_found() {
-        // Another process may be about to install it.
-        info!(kind, "The kind is not there yet");
-        return Interrupted::NoKind;
+        // The operator may be about to create the CRD.
+        info!(kind, "The API server does not serve the kind yet");
+        return Failure::NoKind;
     }
-    warn!(kind, error = report::chain(&error), "Cannot watch");
+    warn!(kind, error = report::chain(&error), "Failed to watch");
     match error.refused() {
-        Some(Refused::Other(403)) => Interrupted::NoKind,
-        _ => Interrupted::ForNow,
+        Some(Refused::Other(403)) => Failure::NoKind,
+        _ => Failure::Temporary,
     }
 }
 
-/// Under which name an object is kept.
+/// Returns the name under which a cache has the object.
 pub fn key<K: Resource>(object: &K) -> String {
     match &object.meta().namespace {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
@@ -339,10 +355,10 @@ pub fn key<K: Resource>(object: &K) -> String {
     }
 }
 
-/// Whether `new` is a later state than `known`.
+/// Returns true if `new` is a later state than `known`.
 ///
-/// Resource versions of one kind are numbers that grow, which Kubernetes promises since 1.35 and has
-/// kept ever since etcd 3. Another uid is another object of the same name, hence newer.
+/// Resource versions of one kind are increasing numbers, which Kubernetes guarantees since 1.35 and
+/// has had since etcd 3. Another uid is another object of the same name, hence newer.
 fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
     if new.meta().uid != known.meta().uid {
         return true;

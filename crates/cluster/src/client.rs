@@ -1,4 +1,4 @@
-//! How a process finds the API server.
+//! Connections to the API server.
 
 mod renew;
 mod retry;
@@ -16,37 +16,40 @@ use serde_json::Value;
 use tower::{Service, retry::Retry};
 
 pub use self::renew::ReadFile;
-use self::renew::{Renewing, Source};
+use self::renew::{ReloadingClient, Source};
 use crate::CallError;
 
-/// Why there is no client.
+/// A failure to create a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The kubeconfig cannot be used.
-    #[error("cannot use kubeconfig {}", path.display())]
+    /// The kubeconfig is invalid.
+    #[error("invalid kubeconfig {}", path.display())]
     Kubeconfig {
-        /// The file.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: Box<kube::config::KubeconfigError>,
     },
-    /// There is no service account to use.
-    #[error("no kubeconfig was given and this is not a pod of a cluster")]
+    /// The process has neither a kubeconfig nor a service account.
+    #[error(
+        "no kubeconfig was given, and the process does not run in a pod with a service account"
+    )]
     InCluster(#[source] Box<kube::config::InClusterError>),
-    /// The address of the API server is none.
-    #[error("{server:?} is no address of an API server")]
+    /// The address of the API server is invalid.
+    #[error("invalid address of the API server: {server:?}")]
     Server {
         /// The address.
         server: String,
-        /// What is wrong with it.
+        /// The cause.
         source: http::uri::InvalidUri,
     },
-    /// The settings do not make a client.
-    #[error("cannot make a client for the API server")]
+    /// The configuration does not make a client.
+    #[error("failed to create a client for the API server")]
     Client(#[source] CallError),
 }
 
-/// A client for the cluster that `kubeconfig` names, or for the one this process is a pod of.
+/// Returns a client for the cluster that `kubeconfig` names, or for the cluster whose pod this
+/// process is.
 ///
 /// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
@@ -56,16 +59,17 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> 
     }
 }
 
-/// A client by a kubeconfig, which it follows when that changes; files are read by `read`.
+/// Returns a client for a kubeconfig and reloads it when its files change. Files are read by
+/// `read`.
 pub async fn connect_through(kubeconfig: &str, read: ReadFile) -> Result<Client, ConnectError> {
     use_ring();
-    let (renewing, namespace) = Renewing::new(Source::new(kubeconfig, read)).await?;
+    let (renewing, namespace) = ReloadingClient::new(Source::new(kubeconfig, read)).await?;
     let service = tower::service_fn(move |request| renewing.clone().send(request));
-    Ok(Client::new(Retry::new(retry::Again::default(), service), namespace))
+    Ok(Client::new(Retry::new(retry::RetryPolicy::default(), service), namespace))
 }
 
-/// A client for the cluster that this process is a pod of, at `server` where one is given: the address
-/// that the cluster gives its pods may depend on what runs on this very machine.
+/// Returns a client for the cluster whose pod this process is, at the address `server` if one is
+/// given: the address that pods are given may depend on what runs on this very machine.
 pub fn connect_as_pod(server: Option<&str>) -> Result<Client, ConnectError> {
     use_ring();
     let mut config =
@@ -77,10 +81,10 @@ pub fn connect_as_pod(server: Option<&str>) -> Result<Client, ConnectError> {
     }
     let namespace = config.default_namespace.clone();
     let service = service(plain(config)?);
-    Ok(Client::new(Retry::new(retry::Again::default(), service), namespace))
+    Ok(Client::new(Retry::new(retry::RetryPolicy::default(), service), namespace))
 }
 
-/// Where the API server is, by a kubeconfig whose files are read by `read`.
+/// Returns the address of the API server in a kubeconfig whose files are read by `read`.
 pub fn server(kubeconfig: &str, read: ReadFile) -> Result<Option<String>, ConnectError> {
     let file = Source::new(kubeconfig, read).load()?;
     let named = |list: &str, name: &Value| {
@@ -97,14 +101,14 @@ fn from_disk() -> ReadFile {
     Arc::new(|path: &str| std::fs::read(path))
 }
 
-/// A client that has no limit of its own and does not ask again: the API server's priority and fairness
-/// knows better what it can bear, and [`retry`] when to ask again.
+/// Returns a client without rate limits and retries of its own: the API server has priority and
+/// fairness, and [`retry`] repeats requests.
 fn plain(mut config: Config) -> Result<Client, ConnectError> {
     config.default_retry = false;
     Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
 }
 
-/// The client as something that layers can be put around.
+/// Returns the client as a service that layers can be put around.
 #[must_use]
 pub fn service(
     client: Client,
@@ -118,8 +122,8 @@ pub fn service(
     })
 }
 
-/// The certificates, as PEM, that the API server's own certificate is checked with; empty where the
-/// machine's are used.
+/// Returns the PEM certificates that verify the API server's certificate; empty if the system's
+/// trust store is used.
 pub async fn authority(kubeconfig: Option<&Path>) -> Result<String, ConnectError> {
     let certificates = config(kubeconfig).await?.root_cert.unwrap_or_default();
     Ok(certificates.iter().map(|certificate| pem(certificate)).collect())

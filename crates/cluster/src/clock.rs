@@ -1,16 +1,16 @@
-//! The time of day as a value, so that a test can bring its own.
+//! The wall clock as a value, so that tests can provide their own.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// Tells the time of day.
+/// A wall clock.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// The machine's.
+    /// The machine's clock.
     System,
-    /// A fixed start plus what tokio's clock, which tests may pause, has gone on since.
+    /// A fixed start plus the time that has passed on tokio's clock, which tests may pause.
     Anchored {
-        /// Time of day at the start.
+        /// Wall time at the start.
         start: Timestamp,
         /// The start on tokio's clock.
         instant: Instant,
@@ -18,13 +18,13 @@ pub enum Clock {
 }
 
 impl Clock {
-    /// A clock that stands at `start` now and goes on with tokio's.
+    /// Returns a clock that shows `start` now and advances with tokio's.
     #[must_use]
     pub fn anchored(start: Timestamp) -> Self {
         Self::Anchored { start, instant: Instant::now() }
     }
 
-    /// The time of day.
+    /// Returns the current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         match self {

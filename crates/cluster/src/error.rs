@@ -1,28 +1,28 @@
-//! What a failed call to the API server comes to.
+//! Errors of requests to the API server.
 
 use std::{fmt, time::Duration};
 
-/// A call to the API server that failed, worded by the server where it answered.
+/// A failed request, in the words of the API server if it answered.
 #[derive(Debug)]
 pub struct CallError(kube::Error);
 
-/// What kind of refusal an answer is, as far as callers act on it.
+/// The kind of rejection that a caller may act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
     /// An object of that name exists.
     AlreadyExists,
-    /// The object has changed since it was read.
+    /// The object was changed since it was read.
     Conflict,
-    /// Not now; a disruption budget or a limit says so.
+    /// A PodDisruptionBudget or a rate limit forbids it for now.
     TooManyRequests,
-    /// Anything else the server said no to.
+    /// Any other status code.
     Other(u16),
 }
 
 impl CallError {
-    /// What the server said, if it answered at all.
+    /// Returns the kind of rejection, if the API server answered at all.
     #[must_use]
     pub fn refused(&self) -> Option<Refused> {
         let kube::Error::Api(status) = &self.0 else { return None };
@@ -35,7 +35,7 @@ impl CallError {
         })
     }
 
-    /// How long the server wants to be left in peace, if it said so.
+    /// Returns the time after which the API server asks to retry, if it does.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         let kube::Error::Api(status) = &self.0 else { return None };
@@ -43,7 +43,7 @@ impl CallError {
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
-    /// Whether the object does not exist.
+    /// Returns true if the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         self.refused() == Some(Refused::NotFound)
@@ -58,7 +58,7 @@ impl From<kube::Error> for CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The library adds its own rendering of the whole status, which helps nobody.
+        // kube's text repeats the whole status after the message.
         if let kube::Error::Api(status) = &self.0 {
             return f.write_str(&status.message);
         }

@@ -1,13 +1,14 @@
-//! One leader among several processes, by the protocol of client-go.
+//! Leader election with client-go's protocol, so that processes of `mco` and of the reference can
+//! compete for the same Lease.
 //!
-//! A Lease is taken and kept with full updates that carry the resource version read before, so of
-//! two that try at once one is refused. Whether another holder's lease has run out is judged by how
-//! long *we* have seen it unchanged, never by its timestamps: clocks of two machines differ. So a
-//! process of ours and one of the reference's can stand in line for the same Lease.
+//! A candidate acquires and renews a Lease with full updates that carry the resource version it
+//! read, so that one of two concurrent updates is rejected with a conflict. Expiry of another
+//! holder's lease is measured by the time for which the candidate has observed it unchanged, never
+//! by its timestamps, because clocks of two machines differ.
 //!
-//! Two never write at once. A leader's time counts from when it *sent* the renewal that succeeded last
-//! and ends before anybody else may take the lease; [`Fence`] refuses writes from then on, even if the
-//! process was stopped meanwhile and does not know yet.
+//! Two leaders never write at the same time. A leader's time counts from when it *sent* the last
+//! successful renewal and ends before another candidate may acquire the lease; [`Fence`] rejects
+//! writes from then on, even if the process was suspended and has not noticed yet.
 
 mod fence;
 mod timings;
@@ -18,7 +19,7 @@ use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
 };
-use kube::{Api, api::PostParams};
+use kube::api::PostParams;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
@@ -26,26 +27,26 @@ pub use self::{
     fence::{Fence, Shut},
     timings::{BadTimings, Timings},
 };
-use crate::{CallError, Clock, Shutdown, error::Refused, report};
+use crate::{Api, CallError, Clock, Shutdown, error::Refused, report};
 
-/// Who stands for which lease.
+/// A candidate for a lease.
 #[derive(Clone, Debug)]
 pub struct Candidate {
-    /// Leases of the namespace that the lease is in.
+    /// Leases of the lease's namespace.
     pub api: Api<Lease>,
-    /// The lease.
+    /// Name of the lease.
     pub name: String,
-    /// Who we are, different for every process that ever stands.
+    /// Identity of this process, different for every process.
     pub identity: String,
-    /// How long and how often.
+    /// Durations of the lease and its renewals.
     pub timings: Timings,
-    /// Tells the times that are written into the lease, for people to read.
+    /// Clock for the timestamps in the lease.
     pub clock: Clock,
-    /// Open while we lead; what the work writes goes through it.
+    /// Open while this process leads; its writes go through it.
     pub fence: Fence,
 }
 
-/// A name for this process that no other has: its host and a random part.
+/// Returns a unique identity for this process: its host name and a random part.
 #[must_use]
 pub fn identity() -> String {
     let kernel = |file: &str| {
@@ -60,17 +61,17 @@ pub fn identity() -> String {
     }
 }
 
-/// How leading ended.
+/// The end of leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// We were told to stop, or the work was done; the lease is free again.
+    /// The process was shut down, or its work is done; the lease was released.
     Released,
-    /// The lease could not be renewed; another process may lead by now.
+    /// The lease was not renewed in time; another process may lead.
     Lost,
 }
 
-/// The lease as last seen, and since when it has looked like that; for one of ours, since when at the
-/// latest others may have seen it.
+/// The lease as last observed. `since` is the time from which it has been unchanged; for a lease of
+/// this process, the earliest time at which other candidates may have seen it.
 #[derive(Debug)]
 struct Observed {
     lease: Lease,
@@ -78,10 +79,10 @@ struct Observed {
 }
 
 impl Candidate {
-    /// Waits for the lease, does `work` while holding it, and gives it back.
+    /// Acquires the lease, runs `work` while holding it, and releases it.
     ///
-    /// `work` gets a request to stop of its own. When the lease is lost it is dropped where it
-    /// stands, because from then on somebody else may be writing.
+    /// `work` gets a shutdown request of its own. When the lease is lost, `work` is dropped at
+    /// once, because another process may be writing from then on.
     pub async fn lead<F>(&self, shutdown: &Shutdown, work: impl FnOnce(Shutdown) -> F) -> Ended
     where
         F: Future<Output = ()>,
@@ -91,9 +92,9 @@ impl Candidate {
             () = shutdown.requested() => return Ended::Released,
             () = self.acquire(&mut observed) => {}
         }
-        info!(lease = self.name, identity = self.identity, "Leading");
+        info!(lease = self.name, identity = self.identity, "Acquired the lease");
         let ended = tokio::select! {
-            // What is lost is seen before anything else is done.
+            // The loss of the lease is handled before anything else.
             biased;
             () = self.renew(&mut observed) => Ended::Lost,
             () = work(shutdown.child()) => Ended::Released,
@@ -108,24 +109,25 @@ impl Candidate {
 
     async fn acquire(&self, observed: &mut Option<Observed>) {
         loop {
-            // A call that hangs is not waited for: its connection may be dead.
+            // A request that hangs is not awaited: its connection may be dead.
             let taken = timeout(self.timings.renew, self.take(observed)).await;
             match taken {
-                Err(_) => warn!(lease = self.name, "The API server does not answer"),
+                Err(_) => warn!(lease = self.name, "Timed out waiting for the API server"),
                 Ok(Ok(true)) => return,
                 Ok(Ok(false)) => debug!(lease = self.name, "Another process leads"),
                 Ok(Err(error)) => {
                     let error = report::chain(&error);
-                    warn!(lease = self.name, error, "Cannot take the lease");
+                    warn!(lease = self.name, error, "Failed to acquire the lease");
                 }
             }
             sleep(self.pause(observed.as_ref())).await;
         }
     }
 
-    /// How long to wait before the next try to take the lease: not longer than its holder has it.
+    /// Returns the time until the next attempt to acquire the lease, not longer than the remaining
+    /// time of its holder.
     fn pause(&self, observed: Option<&Observed>) -> Duration {
-        // Jitter, as the protocol has it, so that those who wait do not all try at once.
+        // Jitter, as in client-go, so that candidates do not all try at once.
         let jitter = |by: f64| self.timings.retry.mul_f64(fastrand::f64() * by);
         let pause = self.timings.retry + jitter(1.2);
         let left = |seen: &Observed| lease_time(&seen.lease).saturating_sub(seen.since.elapsed());
@@ -135,7 +137,7 @@ impl Candidate {
         }
     }
 
-    /// Returns when the lease could not be renewed in time.
+    /// Renews the lease until a renewal fails or times out.
     async fn renew(&self, observed: &mut Option<Observed>) {
         loop {
             let Some(until) = self.ends(observed.as_ref()) else { return };
@@ -147,27 +149,27 @@ impl Candidate {
             match renewed.await {
                 Ok(Ok(true)) => {}
                 Ok(Ok(false)) => {
-                    warn!(lease = self.name, "Another process took the lease");
+                    warn!(lease = self.name, "Another process acquired the lease");
                     return;
                 }
                 Ok(Err(error)) => {
                     let error = report::chain(&error);
-                    warn!(lease = self.name, error, "Cannot renew the lease");
+                    warn!(lease = self.name, error, "Failed to renew the lease");
                 }
                 Err(_) => return,
             }
         }
     }
 
-    /// When our time is over, if the lease is ours.
+    /// Returns the end of this process's leadership, if it holds the lease.
     fn ends(&self, observed: Option<&Observed>) -> Option<Instant> {
         let ours = observed.filter(|seen| self.is_ours(&seen.lease));
         ours.map(|seen| seen.since + self.timings.renew)
     }
 
-    /// One try to take or renew the lease; whether it is ours now.
+    /// Tries once to acquire or renew the lease. Returns true if this process holds it.
     async fn take(&self, observed: &mut Option<Observed>) -> Result<bool, CallError> {
-        // While we hold it, nobody else may write it: no need to read it first.
+        // The holder need not read the lease first, because no other process may write it.
         if let Some(ours) = observed.as_ref().filter(|seen| self.is_ours(&seen.lease)) {
             let renewed = self.claim(&ours.lease);
             match self.replace(&renewed, observed).await {
@@ -208,7 +210,7 @@ impl Candidate {
         Ok(())
     }
 
-    /// The lease is ours; others may have seen it since `sent`.
+    /// Records that this process holds the lease, as seen by others since `sent`.
     fn hold(&self, lease: Lease, sent: Instant, observed: &mut Option<Observed>) {
         *observed = Some(Observed { lease, since: sent });
         self.fence.open_until(sent + self.timings.renew);
@@ -224,10 +226,10 @@ impl Candidate {
         spec.renew_time = Some(now.clone());
         spec.acquire_time = Some(now);
         match self.api.replace(&self.name, &PostParams::default(), &lease).await {
-            Ok(_) => info!(lease = self.name, "Gave the lease back"),
+            Ok(_) => info!(lease = self.name, "Released the lease"),
             Err(error) => {
                 let error = report::chain(&CallError::from(error));
-                warn!(lease = self.name, error, "Cannot give the lease back");
+                warn!(lease = self.name, error, "Failed to release the lease");
             }
         }
     }
@@ -236,7 +238,7 @@ impl Candidate {
         holder(lease) == self.identity
     }
 
-    /// `lease` with us as its holder from now on.
+    /// Returns `lease` with this process as its holder.
     fn claim(&self, lease: &Lease) -> Lease {
         let now = MicroTime(self.clock.now());
         let before = lease.spec.clone().unwrap_or_default();
@@ -270,7 +272,7 @@ fn is_free(lease: &Lease) -> bool {
     holder(lease).is_empty()
 }
 
-/// How long the holder said that its lease holds.
+/// Returns the duration that the holder wrote into the lease.
 fn lease_time(lease: &Lease) -> Duration {
     let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds).unwrap_or(0);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))

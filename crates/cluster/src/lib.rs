@@ -1,10 +1,10 @@
-//! The API server's side of the world, and how every process words what it reports.
+//! Access to the Kubernetes API: client, caches, queues, leader election, events, logs and metrics.
 //!
-//! The only crate that makes a client. Nothing here decides: it watches, writes what it is told to
-//! write, holds the lease, and tells people. There are no globals, so that several processes can run
-//! inside one, and time comes from a value, so that tests need not wait.
+//! This is the only crate that creates a client. It makes no decisions. It has no globals, so that
+//! several processes can run inside one, and time comes from a value, so that tests need not wait.
 
 pub mod admin;
+pub mod api;
 pub mod apply;
 pub mod cache;
 pub mod client;
@@ -15,7 +15,9 @@ pub mod queue;
 pub mod report;
 pub mod shutdown;
 pub mod telemetry;
+pub mod watch;
 
+pub use api::{Api, Object};
 pub use cache::Cache;
 pub use clock::Clock;
 pub use error::CallError;

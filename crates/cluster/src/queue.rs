@@ -1,8 +1,8 @@
-//! Names of objects to look at, each at most once at a time.
+//! A work queue of object names, each processed by one worker at a time.
 //!
-//! Adding a name that waits already changes nothing, or brings it forward; adding one that is being
-//! worked on has it looked at once more afterwards. So a burst of changes costs one look, and two
-//! looks at one object never overlap.
+//! Adding a queued name again changes nothing or moves it forward. Adding a name that is being
+//! processed has it processed once more afterwards. So a burst of changes costs one reconciliation,
+//! and two reconciliations of one object never overlap.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,38 +17,38 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{CallError, Shutdown, error::Refused};
 
-/// First pause after a failure; doubled each time.
-const FIRST_RETRY: Duration = Duration::from_millis(50);
+/// First delay after a failure; doubled with each further failure.
+const MIN_BACKOFF: Duration = Duration::from_millis(50);
 
-/// Longest pause after failures, apart from jitter: an admin who repaired something should not wait
-/// much longer.
-const LAST_RETRY: Duration = Duration::from_mins(1);
+/// Maximum delay after failures, apart from jitter, so that a repaired cause is noticed within a
+/// minute.
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// What a look at an object came to.
+/// The result of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing more until something changes.
+    /// Nothing to do until the object changes.
     Wait,
-    /// Look again after this long.
+    /// Reconcile again after this time.
     After(Duration),
-    /// It failed: look again, later each time.
+    /// The reconciliation failed: retry with a backoff.
     Retry,
 }
 
 impl Next {
-    /// What comes after this error, by the answer of the API server that it goes back to.
+    /// Returns the result for an error, by the API server's response that caused it.
     ///
-    /// One that met another write is tried again at once, one that the server is too busy for when
-    /// the server says, and all else later each time: what is wrong may be mended by somebody.
+    /// A conflict is retried at once, a request that the server was too busy for when the server
+    /// asks, and any other error with a backoff, because its cause may be repaired at any time.
     #[must_use]
     pub fn after(error: &(dyn Error + 'static)) -> Self {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(call) = error.downcast_ref::<CallError>() {
                 return match (call.refused(), call.retry_after()) {
-                    (Some(Refused::Conflict), _) => Self::After(FIRST_RETRY),
+                    (Some(Refused::Conflict), _) => Self::After(MIN_BACKOFF),
                     (Some(Refused::TooManyRequests), Some(pause)) => {
-                        Self::After(pause.min(LAST_RETRY))
+                        Self::After(pause.min(MAX_BACKOFF))
                     }
                     _ => Self::Retry,
                 };
@@ -59,7 +59,7 @@ impl Next {
     }
 }
 
-/// Names to look at, and when.
+/// A queue of names, each with the time at which it is due.
 #[derive(Debug)]
 pub struct Queue<T> {
     state: Mutex<State<T>>,
@@ -70,18 +70,18 @@ pub struct Queue<T> {
 struct State<T> {
     by_name: BTreeMap<T, Instant>,
     by_time: BTreeSet<(Instant, T)>,
-    /// The bursts that are left to settle.
+    /// Bursts that are being debounced.
     bursts: BTreeMap<T, Burst>,
     running: BTreeSet<T>,
     failures: BTreeMap<T, u32>,
 }
 
-/// Changes that come one after the other.
+/// Changes that follow each other.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     first: Instant,
     last: Instant,
-    /// The longest time between two of them.
+    /// Longest time between two changes.
     gap: Duration,
 }
 
@@ -99,13 +99,13 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Ord + Clone> Queue<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Looks at `name` after `delay`, or when it is due already, whichever comes first.
+    /// Adds `name` to be processed after `delay`, or earlier if it is due earlier already.
     pub fn add_after(&self, name: T, delay: Duration) {
         let due = Instant::now() + delay;
         let mut state = self.lock();
@@ -121,9 +121,9 @@ impl<T: Ord + Clone> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// Looks at `name` when it has been left in peace for `quiet`, or for twice the longest pause of
-    /// its burst if that is longer, and after ten times `quiet` at the latest. So a lone change is
-    /// seen soon, and a burst costs one look however slowly it comes.
+    /// Adds `name` to be processed once it has not been added for `quiet`, or for twice the longest
+    /// pause of its burst if that is longer, and after ten times `quiet` at the latest. So a single
+    /// change is processed soon, and a slow burst costs one reconciliation.
     pub fn settle(&self, name: T, quiet: Duration) {
         let now = Instant::now();
         let mut state = self.lock();
@@ -141,15 +141,15 @@ impl<T: Ord + Clone> Queue<T> {
         self.changed.notify_one();
     }
 
-    /// Looks at `name` as soon as possible.
+    /// Adds `name` to be processed as soon as possible.
     pub fn add(&self, name: T) {
         self.add_after(name, Duration::ZERO);
     }
 
-    /// Looks at names as they come due, up to `width` at a time, until told to stop.
+    /// Processes names as they come due, up to `width` at a time, until shutdown.
     ///
-    /// What has begun is finished first.
-    pub async fn run<F>(&self, width: usize, shutdown: &Shutdown, look: impl Fn(T) -> F)
+    /// Work that has started is finished first.
+    pub async fn run<F>(&self, width: usize, shutdown: &Shutdown, reconcile: impl Fn(T) -> F)
     where
         F: Future<Output = Next>,
     {
@@ -161,8 +161,8 @@ impl<T: Ord + Clone> Queue<T> {
                     self.finish(name, next);
                 }
                 name = self.take(), if running.len() < width => {
-                    let looking = look(name.clone());
-                    running.push(async move { (name, looking.await) });
+                    let reconciling = reconcile(name.clone());
+                    running.push(async move { (name, reconciling.await) });
                 }
             }
         }
@@ -217,7 +217,7 @@ impl<T: Ord + Clone> Queue<T> {
             }
         };
         drop(state);
-        // A name that was added in the meantime may be taken now.
+        // A name that was added in the meantime may be due now.
         self.changed.notify_one();
         if let Some(delay) = delay {
             self.add_after(name, delay);
@@ -225,7 +225,7 @@ impl<T: Ord + Clone> Queue<T> {
     }
 
     fn lock(&self) -> MutexGuard<'_, State<T>> {
-        // The state is consistent between statements, so a panic elsewhere does not spoil it.
+        // The state is consistent between statements, so a panic elsewhere does not corrupt it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -236,10 +236,11 @@ enum First<T> {
     Nothing,
 }
 
-/// The pause after so many failures in a row, with jitter so that many names do not march in step.
+/// Returns the delay after a number of failures in a row, with jitter so that many names are not
+/// retried in step.
 fn pause(failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-    FIRST_RETRY.saturating_mul(factor).min(LAST_RETRY).mul_f64(1.0 + fastrand::f64() / 4.0)
+    MIN_BACKOFF.saturating_mul(factor).min(MAX_BACKOFF).mul_f64(1.0 + fastrand::f64() / 4.0)
 }
 
 #[cfg(test)]
@@ -272,14 +273,14 @@ mod tests {
 
     // covers: REN-2
     #[tokio::test(start_paused = true)]
-    async fn a_burst_costs_one_look_at_the_earliest_time() {
+    async fn a_burst_costs_one_reconciliation_at_the_earliest_time() {
         let seen = looks(&[("a", 5), ("b", 3), ("a", 9), ("a", 5)], Next::Wait).await;
         assert_eq!(seen, [("b", 3), ("a", 5)]);
     }
 
     // covers: REN-2
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_looked_at_when_it_is_over_and_an_endless_one_all_the_same() {
+    async fn a_burst_is_reconciled_when_it_ends_and_an_endless_one_regularly() {
         for (changes, expected) in [(5, vec![8]), (30, vec![21, 38])] {
             let (queue, shutdown) = (Queue::new(), Shutdown::new());
             let (start, seen) = (Instant::now(), Mutex::new(Vec::new()));
@@ -304,8 +305,9 @@ mod tests {
 
     // covers: REN-2
     #[tokio::test(start_paused = true)]
-    async fn a_lone_change_waits_for_one_quiet_time_and_a_slow_burst_for_longer() {
-        // When the changes come, and when they are looked at, in milliseconds; 200 of quiet.
+    async fn a_single_change_waits_for_one_quiet_period_and_a_slow_burst_for_longer() {
+        // Times of the changes and of the reconciliations, in milliseconds; the quiet period is
+        // 200.
         let cases: [(&[u64], &[u128]); 4] = [
             (&[0], &[200]),
             (&[0, 0, 0], &[200]),
@@ -336,14 +338,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_look_can_ask_for_the_next_one() {
+    async fn a_reconciliation_can_requeue_its_object() {
         let seen = looks(&[("a", 0)], Next::After(Duration::from_secs(25))).await;
         assert_eq!(seen, [("a", 0), ("a", 25), ("a", 50)]);
     }
 
     // covers: WQ-1
     #[tokio::test(start_paused = true)]
-    async fn failures_are_retried_less_and_less_often_and_for_ever() {
+    async fn failures_are_retried_with_a_backoff_for_ever() {
         let seen = looks(&[("a", 0)], Next::Retry).await;
         assert!((9..15).contains(&seen.len()), "{seen:?}");
         for failures in [12, 40, u32::MAX] {
@@ -354,14 +356,14 @@ mod tests {
 
     // covers: WQ-1
     #[test]
-    fn what_the_server_said_decides_when_a_call_is_made_again() {
+    fn the_response_of_the_api_server_decides_about_the_retry() {
         let refused = |code: u16, reason: &str, seconds: u32| {
             let status = serde_json::json!({"status": "Failure", "code": code, "reason": reason,
                 "message": "no", "details": {"retryAfterSeconds": seconds}});
             CallError::from(kube::Error::Api(serde_json::from_value(status).unwrap()))
         };
         let rows = [
-            (refused(409, "Conflict", 0), Next::After(FIRST_RETRY)),
+            (refused(409, "Conflict", 0), Next::After(MIN_BACKOFF)),
             (refused(409, "AlreadyExists", 0), Next::Retry),
             (refused(429, "TooManyRequests", 0), Next::Retry),
             (refused(429, "TooManyRequests", 7), Next::After(Duration::from_secs(7))),
@@ -371,7 +373,7 @@ mod tests {
         ];
         for (error, expected) in rows {
             #[derive(Debug, thiserror::Error)]
-            #[error("cannot write it")]
+            #[error("failed to write")]
             struct Above(#[source] CallError);
             let code = error.refused();
             assert_eq!(Next::after(&Above(error)), expected, "{code:?}");
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_name_is_never_looked_at_twice_at_once() {
+    async fn two_reconciliations_of_one_object_never_overlap() {
         let (queue, shutdown) = (Queue::new(), Shutdown::new());
         queue.add("a");
         let (active, runs) = (Mutex::new(0), Mutex::new(0));

@@ -1,6 +1,6 @@
-//! How a process says what happened: one note becomes an event, a count and a log line.
+//! Reports: a note becomes an event, a metric and a log line.
 //!
-//! Also the one place that turns an error and its causes into a line of text.
+//! Also formats an error with its causes as one line.
 
 mod event;
 mod note;
@@ -9,9 +9,10 @@ use std::error::Error;
 
 pub use self::note::{Level, Note, NoteCount, Reporter};
 
-/// The error and its causes, joined with `: `.
+/// Returns the error and its causes, joined with `: `.
 ///
-/// A cause whose text its parent already ends with is dropped: many libraries repeat theirs.
+/// A cause that its parent's text already ends with is dropped, because many libraries repeat
+/// theirs.
 #[must_use]
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();

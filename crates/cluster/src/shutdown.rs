@@ -1,21 +1,21 @@
-//! How a process is told to stop.
+//! Shutdown requests.
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-/// A request to stop that everything in a process shares.
+/// A shutdown request that all tasks of a process share.
 #[derive(Clone, Debug, Default)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// One that nobody has asked for yet.
+    /// Creates a request that has not been made yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One that SIGTERM or Ctrl-C asks for.
+    /// Creates a request that SIGTERM or SIGINT makes.
     ///
     /// Must be called inside a tokio runtime, which then listens for the signals.
     pub fn on_signals() -> std::io::Result<Self> {
@@ -29,29 +29,29 @@ impl Shutdown {
                 _ = interrupt.recv() => {}
                 () = asked.requested() => return,
             }
-            info!("Stopping");
+            info!("Shutting down");
             asked.request();
         });
         Ok(shutdown)
     }
 
-    /// Asks for it.
+    /// Requests the shutdown.
     pub fn request(&self) {
         self.0.cancel();
     }
 
-    /// Whether somebody has asked for it.
+    /// Returns true if the shutdown was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_cancelled()
     }
 
-    /// Waits until somebody asks for it.
+    /// Waits until the shutdown is requested.
     pub async fn requested(&self) {
         self.0.cancelled().await;
     }
 
-    /// One that ends with this one, and can be asked for alone.
+    /// Returns a request that is made together with this one, and can be made alone.
     #[must_use]
     pub fn child(&self) -> Self {
         Self(self.0.child_token())

@@ -1,26 +1,27 @@
-//! The log of a process.
+//! Logging of a process.
 
 use tracing::Level;
 use tracing_subscriber::{
     Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
 };
 
-/// How a line of the log looks.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object, for collectors.
+    /// One JSON object per line, for log collectors.
     #[default]
     Json,
     /// Text, for people.
     Text,
 }
 
-/// The log is set up already, which only `main` may do and only once.
+/// Logging was started before. Only `main` may start it, once.
 #[derive(Debug, thiserror::Error)]
-#[error("the log is set up already")]
+#[error("logging was started before")]
 pub struct AlreadySetUp;
 
-/// Starts the log on standard error, at `level` for our own crates and warnings of all others.
+/// Starts logging to standard error, at `level` for the crates of this workspace and at WARN for
+/// all others.
 pub fn start(format: Format, level: Level) -> Result<(), AlreadySetUp> {
     let filter = Targets::new().with_default(Level::WARN).with_target("mco", level);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);

@@ -3,7 +3,6 @@
 mod lean;
 
 use std::{
-    fmt::Debug,
     mem,
     sync::{
         Arc,
@@ -13,15 +12,16 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, Resource, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
     MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
     name::RENDERED_PREFIX,
 };
-use mco_cluster::{Cache, CallError, Shutdown, cache::trim, error::Refused, report::chain};
+use mco_cluster::{
+    Api, Cache, CallError, Object, Shutdown, cache::trim, error::Refused, report::chain,
+};
 use mco_core::rollout::scheduling::MastersSchedulable;
-use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
 
@@ -61,7 +61,7 @@ impl Caches {
             pools: Arc::new(Cache::new(trim::metadata)),
             configs: Arc::new(Cache::new(trim_config)),
             nodes: Arc::new(Cache::new(|_| {})),
-            machine_config_nodes: Arc::new(Cache::packed(trim::metadata)),
+            machine_config_nodes: Arc::new(Cache::compressed(trim::metadata)),
             controller_configs: Arc::new(Cache::new(trim::metadata)),
             machine_configurations: Arc::new(Cache::new(trim::metadata)),
             os_image_streams: Arc::new(Cache::new(trim::metadata)),
@@ -179,23 +179,18 @@ impl Caches {
     }
 }
 
-fn spawn_watch<K>(
+fn spawn_watch<K: Object>(
     cache: &Arc<Cache<K>>,
     page: u32,
     client: &Client,
     shutdown: &Shutdown,
     tasks: &mut JoinSet<()>,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+) {
     let (cache, client, shutdown) = (cache.clone(), client.clone(), shutdown.clone());
     tasks.spawn(async move { run_watch(&cache, page, client, &shutdown).await });
 }
 
-async fn run_watch<K>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown)
-where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+async fn run_watch<K: Object>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown) {
     let config = watcher::Config::default().page_size(page);
     cache.run(Api::all(client), config, shutdown).await;
 }

@@ -18,10 +18,11 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
-use kube::{Api, ResourceExt as _, api::ListParams, runtime::watcher};
+use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
 use mco_api::{ControllerConfig, label};
 use mco_cluster::{
-    Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Next, report::chain,
+    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Next,
+    report::chain,
 };
 use mco_core::certs::{self, Life, Reason, Verdict, Wanted};
 use tokio::task::JoinSet;

@@ -1,8 +1,9 @@
 //! Writes one condition of a pool.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, condition::PoolCondition};
+use mco_cluster::Api;
 use mco_cluster::apply::{self, Guard};
 use mco_core::status::{self, Finding};
 use serde_json::json;

@@ -22,10 +22,10 @@ use std::{
 };
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::annotation::{self, DrainRecord, DrainVerb};
 use mco_cluster::{
-    CallError, Note, Queue, Reporter, Shutdown,
+    Api, CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Changes, Guard},
     cache::Change,
     queue::Next,

@@ -7,10 +7,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, MachineOSBuild, MachineOSConfig};
 use mco_cluster::{
-    CallError,
+    Api, CallError,
     apply::{self, Changes},
 };
 use tracing::info;

@@ -27,10 +27,10 @@ mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
 
-use kube::{Api, Client};
+use kube::Client;
 use mco_api::label;
 use mco_cluster::{
-    Clock, NoteCount, Reporter, Shutdown,
+    Api, Clock, NoteCount, Reporter, Shutdown,
     lease::{Candidate, Ended, Fence, Timings},
 };
 use mco_core::{drain::Pace, render::Build};

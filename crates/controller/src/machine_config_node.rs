@@ -9,12 +9,12 @@ use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::{
-    Api, ResourceExt,
+    ResourceExt,
     api::{DeleteParams, Preconditions},
 };
 use mco_api::{MachineConfigNode, MachineConfigPool};
 use mco_cluster::{
-    CallError, Shutdown,
+    Api, CallError, Shutdown,
     apply::{self, Created, Guard},
     queue::Next,
     report::chain,

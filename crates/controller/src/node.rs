@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams};
 use mco_api::{
     MachineConfigPool, MachineConfigPoolStatus, annotation, label, machine_config_pool, selector,
 };
 use mco_cluster::{
-    Note, Reporter, Shutdown,
+    Api, Note, Reporter, Shutdown,
     apply::{self, Guard},
     error::Refused,
     queue::Next,

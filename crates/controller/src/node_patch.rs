@@ -5,10 +5,10 @@
 //! a write of their own.
 
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, annotation};
 use mco_cluster::{
-    CallError,
+    Api, CallError,
     apply::{self, Changes, Guard},
 };
 use mco_core::rollout::{

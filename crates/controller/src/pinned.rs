@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     MachineConfigPool, PinnedImageSet, condition::PoolCondition,
     machine_config_pool::PinnedImageSetReference, selector,
 };
 use mco_cluster::{
-    Queue, Shutdown,
+    Api, Queue, Shutdown,
     apply::{self, Guard},
     cache::Change,
     queue::Next,

@@ -9,13 +9,13 @@ mod run;
 
 use std::sync::Arc;
 
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     GROUP, MachineConfig, MachineConfigPool, VERSION, annotation, condition::PoolCondition,
     machine_config_pool::PoolConfiguration, meta::ObjectReference, selector,
 };
 use mco_cluster::{
-    CallError, Note, Queue, Reporter, Shutdown,
+    Api, CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Created, Guard},
     cache::Change,
     queue::Next,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{DeleteParams, ListParams, Preconditions},
 };
 use mco_api::{MachineConfig, MachineConfigPool, MachineOSBuild, annotation};
-use mco_cluster::{CallError, Queue, Shutdown, queue::Next, report::chain};
+use mco_cluster::{Api, CallError, Queue, Shutdown, queue::Next, report::chain};
 use mco_core::{
     prune::{self, HISTORY, References, RenderedView, Verdict},
     rollout::NodeView,

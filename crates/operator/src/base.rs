@@ -1,13 +1,13 @@
 //! The base configs, `00-<role>`: the MachineConfig that every machine of a role gets.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     ControllerConfig, GROUP, MachineConfig, MachineConfigSpec, RawConfig, VERSION, annotation,
     label,
 };
 use mco_cluster::{
-    CallError,
+    Api, CallError,
     apply::{self, Guard},
 };
 use mco_core::render::Build;

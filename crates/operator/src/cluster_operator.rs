@@ -1,7 +1,6 @@
 //! Writes the ClusterOperator: the state that `kubectl get co machine-config` prints.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::Api;
 use mco_api::{
     ClusterOperator, GROUP,
     cluster_operator::{
@@ -12,7 +11,7 @@ use mco_api::{
     label,
 };
 use mco_cluster::{
-    CallError, Note,
+    Api, CallError, Note,
     apply::{self, Guard},
 };
 use mco_core::status::{

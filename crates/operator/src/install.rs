@@ -8,12 +8,12 @@ use k8s_openapi::{
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{ObjectMeta, Patch, PatchParams},
     runtime::wait::{await_condition, conditions},
 };
 use mco_api::label;
-use mco_cluster::{CallError, apply};
+use mco_cluster::{Api, CallError, apply};
 use tracing::info;
 
 /// Field manager of the definitions.

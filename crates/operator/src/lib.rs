@@ -11,10 +11,10 @@ mod steps;
 
 use std::{future::Future, sync::Arc};
 
-use kube::{Api, Client, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{
-    Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
+    Api, Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
     lease::{Candidate, Ended, Fence, Timings},
     queue::Next,

@@ -4,7 +4,7 @@ use k8s_openapi::{
     api::core::v1::ConfigMap,
     apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
 };
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
     condition::ControllerConfigConditionType as Phase,
@@ -12,7 +12,7 @@ use mco_api::{
     label,
 };
 use mco_cluster::{
-    CallError,
+    Api, CallError,
     apply::{self, Changes, Guard},
 };
 use serde_json::json;

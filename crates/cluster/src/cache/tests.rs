@@ -15,12 +15,12 @@ fn object(name: &str, uid: &str, version: u64) -> ConfigMap {
     object
 }
 
-/// `"+a5"` adds or changes, `"-a6"` deletes, `"learn a5"` is our own write, `"made a5"` our own create,
-/// `"list a5 b6"` lists anew.
+/// Applies a script to the cache and returns the changes. `"+a5"` adds or changes, `"-a6"` deletes,
+/// `"learn a5"` is the result of a write, `"made a5"` that of a create, `"list a5 b6"` a new list.
 fn changes(script: &[&str]) -> Vec<String> {
     let told = changes_of(&Cache::new(trim::metadata), script);
-    // However its objects are kept, a cache says the same.
-    assert_eq!(changes_of(&Cache::packed(trim::metadata), script), told);
+    // The storage format makes no difference.
+    assert_eq!(changes_of(&Cache::compressed(trim::metadata), script), told);
     told
 }
 
@@ -58,32 +58,32 @@ fn changes_of(cache: &Cache<ConfigMap>, script: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn listeners_hear_of_every_change_once_with_both_states() {
+fn listeners_are_called_once_for_every_change_with_both_states() {
     let rows: &[(&str, &[&str], &[&str])] = &[
         ("new, changed, gone", &["+a1", "+a2", "-a"], &["a none -> 1", "a 1 -> 2", "a 2 -> none"]),
         ("a repeated state is no change", &["+a1", "+a1"], &["a none -> 1"]),
         (
-            "a late event does not undo our write",
+            "a late event does not undo a write",
             &["+a1", "learn a3", "+a2", "+a3", "+a4"],
             &["a none -> 1", "a 1 -> 3", "a 3 -> 4"],
         ),
         (
-            "an answer that comes late brings nothing back",
+            "a late response does not restore a deleted object",
             &["+a1", "-a", "learn a2", "+a3"],
             &["a none -> 1", "a 1 -> none", "a none -> 3"],
         ),
         (
-            "what we made is known before the watch tells of it",
+            "a created object is cached before the watch delivers it",
             &["+a1", "made b2", "+b2", "+b3"],
             &["a none -> 1", "b none -> 2", "b 2 -> 3"],
         ),
         (
-            "nor does word of something made that is gone again",
+            "a late response to a create does not restore a deleted object",
             &["+a1", "+b2", "-b3", "made b2", "+c4", "made d4"],
             &["a none -> 1", "b none -> 2", "b 2 -> none", "c none -> 4"],
         ),
         (
-            "a new list tells what came, changed and went",
+            "a new list delivers added, changed and deleted objects",
             &["+a1", "+b2", "+c3", "list a1 b4 d5"],
             &[
                 "a none -> 1",
@@ -102,17 +102,17 @@ fn listeners_hear_of_every_change_once_with_both_states() {
 }
 
 #[test]
-fn an_object_made_anew_is_newer_whatever_its_version() {
+fn a_recreated_object_is_newer_whatever_its_version() {
     let cache = Cache::new(trim::metadata);
     cache.learn_new(object("a", "first", 9));
     cache.learn_new(object("a", "second", 3));
-    // What is answered about the first one says nothing of the second.
+    // A response about the first object says nothing about the second.
     cache.learn(object("a", "first", 10));
     assert_eq!(cache.get("a").unwrap().metadata.uid.as_deref(), Some("second"));
 }
 
 #[test]
-fn word_of_the_end_of_an_earlier_object_does_not_end_the_one_made_since() {
+fn a_late_deletion_does_not_remove_a_recreated_object() {
     let cache = Cache::new(trim::metadata);
     cache.learn_new(object("a", "second", 7));
     cache.take(Event::Delete(object("a", "first", 6)), &mut None);
@@ -120,7 +120,7 @@ fn word_of_the_end_of_an_earlier_object_does_not_end_the_one_made_since() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_is_absent_where_the_server_says_so_and_not_where_it_says_nothing() {
+async fn a_kind_is_absent_if_the_api_server_says_so_and_not_if_it_does_not_answer() {
     for (code, is_absent) in [(404, true), (403, true), (500, false), (503, false), (429, false)] {
         let service = tower::service_fn(move |_: Request<Body>| async move {
             let refusal = json!({"kind": "Status", "status": "Failure", "code": code,
@@ -140,7 +140,7 @@ async fn a_kind_is_absent_where_the_server_says_so_and_not_where_it_says_nothing
 }
 
 #[test]
-fn a_packed_object_takes_little_room_and_comes_out_as_it_went_in() {
+fn a_compressed_object_is_small_and_unchanged_when_it_is_loaded() {
     let conditions = (0..15).map(|number| {
         let message = "Action during update to rendered-worker-0123456789abcdef0123456789abcdef";
         (format!("Condition{number}"), format!("{message}, step {number}"))
@@ -148,8 +148,10 @@ fn a_packed_object_takes_little_room_and_comes_out_as_it_went_in() {
     let mut report = object("worker-0", "u", 7);
     report.data = Some(conditions.collect());
     let report = Arc::new(report);
-    let Kept::Packed(bytes, open) = Keeper::packer().keep(&report) else { panic!("not packed") };
-    assert_eq!(open(&bytes), report);
+    let Stored::Compressed(bytes, decode) = Storage::compressed().store(&report) else {
+        panic!("not compressed")
+    };
+    assert_eq!(decode(&bytes), report);
     let text = serde_json::to_vec(&*report).unwrap();
     assert!(5 * bytes.len() < text.len(), "{} of {}", bytes.len(), text.len());
 }

@@ -1,14 +1,14 @@
-//! What nobody reads and a cache therefore does not keep.
+//! Removal of parts that no reader needs, before an object is cached.
 
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Resource;
 
-/// Takes off the record of who wrote which member, often the largest part of an object.
+/// Removes the managed fields, often the largest part of an object.
 pub fn metadata<K: Resource>(object: &mut K) {
     object.meta_mut().managed_fields = None;
 }
 
-/// Takes off a node the lists that its kubelet writes for the scheduler.
+/// Removes the lists that the kubelet writes for the scheduler.
 pub fn node(node: &mut Node) {
     metadata(node);
     if let Some(status) = &mut node.status {
@@ -23,7 +23,7 @@ pub fn node(node: &mut Node) {
     }
 }
 
-/// Takes off a pod what runs in it: whoever moves pods about does not look inside.
+/// Removes the containers of a pod: the drain controller does not read them.
 pub fn pod(pod: &mut Pod) {
     metadata(pod);
     if let Some(spec) = &mut pod.spec {

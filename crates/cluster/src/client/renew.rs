@@ -1,5 +1,5 @@
-//! A client by a kubeconfig whose credentials may be replaced while it is used: a kubelet gets a new
-//! certificate long before the old one ends, and whoever borrows it must follow.
+//! A client that reloads its kubeconfig: a kubelet replaces its certificate long before the old one
+//! expires, and a process that uses the kubelet's credentials must follow.
 
 use std::{
     io,
@@ -21,13 +21,13 @@ use tracing::{info, warn};
 
 use super::ConnectError;
 
-/// Reads a file by the path that the kubeconfig's machine knows it by.
+/// A function that reads a file by its path on the machine of the kubeconfig.
 pub type ReadFile = Arc<dyn Fn(&str) -> io::Result<Vec<u8>> + Send + Sync>;
 
-/// How often the files are looked at, at most. Certificates are replaced days before they end.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Minimum time between two checks of the files. Certificates are replaced days before they expire.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Members of a kubeconfig that name files, and those that hold the same themselves.
+/// Members of a kubeconfig that name files, and the members that hold the same data inline.
 const CLUSTER_FILES: [(&str, &str); 1] = [("certificate-authority", "certificate-authority-data")];
 const USER_FILES: [(&str, &str); 3] = [
     ("client-certificate", "client-certificate-data"),
@@ -35,7 +35,7 @@ const USER_FILES: [(&str, &str); 3] = [
     ("tokenFile", "token"),
 ];
 
-/// Where a kubeconfig comes from.
+/// The location of a kubeconfig.
 pub(super) struct Source {
     path: String,
     read: ReadFile,
@@ -46,7 +46,7 @@ impl Source {
         Self { path: path.to_owned(), read }
     }
 
-    /// The kubeconfig, with the files that it names put in.
+    /// Loads the kubeconfig and inlines the files that it names.
     pub(super) fn load(&self) -> Result<Value, ConnectError> {
         let bytes = self.read(&self.path)?;
         let text = String::from_utf8_lossy(&bytes);
@@ -56,18 +56,18 @@ impl Source {
         for (list, member, files) in lists {
             for entry in value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                 if let Some(entry) = entry.get_mut(member) {
-                    self.put_in(entry, files)?;
+                    self.inline(entry, files)?;
                 }
             }
         }
         Ok(value)
     }
 
-    fn put_in(&self, entry: &mut Value, files: &[(&str, &str)]) -> Result<(), ConnectError> {
+    fn inline(&self, entry: &mut Value, files: &[(&str, &str)]) -> Result<(), ConnectError> {
         let Some(entry) = entry.as_object_mut() else { return Ok(()) };
         for (named, held) in files {
             let Some(Value::String(path)) = entry.remove(*named) else { continue };
-            // What is held itself counts.
+            // Inline data takes precedence.
             if entry.get(*held).is_some_and(|value| !value.is_null()) || path.is_empty() {
                 continue;
             }
@@ -81,7 +81,7 @@ impl Source {
         Ok(())
     }
 
-    /// Files are named from where the kubeconfig is.
+    /// Resolves a path against the directory of the kubeconfig.
     fn absolute(&self, path: &str) -> String {
         let folder = Path::new(&self.path).parent().unwrap_or(Path::new("/"));
         folder.join(path).to_string_lossy().into_owned()
@@ -92,7 +92,7 @@ impl Source {
             .map_err(|error| self.unusable(KubeconfigError::ReadConfig(error, path.into())))
     }
 
-    /// What a client is made by.
+    /// Returns the client configuration of a loaded kubeconfig.
     pub(super) async fn config(&self, loaded: Value) -> Result<Config, ConnectError> {
         let file: Kubeconfig =
             serde_json::from_value(loaded).map_err(|error| self.broken(error))?;
@@ -110,9 +110,9 @@ impl Source {
     }
 }
 
-/// A client that follows its kubeconfig; clones share it.
+/// A client that reloads its kubeconfig. Clones share it.
 #[derive(Clone)]
-pub(super) struct Renewing {
+pub(super) struct ReloadingClient {
     source: Arc<Source>,
     every: Duration,
     state: Arc<Mutex<State>>,
@@ -124,13 +124,16 @@ struct State {
     client: Client,
 }
 
-impl Renewing {
+impl ReloadingClient {
     pub(super) async fn new(source: Source) -> Result<(Self, String), ConnectError> {
-        Self::looking(source, LOOK_AGAIN).await
+        Self::with_interval(source, CHECK_INTERVAL).await
     }
 
-    /// The client, and the namespace that its kubeconfig names.
-    async fn looking(source: Source, every: Duration) -> Result<(Self, String), ConnectError> {
+    /// Creates the client and returns it with the namespace of its kubeconfig.
+    async fn with_interval(
+        source: Source,
+        every: Duration,
+    ) -> Result<(Self, String), ConnectError> {
         let loaded = source.load()?;
         let config = source.config(loaded.clone()).await?;
         let namespace = config.default_namespace.clone();
@@ -141,14 +144,14 @@ impl Renewing {
         ))
     }
 
-    /// Sends a request with the credentials of now.
+    /// Sends a request with the current credentials.
     pub(super) async fn send(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-        self.look().await;
+        self.reload().await;
         let client = self.state.lock().unwrap_or_else(PoisonError::into_inner).client.clone();
         client.send(request).await
     }
 
-    async fn look(&self) {
+    async fn reload(&self) {
         let before = {
             let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
             if state.looked.elapsed() < self.every {
@@ -169,14 +172,15 @@ impl Renewing {
         match renewed.await {
             Ok(None) => {}
             Ok(Some((loaded, client))) => {
-                info!("Using the new credentials of {path}");
+                info!("Reloaded credentials from {path}");
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 (state.loaded, state.client) = (loaded, client);
             }
-            // Somebody may be in the middle of replacing it; the old credentials may well do.
+            // Another process may be replacing the file right now, and the old credentials may
+            // still be valid.
             Err(error) => {
                 let error = crate::report::chain(&error);
-                warn!("Cannot use what {path} is now, and go on with what it was: {error}");
+                warn!("Invalid {path}; keeping the previous credentials: {error}");
             }
         }
     }
@@ -207,8 +211,8 @@ mod tests {
         files.lock().unwrap().insert(path.to_owned(), text.as_bytes().to_vec());
     }
 
-    /// An API server that answers one request; as whom it was asked.
-    async fn asked_as(listener: &TcpListener) -> String {
+    /// Serves one request and returns its bearer token.
+    async fn served_token(listener: &TcpListener) -> String {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut bytes = vec![0; 4096];
         let length = stream.read(&mut bytes).await.unwrap();
@@ -221,7 +225,7 @@ mod tests {
 
     // covers: C06
     #[tokio::test]
-    async fn whoever_borrows_credentials_follows_them_when_they_are_replaced() {
+    async fn replaced_credentials_are_reloaded() {
         crate::client::use_ring();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -235,7 +239,7 @@ mod tests {
         put(&files, "/var/lib/kubelet/kubeconfig", &kubeconfig);
         put(&files, "/var/lib/kubelet/pki/token", "first\n");
         let source = Source::new("/var/lib/kubelet/kubeconfig", reader(&files));
-        let (renewing, _) = Renewing::looking(source, Duration::ZERO).await.unwrap();
+        let (renewing, _) = ReloadingClient::with_interval(source, Duration::ZERO).await.unwrap();
         let ask = || {
             let request = Request::get("/version").body(Body::empty()).unwrap();
             renewing.clone().send(request)
@@ -244,18 +248,18 @@ mod tests {
             if let Some(token) = token {
                 put(&files, "/var/lib/kubelet/pki/token", token);
             }
-            let (answer, user) = tokio::join!(ask(), asked_as(&listener));
+            let (answer, user) = tokio::join!(ask(), served_token(&listener));
             assert!(answer.unwrap().status().is_success());
             assert_eq!(user, want);
         }
-        // What is broken for a moment is not followed.
+        // An invalid file is not loaded.
         put(&files, "/var/lib/kubelet/kubeconfig", "clusters: [");
-        let (_, user) = tokio::join!(ask(), asked_as(&listener));
+        let (_, user) = tokio::join!(ask(), served_token(&listener));
         assert_eq!(user, "second");
     }
 
     #[test]
-    fn files_are_those_of_the_machine_and_what_is_held_counts_before_them() {
+    fn files_are_read_from_the_machine_and_inline_data_takes_precedence() {
         let files = Files::default();
         put(
             &files,

@@ -1,8 +1,9 @@
-//! Calls that are made again when the API server is busy, before anybody hears of it.
+//! Retries of requests that a busy API server rejected.
 //!
-//! The client library would do so fifteen times and for up to a quarter of an hour each, also for an
-//! eviction that a budget forbids, which is answered with the same code. Here it is a few times within
-//! seconds, and never for calls whose callers have a clock of their own: evictions and leases.
+//! kube's own policy retries fifteen times, for up to a quarter of an hour each, and also retries
+//! an eviction that a PodDisruptionBudget forbids, which has the same status code. This policy
+//! retries a few times within seconds, and never evictions and leases, whose callers have timeouts
+//! of their own.
 
 use std::time::Duration;
 
@@ -11,22 +12,22 @@ use kube::client::Body;
 use tokio::time::Sleep;
 use tower::retry::Policy;
 
-/// How often a call is made again.
-const TIMES: u32 = 3;
+/// Maximum number of retries.
+const MAX_RETRIES: u32 = 3;
 
-/// First pause; doubled each time.
-const FIRST: Duration = Duration::from_millis(100);
+/// First delay; doubled each time.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
 
-/// Longest pause that the server can ask for here; who waits for longer should know.
-const LONGEST: Duration = Duration::from_secs(5);
+/// Maximum delay that the server can ask for here; the caller should know of longer ones.
+const MAX_DELAY: Duration = Duration::from_secs(5);
 
-/// Makes calls again.
+/// The retry policy of one request.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Again {
+pub(super) struct RetryPolicy {
     done: u32,
 }
 
-impl<E> Policy<Request<Body>, Response<Body>, E> for Again {
+impl<E> Policy<Request<Body>, Response<Body>, E> for RetryPolicy {
     type Future = Sleep;
 
     fn retry(
@@ -35,16 +36,20 @@ impl<E> Policy<Request<Body>, Response<Body>, E> for Again {
         result: &mut Result<Response<Body>, E>,
     ) -> Option<Sleep> {
         let response = result.as_ref().ok()?;
-        if !is_busy(response.status()) || is_timed(request.uri().path()) || self.done >= TIMES {
+        if !is_busy(response.status())
+            || has_own_retry(request.uri().path())
+            || self.done >= MAX_RETRIES
+        {
             return None;
         }
-        let pause = asked(response.headers()).unwrap_or(FIRST.saturating_mul(1 << self.done));
+        let pause =
+            retry_after(response.headers()).unwrap_or(FIRST_DELAY.saturating_mul(1 << self.done));
         self.done = self.done.saturating_add(1);
-        (pause <= LONGEST).then(|| tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64() / 4.0)))
+        (pause <= MAX_DELAY).then(|| tokio::time::sleep(pause.mul_f64(1.0 + fastrand::f64() / 4.0)))
     }
 
     fn clone_request(&mut self, request: &Request<Body>) -> Option<Request<Body>> {
-        // What is sent as a stream cannot be sent twice.
+        // A streamed body cannot be sent twice.
         let body = request.body().try_clone()?;
         let mut copy = Request::new(body);
         request.method().clone_into(copy.method_mut());
@@ -65,12 +70,12 @@ fn is_busy(status: StatusCode) -> bool {
     )
 }
 
-/// Whether the caller decides itself when to try again.
-fn is_timed(path: &str) -> bool {
+/// Returns true if the caller of this path retries by itself.
+fn has_own_retry(path: &str) -> bool {
     path.ends_with("/eviction") || path.contains("/leases")
 }
 
-fn asked(headers: &HeaderMap) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
     Some(Duration::from_secs(seconds))
 }
@@ -91,7 +96,8 @@ mod tests {
 
     use super::*;
 
-    /// How many calls reach a server that always answers `code`, and how many seconds that takes.
+    /// Returns the number of requests that reach a server which always answers `code`, and the
+    /// seconds they take.
     async fn calls(code: u16, after: Option<&'static str>, path: &str) -> (u32, u64) {
         let count = Arc::new(AtomicU32::new(0));
         let counted = count.clone();
@@ -104,7 +110,7 @@ mod tests {
             }
             async { Ok::<_, Infallible>(response) }
         });
-        let client = Client::new(Retry::new(Again::default(), service), "default");
+        let client = Client::new(Retry::new(RetryPolicy::default(), service), "default");
         let start = Instant::now();
         let request = Request::builder().uri(path).body(Vec::new()).unwrap();
         drop(client.request_text(request).await);
@@ -112,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_busy_server_is_asked_again_a_few_times() {
+    async fn requests_to_a_busy_server_are_retried_a_few_times() {
         let nodes = "/api/v1/nodes/a";
         let rows = [
             (200, None, nodes, 1, 0..=0),

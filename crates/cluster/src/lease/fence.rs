@@ -1,4 +1,4 @@
-//! Writes that are only let through while we lead.
+//! A fence that lets writes through only while this process leads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,23 +9,23 @@ use tower::{BoxError, ServiceExt as _};
 
 use crate::client;
 
-/// Open for as long as nobody else can lead. Clones are one and the same.
+/// Open while no other process can lead. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Fence(Arc<Mutex<Option<Instant>>>);
 
-/// A write that came too late: somebody else may lead by now.
+/// A rejected write: another process may lead.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("this process does not lead, so it writes nothing")]
+#[error("this process does not hold the lease, so its write was rejected")]
 pub struct Shut;
 
 impl Fence {
-    /// Whether writes are let through.
+    /// Fails if writes are rejected.
     pub fn check(&self) -> Result<(), Shut> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { Err(Shut) }
     }
 
-    /// The client, without its writes while this is shut.
+    /// Returns a client whose writes are rejected while the fence is shut.
     #[must_use]
     pub fn guard(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();

@@ -12,16 +12,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// An API server that knows one lease and refuses writes that are not up to date.
+/// An API server with one lease that rejects stale writes.
 #[derive(Clone, Default)]
 struct OneLease {
     lease: Arc<Mutex<Option<Value>>>,
     broken: Arc<Mutex<bool>>,
-    /// Those who are cut off from it.
+    /// Identities whose requests never reach the server.
     cut_off: Arc<Mutex<Vec<String>>>,
-    /// How long the answer to a write takes.
+    /// Delay of the response to a write.
     delay: Arc<Mutex<Duration>>,
-    /// Who wrote something other than the lease, and when.
+    /// Identity and time of each write to another object.
     writes: Arc<Mutex<Vec<(String, Duration)>>>,
 }
 
@@ -62,20 +62,20 @@ impl OneLease {
         reply(200, &new)
     }
 
-    /// A client of the process with this name.
+    /// Returns a client for the process with this identity.
     fn client(&self, identity: &str) -> Client {
         let (server, identity) = (self.clone(), identity.to_owned());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (server, identity) = (server.clone(), identity.clone());
             async move {
                 if server.cut_off.lock().unwrap().contains(&identity) {
-                    // Nobody says that nobody listens.
+                    // A lost connection is not reported.
                     std::future::pending::<()>().await;
                 }
                 let is_write = request.method() != Method::GET;
                 let delay = server.delay.lock().unwrap().mul_f64(f64::from(u8::from(is_write)));
                 let answer = server.answer(request).await;
-                // What was written is written; the answer takes its time.
+                // The write is done; only its response is delayed.
                 sleep(delay).await;
                 Ok::<_, std::convert::Infallible>(answer)
             }
@@ -83,7 +83,7 @@ impl OneLease {
         Client::new(service, "default")
     }
 
-    /// Writes through the fence again and again, and notes each time at which it got through.
+    /// Writes through the fence repeatedly and records the times of successful writes.
     async fn write_on(&self, candidate: &Candidate, start: Instant) {
         let client = candidate.fence.guard(self.client("anybody"));
         let api = Api::<ConfigMap>::namespaced(client, "default");
@@ -123,7 +123,7 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// The span in which each process wrote.
+/// Returns the first and last write of a process.
 fn spans(writes: &[(String, Duration)], who: &str) -> (Duration, Duration) {
     let at = || writes.iter().filter(|(by, _)| by == who).map(|(_, at)| *at);
     (at().min().unwrap(), at().max().unwrap())
@@ -131,9 +131,9 @@ fn spans(writes: &[(String, Duration)], who: &str) -> (Duration, Duration) {
 
 // covers: LE-1
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_writing_before_another_begins() {
+async fn a_disconnected_leader_stops_writing_before_another_starts() {
     for timings in [Timings::FAST, Timings::HIGHLY_AVAILABLE] {
-        // Shares of the longest time that an answer may take while the lease is kept.
+        // Shares of the maximum response time with which the lease is still renewed.
         for slow in [0.0, 0.5, 0.95] {
             let server = OneLease::default();
             let longest = timings.renew.saturating_sub(timings.retry) / 2;
@@ -168,7 +168,7 @@ async fn a_leader_that_is_cut_off_stops_writing_before_another_begins() {
 
 // covers: LE-1
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_was_stopped_for_a_while_writes_nothing_when_it_goes_on() {
+async fn a_suspended_leader_writes_nothing_when_it_resumes() {
     let server = OneLease::default();
     let mut one = server.candidate("one");
     one.timings = Timings::FAST;
@@ -185,15 +185,15 @@ async fn a_leader_that_was_stopped_for_a_while_writes_nothing_when_it_goes_on() 
         () = sleep(seconds(30)) => {}
     }
     assert!(write().await.is_ok());
-    // Nothing of it runs, neither the renewal nor the work.
+    // Neither the renewal nor the work runs.
     tokio::time::advance(Timings::FAST.renew).await;
     let refused = write().await.unwrap_err();
-    assert!(report::chain(&refused).contains("does not lead"), "{refused}");
+    assert!(report::chain(&refused).contains("does not hold the lease"), "{refused}");
 }
 
 // covers: PROC-3, PROC-4, LE-1
 #[tokio::test(start_paused = true)]
-async fn a_second_process_leads_once_the_first_has_stopped() {
+async fn a_second_process_leads_after_the_first_has_stopped() {
     let server = OneLease::default();
     let (first, second) = (Shutdown::new(), Shutdown::new());
     let start = Instant::now();
@@ -221,9 +221,9 @@ async fn a_second_process_leads_once_the_first_has_stopped() {
 
 // covers: PROC-3
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_followed_when_its_lease_has_run_out_by_our_own_clock() {
+async fn a_dead_leader_is_succeeded_when_its_lease_has_expired_by_the_local_clock() {
     let server = OneLease::default();
-    // Its own times are far in the past: they must not matter.
+    // The timestamps in the lease are far in the past and must not matter.
     *server.lease.lock().unwrap() = Some(json!({"metadata": {"resourceVersion": "7"}, "spec": {
         "holderIdentity": "dead", "leaseDurationSeconds": 137, "leaseTransitions": 3,
         "renewTime": "2020-01-01T00:00:00.000000Z"}}));
@@ -237,7 +237,7 @@ async fn a_dead_leader_is_followed_when_its_lease_has_run_out_by_our_own_clock()
 
 // covers: PROC-4
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_stops_before_its_lease_runs_out() {
+async fn a_leader_that_cannot_renew_stops_before_its_lease_expires() {
     let server = OneLease::default();
     let breaking = async {
         sleep(seconds(300)).await;
@@ -254,7 +254,7 @@ async fn a_leader_that_cannot_renew_stops_before_its_lease_runs_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_that_try_at_once_one_leads() {
+async fn one_of_many_concurrent_candidates_leads() {
     let server = OneLease::default();
     let shutdown = Shutdown::new();
     let leaders = Arc::new(Mutex::new(Vec::new()));

@@ -1,37 +1,37 @@
-//! How long a lease holds, and how often it is renewed.
+//! Durations of a lease and its renewals.
 
 use std::time::Duration;
 
-/// How long a lease holds, and how often it is renewed.
+/// Durations of a lease and its renewals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timings {
-    /// How long an unchanged lease keeps others out.
+    /// Time after which an unchanged lease has expired.
     pub lease: Duration,
-    /// How long the leader goes on without a renewal; shorter than the lease.
+    /// Time after which the leader gives up without a renewal; shorter than the lease.
     pub renew: Duration,
-    /// Pause between two tries.
+    /// Pause between two attempts.
     pub retry: Duration,
 }
 
-/// Times with which two processes could lead at once, or none for long.
+/// Durations with which two processes could lead at once, or none for long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTimings {
-    /// A lease is written in whole seconds.
+    /// A lease has whole seconds.
     #[error("the lease must last for whole seconds, and for one at least")]
     Lease,
-    /// The leader would still write when another may take over.
+    /// The leader would still write after another process may have acquired the lease.
     #[error("the renew deadline must be shorter than the lease")]
     Renew,
-    /// One failed try would cost the lease.
+    /// One failed attempt would lose the lease.
     #[error("the retry period must not be zero, and must fit twice into the renew deadline")]
     Retry,
 }
 
 impl Timings {
-    /// A leader that was killed is followed within twenty seconds; client-go's defaults.
+    /// The successor of a killed leader takes over within twenty seconds; client-go's defaults.
     pub const FAST: Self = Self::seconds(15, 10, 2);
-    /// Survive a minute without an API server, as OpenShift asks of its operators: what the reference
-    /// uses. A leader that was killed is missed for more than two minutes.
+    /// A leader survives a minute without an API server, as OpenShift asks of its operators; the
+    /// reference's values. The successor of a killed leader takes over after more than two minutes.
     pub const HIGHLY_AVAILABLE: Self = Self::seconds(137, 107, 26);
 
     const fn seconds(lease: u64, renew: u64, retry: u64) -> Self {
@@ -39,7 +39,7 @@ impl Timings {
         Self { lease: of(lease), renew: of(renew), retry: of(retry) }
     }
 
-    /// These times, if they keep a second leader out.
+    /// Returns the durations, if they exclude a second leader.
     pub fn new(lease: Duration, renew: Duration, retry: Duration) -> Result<Self, BadTimings> {
         if lease.is_zero() || lease.subsec_nanos() > 0 {
             Err(BadTimings::Lease)
@@ -59,7 +59,7 @@ mod tests {
 
     // covers: LE-1
     #[test]
-    fn times_that_let_two_lead_are_refused() {
+    fn durations_that_allow_two_leaders_are_rejected() {
         let rows = [
             (15_000, 10_000, 2_000, Ok(Timings::FAST)),
             (137_000, 107_000, 26_000, Ok(Timings::HIGHLY_AVAILABLE)),

@@ -1,8 +1,8 @@
-//! Notes as Kubernetes events.
+//! Kubernetes events for notes.
 //!
-//! A note that is repeated is counted on its event. Only the very same sentence counts as repeated:
-//! two nodes that start one after the other are two events, which the recorder of the client library
-//! would make one of.
+//! A repeated note increments the series count of its event. Only an identical text is a
+//! repetition: two nodes that start one after the other are two events, which kube's recorder would
+//! merge.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{
-    Api, Client,
+    Client,
     api::{Patch, PatchParams, PostParams},
 };
 use mco_api::label;
@@ -23,19 +23,19 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Level, Note};
-use crate::{CallError, Clock};
+use crate::{Api, CallError, Clock};
 
-/// After so long without being repeated, a sentence is news again.
-const MEMORY: Duration = Duration::from_mins(6);
+/// Time after which a repeated note is a new event.
+const SERIES_WINDOW: Duration = Duration::from_mins(6);
 
-/// Longest text that the API server takes in an event.
-const LONGEST: usize = 1024;
+/// Maximum length of an event's note, by the API server's validation.
+const MAX_NOTE: usize = 1024;
 
-/// Object, reason and sentence.
+/// Object, reason and text of a note.
 type Key = (String, String, String);
 
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownEvent {
     name: String,
     count: i32,
     last: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Events {
     client: Client,
     component: Arc<str>,
     clock: Clock,
-    known: Arc<Mutex<HashMap<Key, Known>>>,
+    known: Arc<Mutex<HashMap<Key, KnownEvent>>>,
 }
 
 impl Events {
@@ -59,10 +59,10 @@ impl Events {
         let namespace = note.object.namespace.as_deref().unwrap_or(label::NAMESPACE);
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let key = key(note);
-        let Some(known) = self.recall(&key) else {
+        let Some(known) = self.find_recent(&key) else {
             let event = self.event(note, namespace);
             let created = api.create(&PostParams::default(), &event).await?;
-            self.remember(key, created.metadata.name.unwrap_or_default(), 1);
+            self.record(key, created.metadata.name.unwrap_or_default(), 1);
             return Ok(());
         };
         let count = known.count.saturating_add(1);
@@ -70,11 +70,11 @@ impl Events {
         let patch = json!({"series": EventSeries { count, last_observed_time }});
         match api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await {
             Ok(_) => {
-                self.remember(key, known.name, count);
+                self.record(key, known.name, count);
                 Ok(())
             }
             Err(error) => {
-                // Events are removed after a while; the next one starts anew.
+                // The API server deletes events after a while; the next note creates a new one.
                 self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
                 Err(error.into())
             }
@@ -101,7 +101,7 @@ impl Events {
             ),
             reason: Some(note.reason.to_string()),
             action: Some(note.reason.to_string()),
-            note: Some(shortened(&note.text)),
+            note: Some(truncated(&note.text)),
             regarding: Some(note.object.clone()),
             reporting_controller: Some(self.component.to_string()),
             reporting_instance: Some(self.component.to_string()),
@@ -109,14 +109,14 @@ impl Events {
         }
     }
 
-    fn recall(&self, key: &Key) -> Option<Known> {
+    fn find_recent(&self, key: &Key) -> Option<KnownEvent> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.retain(|_, event| event.last.elapsed() < MEMORY);
+        known.retain(|_, event| event.last.elapsed() < SERIES_WINDOW);
         known.get(key).cloned()
     }
 
-    fn remember(&self, key: Key, name: String, count: i32) {
-        let event = Known { name, count, last: Instant::now() };
+    fn record(&self, key: Key, name: String, count: i32) {
+        let event = KnownEvent { name, count, last: Instant::now() };
         self.known.lock().unwrap_or_else(PoisonError::into_inner).insert(key, event);
     }
 }
@@ -128,11 +128,11 @@ fn key(note: &Note) -> Key {
     (identity.join("/"), note.reason.to_string(), note.text.clone())
 }
 
-fn shortened(text: &str) -> String {
-    if text.len() <= LONGEST {
+fn truncated(text: &str) -> String {
+    if text.len() <= MAX_NOTE {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(LONGEST - '…'.len_utf8());
+    let end = text.floor_char_boundary(MAX_NOTE - '…'.len_utf8());
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
@@ -141,10 +141,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_that_is_too_long_for_an_event_is_cut_between_letters() {
+    fn a_long_note_is_truncated_between_characters() {
         let long = "ä".repeat(600);
-        let short = shortened(&long);
-        assert!(short.len() <= LONGEST && short.ends_with('…'), "{}", short.len());
-        assert_eq!(shortened("plain"), "plain");
+        let short = truncated(&long);
+        assert!(short.len() <= MAX_NOTE && short.ends_with('…'), "{}", short.len());
+        assert_eq!(truncated("plain"), "plain");
     }
 }

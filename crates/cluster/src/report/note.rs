@@ -1,4 +1,4 @@
-//! A note and the one path on which it reaches people.
+//! Notes, and the reporter that publishes them.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -15,30 +15,30 @@ use tracing::{info, warn};
 use super::{chain, event::Events};
 use crate::Clock;
 
-/// How much a note matters.
+/// The severity of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
-    /// Something went on as it should.
+    /// Normal operation.
     Normal,
-    /// Somebody may have to look.
+    /// An administrator may have to act.
     Warning,
 }
 
-/// Something that happened to an object.
+/// A statement about an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Note {
     /// The object.
     pub object: ObjectReference,
-    /// How much it matters.
+    /// Severity of the note.
     pub level: Level,
-    /// A fixed word for programs.
+    /// Machine-readable reason in `CamelCase`.
     pub reason: Cow<'static, str>,
-    /// A sentence for people.
+    /// Human-readable text.
     pub text: String,
 }
 
 impl Note {
-    /// Something about `object` that went on as it should.
+    /// Returns a note about normal operation.
     #[must_use]
     pub fn normal<K>(object: &K, reason: &'static str, text: impl fmt::Display) -> Self
     where
@@ -47,7 +47,7 @@ impl Note {
         Self::new(object, Level::Normal, reason, text)
     }
 
-    /// Something about `object` that somebody may have to look at.
+    /// Returns a note about a problem.
     #[must_use]
     pub fn warning<K>(object: &K, reason: &'static str, text: impl fmt::Display) -> Self
     where
@@ -63,26 +63,26 @@ impl Note {
         text: impl fmt::Display,
     ) -> Self {
         let mut object = object.object_ref(&());
-        // Compat: events about objects without a namespace are kept in the operator's
+        // Compat: events about cluster-scoped objects are in the operator's namespace
         // (pkg/controller/common/namespaced_event_recorder.go).
         object.namespace.get_or_insert_with(|| label::NAMESPACE.to_owned());
         Self { object, level, reason: Cow::Borrowed(reason), text: text.to_string() }
     }
 }
 
-/// What notes are counted by.
+/// Label of the notes metric.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReasonLabel {
     component: String,
     reason: String,
 }
 
-/// The count of notes, shared by all reporters of a process.
+/// The number of notes by reason, shared by all reporters of a process.
 #[derive(Clone, Debug, Default)]
 pub struct NoteCount(Family<ReasonLabel, Counter>);
 
 impl NoteCount {
-    /// Counts in `registry`.
+    /// Registers the metric.
     pub fn register(registry: &mut Registry) -> Self {
         let count = Self::default();
         registry.register("mco_notes", "what was reported, by reason", count.0.clone());
@@ -90,7 +90,7 @@ impl NoteCount {
     }
 }
 
-/// Sends notes to events, metrics and the log.
+/// Publishes notes as events, metrics and log lines.
 #[derive(Clone)]
 pub struct Reporter {
     component: Arc<str>,
@@ -105,13 +105,13 @@ impl fmt::Debug for Reporter {
 }
 
 impl Reporter {
-    /// One that speaks for `component`, as which its events are signed.
+    /// Creates a reporter for `component`, the reporting controller of its events.
     #[must_use]
     pub fn new(client: Client, component: &str, count: NoteCount) -> Self {
         Self::with_clock(client, component, count, Clock::System)
     }
 
-    /// One whose events bear the times of `clock`.
+    /// Creates a reporter that takes the times of its events from `clock`.
     #[must_use]
     pub fn with_clock(client: Client, component: &str, count: NoteCount, clock: Clock) -> Self {
         let component: Arc<str> = component.into();
@@ -121,7 +121,7 @@ impl Reporter {
 
     /// Publishes the note.
     ///
-    /// An event that cannot be written is said so in the log and is no reason to stop.
+    /// A failure to write the event is logged and otherwise ignored.
     pub async fn publish(&self, note: &Note) {
         let Note { object, level, reason, text } = note;
         let label =
@@ -134,7 +134,7 @@ impl Reporter {
         }
         if let Err(error) = self.events.write(note).await {
             let error = chain(&error);
-            warn!(kind, name, %reason, error, "Cannot write the event");
+            warn!(kind, name, %reason, error, "Failed to write the event");
         }
     }
 }
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notes_about_objects_without_namespace_are_kept_in_the_operators() {
+    fn notes_about_cluster_scoped_objects_are_in_the_operators_namespace() {
         let pool = MachineConfigPool::new("worker", MachineConfigPoolSpec::default());
         let note = Note::normal(&pool, "SetDesiredConfig", "Targeted node a");
         assert_eq!(note.object.namespace.as_deref(), Some(label::NAMESPACE));

@@ -25,6 +25,16 @@ impl From<LeanNode> for Node {
     }
 }
 
+impl mco_cluster::Object for LeanNode {
+    fn decode(json: &str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
+
+    fn encode(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&self.0)
+    }
+}
+
 impl Resource for LeanNode {
     type DynamicType = ();
     type Scope = ClusterResourceScope;

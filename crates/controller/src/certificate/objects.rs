@@ -8,11 +8,11 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{DeleteParams, PostParams, Preconditions},
 };
 use mco_api::label;
-use mco_cluster::CallError;
+use mco_cluster::{Api, CallError};
 
 use super::{
     CertificateError,

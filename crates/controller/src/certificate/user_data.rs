@@ -6,10 +6,10 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
-use kube::{Api, ResourceExt as _, api::ListParams, runtime::watcher};
+use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
 use mco_api::label;
 use mco_cluster::{
-    Cache, CallError, Queue, Shutdown,
+    Api, Cache, CallError, Queue, Shutdown,
     apply::{self, Guard},
     error::Refused,
 };

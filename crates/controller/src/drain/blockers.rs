@@ -10,9 +10,9 @@ use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
     apimachinery::pkg::apis::meta::v1::Time,
 };
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{ResourceExt as _, api::ListParams};
 use mco_api::annotation::{DrainBlocker, DrainRecord};
-use mco_cluster::report::chain;
+use mco_cluster::{Api, report::chain};
 use mco_core::drain::{Fate, PodView, feasibility::feasibility};
 use tracing::debug;
 

@@ -13,12 +13,12 @@ use std::{
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
-    Api, ResourceExt as _,
+    ResourceExt as _,
     api::{EvictParams, ListParams},
     runtime::watcher,
 };
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Cache, CallError, cache::trim, error::Refused, report::chain};
+use mco_cluster::{Api, Cache, CallError, cache::trim, error::Refused, report::chain};
 use mco_core::drain::{Fate, Limits, PodView};
 use tokio::{
     sync::Notify,

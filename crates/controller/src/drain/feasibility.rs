@@ -4,7 +4,8 @@
 //! meanwhile.
 
 use k8s_openapi::api::{core::v1::Pod, policy::v1::PodDisruptionBudget};
-use kube::{Api, api::ListParams};
+use kube::api::ListParams;
+use mco_cluster::Api;
 use mco_core::drain::feasibility::{Feasibility, feasibility, is_counted};
 use tracing::debug;
 

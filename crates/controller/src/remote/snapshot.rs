@@ -3,10 +3,10 @@
 use k8s_openapi::{
     ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
-use kube::{Api, Client};
+use kube::Client;
 use mco_api::{GROUP, VERSION, label};
 use mco_cluster::{
-    CallError,
+    Api, CallError,
     apply::{self, Created},
 };
 use mco_core::render::remote::Source;

@@ -9,9 +9,9 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kube::{Api, ResourceExt as _, api::PostParams};
+use kube::{ResourceExt as _, api::PostParams};
 use mco_api::{MachineConfig, MachineConfigSpec};
-use mco_cluster::{CallError, Note, Reporter};
+use mco_cluster::{Api, CallError, Note, Reporter};
 
 use crate::{Context, error::ActError};
 

@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube::{Api, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigPool, annotation,
     condition::ControllerConfigConditionType as Phase,
 };
-use mco_cluster::{CallError, report::chain};
+use mco_cluster::{Api, CallError, report::chain};
 use mco_core::render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection};
 use tracing::warn;
 

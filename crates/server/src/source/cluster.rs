@@ -3,10 +3,9 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Api, Client, Resource, runtime::watcher};
+use kube::{Client, runtime::watcher};
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
-use mco_cluster::{Cache, Shutdown, cache::trim};
-use serde::de::DeserializeOwned;
+use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim};
 
 use super::{
     CONTROLLER_CONFIG, CredentialsError, LookupError, Source, credentials::Credentials,
@@ -104,10 +103,11 @@ impl Source for Cluster {
     }
 }
 
-fn start_watch<K>(api: Api<K>, config: watcher::Config, shutdown: &Shutdown) -> Arc<Cache<K>>
-where
-    K: Resource<DynamicType = ()> + Clone + fmt::Debug + DeserializeOwned + Send + Sync + 'static,
-{
+fn start_watch<K: Object>(
+    api: Api<K>,
+    config: watcher::Config,
+    shutdown: &Shutdown,
+) -> Arc<Cache<K>> {
     let cache = Arc::new(Cache::new(trim::metadata));
     let (running, shutdown) = (cache.clone(), shutdown.clone());
     tokio::spawn(async move { running.run(api, config, &shutdown).await });

@@ -1,0 +1,154 @@
+//! Typed requests for the objects of one kind.
+//!
+//! [`Api`] has the methods of kube's type of that name. It differs in one point: an answer is decoded
+//! by the kind's own [`Object::decode`], which is compiled once, in this crate. kube's type compiles
+//! the decoder, and its watch, again in each crate that uses a kind; that was most of the build.
+
+mod object;
+mod raw;
+
+use std::{fmt, marker::PhantomData};
+
+use kube::{
+    Client, Error, Resource,
+    api::{
+        DeleteParams, EvictParams, GetParams, ListParams, Patch, PatchParams, PostParams, Request,
+    },
+    core::{NamespaceResourceScope, ObjectList, TypeMeta, request},
+};
+use serde::Serialize;
+
+pub use object::Object;
+pub(crate) use raw::Raw;
+
+/// The objects of one kind, in one namespace or in all of them.
+pub struct Api<K> {
+    client: Client,
+    namespace: Option<String>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Clone for Api<K> {
+    fn clone(&self) -> Self {
+        Self { client: self.client.clone(), namespace: self.namespace.clone(), kind: PhantomData }
+    }
+}
+
+impl<K> fmt::Debug for Api<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> Api<K> {
+    /// Returns the objects of a cluster-scoped kind, or of all namespaces.
+    #[must_use]
+    pub fn all(client: Client) -> Self {
+        Self { client, namespace: None, kind: PhantomData }
+    }
+
+    /// Returns the objects in one namespace.
+    #[must_use]
+    pub fn namespaced(client: Client, namespace: &str) -> Self
+    where
+        K: Resource<Scope = NamespaceResourceScope>,
+    {
+        Self { client, namespace: Some(namespace.to_owned()), kind: PhantomData }
+    }
+
+    /// Fetches an object.
+    pub async fn get(&self, name: &str) -> Result<K, Error> {
+        self.decoded(self.request().get(name, &GetParams::default())).await
+    }
+
+    /// Fetches an object; `None` if it does not exist.
+    pub async fn get_opt(&self, name: &str) -> Result<Option<K>, Error> {
+        match self.get(name).await {
+            Ok(object) => Ok(Some(object)),
+            Err(Error::Api(status)) if status.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fetches the objects that `params` select.
+    pub async fn list(&self, params: &ListParams) -> Result<ObjectList<K>, Error> {
+        let text = call(&self.client, self.request().list(params)).await?;
+        let list = raw::List::decode(&text)?;
+        let items = list.items.iter().map(|item| K::decode(item.get())).collect::<Result<_, _>>();
+        let items = items.map_err(Error::SerdeError)?;
+        Ok(ObjectList { types: TypeMeta::default(), metadata: list.metadata, items })
+    }
+
+    /// Creates an object and returns it as the API server stored it.
+    pub async fn create(&self, params: &PostParams, object: &K) -> Result<K, Error> {
+        let body = object.encode().map_err(Error::SerdeError)?;
+        self.decoded(self.request().create(params, body)).await
+    }
+
+    /// Replaces an object and returns it as the API server stored it.
+    pub async fn replace(&self, name: &str, params: &PostParams, object: &K) -> Result<K, Error> {
+        let body = object.encode().map_err(Error::SerdeError)?;
+        self.decoded(self.request().replace(name, params, body)).await
+    }
+
+    /// Patches an object and returns it as the API server stored it.
+    pub async fn patch<P: Serialize + fmt::Debug>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K, Error> {
+        self.decoded(self.request().patch(name, params, patch)).await
+    }
+
+    /// Patches the status of an object and returns the object as the API server stored it.
+    pub async fn patch_status<P: Serialize + fmt::Debug>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K, Error> {
+        self.decoded(self.request().patch_subresource("status", name, params, patch)).await
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, name: &str, params: &DeleteParams) -> Result<(), Error> {
+        call(&self.client, self.request().delete(name, params)).await.map(drop)
+    }
+
+    /// Evicts a pod.
+    pub async fn evict(&self, name: &str, params: &EvictParams) -> Result<(), Error> {
+        call(&self.client, self.request().evict(name, params)).await.map(drop)
+    }
+
+    /// Returns the same objects as undecoded text, for a watch.
+    pub(crate) fn raw(&self) -> kube::Api<Raw> {
+        let resource = kube::core::ApiResource::erase::<K>(&());
+        match &self.namespace {
+            Some(namespace) => {
+                kube::Api::namespaced_with(self.client.clone(), namespace, &resource)
+            }
+            None => kube::Api::all_with(self.client.clone(), &resource),
+        }
+    }
+
+    fn request(&self) -> Request {
+        Request::new(K::url_path(&(), self.namespace.as_deref()))
+    }
+
+    async fn decoded(
+        &self,
+        request: Result<http::Request<Vec<u8>>, request::Error>,
+    ) -> Result<K, Error> {
+        let text = call(&self.client, request).await?;
+        K::decode(&text).map_err(Error::SerdeError)
+    }
+}
+
+/// Sends a request and returns the body of a successful answer.
+async fn call(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, request::Error>,
+) -> Result<String, Error> {
+    client.request_text(request.map_err(Error::BuildRequest)?).await
+}

@@ -1,0 +1,74 @@
+//! Kinds that can be read and written, each with its own decoder.
+
+use std::fmt::Debug;
+
+use k8s_openapi::{
+    api::{
+        apps::v1::Deployment,
+        coordination::v1::Lease,
+        core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount},
+        discovery::v1::EndpointSlice,
+        events::v1::Event,
+        policy::v1::PodDisruptionBudget,
+    },
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
+use kube::Resource;
+use mco_api::{
+    ClusterOperator, ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool,
+    MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet,
+};
+
+/// A kind that can be read from JSON and written to it.
+///
+/// [`object!`](crate::object) implements this trait.
+pub trait Object: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'static {
+    /// Reads an object.
+    fn decode(json: &str) -> serde_json::Result<Self>;
+
+    /// Writes the object.
+    fn encode(&self) -> serde_json::Result<Vec<u8>>;
+}
+
+/// Implements [`Object`] for kinds that implement serde's traits.
+///
+/// The implementation is not generic, so it is compiled in the crate that states it and nowhere else.
+#[macro_export]
+macro_rules! object {
+    ($($kind:ty),+ $(,)?) => {$(
+        impl $crate::api::Object for $kind {
+            fn decode(json: &str) -> serde_json::Result<Self> {
+                serde_json::from_str(json)
+            }
+
+            fn encode(&self) -> serde_json::Result<Vec<u8>> {
+                serde_json::to_vec(self)
+            }
+        }
+    )+};
+}
+
+object!(
+    ClusterOperator,
+    ConfigMap,
+    ControllerConfig,
+    CustomResourceDefinition,
+    Deployment,
+    EndpointSlice,
+    Event,
+    Lease,
+    MachineConfig,
+    MachineConfigNode,
+    MachineConfigPool,
+    MachineConfiguration,
+    MachineOSBuild,
+    MachineOSConfig,
+    Namespace,
+    Node,
+    OSImageStream,
+    PinnedImageSet,
+    Pod,
+    PodDisruptionBudget,
+    Secret,
+    ServiceAccount,
+);
