@@ -1,4 +1,4 @@
-//! Asks a machine's kubelet whether it is well.
+//! Checks the health endpoint of a machine's kubelet.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,27 +8,27 @@ use std::{
 
 use crate::system::Answer;
 
-/// The unit that a kubelet runs as.
+/// Unit of the kubelet.
 pub(crate) const UNIT: &str = "kubelet.service";
 
-/// Where it answers, by its own default.
+/// Default address of the health endpoint.
 pub(crate) const HEALTH: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);
 
-/// A kubelet on the same machine answers at once or not at all.
+/// Timeout; a kubelet on the same machine responds at once or not at all.
 const LIMIT: Duration = Duration::from_secs(5);
-/// As much of the answer as matters.
+/// Longest response that is read.
 const LONGEST: u64 = 4096;
 
-/// Asks once. Anything but 200 and `ok` is no.
+/// Checks once. Only status 200 with the body `ok` passes.
 pub(crate) fn ask(address: SocketAddr) -> Answer {
     match get(address) {
         Ok(text) if text.contains(" 200 ") && text.trim_end().ends_with("ok") => Answer::Yes,
         Ok(text) => {
             let first = text.lines().next().unwrap_or_default();
-            Answer::No(format!("the kubelet says that it is not well: {first}"))
+            Answer::No(format!("kubelet is unhealthy: {first}"))
         }
-        Err(error) => Answer::No(format!("the kubelet does not answer: {error}")),
+        Err(error) => Answer::No(format!("kubelet does not respond: {error}")),
     }
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ok_is_well() {
+    fn only_ok_passes() {
         let cases = [
             ("HTTP/1.0 200 OK\r\n\r\nok", true),
             ("HTTP/1.0 500 Internal Server Error\r\n\r\nok", false),
@@ -66,7 +66,7 @@ mod tests {
             });
             assert_eq!(ask(address) == Answer::Yes, want, "{answer}");
             server.join().unwrap();
-            assert!(matches!(ask(address), Answer::No(_)), "nobody answers any longer");
+            assert!(matches!(ask(address), Answer::No(_)), "the listener is closed");
         }
     }
 }

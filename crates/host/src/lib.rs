@@ -1,5 +1,5 @@
-//! The machine: a directory tree that is changed safely, the services around it, and the files a
-//! person hands us.
+//! The machine: a directory tree that is changed atomically, the services around it, and the files
+//! that a user names on the command line.
 
 pub mod account;
 pub mod fault;

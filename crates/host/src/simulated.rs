@@ -1,8 +1,9 @@
-//! A machine that is only a directory: files are real, units are links, and a boot is a new boot id.
+//! A simulated machine in a directory: files are real, units are links, and a boot is a new boot
+//! id.
 //!
-//! What a real machine keeps outside its files (what is staged, what was booted) is kept in one file
-//! of the tree, so that it survives the process. Nothing reboots by itself: whoever runs the machine
-//! calls [`SimulatedSystem::boot`] once a reboot was asked for.
+//! State that a real machine keeps outside its files (the booted and the staged deployment) is kept
+//! in one file of the tree, so that it survives the process. Nothing reboots by itself: the caller
+//! calls [`SimulatedSystem::boot`] after a reboot was requested.
 
 use std::{
     collections::BTreeSet,
@@ -20,13 +21,13 @@ use crate::{
 
 const STATE: &str = "/var/lib/mco-simulated/state.json";
 
-/// What the end of the last boot told, line by line; whoever plays a machine with a past puts it there.
+/// Log of the last boot's finalization; a test may write it.
 const LAST_WORDS: &str = "/var/lib/mco-simulated/last-boot.log";
 
-/// The call that [`Journal::fail`] makes a kubelet unwell by.
+/// The call that [`Journal::fail`] makes the kubelet unhealthy by.
 const HEALTH: &str = "kubelet healthz";
 
-/// Units that a machine of a cluster has before any config comes.
+/// Units of a machine before any config is applied.
 const UNITS: [(&str, &str); 4] = [
     (
         "kubelet.service",
@@ -46,7 +47,7 @@ const UNITS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Files that a machine of a cluster has before any config comes, each unless it is there already.
+/// Files of a machine before any config is applied; existing ones are kept.
 const FILES: [(&str, &str, u32); 5] = [
     ("/etc/os-release", "ID=mco-simulated\nPRETTY_NAME=\"Simulated node\"\n", 0o644),
     (
@@ -59,7 +60,7 @@ const FILES: [(&str, &str, u32); 5] = [
     ("/usr/lib/systemd/system-preset/99-default.preset", "disable *\n", 0o644),
 ];
 
-/// What one boot has that the next may not.
+/// A deployment: the properties that change with a boot only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Deployment {
@@ -87,58 +88,58 @@ struct Record {
     held: BTreeSet<String>,
 }
 
-/// What was asked of a simulated machine, in order; clones share it.
+/// The recorded calls to a simulated machine, and faults to inject; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Journal(Arc<(Mutex<Record>, Condvar)>);
 
-/// The services of a machine that is only a directory.
+/// The services of a simulated machine.
 #[derive(Debug)]
 pub struct SimulatedSystem {
     root: Root,
     state: State,
     journal: Journal,
-    /// The paths that packages claim, where the machine keeps a list of them.
+    /// Paths that packages own, if the machine keeps a list of them.
     packages: Option<BTreeSet<String>>,
 }
 
-/// What can be told of a simulated machine from outside, without taking it over.
+/// The boot state of a simulated machine, readable without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glimpse {
-    /// Which boot it is in.
+    /// Id of the current boot.
     pub boot_id: String,
-    /// Whether it is between two boots.
+    /// True while a reboot is requested and has not happened.
     pub rebooting: bool,
 }
 
 impl Journal {
-    /// Everything that was asked for since the start, such as `reload crio`.
+    /// Returns all calls since the start, such as `reload crio`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.record().calls.clone()
     }
 
-    /// From now on this very call fails.
+    /// Makes this call fail from now on.
     pub fn fail(&self, call: &str) {
         self.record().failing.insert(call.to_owned());
     }
 
-    /// From now on this very call works again.
+    /// Makes this call succeed again.
     pub fn mend(&self, call: &str) {
         self.record().failing.remove(call);
     }
 
-    /// From now on this very call does not come back.
+    /// Makes this call block from now on.
     pub fn hold(&self, call: &str) {
         self.record().held.insert(call.to_owned());
     }
 
-    /// Lets this very call come back.
+    /// Unblocks this call.
     pub fn release(&self, call: &str) {
         self.record().held.remove(call);
         self.0.1.notify_all();
     }
 
-    /// From now on the machine answers this question, with yes unless it fails.
+    /// Makes the machine run this check, which passes unless it is made to fail.
     pub fn answer(&self, question: &str) {
         self.record().answering.insert(question.to_owned());
     }
@@ -161,7 +162,7 @@ impl Journal {
 }
 
 impl SimulatedSystem {
-    /// Takes over the machine in this tree, which goes on from where it was.
+    /// Opens the machine in this tree in its last state.
     pub fn open(root: &Root) -> Result<Self, SystemError> {
         let root = root.try_clone()?;
         let found = read(&root)?;
@@ -175,14 +176,14 @@ impl SimulatedSystem {
         Ok(system)
     }
 
-    /// Looks at the machine in this tree; `None` until it was first taken over.
+    /// Reads the boot state of the machine in this tree; `None` until it was first opened.
     pub fn glimpse(root: &Root) -> Result<Option<Glimpse>, SystemError> {
         let seen =
             |state: State| Glimpse { boot_id: state.boot_id, rebooting: state.reboot.is_some() };
         Ok(read(root)?.map(seen))
     }
 
-    /// Lays out what a machine of a cluster has before any config comes; existing files stay.
+    /// Writes the files of a machine before any config is applied; existing files are kept.
     pub fn furnish(root: &Root) -> Result<(), RootError> {
         for (path, text, mode) in FILES {
             if root.stat(path)?.is_none() {
@@ -201,19 +202,19 @@ impl SimulatedSystem {
         Ok(())
     }
 
-    /// Has packages claim these paths, for as long as this value lives; none is a machine that keeps no
-    /// list of them.
+    /// Sets the paths that packages own, for as long as this value lives; `None` simulates a
+    /// machine without a list of packages.
     pub fn own(&mut self, paths: Option<BTreeSet<String>>) {
         self.packages = paths;
     }
 
-    /// Whether somebody asked for a reboot that has not happened.
+    /// Returns true if a reboot is requested and has not happened.
     #[must_use]
     pub fn wants_reboot(&self) -> bool {
         self.state.reboot.is_some()
     }
 
-    /// Boots: what was staged is booted, `/run` is empty, and the boot id is a new one.
+    /// Boots the staged deployment, empties `/run`, and creates a new boot id.
     pub fn boot(&mut self) -> Result<(), SystemError> {
         for name in self.root.list("/run")? {
             let path = format!("/run/{name}");
@@ -230,7 +231,7 @@ impl SimulatedSystem {
         self.save()
     }
 
-    /// What is asked of this machine.
+    /// Returns the recorded calls.
     #[must_use]
     pub fn journal(&self) -> Journal {
         self.journal.clone()
@@ -338,7 +339,7 @@ impl System for SimulatedSystem {
         self.journal.note(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
         let booted = self.state.booted.kernel_arguments.clone();
         self.stage(|staged| {
-            // From what is booted, so that doing it twice adds nothing twice.
+            // Based on the booted ones, so that a repeated call adds nothing twice.
             let tokens = |list: &[String]| -> Vec<String> {
                 list.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
             };
@@ -427,7 +428,7 @@ impl System for SimulatedSystem {
 }
 
 fn new_boot_id() -> String {
-    // The kernel makes a new one for each reader.
+    // The kernel generates a new one for each read.
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
     random.map_or_else(
         |_| {

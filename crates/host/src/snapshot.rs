@@ -1,7 +1,7 @@
-//! What was at some paths before they were changed, and how to put it back.
+//! Snapshots of paths before they are changed, and their restoration.
 //!
-//! Contents are stored once each, by their hash, compressed, in one pack: one file to write, whatever
-//! the number of paths. The list of paths is small and can be part of a larger record.
+//! Contents are stored once each, by their hash, compressed, in one pack: one file to write,
+//! whatever the number of paths. The list of paths is small and can be part of a larger record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,76 +17,76 @@ use crate::{
     unit,
 };
 
-/// No single file of a machine's configuration comes near it.
+/// Largest file that is restored.
 const LARGEST: u64 = 256 << 20;
 
-/// What was at a path.
+/// The previous state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Before {
-    /// Nothing.
+    /// No file.
     Absent,
-    /// A plain file.
+    /// A regular file.
     File {
         /// Permissions.
         mode: u32,
-        /// Who it belonged to.
+        /// Owner.
         owner: Owner,
-        /// The hash of its contents.
+        /// Hash of the contents.
         contents: String,
-        /// Its labels.
+        /// Extended attributes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attributes: Vec<Attribute>,
     },
-    /// A link.
+    /// A symbolic link with this target.
     Link(String),
     /// A directory.
     Directory {
         /// Permissions.
         mode: u32,
-        /// Who it belonged to.
+        /// Owner.
         owner: Owner,
     },
-    /// A pipe, a socket or a device, which nothing of ours would have replaced.
+    /// A pipe, a socket or a device, which no update replaces.
     Special,
 }
 
-/// Where in the pack some contents are.
+/// The place of some contents in the pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Extent {
     offset: u64,
     length: u64,
 }
 
-/// What was at some paths.
+/// The previous state of some paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Snapshot {
-    /// What was where; directories on the way that were missing are absent.
+    /// State of each path; missing parent directories are recorded as absent.
     pub paths: BTreeMap<String, Before>,
-    /// The units whose links are all among the paths: one that is not listed was not there.
+    /// Units whose links are all recorded: a link that is not recorded did not exist.
     pub units: BTreeSet<String>,
-    /// The folders that there were for such links.
+    /// Directories that existed for such links.
     folders: BTreeSet<String>,
     contents: BTreeMap<String, Extent>,
 }
 
-/// Which paths to keep.
+/// The paths of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Files, links and directories, each for itself.
+    /// Files, links and directories, each by itself.
     pub paths: BTreeSet<String>,
-    /// Directories with all that is in them.
+    /// Directories with their contents.
     pub trees: BTreeSet<String>,
-    /// Units with the links by which they start at boot.
+    /// Units with the links that enable them.
     pub units: BTreeSet<String>,
 }
 
-/// Why something cannot be kept or put back.
+/// A failed snapshot or restoration.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The pack does not hold what the list says.
-    #[error("what was at {path} is damaged")]
+    /// The pack does not match the list.
+    #[error("backup of {path} is corrupt")]
     Damaged {
         /// The path.
         path: String,
@@ -97,7 +97,7 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Looks at the paths; the second part is the pack with their contents.
+    /// Takes a snapshot of the paths; also returns the pack with their contents.
     pub fn take(root: &Root, wanted: &Wanted) -> Result<(Self, Vec<u8>), SnapshotError> {
         let mut taken = Self { units: wanted.units.clone(), ..Self::default() };
         let mut pack = Vec::new();
@@ -121,7 +121,7 @@ impl Snapshot {
         Ok((taken, pack))
     }
 
-    /// Puts back what was there; what is as it was is not touched.
+    /// Restores all paths; unchanged ones are not written.
     pub fn restore(&self, root: &Root, pack: &[u8]) -> Result<(), SnapshotError> {
         self.sweep(root)?;
         for unit in &self.units {
@@ -136,7 +136,7 @@ impl Snapshot {
                 root.remove_empty_directory(folder)?;
             }
         }
-        // What is below a directory goes before the directory.
+        // Entries of a directory are removed before the directory.
         for (path, before) in self.paths.iter().rev() {
             Self::clear(root, path, before)?;
         }
@@ -146,7 +146,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Takes away what a crash in the middle of writing one of the paths left behind.
+    /// Removes temporary files of interrupted writes at these paths.
     pub fn sweep(&self, root: &Root) -> Result<(), SnapshotError> {
         for path in self.paths.keys() {
             root.sweep(path)?;
@@ -157,9 +157,9 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Takes away folders that had links of the units and nothing else, once they are empty.
+    /// Removes directories that had links of the units and nothing else, once they are empty.
     ///
-    /// Whoever takes the last link away does so too, unless it dies in between.
+    /// Removing the last link removes the directory, too, unless the process crashes in between.
     pub fn drop_empty_folders(&self, root: &Root) -> Result<(), SnapshotError> {
         for folder in &self.folders {
             let had_ours = self.paths.keys().any(|path| {
@@ -232,18 +232,18 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Makes room for what was there.
+    /// Removes a file that is in the way of the previous one.
     fn clear(root: &Root, path: &str, before: &Before) -> Result<(), SnapshotError> {
         let Some(stat) = root.stat(path)? else { return Ok(()) };
         match (before, stat.is_directory()) {
-            // Somebody else's files in a directory of ours are not ours to take.
+            // Files of others in a directory that an update created are not removed.
             (Before::Absent | Before::File { .. } | Before::Link(_), true) => {
                 root.remove_empty_directory(path)?;
             }
             (Before::Absent | Before::Directory { .. }, false) => {
                 root.remove(path)?;
             }
-            // Right as it is, or replaced in one go.
+            // Unchanged, or replaced atomically.
             (Before::Special, _)
             | (Before::Directory { .. }, true)
             | (Before::File { .. } | Before::Link(_), false) => {}
@@ -297,7 +297,7 @@ fn descend(root: &Root, path: &str, found: &mut BTreeSet<String>) -> Result<(), 
     Ok(())
 }
 
-/// The hash of some contents, by which they are stored.
+/// Returns the hash by which contents are stored.
 #[must_use]
 pub fn hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

@@ -1,9 +1,9 @@
 //! A machine with a running systemd.
 //!
-//! Files are the tree's business; what starts when, and what runs now, is systemd's, which is asked
-//! over the machine's own message bus. Commands of the machine run as transient units of its systemd,
-//! not as children of ours: with the machine's own libraries, in its own namespaces, with an entry in
-//! its own journal, and they outlive a daemon that is killed.
+//! Files are changed in the tree; units are managed by systemd over the machine's own message bus.
+//! Commands of the machine run as transient units of its systemd, not as child processes: with the
+//! machine's own libraries, in its own namespaces, with an entry in its own journal, and they
+//! outlive a daemon that is killed.
 
 mod bus;
 
@@ -27,9 +27,10 @@ const KERNEL_ARGUMENTS: &str = "/proc/cmdline";
 const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 
-/// Programs that say by their exit status whether the machine is well; people put them there.
+/// Directory of the administrator's health checks: programs that exit with 0 if the machine is
+/// healthy.
 pub const CHECKS: &str = "/etc/machine-config-daemon/checks.d";
-/// Seconds that one of them may take.
+/// Timeout of a check in seconds.
 const CHECK_LIMIT: &str = "60";
 
 /// A machine with a running systemd, below a directory.
@@ -37,29 +38,29 @@ const CHECK_LIMIT: &str = "60";
 pub struct SystemdSystem {
     root: Root,
     bus: Bus,
-    /// Unit files may have changed since systemd last read them.
+    /// True if unit files may have changed since systemd last read them.
     stale: bool,
     os: Backend,
     image: OnceLock<Option<String>>,
 }
 
 impl SystemdSystem {
-    /// Whether the machine below `root` runs systemd right now.
+    /// Returns true if the machine below `root` runs systemd.
     pub fn runs_in(root: &Root) -> Result<bool, RootError> {
-        // What sd_booted(3) looks for.
+        // The check of sd_booted(3).
         Ok(root.stat("/run/systemd/system")?.is_some_and(|found| found.is_directory()))
     }
 
-    /// Takes over the machine whose root is mounted at `path`.
+    /// Opens the machine whose root is mounted at `path`.
     pub fn open(path: &Path) -> Result<Self, SystemError> {
         let root = Root::open(path)?;
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
-        // Whoever was here before us may have died between a change and the reload.
+        // An earlier process may have crashed between a change and the reload.
         let os = Backend::detect(&root)?;
         Ok(Self { root, bus, stale: true, os, image: OnceLock::new() })
     }
 
-    /// Asked once: it is another only after another boot.
+    /// Cached: it changes with a reboot only.
     fn booted_image(&self) -> Result<Option<String>, SystemError> {
         if let Some(image) = self.image.get() {
             return Ok(image.clone());
@@ -130,7 +131,7 @@ impl System for SystemdSystem {
         if self.root.exists("/usr/bin/rpm")? {
             return match self.command(&["/usr/bin/rpm", "-qf", path], b"") {
                 Ok(_) => Ok(Packaged::Yes),
-                // rpm's way to say that no package owns it.
+                // rpm's exit status if no package owns the path.
                 Err(SystemError::Command { fault, .. }) if fault.ends_with("exit status 1") => {
                     Ok(Packaged::No)
                 }
@@ -144,14 +145,14 @@ impl System for SystemdSystem {
         match self.bus.ask("GetUnitFileState", &full_name(unit)) {
             Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
             Ok(state) => Ok(state),
-            // The tree knows the units that systemd was not told about yet, and those it has not.
+            // Read from the tree for units that systemd has not loaded yet or does not have.
             Err(BusError::Refused { .. }) => Ok(unit::state(&self.root, unit)?.to_owned()),
             Err(error) => Err(failed(&format!("systemctl is-enabled {unit}"), &error)),
         }
     }
 
     fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
-        // Generators make units that have no file where the others are.
+        // Units of generators have no file in the usual directories.
         let is_instance = unit::name::kind(unit) == Some(unit::name::Kind::Instance);
         Ok(unit::exists(&self.root, unit)?
             || (!is_instance && self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok()))
@@ -162,10 +163,10 @@ impl System for SystemdSystem {
         self.stale = true;
         let done = self.bus.order("EnableUnitFiles", &(&units[..], false, true));
         done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
-        // Links that the unit file no longer asks for go last: a power cut in between must not leave
-        // a machine without its kubelet.
+        // Obsolete links are removed last: a power cut in between must not leave a machine without
+        // its kubelet.
         match unit::enable(&self.root, unit) {
-            // Made by a generator, so there is no file whose links could be old.
+            // Created by a generator, so that there is no file with obsolete links.
             Ok(()) | Err(unit::UnitError::Missing { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -200,7 +201,7 @@ impl System for SystemdSystem {
         let done = self.job("restart", "RestartUnit", service);
         match (&done, trust::tool(&self.root, service)?) {
             (Err(error), Some(tool)) => {
-                info!("{service} cannot be restarted ({error}), running {tool}");
+                info!(service, %error, tool, "Failed to restart service; running its replacement");
                 self.command(&[tool], b"").map(drop)
             }
             (Ok(()), _) | (Err(_), None) => done,
@@ -215,7 +216,7 @@ impl System for SystemdSystem {
         if self.password(user)?.as_deref() == Some(hash) {
             return Ok(());
         }
-        // On standard input, where neither the journal nor the list of processes shows it.
+        // On standard input, so that neither the journal nor the list of processes shows it.
         self.command(
             &["/usr/sbin/chpasswd", "--encrypted"],
             format!("{user}:{hash}\n").as_bytes(),
@@ -320,7 +321,7 @@ impl System for SystemdSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        // The reboot must not outrun what puts a staged system in place.
+        // The reboot must not start before the staged deployment is finalized.
         let staged = unit::exists(&self.root, finalize::UNIT)?;
         let finalize: &[&str] = if staged { &[finalize::UNIT] } else { &[] };
         let task = Task {
@@ -331,17 +332,17 @@ impl System for SystemdSystem {
         };
         match self.bus.start(&task) {
             Ok(()) => Ok(()),
-            // Asked for already, and under way.
+            // Requested already.
             Err(BusError::Refused { name, .. }) if name == UNIT_EXISTS => Ok(()),
             Err(error) => Err(failed("systemctl reboot", &error)),
         }
     }
 }
 
-/// As much of a complaint as a person reads; the end of it, where the reason stands.
+/// Longest error output that is reported; the end of it, which has the reason.
 const LONGEST_COMPLAINT: usize = 1024;
 
-/// What a command that failed is said to have failed by.
+/// Describes the failure of a command by its error output and exit status.
 fn complaint(output: &Output) -> String {
     let said = [output.complaints.trim(), output.text.trim()];
     let said = said.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
@@ -378,7 +379,7 @@ mod tests {
 
     // covers: C133
     #[test]
-    fn a_failed_command_says_what_it_complained_of_and_no_more_than_people_read() {
+    fn a_failed_command_is_described_by_its_output_and_status() {
         let said = |complaints: &str, text: &str| {
             let output =
                 Output { status: 3, text: text.to_owned(), complaints: complaints.to_owned() };
@@ -400,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_kind_is_a_service() {
+    fn a_name_without_a_type_is_a_service() {
         let cases = [
             ("crio", "crio.service"),
             ("crio.service", "crio.service"),

@@ -178,7 +178,7 @@ fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
         drop(rebooted(folder, MINUTE));
         let mut host = open(faulty(folder, faults));
         let (update, _) = ledger::open(&host.root).unwrap().unwrap();
-        execute::take_back(&mut host, &update, "not healthy")
+        execute::roll_back_booted(&mut host, &update, "not healthy")
     };
     let folder = folder();
     let faults = Arc::new(Faults::none());

@@ -81,7 +81,7 @@ impl Fleet {
             folder,
             power: watch::Sender::new(Power::Off),
             // No machine is too slow to say all it has to say.
-            limits: Limits { last_words: PATIENCE, ..Limits::default() },
+            limits: Limits { status_flush: PATIENCE, ..Limits::default() },
             metrics: Metrics::register(&mut registry),
             registry,
             glass: Glass::default(),
@@ -304,7 +304,7 @@ impl Fleet {
     /// Waits until the daemon shows that it does what `holds` is content with.
     pub(crate) async fn wait_shown(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let seen = tokio::time::timeout(PATIENCE, self.glass.wait_for(holds)).await;
-        assert!(seen.is_ok(), "not shown: {what}; last: {:#?}", self.glass.look());
+        assert!(seen.is_ok(), "not shown: {what}; last: {:#?}", self.glass.get());
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {

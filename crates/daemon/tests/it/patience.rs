@@ -75,7 +75,7 @@ async fn a_newer_config_replaces_one_that_waits_for_its_drain() {
     }
     fleet.desire("rendered-worker-2").await;
     fleet.wait("desiredDrain=drain-rendered-worker-2").await;
-    let waits = fleet.glass.look().waiting_for.expect("it waits");
+    let waits = fleet.glass.get().waiting_for.expect("it waits");
     assert_eq!(waits.what, "drain-rendered-worker-2");
     fleet.desire("rendered-worker-3").await;
     fleet.wait("desiredDrain=drain-rendered-worker-3").await;
@@ -127,7 +127,7 @@ async fn the_only_node_of_a_control_plane_is_not_drained() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
-    fleet.limits.farewell = PATIENCE;
+    fleet.limits.shutdown_grace = PATIENCE;
     let journal = fleet.start_watched().await;
     fleet.wait("state=Done").await;
     journal.hold("reload crio.service");
@@ -361,7 +361,7 @@ async fn drift_is_counted_while_it_lasts_and_a_long_reason_is_cut() {
     assert_eq!(reason.chars().count(), 2000);
     assert_ne!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
     assert!(fleet.metric("mcd_state{").contains("state=\"Degraded\",reason=\"ConfigDrift\""));
-    assert!(fleet.glass.look().drift.is_some());
+    assert!(fleet.glass.get().drift.is_some());
     fs::write(fleet.path(&long), "1").unwrap();
     fleet.wait("state=Done, reason=").await;
     assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");

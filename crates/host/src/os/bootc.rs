@@ -32,7 +32,7 @@ struct Reference {
     image: String,
 }
 
-/// The image that is booted.
+/// Returns the booted image.
 pub(super) fn booted(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
     let text = runner.run(&[BOOTC, "status", "--json"])?;
     let host: Host =

@@ -1,4 +1,4 @@
-//! Links, removal, copies and permissions. Each change is on the disk when the call returns.
+//! Links, removal, copies and permissions. Each change is durable when the call returns.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, unlinka
 use super::{Owner, Root, RootError, split, write::give};
 
 impl Root {
-    /// Takes a file or link away; says whether there was one.
+    /// Removes a file or link; returns false if there is none.
     pub fn remove(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
@@ -24,7 +24,7 @@ impl Root {
         Ok(true)
     }
 
-    /// Takes a directory away if it is empty; says whether it is gone.
+    /// Removes a directory if it is empty; returns true if it is gone.
     pub fn remove_empty_directory(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(true) };
@@ -36,7 +36,7 @@ impl Root {
         }
     }
 
-    /// Takes a directory and everything in it away; links in it are not followed.
+    /// Removes a directory and everything in it; links in it are not followed.
     pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(()) };
@@ -47,7 +47,7 @@ impl Root {
         }
     }
 
-    /// Puts a link to `target` at `path`, in place of a file or link there.
+    /// Writes a link to `target` at `path`, replacing a file or link there.
     pub fn link(&self, target: &str, path: &str) -> Result<(), RootError> {
         if self.read_link(path)?.as_deref() == Some(target) {
             return Ok(());
@@ -58,7 +58,7 @@ impl Root {
         self.put_link(&directory, name, target).map_err(refuse)
     }
 
-    /// Gives a file another name inside the tree.
+    /// Renames a file inside the tree.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(from)?;
         let refuse = |source| refused(from, source);
@@ -73,19 +73,19 @@ impl Root {
         Ok(())
     }
 
-    /// Sets the permissions of a file or directory; says whether there is one.
+    /// Sets the permissions of a file or directory; returns false if there is none.
     pub fn set_mode(&self, path: &str, mode: u32) -> Result<bool, RootError> {
         self.with_open(path, |file| {
             fchmod(file, Mode::from_raw_mode(mode & 0o7777)).map_err(io::Error::from)
         })
     }
 
-    /// Gives a file or directory away; says whether there is one.
+    /// Changes the owner of a file or directory; returns false if there is none.
     pub fn set_owner(&self, path: &str, owner: Owner) -> Result<bool, RootError> {
         self.with_open(path, |file| give(file, owner))
     }
 
-    /// Copies a file or a link with permissions and owner; says whether there is one.
+    /// Copies a file or link with permissions and owner; returns false if there is none.
     pub fn copy(&self, from: &str, to: &str) -> Result<bool, RootError> {
         let Some(stat) = self.stat(from)? else { return Ok(false) };
         if let Some(target) = self.read_link(from)? {

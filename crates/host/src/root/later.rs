@@ -1,7 +1,8 @@
-//! Many changes, one sync per directory.
+//! Defers the syncs of directories, so that many changes share one sync per directory.
 //!
-//! A file is on the disk when its call returns; its name is once the directory is synced. Whoever makes
-//! many changes in a row can put the second off to the end, and must not say before that they are made.
+//! The contents of a file are durable when its call returns; its name is once the directory is
+//! synced. A caller with many changes in a row can defer the second to the end, and must not record
+//! the changes as done before.
 
 use std::{
     io,
@@ -13,10 +14,10 @@ use rustix::fs::{fstat, fsync};
 
 use super::{Root, RootError};
 
-/// More open directories than this are not kept.
+/// Limit of open directories; further ones are synced at once.
 const MOST: usize = 64;
 
-/// Directories whose names are not on the disk yet; none while each is synced at once.
+/// Directories to sync later; none while each is synced at once.
 #[derive(Debug, Default)]
 pub(super) struct Later(Mutex<Option<Vec<Waiting>>>);
 
@@ -32,7 +33,7 @@ impl Later {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a directory for later; says whether it did.
+    /// Defers the sync of a directory; returns false if it must be synced at once.
     pub(super) fn keep(&self, directory: &Dir) -> io::Result<bool> {
         let mut waiting = self.lock();
         let Some(list) = waiting.as_mut() else { return Ok(false) };
@@ -50,12 +51,12 @@ impl Later {
 }
 
 impl Root {
-    /// From now on names get to the disk only with [`Root::settle_all`].
+    /// Defers syncs of directories until [`Root::settle_all`].
     pub fn put_off(&self) {
         self.later.lock().get_or_insert_default();
     }
 
-    /// Has all names on the disk that were put off, and puts off none from now on.
+    /// Syncs all deferred directories, and ends the deferral.
     pub fn settle_all(&self) -> Result<(), RootError> {
         let waiting = self.later.lock().take().unwrap_or_default();
         for Waiting { directory, .. } in waiting {

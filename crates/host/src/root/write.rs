@@ -1,8 +1,8 @@
-//! Files, written whole or not at all.
+//! Atomic writes of files.
 //!
-//! The new file is made beside the old one under a name of our own, is on the disk before it takes the
-//! old one's name, and the change of names is on the disk when the call returns. That name follows from
-//! the file's, so that whoever finds what a crash left behind knows what it was.
+//! The new file is written under a temporary name in the same directory, synced, and renamed over
+//! the old one; the rename is durable when the call returns. The temporary name is derived from the
+//! file's, so that leftovers of a crash can be found and removed.
 
 use std::{
     io::{self, Write as _},
@@ -22,45 +22,45 @@ use rustix::{
 use super::{Attribute, Owner, Root, RootError, attribute, change::refused, split};
 use crate::fault::{Ahead, WRITE, dead};
 
-/// Names longer than this are cut for the file beside: with the ending it must fit into 255 bytes.
+/// Longer names are cut for the temporary name: with the suffix it must fit into 255 bytes.
 const LONGEST_STEM: usize = 200;
 
-/// Whether a change is on the disk when the call returns.
+/// The durability of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// It is.
+    /// Durable when the call returns.
     Now,
-    /// It survives the process, and a power cut only if it comes late enough.
+    /// Survives the process, but not a power cut soon after.
     Later,
 }
 
-/// What a new file is to be.
+/// A file to write.
 struct New<'a> {
     bytes: &'a [u8],
     mode: u32,
     owner: Option<Owner>,
-    /// Labels; those of the file that it replaces where none are given.
+    /// Extended attributes; those of the replaced file if none.
     attributes: Option<&'a [Attribute]>,
 }
 
 impl Root {
-    /// Replaces the file at `path` by `bytes` with exactly `mode`, making its directories first.
+    /// Replaces the file at `path` by `bytes` with exactly `mode`, creating its directories.
     ///
     /// A reader sees the old file or the new one, never a part. A link at `path` is replaced, not
-    /// followed. The security label of the file that was there stays.
+    /// followed. The security label of the replaced file is kept.
     pub fn write(&self, path: &str, bytes: &[u8], mode: u32) -> Result<(), RootError> {
         self.write_owned(path, bytes, mode, None)
     }
 
-    /// Whether this process can give files away, so that their owners mean something.
+    /// Returns true if this process can change owners of files.
     #[must_use]
     pub fn gives_away(&self) -> bool {
         geteuid().is_root()
     }
 
-    /// As [`Root::write`], with the file in these hands before anybody can see it.
+    /// Like [`Root::write`]; the file has this owner before it is visible.
     ///
-    /// Only the superuser can give files away; for anybody else the owner stays who writes.
+    /// Only root can change owners; for any other user the file belongs to the process.
     pub fn write_owned(
         &self,
         path: &str,
@@ -71,7 +71,7 @@ impl Root {
         self.put(path, &New { bytes, mode, owner, attributes: None })
     }
 
-    /// As [`Root::write_owned`], with these labels and no others.
+    /// Like [`Root::write_owned`], with exactly these extended attributes.
     pub fn write_labelled(
         &self,
         path: &str,
@@ -83,7 +83,7 @@ impl Root {
         self.put(path, &New { bytes, mode, owner: Some(owner), attributes: Some(attributes) })
     }
 
-    /// Adds to a file that only its owner can read, making it where it is missing.
+    /// Appends to a file that only its owner can read, creating it if missing.
     pub fn append(&self, path: &str, bytes: &[u8], durable: Durable) -> Result<(), RootError> {
         let (directories, name) = split(path)?;
         let add = || -> io::Result<()> {
@@ -106,12 +106,13 @@ impl Root {
         add().map_err(|source| refused(path, source))
     }
 
-    /// Takes away what a crash in the middle of writing this file or link left beside it.
+    /// Removes the temporary file or link of an interrupted write at this path; returns true if
+    /// there was one.
     pub fn sweep(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
         let beside = beside(name);
-        // Looked for first: a disk that cannot be written says so even of what is not there.
+        // Checked first: unlink fails on a read-only disk even if the file does not exist.
         if statat(&directory, &beside, AtFlags::SYMLINK_NOFOLLOW).is_err() {
             return Ok(false);
         }
@@ -148,7 +149,7 @@ impl Root {
         self.take_name(directory, &beside, name, make())
     }
 
-    /// Gives what was made beside its name, or takes it away again if it could not be made.
+    /// Renames the temporary file into place, or removes it if its write failed.
     fn take_name(
         &self,
         directory: &Dir,
@@ -176,7 +177,7 @@ impl Root {
         if let Some(owner) = new.owner {
             give(&file, owner)?;
         }
-        // After the owner, for a change of owner takes special bits away.
+        // After the owner, because chown clears special bits.
         fchmod(&file, Mode::from_raw_mode(new.mode & 0o7777))?;
         match new.attributes {
             Some(attributes) => attribute::put(&file, attributes)?,
@@ -189,11 +190,11 @@ impl Root {
     fn create_beside(&self, directory: &Dir, name: &str, beside: &str) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody else reads it before it has its mode.
+        // Readable by its owner only until it has its mode.
         let open = || openat(directory, beside, flags, Mode::from_raw_mode(0o600));
         self.point("create", name)?;
         match open() {
-            // A crash left it behind.
+            // Left by a crash.
             Err(Errno::EXIST) => {
                 unlinkat(directory, beside, AtFlags::empty())?;
                 Ok(open()?)
@@ -214,7 +215,7 @@ impl Root {
     }
 }
 
-/// The name under which a file is made before it takes its own.
+/// Returns the temporary name of a file.
 fn beside(name: &str) -> String {
     let stem = name.get(..name.floor_char_boundary(LONGEST_STEM)).unwrap_or_default();
     format!(".{stem}.mco-new")

@@ -1,4 +1,4 @@
-//! A system of whatever kind turned out to be there.
+//! Forwards [`System`] through a box, for callers that detect the kind of system at run time.
 
 use super::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError};
 
