@@ -46,7 +46,7 @@ fn config(name: &str, count: usize, text: &str) -> MachineConfig {
 
 fn machine(folder: &Path, config: &MachineConfig) -> Host<SimulatedSystem> {
     let root = Root::open(folder).expect("the folder is there");
-    SimulatedSystem::furnish(&root).expect("the folder takes files");
+    SimulatedSystem::write_base_files(&root).expect("the folder takes files");
     let system = SimulatedSystem::open(&root).expect("the folder takes files");
     let mut host = Host { root, system };
     first_boot::provision(&mut host, config).expect("the machine is installed");

@@ -60,7 +60,7 @@ async fn measure() -> Outcome<()> {
     no_op_sync(&root)?;
     let api = ApiServer::in_memory(Settings::default()).await?;
     let client = Client::new(api.clone(), "default");
-    furnish(&client, &many).await?;
+    create_objects(&client, &many).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     first_sync(&client, &root).await?;
     drift(&client, &nodes, &root).await?;
@@ -70,7 +70,7 @@ async fn measure() -> Outcome<()> {
     let few = config(FEW_FILES)?;
     install(&root, &few)?;
     let api = ApiServer::in_memory(Settings::default()).await?;
-    furnish(&Client::new(api.clone(), "default"), &few).await?;
+    create_objects(&Client::new(api.clone(), "default"), &few).await?;
     process(api, &folder.path().join("another-api"), &root, FEW_FILES).await
 }
 
@@ -96,7 +96,7 @@ fn open(path: &Path) -> Outcome<Host<SimulatedSystem>> {
 
 fn install(path: &Path, config: &MachineConfig) -> Outcome<()> {
     let mut host = open(path)?;
-    SimulatedSystem::furnish(&host.root)?;
+    SimulatedSystem::write_base_files(&host.root)?;
     first_boot::provision(&mut host, config)?;
     host.system.boot()?;
     Ok(())
@@ -135,7 +135,7 @@ fn no_op_sync(path: &Path) -> Outcome<()> {
     Ok(say("no-op sync of 1,000 files", &milliseconds(took), &limit)?)
 }
 
-async fn furnish(client: &Client, config: &MachineConfig) -> Outcome<()> {
+async fn create_objects(client: &Client, config: &MachineConfig) -> Outcome<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in mco_api::crds() {
         definitions.create(&PostParams::default(), &definition).await?;

@@ -100,8 +100,8 @@ fn is_accessed(root: &Root) -> Result<bool, RootError> {
 
 /// Returns true if a session file describes a login over SSH.
 fn is_remote(session: &str) -> bool {
-    let says = |line: &str| session.lines().any(|found| found.trim() == line);
-    says("SERVICE=sshd") || says("SERVICE=ssh")
+    let has_line = |line: &str| session.lines().any(|found| found.trim() == line);
+    has_line("SERVICE=sshd") || has_line("SERVICE=ssh")
 }
 
 #[cfg(test)]

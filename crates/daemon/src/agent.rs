@@ -5,12 +5,12 @@
 //! cancelled: a shutdown waits for its end.
 
 mod adopt;
+mod complete;
 pub(crate) mod confirm;
 mod drain;
 mod error;
 mod protect;
 mod report;
-mod complete;
 mod start;
 mod update;
 
@@ -27,7 +27,7 @@ use tracing::{info, warn};
 pub use self::error::{DriftDetected, SyncError};
 use crate::{
     Limits, Surroundings,
-    cluster::{Changes, Cluster, NodeState, EventType},
+    cluster::{Changes, Cluster, EventType, NodeState},
     confirm::standby::Program,
     decide::{self, NodeAnnotations, Task},
     disk,

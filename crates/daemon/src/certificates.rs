@@ -114,7 +114,9 @@ impl<S: System + 'static> CertificateSync<S> {
                     self.stop.request();
                     return;
                 }
-                Err(error) => warn!(error = chain(&error), "Failed to restart the kubelet with the new CAs"),
+                Err(error) => {
+                    warn!(error = chain(&error), "Failed to restart the kubelet with the new CAs")
+                }
             }
         }
     }
@@ -253,7 +255,13 @@ async fn watch_controller_config(
             tls_error.send_replace(Some(text));
         }
     };
-    Box::pin(watch_one_with_errors(Api::all(client), label::CONTROLLER_CONFIG, on_change, on_error)).await;
+    Box::pin(watch_one_with_errors(
+        Api::all(client),
+        label::CONTROLLER_CONFIG,
+        on_change,
+        on_error,
+    ))
+    .await;
 }
 
 /// Writes the CAs into the kubeconfigs, and restarts the kubelet if it must trust them at once.

@@ -1,7 +1,7 @@
 //! The daemon's view of the cluster: its own node, and the objects that it reads by name.
 
-pub(crate) mod object_watch;
 mod api;
+pub(crate) mod object_watch;
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -11,7 +11,7 @@ use mco_api::{
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
 use mco_core::membership::MembershipError;
-use mco_host::Duty;
+use mco_host::MachineRole;
 
 pub(crate) use self::api::node_state;
 pub use self::api::{ApiCluster, pool_config, watch_node};
@@ -28,7 +28,7 @@ pub struct NodeState {
     /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
     /// Role of the node.
-    pub duty: Duty,
+    pub role: MachineRole,
 }
 
 /// A failed request. Compat: the texts are the reference's.
@@ -98,7 +98,9 @@ pub trait Cluster: Send + Sync + 'static {
     fn drift_policy(&self) -> impl Future<Output = Result<DriftPolicy, ClusterError>> + Send;
 
     /// Fetches the confirmation time of the node's pool, as written in its annotation.
-    fn confirmation_time(&self) -> impl Future<Output = Result<Option<String>, ClusterError>> + Send {
+    fn confirmation_time(
+        &self,
+    ) -> impl Future<Output = Result<Option<String>, ClusterError>> + Send {
         async { Ok(None) }
     }
 

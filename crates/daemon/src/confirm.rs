@@ -9,8 +9,8 @@
 //! The daemon decides. If the config keeps the daemon itself from starting, a unit of the machine
 //! rolls the config back (`standby`).
 
-mod startup;
 pub mod standby;
+mod startup;
 
 use std::time::Duration;
 
@@ -104,8 +104,8 @@ fn failures(health: &Health) -> Vec<String> {
 /// Requires that the next update is confirmed within `deadline`; zero disables the confirmation.
 pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), DiskError> {
     let was_healthy = |answer: Answer| answer == Answer::Yes;
-    let kubelet = !deadline.is_zero() && was_healthy(host.system.kubelet());
-    let checks = !deadline.is_zero() && was_healthy(host.system.checks());
+    let kubelet = !deadline.is_zero() && was_healthy(host.system.check_kubelet());
+    let checks = !deadline.is_zero() && was_healthy(host.system.run_checks());
     let policy = ConfirmPolicy { deadline_seconds: deadline.as_secs(), kubelet, checks };
     if deadline.is_zero() {
         host.root.remove(POLICY)?;
@@ -118,9 +118,11 @@ pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), Disk
 /// Changes the time to prove healthy, if a confirmation is required.
 pub fn set_deadline(root: &Root, deadline: Duration) -> Result<(), DiskError> {
     match policy(root)? {
-        Some(policy) => {
-            disk::write(root, POLICY, &ConfirmPolicy { deadline_seconds: deadline.as_secs(), ..policy })
-        }
+        Some(policy) => disk::write(
+            root,
+            POLICY,
+            &ConfirmPolicy { deadline_seconds: deadline.as_secs(), ..policy },
+        ),
         None => Ok(()),
     }
 }
@@ -142,15 +144,15 @@ impl ConfirmPolicy {
         let checked = |wanted: bool, ask: &dyn Fn() -> Answer| {
             if wanted { ask() } else { Answer::NotAsked }
         };
-        let kubelet = checked(self.kubelet, &|| host.system.kubelet());
-        (kubelet, checked(self.checks, &|| host.system.checks()))
+        let kubelet = checked(self.kubelet, &|| host.system.check_kubelet());
+        (kubelet, checked(self.checks, &|| host.system.run_checks()))
     }
 }
 
 /// Checks a kubelet that was healthy before the last update; skipped otherwise.
 pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<Answer, DiskError> {
     let was_healthy = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
-    Ok(if was_healthy { host.system.kubelet() } else { Answer::NotAsked })
+    Ok(if was_healthy { host.system.check_kubelet() } else { Answer::NotAsked })
 }
 
 /// Returns the config that was rolled back last, if it is still refused.

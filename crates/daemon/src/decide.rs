@@ -93,7 +93,9 @@ pub fn next(node: &NodeAnnotations, disk: &DiskView) -> Task {
     }
     let Some(known) = &node.current else { return initial_annotations(disk) };
     let current = disk.current.as_ref().unwrap_or(known);
-    let Some(desired) = &node.desired else { return Task::Blocked(MissingAnnotation::DesiredConfig) };
+    let Some(desired) = &node.desired else {
+        return Task::Blocked(MissingAnnotation::DesiredConfig);
+    };
     let again = disk.force && !node.is_done();
     if current == desired && !again {
         return Task::Complete(current.clone());
@@ -225,7 +227,9 @@ mod tests {
     #[test]
     fn a_node_without_annotations_gets_those_of_the_file_or_the_record() {
         let mut disk = on_disk(Some("a"));
-        let Task::SetInitialAnnotations(annotations) = next(&node(""), &disk) else { panic!("introduced") };
+        let Task::SetInitialAnnotations(annotations) = next(&node(""), &disk) else {
+            panic!("introduced")
+        };
         let view = NodeAnnotations::read(&annotations).unwrap();
         assert_eq!((view.current, view.desired), (Some(name("a")), Some(name("a"))));
         let file = BTreeMap::from([("x".to_owned(), "y".to_owned())]);

@@ -3,8 +3,8 @@
 //! Plain blocking code: there is one writer to a machine, and nothing can interrupt a step. A
 //! failed step is rolled back together with all steps before it, by restoring the snapshot.
 
-mod roll_back;
 mod packages;
+mod roll_back;
 
 use mco_api::MachineConfig;
 use mco_core::{
@@ -20,8 +20,8 @@ use mco_host::{
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
-pub use self::roll_back::{put_back, roll_back_booted, undo};
 use self::packages::Packages;
+pub use self::roll_back::{put_back, roll_back_booted, undo};
 use crate::{
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
@@ -125,11 +125,11 @@ pub fn proceed<S: System>(
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
-    ledger.before.sweep(&host.root)?;
+    ledger.before.remove_temporary(&host.root)?;
     let mut packages = Packages::of(&from, &to);
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
-            ledger.before.drop_empty_folders(&host.root)?;
+            ledger.before.remove_empty_link_directories(&host.root)?;
             let progress =
                 Progress { stage: Stage::Rebooting, done: number, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
@@ -140,7 +140,7 @@ pub fn proceed<S: System>(
         observer(step);
         let ends_batch = ends_batch(&ledger.plan.steps, number);
         if is_write(step) {
-            host.root.put_off();
+            host.root.defer_syncs();
         }
         let mut result = packages.provide(&mut host.system, step);
         result = result.and_then(|()| execute_step(host, step, &from, &to, &ledger.to));
@@ -148,7 +148,7 @@ pub fn proceed<S: System>(
             packages.withdraw(&mut host.system);
         }
         if ends_batch || result.is_err() {
-            let synced = host.root.settle_all().map_err(HostError::from);
+            let synced = host.root.sync_deferred().map_err(HostError::from);
             result = result.and_then(|()| Ok(synced?));
         }
         if let Err(error) = result {
@@ -166,7 +166,7 @@ pub fn proceed<S: System>(
             ledger::advance(&host.root, &progress)?;
         }
     }
-    ledger.before.drop_empty_folders(&host.root)?;
+    ledger.before.remove_empty_link_directories(&host.root)?;
     ledger::close(&host.root)?;
     Ok(Outcome::Applied)
 }
@@ -261,7 +261,7 @@ fn execute_step<S: System>(
             let new = to.unit(unit).ok_or_else(|| absent(unit))?;
             host.write_unit(new)?;
             if let Some(old) = from.unit(unit).filter(|old| old.enabled == Some(true)) {
-                host.part_companions(old, new, to)?;
+                host.disable_stale_companions(old, new, to)?;
             }
         }
         Step::MaskUnit(unit) => host.mask_unit(unit)?,

@@ -86,7 +86,9 @@ pub fn decide(
         let Some((step, subject)) = repair(machine, drift) else {
             return RepairDecision::Leave(NotRepaired::NeedsUpdate(drift.to_string()));
         };
-        if history.recent(now).filter(|repaired| *repaired == subject).count() >= MAX_REPAIRS_PER_PATH {
+        if history.recent(now).filter(|repaired| *repaired == subject).count()
+            >= MAX_REPAIRS_PER_PATH
+        {
             return RepairDecision::Leave(NotRepaired::KeepsChanging(subject));
         }
         steps.push(step);

@@ -66,7 +66,7 @@ pub struct Progress {
     #[serde(skip_serializing_if = "is_zero", default)]
     pub waited: u64,
     /// True once the node proved healthy after the reboot.
-    #[serde(skip_serializing_if = "is_no", default)]
+    #[serde(skip_serializing_if = "is_false", default)]
     pub confirmed: bool,
     /// Id of the boot in which the update was rolled back, if it was booted before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -79,8 +79,8 @@ fn is_zero(number: &u64) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_no(said: &bool) -> bool {
-    !*said
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// The stage of an update.
@@ -199,7 +199,7 @@ pub fn pack(root: &Root, ledger: &Ledger) -> Result<Vec<u8>, LedgerError> {
 
 /// Closes a completed update; it can still be rolled back.
 pub fn close(root: &Root) -> Result<(), LedgerError> {
-    root.sweep(LEDGER)?;
+    root.remove_temporary(LEDGER)?;
     if root.stat(LEDGER)?.is_some() {
         root.rename(LEDGER, LAST_UPDATE)?;
     }
@@ -258,8 +258,8 @@ fn prune(root: &Root) -> Result<(), LedgerError> {
             root.remove(&path)?;
         }
     }
-    root.sweep(LAST_UPDATE)?;
-    root.sweep(LEDGER)?;
+    root.remove_temporary(LAST_UPDATE)?;
+    root.remove_temporary(LEDGER)?;
     root.remove_empty_directory(PACKS)?;
     Ok(())
 }

@@ -4,7 +4,6 @@
 //! recorded in the ledger) and reports (annotations, conditions, events, metrics). There are no
 //! globals, so that one process can run many daemons.
 
-pub mod os_info;
 mod access;
 pub mod agent;
 mod certificates;
@@ -17,10 +16,11 @@ pub mod first_boot;
 pub mod heal;
 pub mod kubelet;
 pub mod ledger;
+pub mod machine_config_node;
 pub mod metrics;
+pub mod os_info;
 pub mod pinned;
 pub mod previous_logs;
-pub mod machine_config_node;
 pub mod shared;
 pub mod simulate;
 pub mod state;
@@ -43,9 +43,9 @@ use crate::{
     cluster::{ApiCluster, NodeState, watch_node},
     confirm::standby::Program,
     kubelet::HealthAddress,
+    machine_config_node::StatusSender,
     metrics::Metrics,
     pinned::{PinnedImageSync, RunCommand},
-    machine_config_node::StatusSender,
     shared::SharedHost,
     state::Glass,
 };
@@ -227,12 +227,19 @@ async fn run_in_span<S: System + 'static>(
         );
     };
     let daemon = async {
-        let Some(cluster) = connect(&node, &around, status.clone(), observed.clone(), &shutdown).await
+        let Some(cluster) =
+            connect(&node, &around, status.clone(), observed.clone(), &shutdown).await
         else {
             return Ended::Stopped;
         };
-        let agent =
-            Agent::new(node.clone(), host.clone(), cluster, observed.clone(), certificate_errors, &around);
+        let agent = Agent::new(
+            node.clone(),
+            host.clone(),
+            cluster,
+            observed.clone(),
+            certificate_errors,
+            &around,
+        );
         let ended = Box::pin(agent.run(shutdown.clone())).await;
         status.flush(around.limits.status_flush).await;
         ended
@@ -283,7 +290,9 @@ async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host
     loop {
         match host.root.lock(disk::RECORDS) {
             Ok(Some(lock)) => return Some(lock),
-            Ok(None) => warn!("Waiting for another process, such as mco host apply, to unlock the machine"),
+            Ok(None) => {
+                warn!("Waiting for another process, such as mco host apply, to unlock the machine")
+            }
             Err(error) => warn!(error = chain(&error), "Failed to lock the machine"),
         }
         tokio::select! {

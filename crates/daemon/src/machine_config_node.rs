@@ -136,8 +136,15 @@ pub(crate) async fn write_updates(
     observed: watch::Receiver<Option<MachineConfigNode>>,
 ) {
     let (api, known) = (Api::all(client), observed.borrow().clone());
-    let writer =
-        StatusWriter { api, node, clock, known, queue: UpdateQueue::default(), failures: 0, flushes: Vec::new() };
+    let writer = StatusWriter {
+        api,
+        node,
+        clock,
+        known,
+        queue: UpdateQueue::default(),
+        failures: 0,
+        flushes: Vec::new(),
+    };
     writer.run(receiver.0, observed).await;
 }
 
@@ -316,7 +323,9 @@ impl StatusWriter {
         let conditions =
             before.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         let events = match &update.change {
-            StatusChange::Event(Event::NeedsUpdate) if self.queue.is_reported(&update.desired, &conditions) => {
+            StatusChange::Event(Event::NeedsUpdate)
+                if self.queue.is_reported(&update.desired, &conditions) =>
+            {
                 Vec::new()
             }
             StatusChange::Event(event) => vec![event.clone()],
@@ -376,7 +385,8 @@ fn status(
     }
     // Compat: a config is desired only once it is known to be possible (pkg/upgrademonitor).
     let is_refused = steps::status(&after.conditions, &NodeCondition::UpdatePrepared) == "Unknown";
-    let desired = if is_refused || update.desired.is_empty() { NOT_YET_SET } else { &update.desired };
+    let desired =
+        if is_refused || update.desired.is_empty() { NOT_YET_SET } else { &update.desired };
     after.config_version =
         Some(ConfigVersion { current: update.current.clone(), desired: desired.to_owned() });
     // The API server refuses a lower value. Different from the reference, which reports one too

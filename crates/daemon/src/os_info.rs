@@ -46,7 +46,9 @@ pub(crate) async fn report<S: System + 'static>(
         Some(run) => {
             let asked = move || run(&[OSTREE, "status", "--json", "--booted"]);
             let asked = tokio::task::spawn_blocking(asked).await;
-            asked.unwrap_or_else(|error| Err(join_error(&error))).map(|text| count_unsupported_packages(&text))
+            asked
+                .unwrap_or_else(|error| Err(join_error(&error)))
+                .map(|text| count_unsupported_packages(&text))
         }
     };
     match packages {

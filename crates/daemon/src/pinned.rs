@@ -28,7 +28,7 @@ use self::{engine::Engine, pin::Runtime};
 use crate::{
     Clients,
     cluster::NodeState,
-    machine_config_node::{StatusSender, StatusUpdate, StatusChange},
+    machine_config_node::{StatusChange, StatusSender, StatusUpdate},
     shared::SharedHost,
 };
 
@@ -106,7 +106,8 @@ impl<S: System + 'static> PinnedImageSync<S> {
     /// Syncs pinned images until dropped.
     pub(crate) async fn run(self) {
         let (sender, wanted) = latest::channel(None);
-        let watching = watch::watch_sets(self.clients.own.clone(), self.machine_config_node.clone(), sender);
+        let watching =
+            watch::watch_sets(self.clients.own.clone(), self.machine_config_node.clone(), sender);
         tokio::join!(watching, self.sync_all(wanted));
     }
 
@@ -216,7 +217,9 @@ impl<S: System + 'static> PinnedImageSync<S> {
             }
         }
         match runtime {
-            Some(Runtime::Crio) => self.host.work(move |host| pin::pin_with_crio(host, &images)).await?,
+            Some(Runtime::Crio) => {
+                self.host.work(move |host| pin::pin_with_crio(host, &images)).await?
+            }
             Some(Runtime::Containerd(program)) => self.pin_with_containerd(program, images).await,
             None => Ok(()),
         }
@@ -233,7 +236,11 @@ impl<S: System + 'static> PinnedImageSync<S> {
     }
 
     /// Labels these images in containerd, and removes the daemon's label from all others.
-    async fn pin_with_containerd(&self, program: &'static str, images: Vec<String>) -> Result<(), PinError> {
+    async fn pin_with_containerd(
+        &self,
+        program: &'static str,
+        images: Vec<String>,
+    ) -> Result<(), PinError> {
         let wanted = images.clone();
         let unpin = self
             .host

@@ -69,7 +69,7 @@ pub async fn simulate(
     if root.exists("/proc/1/stat")? {
         return Err(SimulateError::Real(path));
     }
-    SimulatedSystem::furnish(&root)?;
+    SimulatedSystem::write_base_files(&root)?;
     if disk::current_config(&root).map_err(ExecuteError::from)?.is_none() {
         let Some(config) = first_config(&around.clients.own, &node, &shutdown).await else {
             return Ok(());

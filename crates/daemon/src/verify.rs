@@ -90,7 +90,7 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
 /// Returns none unless the process is root, because only root can change the owner of files.
 fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> {
     let Want::File { owner: want, .. } = want else { return None };
-    if !host.root.gives_away() {
+    if !host.root.can_chown() {
         return None;
     }
     let named = |account: &Option<Account>, id: u32, lookup: &dyn Fn(&str) -> Option<u32>| {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// This change and all later ones fail: the process has crashed.
-    Die,
+    Crash,
     /// This change alone fails, with this error of the kernel.
     Once(Errno),
 }
@@ -30,16 +30,16 @@ pub struct Faults {
 struct State {
     seen: usize,
     chosen: Option<(usize, Fault)>,
-    is_dead: bool,
+    has_crashed: bool,
     failed: Option<String>,
 }
 
 /// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
-    Whole,
+pub(crate) enum Injected {
+    None,
     /// Only a part is written before the error.
-    Torn,
+    TornWrite,
 }
 
 impl Faults {
@@ -69,22 +69,22 @@ impl Faults {
     }
 
     /// Counts a change that is about to happen; fails it if it is the chosen one.
-    pub(crate) fn meet(&self, what: &str, name: &str) -> io::Result<Ahead> {
+    pub(crate) fn check(&self, what: &str, name: &str) -> io::Result<Injected> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_dead {
-            return Err(dead());
+        if state.has_crashed {
+            return Err(crashed());
         }
         state.seen += 1;
-        let Some((number, fault)) = state.chosen else { return Ok(Ahead::Whole) };
+        let Some((number, fault)) = state.chosen else { return Ok(Injected::None) };
         if number != state.seen {
-            return Ok(Ahead::Whole);
+            return Ok(Injected::None);
         }
         state.failed = Some(format!("{what} {name}"));
         match fault {
             Fault::Once(error) => Err(error.into()),
-            Fault::Die => {
-                state.is_dead = true;
-                if what == WRITE { Ok(Ahead::Torn) } else { Err(dead()) }
+            Fault::Crash => {
+                state.has_crashed = true;
+                if what == WRITE { Ok(Injected::TornWrite) } else { Err(crashed()) }
             }
         }
     }
@@ -93,6 +93,6 @@ impl Faults {
 /// The only change that can happen in part.
 pub(crate) const WRITE: &str = "write";
 
-pub(crate) fn dead() -> io::Error {
+pub(crate) fn crashed() -> io::Error {
     io::Error::other("the process crashed here")
 }

@@ -71,7 +71,7 @@ pub enum HostError {
     },
     /// The directory of the keys belongs to an unknown user.
     #[error("failed to look up the user of the .ssh path {path}:user: unknown userid {user}")]
-    Stranger {
+    UnknownOwner {
         /// The directory.
         path: &'static str,
         /// Id of its owner.
@@ -140,7 +140,7 @@ impl<S: System> Host<S> {
 
     /// Disables units that the old unit file listed in `Also=` and the new one does not, except
     /// those that the config enables.
-    pub fn part_companions(
+    pub fn disable_stale_companions(
         &mut self,
         old: &Unit,
         new: &Unit,
@@ -229,7 +229,7 @@ impl<S: System> Host<S> {
     pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
         let Some(mut owner) = account::user(&self.root, CORE)? else { return Ok(false) };
         owner.group = account::group(&self.root, CORE)?.unwrap_or(owner.group);
-        self.refuse_stranger(SSH)?;
+        self.check_known_owner(SSH)?;
         for folder in [SSH, "/home/core/.ssh/authorized_keys.d"] {
             match self.root.stat(folder)? {
                 Some(found)
@@ -256,13 +256,13 @@ impl<S: System> Host<S> {
     }
 
     /// Fails if the owner of a directory is unknown on the machine.
-    fn refuse_stranger(&self, path: &'static str) -> Result<(), HostError> {
+    fn check_known_owner(&self, path: &'static str) -> Result<(), HostError> {
         let Some(found) = self.root.stat(path)?.filter(Stat::is_directory) else { return Ok(()) };
         let user = found.owner.user;
         if account::is_known(&self.root, user)? {
             return Ok(());
         }
-        Err(HostError::Stranger { path, user })
+        Err(HostError::UnknownOwner { path, user })
     }
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {

@@ -16,12 +16,12 @@ pub(crate) const HEALTH: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);
 
 /// Timeout; a kubelet on the same machine responds at once or not at all.
-const LIMIT: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest response that is read.
-const LONGEST: u64 = 4096;
+const MAX_RESPONSE: u64 = 4096;
 
 /// Checks once. Only status 200 with the body `ok` passes.
-pub(crate) fn ask(address: SocketAddr) -> Answer {
+pub(crate) fn check(address: SocketAddr) -> Answer {
     match get(address) {
         Ok(text) if text.contains(" 200 ") && text.trim_end().ends_with("ok") => Answer::Yes,
         Ok(text) => {
@@ -33,12 +33,12 @@ pub(crate) fn ask(address: SocketAddr) -> Answer {
 }
 
 fn get(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut bytes = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut bytes)?;
+    stream.take(MAX_RESPONSE).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -64,9 +64,9 @@ mod tests {
                 let _ = stream.read(&mut request).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            assert_eq!(ask(address) == Answer::Yes, want, "{answer}");
+            assert_eq!(check(address) == Answer::Yes, want, "{answer}");
             server.join().unwrap();
-            assert!(matches!(ask(address), Answer::No(_)), "the listener is closed");
+            assert!(matches!(check(address), Answer::No(_)), "the listener is closed");
         }
     }
 }

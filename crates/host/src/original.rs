@@ -49,7 +49,7 @@ pub fn keep(root: &Root, path: &str, source: &str, shipped: Shipped) -> Result<(
         Shipped::Yes => {
             root.copy(source, &copy)?;
             // Must be durable before the path itself changes, because it cannot be read again then.
-            root.settle_all()
+            root.sync_deferred()
         }
         Shipped::No if root.exists(&stamp)? => Ok(()),
         Shipped::No => {

@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     root::{Root, RootError},
-    system::{Duty, Staged, SystemError},
+    system::{MachineRole, Staged, SystemError},
 };
 
 pub use arguments::words;
@@ -42,21 +42,21 @@ pub trait CommandRunner {
 }
 
 /// Pause after the first failure; twice as long after each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Retries work; returns the last error after `tries` attempts.
-fn repeat(
+/// Retries work; returns the last error after `attempts` attempts.
+fn retry(
     runner: &dyn CommandRunner,
-    tries: u32,
+    attempts: u32,
     work: impl Fn() -> Result<(), SystemError>,
 ) -> Result<(), SystemError> {
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1..tries {
+    let mut pause = INITIAL_BACKOFF;
+    for attempt in 1..attempts {
         let Err(error) = work() else { return Ok(()) };
         warn!(attempt, %error, "Retrying");
         runner.pause(pause);
-        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        pause = pause.saturating_mul(2).min(MAX_BACKOFF);
     }
     work()
 }
@@ -118,7 +118,7 @@ impl Backend {
         self,
         root: &Root,
         runner: &dyn CommandRunner,
-        duty: Duty,
+        role: MachineRole,
     ) -> Result<(), SystemError> {
         // Public images can be pulled without credentials.
         if let Err(error) = auth::link(root, self) {
@@ -129,7 +129,7 @@ impl Backend {
                 repository::withdraw(root, runner)?;
                 storage::forbid(root, runner)?;
                 nics::persist(root, runner)?;
-                ostree::sync_objects(runner, duty)
+                ostree::sync_objects(runner, role)
             }
             Self::Bootc | Self::None => Ok(()),
         }
@@ -189,8 +189,8 @@ impl Backend {
     /// Drops everything staged since [`Backend::staged`] returned `before`.
     pub fn restage(self, runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
         match self {
-            Self::RpmOstree => ostree::go_back(runner, before),
-            Self::Bootc => bootc::go_back(runner, before),
+            Self::RpmOstree => ostree::restore(runner, before),
+            Self::Bootc => bootc::restore(runner, before),
             Self::None => Ok(Staged::Back),
         }
     }
@@ -208,7 +208,7 @@ fn not_by_bootc(what: &str) -> SystemError {
 }
 
 /// Wraps a parse error of a command's output.
-fn garbled(command: &str, error: &serde_json::Error) -> SystemError {
+fn parse_error(command: &str, error: &serde_json::Error) -> SystemError {
     SystemError::Command { command: command.to_owned(), fault: error.to_string() }
 }
 

@@ -6,7 +6,7 @@
 
 mod attribute;
 mod change;
-mod later;
+mod deferred_sync;
 mod lock;
 mod read;
 mod write;
@@ -24,9 +24,9 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::later::Later;
+use self::deferred_sync::DeferredSyncs;
 pub use self::{attribute::Attribute, lock::Lock, read::Stat, write::Durable};
-use crate::fault::{Ahead, Faults};
+use crate::fault::{Faults, Injected};
 
 /// A failed access to the tree.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ pub struct Owner {
 pub struct Root {
     dir: Dir,
     faults: Option<Arc<Faults>>,
-    later: Later,
+    deferred: DeferredSyncs,
 }
 
 impl fmt::Debug for Root {
@@ -94,7 +94,7 @@ impl Root {
             .map(|fd| Self {
                 dir: Dir::from_std_file(fd.into()),
                 faults: None,
-                later: Later::default(),
+                deferred: DeferredSyncs::default(),
             })
             .map_err(io::Error::from)
             .map_err(|source| RootError::Open { path: path.to_owned(), source })
@@ -109,7 +109,7 @@ impl Root {
     /// Returns a second handle on the same tree.
     pub fn try_clone(&self) -> Result<Self, RootError> {
         let dir = self.dir.try_clone();
-        dir.map(|dir| Self { dir, faults: self.faults.clone(), later: Later::default() })
+        dir.map(|dir| Self { dir, faults: self.faults.clone(), deferred: DeferredSyncs::default() })
             .map_err(|source| RootError::Open { path: PathBuf::from("/"), source })
     }
 
@@ -123,25 +123,25 @@ impl Root {
     /// Creates the directory at `path` and its parents if missing.
     pub fn create_directory(&self, path: &str) -> Result<(), RootError> {
         let parts = parts(path)?;
-        self.descend(&parts)
+        self.open_or_create(&parts)
             .map(drop)
             .map_err(|source| RootError::Write { path: path.to_owned(), source })
     }
 
-    fn descend(&self, parts: &[&str]) -> io::Result<Dir> {
+    fn open_or_create(&self, parts: &[&str]) -> io::Result<Dir> {
         let mut directory = self.dir.try_clone()?;
         let mut path = PathBuf::new();
         for part in parts {
             path.push(part);
             directory = match self.open_directory(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.point("mkdir", part)?;
+                    self.fault_point("mkdir", part)?;
                     match directory.create_dir(part) {
                         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                             return Err(error);
                         }
                         _ => {
-                            self.settle(&directory, part)?;
+                            self.sync_directory(&directory, part)?;
                             self.open_directory(&path)?
                         }
                     }
@@ -153,21 +153,21 @@ impl Root {
     }
 
     /// Marks a change that is about to happen; an injected fault fails it.
-    fn point(&self, what: &str, name: &str) -> io::Result<()> {
-        self.ahead(what, name).map(drop)
+    fn fault_point(&self, what: &str, name: &str) -> io::Result<()> {
+        self.next_fault(what, name).map(drop)
     }
 
-    fn ahead(&self, what: &str, name: &str) -> io::Result<Ahead> {
-        self.faults.as_ref().map_or(Ok(Ahead::Whole), |faults| faults.meet(what, name))
+    fn next_fault(&self, what: &str, name: &str) -> io::Result<Injected> {
+        self.faults.as_ref().map_or(Ok(Injected::None), |faults| faults.check(what, name))
     }
 
     /// Syncs a directory, so that changed names in it are durable; deferred if the caller asked for
     /// it.
-    fn settle(&self, directory: &Dir, name: &str) -> io::Result<()> {
-        if self.later.keep(directory)? {
+    fn sync_directory(&self, directory: &Dir, name: &str) -> io::Result<()> {
+        if self.deferred.defer(directory)? {
             return Ok(());
         }
-        self.point("fsync the directory of", name)?;
+        self.fault_point("fsync the directory of", name)?;
         Ok(fsync(directory)?)
     }
 

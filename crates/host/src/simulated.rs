@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 use crate::{
     os::finalize,
     root::{Root, RootError},
-    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
     unit,
 };
 
 const STATE: &str = "/var/lib/mco-simulated/state.json";
 
 /// Log of the last boot's finalization; a test may write it.
-const LAST_WORDS: &str = "/var/lib/mco-simulated/last-boot.log";
+const LAST_BOOT_LOG: &str = "/var/lib/mco-simulated/last-boot.log";
 
-/// The call that [`Journal::fail`] makes the kubelet unhealthy by.
-const HEALTH: &str = "kubelet healthz";
+/// The call that [`CallLog::fail`] makes the kubelet unhealthy by.
+const KUBELET_CHECK: &str = "kubelet healthz";
 
 /// Units of a machine before any config is applied.
 const UNITS: [(&str, &str); 4] = [
@@ -81,23 +81,23 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct CallRecord {
     calls: Vec<String>,
     failing: BTreeSet<String>,
-    answering: BTreeSet<String>,
+    checked: BTreeSet<String>,
     held: BTreeSet<String>,
 }
 
 /// The recorded calls to a simulated machine, and faults to inject; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Journal(Arc<(Mutex<Record>, Condvar)>);
+pub struct CallLog(Arc<(Mutex<CallRecord>, Condvar)>);
 
 /// The services of a simulated machine.
 #[derive(Debug)]
 pub struct SimulatedSystem {
     root: Root,
     state: State,
-    journal: Journal,
+    journal: CallLog,
     /// Paths that packages own, if the machine keeps a list of them.
     packages: Option<BTreeSet<String>>,
 }
@@ -111,7 +111,7 @@ pub struct Glimpse {
     pub rebooting: bool,
 }
 
-impl Journal {
+impl CallLog {
     /// Returns all calls since the start, such as `reload crio`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
@@ -124,7 +124,7 @@ impl Journal {
     }
 
     /// Makes this call succeed again.
-    pub fn mend(&self, call: &str) {
+    pub fn succeed(&self, call: &str) {
         self.record().failing.remove(call);
     }
 
@@ -140,18 +140,18 @@ impl Journal {
     }
 
     /// Makes the machine run this check, which passes unless it is made to fail.
-    pub fn answer(&self, question: &str) {
-        self.record().answering.insert(question.to_owned());
+    pub fn answer(&self, check: &str) {
+        self.record().checked.insert(check.to_owned());
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
+    fn record(&self) -> MutexGuard<'_, CallRecord> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, call: &str) -> Result<(), SystemError> {
+    fn call(&self, call: &str) -> Result<(), SystemError> {
         let mut record = self.record();
         record.calls.push(call.to_owned());
-        let is_held = |record: &mut Record| record.held.contains(call);
+        let is_held = |record: &mut CallRecord| record.held.contains(call);
         let record = self.0.1.wait_while(record, is_held).unwrap_or_else(PoisonError::into_inner);
         if record.failing.contains(call) {
             let command = format!("systemctl {call}");
@@ -169,7 +169,7 @@ impl SimulatedSystem {
         let is_new = found.is_none();
         let state = found.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
         let system =
-            Self { root, state, journal: Journal::default(), packages: Some(BTreeSet::new()) };
+            Self { root, state, journal: CallLog::default(), packages: Some(BTreeSet::new()) };
         if is_new {
             system.save()?;
         }
@@ -184,7 +184,7 @@ impl SimulatedSystem {
     }
 
     /// Writes the files of a machine before any config is applied; existing files are kept.
-    pub fn furnish(root: &Root) -> Result<(), RootError> {
+    pub fn write_base_files(root: &Root) -> Result<(), RootError> {
         for (path, text, mode) in FILES {
             if root.stat(path)?.is_none() {
                 root.write(path, text.as_bytes(), mode)?;
@@ -233,7 +233,7 @@ impl SimulatedSystem {
 
     /// Returns the recorded calls.
     #[must_use]
-    pub fn journal(&self) -> Journal {
+    pub fn journal(&self) -> CallLog {
         self.journal.clone()
     }
 
@@ -285,30 +285,30 @@ impl System for SimulatedSystem {
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("enable {unit}"))?;
+        self.journal.call(&format!("enable {unit}"))?;
         Ok(unit::enable(&self.root, unit)?)
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("disable {unit}"))?;
+        self.journal.call(&format!("disable {unit}"))?;
         Ok(unit::disable(&self.root, unit)?)
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("preset {unit}"))?;
+        self.journal.call(&format!("preset {unit}"))?;
         Ok(unit::preset(&self.root, unit)?)
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
-        self.journal.note("daemon-reload")
+        self.journal.call("daemon-reload")
     }
 
     fn reload(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("reload {service}"))
+        self.journal.call(&format!("reload {service}"))
     }
 
     fn restart(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("restart {service}"))
+        self.journal.call(&format!("restart {service}"))
     }
 
     fn password(&self, _: &str) -> Result<Option<String>, SystemError> {
@@ -319,7 +319,7 @@ impl System for SimulatedSystem {
         if self.state.password.as_deref() == Some(hash) {
             return Ok(());
         }
-        self.journal.note(&format!("password {user}"))?;
+        self.journal.call(&format!("password {user}"))?;
         self.state.password = Some(hash.to_owned());
         self.save()?;
         tracing::info!("Password has been configured");
@@ -327,7 +327,7 @@ impl System for SimulatedSystem {
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-os {image}"))?;
+        self.journal.call(&format!("stage-os {image}"))?;
         self.stage(|staged| image.clone_into(&mut staged.image))
     }
 
@@ -336,7 +336,7 @@ impl System for SimulatedSystem {
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
+        self.journal.call(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
         let booted = self.state.booted.kernel_arguments.clone();
         self.stage(|staged| {
             // Based on the booted ones, so that a repeated call adds nothing twice.
@@ -351,12 +351,12 @@ impl System for SimulatedSystem {
     }
 
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-kernel {kernel}"))?;
+        self.journal.call(&format!("stage-kernel {kernel}"))?;
         self.stage(|staged| kernel.clone_into(&mut staged.kernel))
     }
 
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError> {
-        self.journal.note(&format!(
+        self.journal.call(&format!(
             "stage-extensions -[{}] +[{}]",
             remove.join(" "),
             add.join(" ")
@@ -381,39 +381,39 @@ impl System for SimulatedSystem {
             (Some(next.unwrap_or(booted)), Staged::AtNextBoot)
         };
         if self.state.staged != staged {
-            self.journal.note("restage")?;
+            self.journal.call("restage")?;
             self.state.staged = staged;
             self.save()?;
         }
         Ok(result)
     }
 
-    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
-        let duty = match duty {
-            Duty::ControlPlane => "control-plane",
-            Duty::Worker => "worker",
+    fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {
+        let role = match role {
+            MachineRole::ControlPlane => "control-plane",
+            MachineRole::Worker => "worker",
         };
-        self.journal.note(&format!("prepare {duty}"))
+        self.journal.call(&format!("prepare {role}"))
     }
 
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
-        let text = self.root.read(LAST_WORDS)?.unwrap_or_default();
+        let text = self.root.read(LAST_BOOT_LOG)?.unwrap_or_default();
         Ok(finalize::first_error(&String::from_utf8_lossy(&text)))
     }
 
     fn provide_packages(&mut self, image: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("provide-packages {image}"))
+        self.journal.call(&format!("provide-packages {image}"))
     }
 
     fn withdraw_packages(&mut self) -> Result<(), SystemError> {
-        self.journal.note("withdraw-packages")
+        self.journal.call("withdraw-packages")
     }
 
-    fn kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> Answer {
         let record = self.journal.record();
-        if record.failing.contains(HEALTH) {
-            Answer::No(format!("{HEALTH} fails"))
-        } else if record.answering.contains(HEALTH) {
+        if record.failing.contains(KUBELET_CHECK) {
+            Answer::No(format!("{KUBELET_CHECK} fails"))
+        } else if record.checked.contains(KUBELET_CHECK) {
             Answer::Yes
         } else {
             Answer::NotAsked
@@ -421,7 +421,7 @@ impl System for SimulatedSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        self.journal.note("reboot")?;
+        self.journal.call("reboot")?;
         self.state.reboot = Some(why.to_owned());
         self.save()
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Largest file that is restored.
-const LARGEST: u64 = 256 << 20;
+const MAX_CONTENTS: u64 = 256 << 20;
 
 /// The previous state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,7 +87,7 @@ pub struct Wanted {
 pub enum SnapshotError {
     /// The pack does not match the list.
     #[error("backup of {path} is corrupt")]
-    Damaged {
+    Corrupt {
         /// The path.
         path: String,
     },
@@ -112,9 +112,9 @@ impl Snapshot {
             taken.folders = unit::folders(root)?.into_iter().collect();
         }
         for path in paths {
-            let before = taken.look(root, &path, &mut pack)?;
+            let before = taken.record(root, &path, &mut pack)?;
             if before == Before::Absent {
-                taken.note_missing_parents(root, &path)?;
+                taken.record_missing_parents(root, &path)?;
             }
             taken.paths.insert(path, before);
         }
@@ -123,7 +123,7 @@ impl Snapshot {
 
     /// Restores all paths; unchanged ones are not written.
     pub fn restore(&self, root: &Root, pack: &[u8]) -> Result<(), SnapshotError> {
-        self.sweep(root)?;
+        self.remove_temporary(root)?;
         for unit in &self.units {
             for link in unit::links(root, unit)? {
                 if !self.paths.contains_key(&link) {
@@ -147,12 +147,12 @@ impl Snapshot {
     }
 
     /// Removes temporary files of interrupted writes at these paths.
-    pub fn sweep(&self, root: &Root) -> Result<(), SnapshotError> {
+    pub fn remove_temporary(&self, root: &Root) -> Result<(), SnapshotError> {
         for path in self.paths.keys() {
-            root.sweep(path)?;
+            root.remove_temporary(path)?;
         }
         for unit in &self.units {
-            unit::sweep(root, unit)?;
+            unit::remove_temporary(root, unit)?;
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ impl Snapshot {
     /// Removes directories that had links of the units and nothing else, once they are empty.
     ///
     /// Removing the last link removes the directory, too, unless the process crashes in between.
-    pub fn drop_empty_folders(&self, root: &Root) -> Result<(), SnapshotError> {
+    pub fn remove_empty_link_directories(&self, root: &Root) -> Result<(), SnapshotError> {
         for folder in &self.folders {
             let had_ours = self.paths.keys().any(|path| {
                 path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
@@ -172,7 +172,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn look(
+    fn record(
         &mut self,
         root: &Root,
         path: &str,
@@ -208,18 +208,18 @@ impl Snapshot {
     }
 
     fn contents(&self, path: &str, hash: &str, pack: &[u8]) -> Result<Vec<u8>, SnapshotError> {
-        let damaged = || SnapshotError::Damaged { path: path.to_owned() };
-        let Extent { offset, length } = self.contents.get(hash).ok_or_else(damaged)?;
-        let start = usize::try_from(*offset).map_err(|_| damaged())?;
-        let length = usize::try_from(*length).map_err(|_| damaged())?;
+        let corrupt = || SnapshotError::Corrupt { path: path.to_owned() };
+        let Extent { offset, length } = self.contents.get(hash).ok_or_else(corrupt)?;
+        let start = usize::try_from(*offset).map_err(|_| corrupt())?;
+        let length = usize::try_from(*length).map_err(|_| corrupt())?;
         let part = start.checked_add(length).and_then(|end| pack.get(start..end));
         let mut bytes = Vec::new();
-        let decoder = GzDecoder::new(part.ok_or_else(damaged)?);
-        decoder.take(LARGEST).read_to_end(&mut bytes).map_err(|_| damaged())?;
-        if self::hash(&bytes) == hash { Ok(bytes) } else { Err(damaged()) }
+        let decoder = GzDecoder::new(part.ok_or_else(corrupt)?);
+        decoder.take(MAX_CONTENTS).read_to_end(&mut bytes).map_err(|_| corrupt())?;
+        if self::hash(&bytes) == hash { Ok(bytes) } else { Err(corrupt()) }
     }
 
-    fn note_missing_parents(&mut self, root: &Root, path: &str) -> Result<(), SnapshotError> {
+    fn record_missing_parents(&mut self, root: &Root, path: &str) -> Result<(), SnapshotError> {
         let mut path = path;
         while let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty())
         {

@@ -86,7 +86,7 @@ pub enum Answer {
 
 /// The role of a machine, as far as the operating system cares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Duty {
+pub enum MachineRole {
     /// The machine is part of the control plane.
     ControlPlane,
     /// The machine runs workloads.
@@ -146,7 +146,7 @@ pub trait System: Send {
     /// Restores the deployments that [`System::staged`] described.
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
     /// Prepares the machine at a start of the daemon.
-    fn prepare(&mut self, _: Duty) -> Result<(), SystemError> {
+    fn prepare(&mut self, _: MachineRole) -> Result<(), SystemError> {
         Ok(())
     }
     /// Returns the error of the last deployment's finalization, if it failed.
@@ -166,11 +166,11 @@ pub trait System: Send {
         Ok(())
     }
     /// Checks the machine's kubelet, if the machine is to run one.
-    fn kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> Answer {
         Answer::NotAsked
     }
     /// Runs the administrator's checks on the machine.
-    fn checks(&self) -> Answer {
+    fn run_checks(&self) -> Answer {
         Answer::NotAsked
     }
     /// Starts a reboot; returns before the machine goes down.

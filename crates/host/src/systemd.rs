@@ -12,13 +12,13 @@ use std::{path::Path, sync::OnceLock};
 use mco_core::machine::UNIT_TYPES;
 use tracing::info;
 
-use self::bus::{Bus, BusError, Output, Task};
+use self::bus::{Bus, BusError, Output, TransientUnit};
 use crate::{
     account, kubelet,
     os::{Backend, CommandRunner, OsRelease, extension, finalize, loader, nics, repository, trust},
     package,
     root::{Root, RootError},
-    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
     unit,
 };
 
@@ -91,7 +91,7 @@ impl SystemdSystem {
         let name =
             command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
         let shown = command.join(" ");
-        let task = Task {
+        let task = TransientUnit {
             unit: &format!("machine-config-daemon-{name}.service"),
             description: &format!("machine-config-daemon: {shown}"),
             command,
@@ -102,7 +102,7 @@ impl SystemdSystem {
         if output.status == 0 {
             return Ok(output.text);
         }
-        Err(SystemError::Command { command: shown, fault: complaint(&output) })
+        Err(SystemError::Command { command: shown, fault: failure_text(&output) })
     }
 }
 
@@ -142,7 +142,7 @@ impl System for SystemdSystem {
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
-        match self.bus.ask("GetUnitFileState", &full_name(unit)) {
+        match self.bus.query("GetUnitFileState", &full_name(unit)) {
             Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
             Ok(state) => Ok(state),
             // Read from the tree for units that systemd has not loaded yet or does not have.
@@ -155,13 +155,13 @@ impl System for SystemdSystem {
         // Units of generators have no file in the usual directories.
         let is_instance = unit::name::kind(unit) == Some(unit::name::Kind::Instance);
         Ok(unit::exists(&self.root, unit)?
-            || (!is_instance && self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok()))
+            || (!is_instance && self.bus.query("GetUnitFileState", &full_name(unit)).is_ok()))
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("EnableUnitFiles", &(&units[..], false, true));
+        let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
         done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
         // Obsolete links are removed last: a power cut in between must not leave a machine without
         // its kubelet.
@@ -175,19 +175,19 @@ impl System for SystemdSystem {
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("DisableUnitFiles", &(&units[..], false));
+        let done = self.bus.call("DisableUnitFiles", &(&units[..], false));
         done.map_err(|error| failed(&format!("systemctl disable {unit}"), &error))
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("PresetUnitFiles", &(&units[..], false, true));
+        let done = self.bus.call("PresetUnitFiles", &(&units[..], false, true));
         done.map_err(|error| failed(&format!("systemctl preset {unit}"), &error))
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
-        let done = self.bus.order("Reload", &());
+        let done = self.bus.call("Reload", &());
         done.map_err(|error| failed("systemctl daemon-reload", &error))?;
         self.stale = false;
         Ok(())
@@ -264,8 +264,8 @@ impl System for SystemdSystem {
         }
     }
 
-    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
-        self.os.prepare(&self.root, self, duty)
+    fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {
+        self.os.prepare(&self.root, self, role)
     }
 
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
@@ -297,15 +297,15 @@ impl System for SystemdSystem {
         }
     }
 
-    fn kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> Answer {
         match self.unit_state(kubelet::UNIT) {
-            Ok(state) if state.starts_with("enabled") => kubelet::ask(kubelet::HEALTH),
+            Ok(state) if state.starts_with("enabled") => kubelet::check(kubelet::HEALTH),
             Ok(_) => Answer::NotAsked,
             Err(error) => Answer::No(error.to_string()),
         }
     }
 
-    fn checks(&self) -> Answer {
+    fn run_checks(&self) -> Answer {
         let names = match self.root.list(CHECKS) {
             Ok(names) if names.is_empty() => return Answer::NotAsked,
             Ok(names) => names,
@@ -324,7 +324,7 @@ impl System for SystemdSystem {
         // The reboot must not start before the staged deployment is finalized.
         let staged = unit::exists(&self.root, finalize::UNIT)?;
         let finalize: &[&str] = if staged { &[finalize::UNIT] } else { &[] };
-        let task = Task {
+        let task = TransientUnit {
             unit: "machine-config-daemon-reboot.service",
             description: &format!("machine-config-daemon: {why}"),
             command: &["/bin/sh", "-c", "systemctl reboot"],
@@ -340,18 +340,18 @@ impl System for SystemdSystem {
 }
 
 /// Longest error output that is reported; the end of it, which has the reason.
-const LONGEST_COMPLAINT: usize = 1024;
+const MAX_STDERR: usize = 1024;
 
 /// Describes the failure of a command by its error output and exit status.
-fn complaint(output: &Output) -> String {
-    let said = [output.complaints.trim(), output.text.trim()];
-    let said = said.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+fn failure_text(output: &Output) -> String {
+    let output_text = [output.stderr.trim(), output.text.trim()];
+    let output_text = output_text.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
     let status = format!("exit status {}", output.status);
-    if said.is_empty() {
+    if output_text.is_empty() {
         return status;
     }
-    let cut = said.chars().count().saturating_sub(LONGEST_COMPLAINT);
-    let tail: String = said.chars().skip(cut).collect();
+    let cut = output_text.chars().count().saturating_sub(MAX_STDERR);
+    let tail: String = output_text.chars().skip(cut).collect();
     let omitted = if cut == 0 { String::new() } else { format!("[{cut} chars before] ") };
     format!("{omitted}{tail}: {status}")
 }
@@ -380,11 +380,10 @@ mod tests {
     // covers: C133
     #[test]
     fn a_failed_command_is_described_by_its_output_and_status() {
-        let said = |complaints: &str, text: &str| {
-            let output =
-                Output { status: 3, text: text.to_owned(), complaints: complaints.to_owned() };
+        let output_text = |stderr: &str, text: &str| {
+            let output = Output { status: 3, text: text.to_owned(), stderr: stderr.to_owned() };
             let command = "systemctl reload a".to_owned();
-            SystemError::Command { command, fault: complaint(&output) }.to_string()
+            SystemError::Command { command, fault: failure_text(&output) }.to_string()
         };
         let cases = [
             ("no such unit\n", "", "error running systemctl reload a: no such unit: exit status 3"),
@@ -392,10 +391,10 @@ mod tests {
             ("both", "printed", "error running systemctl reload a: both: exit status 3"),
             ("", "", "error running systemctl reload a: exit status 3"),
         ];
-        for (complaints, text, want) in cases {
-            assert_eq!(said(complaints, text), want);
+        for (stderr, text, want) in cases {
+            assert_eq!(output_text(stderr, text), want);
         }
-        let long = said(&format!("{}the reason", "x".repeat(5000)), "");
+        let long = output_text(&format!("{}the reason", "x".repeat(5000)), "");
         assert!(long.contains("[3986 chars before] xxx"), "{long}");
         assert!(long.ends_with("xthe reason: exit status 3"), "{long}");
     }

@@ -17,21 +17,21 @@ use self::{
     name::{Kind, last},
 };
 
-pub use install::Refused;
+pub use install::LinkError;
 
 /// Directory of links and of the administrator's units.
-const OWN: &str = "/etc/systemd/system";
+const ETC: &str = "/etc/systemd/system";
 
 /// Search path of unit files; the first match counts.
 const SEARCH: [&str; 5] = [
-    OWN,
+    ETC,
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
 
-const FOLDERS: [&str; 3] = [".wants", ".requires", ".upholds"];
+const LINK_DIRECTORIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 
 /// Limit of units that `Also=` may lead through.
 const MAX_ALSO: usize = 64;
@@ -60,14 +60,14 @@ pub enum UnitError {
     },
     /// The unit file asks for invalid links.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Refused(Vec<Refused>),
+    InvalidLinks(Vec<LinkError>),
     /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 /// A unit file.
-struct Found {
+struct UnitFile {
     /// Name of the unit, after resolving aliases.
     name: String,
     path: String,
@@ -77,24 +77,24 @@ struct Found {
 enum Lookup {
     Missing,
     Masked(String),
-    Found(Found),
+    Found(UnitFile),
 }
 
 /// The treatment of invalid links that a unit file asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Impossible {
-    Refuse,
-    PassOver,
+enum OnInvalidLink {
+    Fail,
+    Skip,
 }
 
 /// Enables a unit with exactly the links that its file asks for.
 pub fn enable(root: &Root, unit: &str) -> Result<(), UnitError> {
-    switch_on(root, unit, Impossible::Refuse)
+    enable_with(root, unit, OnInvalidLink::Fail)
 }
 
-fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), UnitError> {
+fn enable_with(root: &Root, unit: &str, on_invalid: OnInvalidLink) -> Result<(), UnitError> {
     let mut wanted = Vec::new();
-    let mut refused = Vec::new();
+    let mut invalid = Vec::new();
     let mut pending = VecDeque::from([unit.to_owned()]);
     let mut seen = Vec::new();
     let mut first = None;
@@ -114,14 +114,14 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
             Lookup::Found(found) => found,
         };
         if first.is_none() && found.name != unit && name::kind(&unit) != Some(Kind::Instance) {
-            return Err(UnitError::Refused(vec![Refused::Linked(unit)]));
+            return Err(UnitError::InvalidLinks(vec![LinkError::Linked(unit)]));
         }
         seen.push(unit);
         let links = found.install.links(&found.name);
-        refused.extend(links.refused);
+        invalid.extend(links.invalid);
         for alias in links.aliases {
-            match obstacle(root, &alias, &found.path)? {
-                Some(obstacle) => refused.push(obstacle),
+            match alias_conflict(root, &alias, &found.path)? {
+                Some(conflict) => invalid.push(conflict),
                 None => wanted.push((alias, found.path.clone())),
             }
         }
@@ -129,13 +129,13 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
         pending.extend(found.install.also);
         first.get_or_insert(found.name);
     }
-    if impossible == Impossible::Refuse && !refused.is_empty() {
-        return Err(UnitError::Refused(refused));
+    if on_invalid == OnInvalidLink::Fail && !invalid.is_empty() {
+        return Err(UnitError::InvalidLinks(invalid));
     }
     // New links first: a crash in between leaves a link too many and never a disabled unit.
     for (link, target) in &wanted {
-        let path = format!("{OWN}/{link}");
-        if !leads_there(root, &path, target)? {
+        let path = format!("{ETC}/{link}");
+        if !is_same_unit_link(root, &path, target)? {
             root.link(target, &path)?;
         }
     }
@@ -152,22 +152,22 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
 }
 
 /// Returns true if a link already leads to the same unit in another directory of system units.
-fn leads_there(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
+fn is_same_unit_link(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
     let present = root.read_link(path)?.unwrap_or_default();
     let is_system = |path: &str| path.contains("lib/systemd/system/");
     Ok(is_system(&present) && is_system(target) && last(&present) == last(target))
 }
 
 /// Returns the conflict of an alias with an existing file, if any.
-fn obstacle(root: &Root, alias: &str, path: &str) -> Result<Option<Refused>, RootError> {
-    let at = format!("{OWN}/{alias}");
+fn alias_conflict(root: &Root, alias: &str, path: &str) -> Result<Option<LinkError>, RootError> {
+    let at = format!("{ETC}/{alias}");
     let Some(stat) = root.stat(&at)? else { return Ok(None) };
     let target = root.read_link(&at)?;
     // A link to the unit's file in another directory is an old link of the unit.
     if stat.is_link() && target.as_deref().is_some_and(|target| last(target) == last(path)) {
         return Ok(None);
     }
-    Ok(Some(Refused::Exists { path: at, target }))
+    Ok(Some(LinkError::Exists { path: at, target }))
 }
 
 /// Disables a unit and those that its file names in `Also=`.
@@ -189,12 +189,12 @@ pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
             }
         };
         seen.push(unit);
-        drop_links(root, &name)?;
+        remove_links(root, &name)?;
     }
     Ok(())
 }
 
-fn drop_links(root: &Root, unit: &str) -> Result<(), UnitError> {
+fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
     for link in links_to(root, unit)? {
         unlink(root, &link)?;
     }
@@ -210,10 +210,10 @@ pub fn preset(root: &Root, unit: &str) -> Result<(), UnitError> {
         Lookup::Masked(_) => Ok(()),
         Lookup::Found(found) if found.name != unit => Ok(()),
         Lookup::Found(_) if preset::enables(root, unit)? => {
-            switch_on(root, unit, Impossible::PassOver)
+            enable_with(root, unit, OnInvalidLink::Skip)
         }
         // Units in `Also=` have presets of their own.
-        Lookup::Found(found) => drop_links(root, &found.name),
+        Lookup::Found(found) => remove_links(root, &found.name),
     }
 }
 
@@ -231,7 +231,7 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
         Lookup::Found(found) => found,
     };
     let links = links_to(root, &found.name)?;
-    let is_known = |link: &String| found.install.knows(&found.name, last(link));
+    let is_known = |link: &String| found.install.asks_for(&found.name, last(link));
     Ok(if links.iter().any(is_known) {
         "enabled"
     } else if found.install.has_rules() {
@@ -266,14 +266,14 @@ pub fn real_name(root: &Root, unit: &str) -> Result<String, RootError> {
 
 /// Returns the paths of all links that enable a unit.
 pub fn links(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
-    Ok(links_to(root, unit)?.into_iter().map(|link| format!("{OWN}/{link}")).collect())
+    Ok(links_to(root, unit)?.into_iter().map(|link| format!("{ETC}/{link}")).collect())
 }
 
 /// Returns the paths of all directories for such links.
 pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
-    let names = root.list(OWN)?.into_iter();
-    let is_folder = |name: &String| FOLDERS.iter().any(|suffix| name.ends_with(suffix));
-    Ok(names.filter(is_folder).map(|name| format!("{OWN}/{name}")).collect())
+    let names = root.list(ETC)?.into_iter();
+    let is_folder = |name: &String| LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix));
+    Ok(names.filter(is_folder).map(|name| format!("{ETC}/{name}")).collect())
 }
 
 /// Returns the units that are enabled and disabled along with a unit, from the text of its file.
@@ -296,13 +296,13 @@ pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
 }
 
 /// Removes temporary links of an interrupted write for the unit.
-pub fn sweep(root: &Root, unit: &str) -> Result<(), RootError> {
-    for name in root.list(OWN)? {
-        if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
-            root.sweep(&format!("{OWN}/{name}/{unit}"))?;
+pub fn remove_temporary(root: &Root, unit: &str) -> Result<(), RootError> {
+    for name in root.list(ETC)? {
+        if LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix)) {
+            root.remove_temporary(&format!("{ETC}/{name}/{unit}"))?;
         }
     }
-    root.sweep(&format!("{OWN}/{unit}"))?;
+    root.remove_temporary(&format!("{ETC}/{unit}"))?;
     Ok(())
 }
 
@@ -310,39 +310,39 @@ fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
     let mut name = unit.to_owned();
     for _ in 0..MAX_ALIASES {
         match find(root, &name)? {
-            Place::Nowhere => return Ok(Lookup::Missing),
-            Place::Masked(path) => return Ok(Lookup::Masked(path)),
-            Place::Alias(other) => name = other,
-            Place::File(path, text) => {
+            Location::Missing => return Ok(Lookup::Missing),
+            Location::Masked(path) => return Ok(Lookup::Masked(path)),
+            Location::Alias(other) => name = other,
+            Location::File(path, text) => {
                 let install = Install::parse(&text);
-                return Ok(Lookup::Found(Found { name, path, install }));
+                return Ok(Lookup::Found(UnitFile { name, path, install }));
             }
         }
     }
     Ok(Lookup::Missing)
 }
 
-enum Place {
-    Nowhere,
+enum Location {
+    Missing,
     Masked(String),
     Alias(String),
     File(String, String),
 }
 
-fn find(root: &Root, unit: &str) -> Result<Place, RootError> {
+fn find(root: &Root, unit: &str) -> Result<Location, RootError> {
     for file in install::file_names(unit) {
         for folder in SEARCH {
             let path = format!("{folder}/{file}");
             if root.destination(&path)?.as_deref() == Some("/dev/null") {
-                return Ok(Place::Masked(path));
+                return Ok(Location::Masked(path));
             }
             let target = root.read_link(&path)?;
             if let Some(other) = target.as_deref().map(last).filter(|other| *other != file) {
                 match (name::kind(other), name::instance(unit)) {
                     (Some(Kind::Template), Some(instance)) => {
-                        return Ok(Place::Alias(name::with_instance(other, instance)));
+                        return Ok(Location::Alias(name::with_instance(other, instance)));
                     }
-                    (Some(_), _) => return Ok(Place::Alias(other.to_owned())),
+                    (Some(_), _) => return Ok(Location::Alias(other.to_owned())),
                     (None, _) => {}
                 }
             }
@@ -352,14 +352,14 @@ fn find(root: &Root, unit: &str) -> Result<Place, RootError> {
             if let Some(bytes) = root.read(&path)? {
                 // systemd treats an empty file as a mask.
                 return Ok(if bytes.is_empty() {
-                    Place::Masked(path)
+                    Location::Masked(path)
                 } else {
-                    Place::File(path, String::from_utf8_lossy(&bytes).into_owned())
+                    Location::File(path, String::from_utf8_lossy(&bytes).into_owned())
                 });
             }
         }
     }
-    Ok(Place::Nowhere)
+    Ok(Location::Missing)
 }
 
 /// Returns the links that enable a unit, relative to the directory of units: those of its name,
@@ -369,9 +369,9 @@ fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
         link == unit || last(target) == unit || name::template(link).as_deref() == Some(unit)
     };
     let mut links = Vec::new();
-    for name in root.list(OWN)? {
-        let path = format!("{OWN}/{name}");
-        if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
+    for name in root.list(ETC)? {
+        let path = format!("{ETC}/{name}");
+        if LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix)) {
             for link in root.list(&path)? {
                 let target = root.read_link(&format!("{path}/{link}"))?;
                 if target.is_some_and(|target| is_ours(&link, &target)) {
@@ -389,9 +389,9 @@ fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
 }
 
 fn unlink(root: &Root, link: &str) -> Result<(), RootError> {
-    root.remove(&format!("{OWN}/{link}"))?;
+    root.remove(&format!("{ETC}/{link}"))?;
     if let Some((folder, _)) = link.split_once('/') {
-        root.remove_empty_directory(&format!("{OWN}/{folder}"))?;
+        root.remove_empty_directory(&format!("{ETC}/{folder}"))?;
     }
     Ok(())
 }

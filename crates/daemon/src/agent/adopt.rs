@@ -11,7 +11,7 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Agent, AfterSync, SyncError, update::read};
+use super::{AfterSync, Agent, SyncError, update::read};
 use crate::{cluster::Cluster, disk, verify};
 
 /// Pause between two lookups of a pool with a rendered config.

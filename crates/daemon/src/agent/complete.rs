@@ -12,12 +12,12 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{Agent, DriftDetected, AfterSync, SyncError, error::DRIFT_REASON, update::read};
+use super::{AfterSync, Agent, DriftDetected, SyncError, error::DRIFT_REASON, update::read};
 use crate::{
     cluster::{Changes, Cluster, EventType},
     decide::NodeAnnotations,
     disk, execute,
-    heal::{self, RepairDecision, NotRepaired},
+    heal::{self, NotRepaired, RepairDecision},
     verify,
 };
 
@@ -146,7 +146,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     /// Returns the config of the node: from its disk, or from the API server if none is recorded
     /// there.
-    pub(super) async fn current_config(&self, name: &RenderedName) -> Result<MachineConfig, SyncError> {
+    pub(super) async fn current_config(
+        &self,
+        name: &RenderedName,
+    ) -> Result<MachineConfig, SyncError> {
         let recorded = self.on_host(|host| disk::current_config(&host.root)).await??;
         match recorded {
             Some(config) if config.metadata.name.as_deref() == Some(name.as_str()) => Ok(config),
@@ -174,7 +177,11 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.glass.update(|state| state.drift = first.as_ref().map(ToString::to_string));
         match first {
             Some(drift) => {
-                let detected = if self.has_completed { DriftDetected::WhileRunning } else { DriftDetected::AtStart };
+                let detected = if self.has_completed {
+                    DriftDetected::WhileRunning
+                } else {
+                    DriftDetected::AtStart
+                };
                 let cause = self.root_cause.clone();
                 Err(SyncError::Drift { config: name.clone(), drift, detected, cause })
             }
@@ -207,7 +214,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.repairs.record(&subjects, now);
         let config = config.clone();
         self.on_host(move |host| execute::repair(host, &config, &steps)).await??;
-        let text = format!("Repaired drift from config {} at {}", machine.name, subjects.join(", "));
+        let text =
+            format!("Repaired drift from config {} at {}", machine.name, subjects.join(", "));
         info!("{text}");
         self.metrics.healed(subjects.len());
         self.cluster.publish_event(EventType::Warning, "ConfigDriftHealed", &text).await;

@@ -13,7 +13,7 @@ use mco_host::{Answer, System};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Agent, AfterSync, SyncError};
+use super::{AfterSync, Agent, SyncError};
 use crate::{
     cluster::Cluster,
     confirm::{self, Probe, standby},
@@ -103,12 +103,12 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         to: &RenderedName,
         is_forced: bool,
     ) -> Result<(), SyncError> {
-        let said = self.cluster.confirmation_time().await?;
-        let deadline = match said.as_deref().map(|said| (said, parse_time(said))) {
+        let value = self.cluster.confirmation_time().await?;
+        let deadline = match value.as_deref().map(|value| (value, parse_time(value))) {
             None => self.limits.confirm,
             Some((_, Ok(time))) => time,
-            Some((said, Err(bad))) => {
-                warn!(value = said, error = %bad, "Invalid confirmation time on the pool; using the default");
+            Some((value, Err(bad))) => {
+                warn!(value, error = %bad, "Invalid confirmation time on the pool; using the default");
                 self.limits.confirm
             }
         };
@@ -144,6 +144,8 @@ mod tests {
         for (text, want) in [("15", 900), (" 0 ", 0), ("90s", 90), ("1h30m", 5400)] {
             assert_eq!(parse_time(text), Ok(Duration::from_secs(want)), "{text}");
         }
-        assert!(parse_time("soon").is_err() && parse_time("-1").is_err() && parse_time("").is_err());
+        assert!(
+            parse_time("soon").is_err() && parse_time("-1").is_err() && parse_time("").is_err()
+        );
     }
 }

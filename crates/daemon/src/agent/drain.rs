@@ -9,7 +9,7 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Agent, AfterSync, SyncError};
+use super::{AfterSync, Agent, SyncError};
 use crate::{
     cluster::{Cluster, EventType},
     decide::{self, NodeAnnotations},
@@ -35,7 +35,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if node.requested_drain.as_ref() != Some(&request) {
             if verb == DrainVerb::Drain {
                 info!("Update prepared; requesting cordon and drain via annotation to controller");
-                self.cluster.publish_event(EventType::Normal, "Cordon", "Cordoned node to apply update").await;
+                self.cluster
+                    .publish_event(EventType::Normal, "Cordon", "Cordoned node to apply update")
+                    .await;
                 let text = "Draining node to update config.";
                 self.cluster.publish_event(EventType::Normal, "Drain", text).await;
             }

@@ -219,11 +219,15 @@ impl SyncError {
     /// Returns the reason of the event to publish, if any.
     fn event(&self) -> Option<&'static str> {
         match self {
-            Self::Drift { detected: DriftDetected::AtStart, .. } => Some("OnDiskStateValidationFailed"),
+            Self::Drift { detected: DriftDetected::AtStart, .. } => {
+                Some("OnDiskStateValidationFailed")
+            }
             Self::Drift { detected: DriftDetected::BeforeUpdate, .. } => {
                 Some("PreflightConfigDriftCheckFailed")
             }
-            Self::Drift { detected: DriftDetected::WhileRunning, .. } => Some("ConfigDriftDetected"),
+            Self::Drift { detected: DriftDetected::WhileRunning, .. } => {
+                Some("ConfigDriftDetected")
+            }
             Self::DrainTimeout { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
             Self::DrainTimeout { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
             Self::RolledBack(_) => Some("ConfigTakenBack"),

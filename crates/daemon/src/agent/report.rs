@@ -12,7 +12,7 @@ use super::Agent;
 use crate::{
     cluster::{Cluster, EventType},
     decide::{DiskView, NodeAnnotations},
-    machine_config_node::{StatusUpdate, StatusChange},
+    machine_config_node::{StatusChange, StatusUpdate},
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -86,7 +86,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if plan.reboots() {
             return;
         }
-        let service_action: Vec<_> = plan.steps.iter().filter_map(|step| service_action(plan, step)).collect();
+        let service_action: Vec<_> =
+            plan.steps.iter().filter_map(|step| service_action(plan, step)).collect();
         if service_action.is_empty() {
             info!("Performing post config change action: None for config {}", plan.diff.to);
             info!("Node has Desired Config {}, skipping reboot", plan.diff.to);
@@ -124,7 +125,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             ),
         };
         self.cluster.publish_event(EventType::Normal, reason, &text).await;
-        self.cluster.publish_event(EventType::Normal, "OSUpdateStaged", "Changes to OS staged").await;
+        self.cluster
+            .publish_event(EventType::Normal, "OSUpdateStaged", "Changes to OS staged")
+            .await;
     }
 }
 

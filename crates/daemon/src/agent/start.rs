@@ -21,10 +21,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if self.is_prepared {
             return Ok(());
         }
-        let duty = self.node_state.duty;
+        let role = self.node_state.role;
         let fault = self
             .on_host(move |host| -> Result<_, SystemError> {
-                host.system.prepare(duty)?;
+                host.system.prepare(role)?;
                 if host.root.exists(TUNING)? {
                     warn!("Ignoring {TUNING}; use kernelArguments of a MachineConfig instead");
                 }
@@ -44,11 +44,15 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     /// Annotates the node with the finalization error of the last deployment, or clears the
     /// annotation.
-    async fn report_finalization_failure(&mut self, fault: Option<String>) -> Result<(), SyncError> {
+    async fn report_finalization_failure(
+        &mut self,
+        fault: Option<String>,
+    ) -> Result<(), SyncError> {
         let key = annotation::FINALIZE_FAILURE.name();
-        let said = self.node_state.annotations.get(key).map(String::as_str).unwrap_or_default();
+        let annotated =
+            self.node_state.annotations.get(key).map(String::as_str).unwrap_or_default();
         let text = fault.unwrap_or_default();
-        if said == text {
+        if annotated == text {
             return Ok(());
         }
         if !text.is_empty() {

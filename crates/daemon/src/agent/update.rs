@@ -14,11 +14,11 @@ use mco_host::System;
 use tracing::{info, warn};
 
 use super::{
-    Agent, AfterSync, SyncError,
+    AfterSync, Agent, SyncError,
     report::{drains, parts},
 };
 use crate::{
-    cluster::{Cluster, Rules, EventType},
+    cluster::{Cluster, EventType, Rules},
     decide::NodeAnnotations,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
@@ -62,7 +62,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             self.report_event(Event::Drain(DrainEvent::NotNeeded));
         } else if node.topology == Some(Topology::SingleReplica) {
             self.report_event(Event::Drain(DrainEvent::NotNeeded));
-            self.cluster.publish_event(EventType::Normal, "Drain", "Drain not required, skipping").await;
+            self.cluster
+                .publish_event(EventType::Normal, "Drain", "Drain not required, skipping")
+                .await;
         } else if let Some(next) = self.await_drain(node, DrainVerb::Drain, to).await? {
             return Ok(next);
         }
@@ -74,7 +76,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let (glass, planned) = (self.glass.clone(), plan.clone());
         let outcome = self
             .change(move |host| {
-                execute::begin(host, &source, &target, planned, &mut |step| record_step(&glass, step))
+                execute::begin(host, &source, &target, planned, &mut |step| {
+                    record_step(&glass, step)
+                })
             })
             .await?;
         self.finish_update(outcome, &plan, to.as_str()).await

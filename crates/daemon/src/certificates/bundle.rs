@@ -27,7 +27,11 @@ pub(super) struct CertificateFile {
 pub(super) fn files(spec: &ControllerConfigSpec) -> Vec<CertificateFile> {
     let certificates = |path, data: Option<&Bytes>| {
         let bytes = data.map(Bytes::as_slice).unwrap_or_default();
-        (!bytes.is_empty()).then(|| CertificateFile { path, bytes: with_newline(bytes), mode: 0o644 })
+        (!bytes.is_empty()).then(|| CertificateFile {
+            path,
+            bytes: with_newline(bytes),
+            mode: 0o644,
+        })
     };
     let secret = spec.internal_registry_pull_secret.as_ref().map(Bytes::as_slice);
     let secret = secret.filter(|bytes| !bytes.is_empty());
@@ -35,7 +39,11 @@ pub(super) fn files(spec: &ControllerConfigSpec) -> Vec<CertificateFile> {
         certificates(KUBELET_CA, Some(&spec.kube_api_server_serving_ca_data)),
         certificates(CLOUD_CA, spec.cloud_provider_ca_data.as_ref()),
         // The file holds credentials, so only root reads it.
-        secret.map(|it| CertificateFile { path: INTERNAL_REGISTRY, bytes: it.to_vec(), mode: 0o600 }),
+        secret.map(|it| CertificateFile {
+            path: INTERNAL_REGISTRY,
+            bytes: it.to_vec(),
+            mode: 0o600,
+        }),
     ]
     .into_iter()
     .flatten()
@@ -56,7 +64,10 @@ fn registry(bundle: &ImageRegistryBundle) -> Option<(String, Vec<u8>)> {
     let name = bundle.file.replace("..", ":");
     let is_name = !name.is_empty() && name != "." && !name.contains(['/', '\0']);
     if !is_name {
-        warn!(registry = bundle.file, "Ignored certificates of a registry whose name is no directory name");
+        warn!(
+            registry = bundle.file,
+            "Ignored certificates of a registry whose name is no directory name"
+        );
         return None;
     }
     Some((name, with_newline(bundle.data.as_slice())))

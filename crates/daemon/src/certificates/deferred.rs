@@ -94,7 +94,7 @@ mod tests {
     fn machine() -> (tempfile::TempDir, Host<SimulatedSystem>) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        SimulatedSystem::furnish(&root).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
         root.write(KUBELET_KUBECONFIG, b"old", 0o600).unwrap();
         (folder, Host { root, system })
@@ -110,7 +110,7 @@ mod tests {
         record(&host.root).unwrap();
         host.system.journal().fail("restart kubelet.service");
         assert!(run(&mut host, "x509").is_err());
-        host.system.journal().mend("restart kubelet.service");
+        host.system.journal().succeed("restart kubelet.service");
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::Done, "still deferred");
         assert!(!host.root.exists(KUBELET_KUBECONFIG).unwrap(), "bootstraps again");
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::NotDue);

@@ -46,7 +46,8 @@ pub(super) fn rotate(kubeconfig: &str, bundle: &[u8]) -> Option<Rotation> {
     if new.is_empty() {
         return None;
     }
-    let waits = |it: &&&Certificate| DEFERRABLE_SIGNERS.iter().any(|signer| it.name.contains(signer));
+    let waits =
+        |it: &&&Certificate| DEFERRABLE_SIGNERS.iter().any(|signer| it.name.contains(signer));
     let restart = if new.iter().all(|it| waits(&it)) { Restart::Later } else { Restart::Now };
     let all: String = offered.iter().map(Certificate::pem).collect();
     let (head, tail) = (kubeconfig.get(..start)?, kubeconfig.get(end..)?);

@@ -15,12 +15,12 @@ use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
-use mco_host::Duty;
+use mco_host::MachineRole;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    Changes, Cluster, ClusterError, NodeState, Rules, EventType,
+    Changes, Cluster, ClusterError, EventType, NodeState, Rules,
     object_watch::{AfterChange, watch_one},
 };
 use crate::{
@@ -171,7 +171,7 @@ pub(crate) fn node_state(node: &ObjectMeta) -> NodeState {
     NodeState {
         version: version(node.resource_version.as_ref()),
         annotations: node.annotations.clone().unwrap_or_default(),
-        duty: if is_control_plane { Duty::ControlPlane } else { Duty::Worker },
+        role: if is_control_plane { MachineRole::ControlPlane } else { MachineRole::Worker },
     }
 }
 

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::{
-    Health, CHECK_INTERVAL, failures, policy,
-    startup::{PendingUpdate, Unconfirmed, Settled, on_host, read_pending, sleep_or_shutdown},
+    CHECK_INTERVAL, Health, failures, policy,
+    startup::{PendingUpdate, Settled, Unconfirmed, on_host, read_pending, sleep_or_shutdown},
 };
 use crate::{
     Ended,
@@ -190,7 +190,7 @@ pub fn remove<S: System>(host: &mut Host<S>) -> Result<(), StandbyError> {
         unit::disable(root, UNIT)?;
         root.remove(UNIT_PATH)?;
     }
-    root.sweep(UNIT_PATH)?;
+    root.remove_temporary(UNIT_PATH)?;
     if root.stat(FOLDER)?.is_some() {
         root.remove_tree(FOLDER)?;
         root.remove_empty_directory(PARENT)?;
@@ -239,7 +239,10 @@ pub async fn stand_by<S: System + 'static>(mut host: Host<S>, shutdown: &Shutdow
     }
 }
 
-fn check_once<S: System>(host: &mut Host<S>, waited: Duration) -> Result<StandbyStatus, ExecuteError> {
+fn check_once<S: System>(
+    host: &mut Host<S>,
+    waited: Duration,
+) -> Result<StandbyStatus, ExecuteError> {
     // A daemon that has decided removes the unit.
     if !is_installed(&host.root).map_err(DiskError::from)? {
         return Ok(StandbyStatus::Decided);

@@ -10,7 +10,7 @@ use mco_host::{Answer, Host, System};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::{Health, CHECK_INTERVAL, ConfirmPolicy, HealthDecision, decide, policy, standby};
+use super::{CHECK_INTERVAL, ConfirmPolicy, Health, HealthDecision, decide, policy, standby};
 use crate::{
     Ended,
     execute::{self, ExecuteError},
@@ -68,7 +68,11 @@ pub async fn settle<S: System + 'static, P: Probe>(
                 let removed;
                 (host, removed) = on_host(host, standby::remove).await;
                 if let Err(fault) = removed {
-                    warn!(unit = standby::UNIT, error = chain(&fault), "Failed to remove the standby unit");
+                    warn!(
+                        unit = standby::UNIT,
+                        error = chain(&fault),
+                        "Failed to remove the standby unit"
+                    );
                 }
                 return Settled::Go(host);
             }
@@ -105,7 +109,8 @@ pub async fn settle<S: System + 'static, P: Probe>(
             HealthDecision::Keep | HealthDecision::RollBack(_) => None,
         };
         let acted;
-        (host, acted) = on_host(host, move |host| apply_decision(host, &unconfirmed, &decision, waited)).await;
+        (host, acted) =
+            on_host(host, move |host| apply_decision(host, &unconfirmed, &decision, waited)).await;
         if let Err(fault) = acted {
             error!(error = chain(&fault), "Failed to roll back the config");
         }
@@ -117,7 +122,9 @@ pub async fn settle<S: System + 'static, P: Probe>(
 
 /// Reads the pending decision. The caller must hold the machine's lock.
 pub(super) fn read_pending<S: System>(host: &mut Host<S>) -> Result<PendingUpdate, ExecuteError> {
-    let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(PendingUpdate::None) };
+    let Some((update, progress)) = ledger::open(&host.root)? else {
+        return Ok(PendingUpdate::None);
+    };
     let before = update.from.metadata.name.clone().unwrap_or_default();
     let booted = host.system.facts()?.boot_id;
     match (ledger::resume(&progress, &update.boot_id, &booted), progress.stage) {
@@ -160,7 +167,11 @@ fn apply_decision<S: System>(
             // Not at every check, because the ledger would only grow.
             if waited >= unconfirmed.progress.waited + START_COST.as_secs() {
                 let left = unconfirmed.policy.deadline().as_secs().saturating_sub(waited);
-                warn!(config = name, seconds_left = left, "Machine is unhealthy; config will be rolled back");
+                warn!(
+                    config = name,
+                    seconds_left = left,
+                    "Machine is unhealthy; config will be rolled back"
+                );
                 ledger::advance(&host.root, &Progress { waited, ..unconfirmed.progress.clone() })?;
             }
         }

@@ -45,7 +45,7 @@ fn old() -> MachineConfig {
 /// Returns a machine that has the old config.
 fn machine(folder: &Path) -> Host<SimulatedSystem> {
     let root = Root::open(folder).unwrap();
-    SimulatedSystem::furnish(&root).unwrap();
+    SimulatedSystem::write_base_files(&root).unwrap();
     for path in ["/usr/etc/motd", "/etc/motd"] {
         root.write(path, b"welcome", 0o644).unwrap();
     }
@@ -81,7 +81,7 @@ fn a_failed_reload_has_the_references_text() {
          Error: error running systemctl reload crio.service: exit status 1"
     );
     assert!(!folder.path().join("etc/containers/policy.json").exists());
-    host.system.journal().mend("reload crio.service");
+    host.system.journal().succeed("reload crio.service");
     let done = begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::Applied);
     assert!(folder.path().join("etc/containers/policy.json").exists());
@@ -148,7 +148,7 @@ fn packages_are_provided_while_something_is_staged() {
     assert_eq!(asked(&host)[begun..][..3], tried);
     assert_eq!(asked(&host)[begun + 3], "withdraw-packages", "before the rollback");
 
-    host.system.journal().mend("stage-kernel realtime");
+    host.system.journal().succeed("stage-kernel realtime");
     let begun = asked(&host).len();
     let done = begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::RebootDue);

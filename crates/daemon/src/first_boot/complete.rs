@@ -134,7 +134,7 @@ mod tests {
     fn machine() -> (tempfile::TempDir, Host<SimulatedSystem>) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        SimulatedSystem::furnish(&root).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
         let mut system = SimulatedSystem::open(&root).unwrap();
         system.stage_os("image-1").unwrap();
         system.stage_kernel_arguments(&[], &["quiet".to_owned()]).unwrap();
@@ -215,7 +215,7 @@ mod tests {
             host.system.journal().fail(call);
             assert!(complete(&mut host, ENCAPSULATED).is_err());
             assert!(host.root.exists(ENCAPSULATED).unwrap(), "{call}: a retry must find it");
-            host.system.journal().mend(call);
+            host.system.journal().succeed(call);
         }
         let done = complete(&mut host, ENCAPSULATED).unwrap();
         assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));

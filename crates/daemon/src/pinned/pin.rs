@@ -44,7 +44,10 @@ pub(super) fn find<S: System>(host: &Host<S>) -> Result<Option<Runtime>, PinErro
 }
 
 /// Writes CRI-O's drop-in and reloads CRI-O, if the drop-in changes.
-pub(super) fn pin_with_crio<S: System>(host: &mut Host<S>, images: &[String]) -> Result<(), PinError> {
+pub(super) fn pin_with_crio<S: System>(
+    host: &mut Host<S>,
+    images: &[String],
+) -> Result<(), PinError> {
     let text = plan::pin_file(images);
     let found = host.root.read(PIN_FILE)?;
     if found.as_deref() == text.as_deref().map(str::as_bytes) {

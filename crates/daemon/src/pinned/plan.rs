@@ -65,12 +65,12 @@ pub(super) fn labels(before: &[String], wanted: &[String]) -> (Vec<String>, Vec<
 /// Returns the bytes that a healthy node has for images.
 pub(super) fn available_bytes(node: &Node) -> Result<u64, CannotPull> {
     let status = node.status.clone().unwrap_or_default();
-    let says = |kind: &str| {
+    let status_of = |kind: &str| {
         let mut all = status.conditions.iter().flatten();
         all.find(|it| it.type_ == kind).map_or_else(String::new, |it| it.status.clone())
     };
     let name = node.name_any();
-    let (ready, full) = (says("Ready"), says("DiskPressure"));
+    let (ready, full) = (status_of("Ready"), status_of("DiskPressure"));
     if ready != "True" {
         return Err(CannotPull::NotReady { node: name, status: ready });
     }

@@ -19,7 +19,7 @@ const EFI: &str = "/sys/firmware/efi";
 
 /// The method of a boot loader update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum UpdateMethod {
     /// No update is needed.
     None,
     /// The machine's own unit, or the image if that fails.
@@ -29,15 +29,15 @@ enum Way {
 }
 
 /// Chooses the method.
-fn way(release: &OsRelease, architecture: &str, secure_boot: bool) -> Way {
+fn method(release: &OsRelease, architecture: &str, secure_boot: bool) -> UpdateMethod {
     let is_meant = release.is_coreos() && matches!(architecture, "x86_64" | "aarch64");
     if !is_meant || !secure_boot {
-        return Way::None;
+        return UpdateMethod::None;
     }
     match (release.major(), release.minor()) {
-        (Some(major), _) if major > 9 => Way::Unit,
-        (Some(9), Some(minor)) if minor >= 6 => Way::Unit,
-        _ => Way::Image,
+        (Some(major), _) if major > 9 => UpdateMethod::Unit,
+        (Some(9), Some(minor)) if minor >= 6 => UpdateMethod::Unit,
+        _ => UpdateMethod::Image,
     }
 }
 
@@ -49,22 +49,24 @@ pub(super) fn update(
 ) -> Result<(), SystemError> {
     let release = OsRelease::read(root)?.unwrap_or_default();
     let architecture = std::env::consts::ARCH;
-    if way(&release, architecture, true) == Way::None || !root.exists(EFI)? {
+    if method(&release, architecture, true) == UpdateMethod::None || !root.exists(EFI)? {
         return Ok(());
     }
     // If mokutil fails, Secure Boot is assumed.
     let state = runner.run(&[MOKUTIL, "--sb-state"]);
     let secure_boot = state.map_or(true, |text| text.contains("SecureBoot enabled"));
-    match way(&release, architecture, secure_boot) {
-        Way::None => {
+    match method(&release, architecture, secure_boot) {
+        UpdateMethod::None => {
             info!("Secure Boot not enabled, bootloader update not required");
             return Ok(());
         }
-        Way::Unit => match runner.run(&[SYSTEMCTL, "start", UNIT]) {
+        UpdateMethod::Unit => match runner.run(&[SYSTEMCTL, "start", UNIT]) {
             Ok(_) => return Ok(()),
-            Err(error) => info!(unit = UNIT, %error, "Unit failed; using bootupctl of the next image"),
+            Err(error) => {
+                info!(unit = UNIT, %error, "Unit failed; using bootupctl of the next image")
+            }
         },
-        Way::Image => {}
+        UpdateMethod::Image => {}
     }
     by_image(root, runner, image)
 }
@@ -103,17 +105,17 @@ mod tests {
     #[test]
     fn only_secure_boot_on_an_image_based_machine_needs_an_update() {
         let cases = [
-            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", true, Way::Unit),
-            ("ID=rhcos\nRHEL_VERSION=10.0", "aarch64", true, Way::Unit),
-            ("ID=rhcos\nRHEL_VERSION=9.4", "x86_64", true, Way::Image),
-            ("ID=rhcos\nRHEL_VERSION=8.6", "x86_64", true, Way::Image),
-            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", false, Way::None),
-            ("ID=rhcos\nRHEL_VERSION=9.6", "s390x", true, Way::None),
-            ("ID=rhel\nVERSION_ID=9.6", "x86_64", true, Way::None),
-            ("ID=debian\nVERSION_ID=12", "x86_64", true, Way::None),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", true, UpdateMethod::Unit),
+            ("ID=rhcos\nRHEL_VERSION=10.0", "aarch64", true, UpdateMethod::Unit),
+            ("ID=rhcos\nRHEL_VERSION=9.4", "x86_64", true, UpdateMethod::Image),
+            ("ID=rhcos\nRHEL_VERSION=8.6", "x86_64", true, UpdateMethod::Image),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", false, UpdateMethod::None),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "s390x", true, UpdateMethod::None),
+            ("ID=rhel\nVERSION_ID=9.6", "x86_64", true, UpdateMethod::None),
+            ("ID=debian\nVERSION_ID=12", "x86_64", true, UpdateMethod::None),
         ];
         for (release, architecture, secure_boot, want) in cases {
-            let found = way(&OsRelease::parse(release), architecture, secure_boot);
+            let found = method(&OsRelease::parse(release), architecture, secure_boot);
             assert_eq!(found, want, "{release} {architecture} {secure_boot}");
         }
     }

@@ -11,7 +11,7 @@ use crate::{root::Root, system::SystemError};
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
 /// Paths of nmstatectl: the daemon's own, or the machine's.
-const PLACES: [&str; 2] = ["/run/machine-config-daemon-bin/nmstatectl", "/usr/bin/nmstatectl"];
+const PATHS: [&str; 2] = ["/run/machine-config-daemon-bin/nmstatectl", "/usr/bin/nmstatectl"];
 /// File in which nmstatectl leaves the kernel arguments for the names.
 const ARGUMENTS: &str = "/run/mco-nic-kargs";
 
@@ -24,7 +24,7 @@ pub(crate) fn persist(root: &Root, runner: &dyn CommandRunner) -> Result<(), Sys
         (false, false) => return Ok(()),
     };
     let mut program = None;
-    for place in PLACES {
+    for place in PATHS {
         if program.is_none() && root.exists(place)? {
             program = Some(place);
         }

@@ -6,11 +6,11 @@
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::{CommandRunner, arguments::words, bootupd, extension, garbled, storage};
+use super::{CommandRunner, arguments::words, bootupd, extension, parse_error, storage};
 use crate::{
     log::{self, Priority},
     root::Root,
-    system::{Duty, Staged, SystemError},
+    system::{MachineRole, Staged, SystemError},
 };
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
@@ -90,7 +90,7 @@ impl Deployment {
 
 pub(super) fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> {
     let text = runner.run(&[RPM_OSTREE, "status", "--json"])?;
-    serde_json::from_str(&text).map_err(|error| garbled("rpm-ostree status --json", &error))
+    serde_json::from_str(&text).map_err(|error| parse_error("rpm-ostree status --json", &error))
 }
 
 /// Stages an image; can be repeated, and an image that is already booted is not pulled.
@@ -106,7 +106,7 @@ pub(super) fn rebase(
         info!("Already in desired image {image}");
         return Ok(());
     }
-    refuse_old(runner)?;
+    check_supports_images(runner)?;
     if let Err(error) = bootupd::update(root, runner, image) {
         let text = format!("bootloader update failed: {error}");
         warn!("{text}");
@@ -123,7 +123,7 @@ pub(super) fn rebase(
 ///
 /// Different from the reference, which runs the new image's own rpm-ostree in a container and
 /// reboots twice: no boot image of a supported release is that old.
-fn refuse_old(runner: &dyn CommandRunner) -> Result<(), SystemError> {
+fn check_supports_images(runner: &dyn CommandRunner) -> Result<(), SystemError> {
     let text = runner.run(&[RPM_OSTREE, "--version"])?;
     let mut features =
         text.lines().skip_while(|line| line.trim() != "Features:").skip(1).peekable();
@@ -158,7 +158,7 @@ fn rebase_from_registry(runner: &dyn CommandRunner, image: &str) -> Result<(), S
     info!("Executing rebase to {image}");
     let target = format!("{REGISTRY}{image}");
     let command = [RPM_OSTREE, "rebase", "--experimental", &target];
-    super::repeat(runner, ATTEMPTS, || runner.run(&command).map(drop)).map_err(|last| {
+    super::retry(runner, ATTEMPTS, || runner.run(&command).map(drop)).map_err(|last| {
         SystemError::Os {
             what: format!(
                 "failed to update OS to {image} after retries: {last}: \
@@ -170,10 +170,13 @@ fn rebase_from_registry(runner: &dyn CommandRunner, image: &str) -> Result<(), S
 
 /// Makes ostree sync each object by itself on control plane machines: a flood of writes would block
 /// etcd. Not set on workers.
-pub(super) fn sync_objects(runner: &dyn CommandRunner, duty: Duty) -> Result<(), SystemError> {
-    match duty {
-        Duty::Worker => Ok(()),
-        Duty::ControlPlane => {
+pub(super) fn sync_objects(
+    runner: &dyn CommandRunner,
+    role: MachineRole,
+) -> Result<(), SystemError> {
+    match role {
+        MachineRole::Worker => Ok(()),
+        MachineRole::ControlPlane => {
             let repository = "--repo=/sysroot/ostree/repo";
             let command = [OSTREE, repository, "config", "set", "core.per-object-fsync", "true"];
             runner.run(&command).map(drop)
@@ -298,7 +301,7 @@ fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemErr
     })
 }
 
-pub(super) fn go_back(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
     runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
     if status(runner)?.booted()?.checksum == before {
         return Ok(Staged::Back);

@@ -5,7 +5,7 @@
 use crate::root::{Root, RootError};
 
 /// Paths of os-release; the first match counts.
-const PLACES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+const PATHS: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
 /// A parsed os-release file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub struct OsRelease {
 impl OsRelease {
     /// Reads os-release of the system below `root`; none if it does not exist.
     pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
-        for path in PLACES {
+        for path in PATHS {
             if let Some(bytes) = root.read(path)? {
                 return Ok(Some(Self::parse(&String::from_utf8_lossy(&bytes))));
             }

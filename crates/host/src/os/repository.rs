@@ -19,7 +19,7 @@ const CONTAINER: &str = "ostree-container-pivot-extensions";
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
 /// Attempts of a pull.
-const TRIES: u32 = 6;
+const ATTEMPTS: u32 = 6;
 
 /// Extracts the packages of this image and adds them as a repository of rpm-ostree.
 pub(crate) fn provide(
@@ -76,7 +76,7 @@ pub(super) fn pull(
         command.extend(["--authfile", auth::CLUSTER]);
     }
     command.push(image);
-    super::repeat(runner, TRIES, || runner.run(&command).map(drop))
+    super::retry(runner, ATTEMPTS, || runner.run(&command).map(drop))
 }
 
 /// Removes the repository and its packages, if any.

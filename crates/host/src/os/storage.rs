@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{CommandRunner, garbled};
+use super::{CommandRunner, parse_error};
 use crate::{root::Root, system::SystemError};
 
 const PODMAN: &str = "/usr/bin/podman";
@@ -71,7 +71,7 @@ pub(super) fn find(
 fn list(runner: &dyn CommandRunner, image: &str) -> Result<Vec<Listed>, SystemError> {
     let filter = format!("reference={image}");
     let text = runner.run(&[PODMAN, "images", "--format=json", "--filter", &filter])?;
-    serde_json::from_str(&text).map_err(|error| garbled("podman images --format=json", &error))
+    serde_json::from_str(&text).map_err(|error| parse_error("podman images --format=json", &error))
 }
 
 /// Allows this image for rpm-ostree, if the machine's policy may not.
@@ -82,13 +82,13 @@ pub(super) fn allow(
 ) -> Result<(), SystemError> {
     let Some(bytes) = root.read(POLICY)? else { return Ok(()) };
     let policy: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| garbled(&format!("read {POLICY}"), &error))?;
+        .map_err(|error| parse_error(&format!("read {POLICY}"), &error))?;
     if is_allowed(&policy) {
         return Ok(());
     }
     let text = runner.run(&[PODMAN, "system", "info", "--format=json"])?;
     let Info { store } = serde_json::from_str(&text)
-        .map_err(|error| garbled("podman system info --format=json", &error))?;
+        .map_err(|error| parse_error("podman system info --format=json", &error))?;
     let key =
         format!("[{}@{}]{}@{}", store.graph_driver_name, store.graph_root, image.digest, image.id);
     let opened = with(policy, &key);

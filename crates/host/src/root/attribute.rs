@@ -24,10 +24,10 @@ pub struct Attribute {
 }
 
 const LABEL: &str = "security.selinux";
-const OF_THE_OWNER: &str = "user.";
+const USER_PREFIX: &str = "user.";
 
 /// Largest attribute that the kernel allows.
-const LARGEST: usize = 64 << 10;
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 impl Root {
     /// Returns the attributes of a regular file; none for anything else.
@@ -42,7 +42,7 @@ impl Root {
 pub(super) fn of(directory: &Dir, name: &str) -> io::Result<Vec<Attribute>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return Ok(Vec::new()) };
-    let mut names = vec![0; LARGEST];
+    let mut names = vec![0; MAX_ATTRIBUTES];
     let length = match flistxattr(&file, names.as_mut_slice()) {
         Ok(length) => length,
         Err(Errno::NOTSUP | Errno::ACCESS | Errno::PERM) => 0,
@@ -51,10 +51,10 @@ pub(super) fn of(directory: &Dir, name: &str) -> io::Result<Vec<Attribute>> {
     let names = names.get(..length).unwrap_or_default();
     let mut attributes = Vec::new();
     for name in names.split(|&byte| byte == 0).filter_map(|name| std::str::from_utf8(name).ok()) {
-        if name != LABEL && !name.starts_with(OF_THE_OWNER) {
+        if name != LABEL && !name.starts_with(USER_PREFIX) {
             continue;
         }
-        let mut value = vec![0; LARGEST];
+        let mut value = vec![0; MAX_ATTRIBUTES];
         match fgetxattr(&file, name, value.as_mut_slice()) {
             Ok(length) => {
                 value.truncate(length);

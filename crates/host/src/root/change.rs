@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
 
-use super::{Owner, Root, RootError, split, write::give};
+use super::{Owner, Root, RootError, split, write::chown};
 
 impl Root {
     /// Removes a file or link; returns false if there is none.
@@ -14,13 +14,13 @@ impl Root {
         if self.stat(path)?.is_none() {
             return Ok(false);
         }
-        self.point("unlink", name).map_err(|error| refused(path, error))?;
+        self.fault_point("unlink", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::empty()) {
             Ok(()) => {}
             Err(rustix::io::Errno::NOENT) => return Ok(false),
             Err(error) => return Err(refused(path, error.into())),
         }
-        self.settle(&directory, name).map_err(|error| refused(path, error))?;
+        self.sync_directory(&directory, name).map_err(|error| refused(path, error))?;
         Ok(true)
     }
 
@@ -28,7 +28,7 @@ impl Root {
     pub fn remove_empty_directory(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(true) };
-        self.point("rmdir", name).map_err(|error| refused(path, error))?;
+        self.fault_point("rmdir", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
             Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => Ok(false),
@@ -40,7 +40,7 @@ impl Root {
     pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(()) };
-        self.point("remove all of", name).map_err(|error| refused(path, error))?;
+        self.fault_point("remove all of", name).map_err(|error| refused(path, error))?;
         match directory.remove_dir_all(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(path, error)),
             _ => Ok(()),
@@ -54,7 +54,7 @@ impl Root {
         }
         let (directories, name) = split(path)?;
         let refuse = |source| refused(path, source);
-        let directory = self.descend(&directories).map_err(refuse)?;
+        let directory = self.open_or_create(&directories).map_err(refuse)?;
         self.put_link(&directory, name, target).map_err(refuse)
     }
 
@@ -64,11 +64,11 @@ impl Root {
         let refuse = |source| refused(from, source);
         let directory = directory.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let (directories, new) = split(to)?;
-        let target = self.descend(&directories).map_err(refuse)?;
-        self.point("rename", name).map_err(refuse)?;
+        let target = self.open_or_create(&directories).map_err(refuse)?;
+        self.fault_point("rename", name).map_err(refuse)?;
         renameat(&directory, name, &target, new).map_err(|error| refuse(error.into()))?;
         for (changed, name) in [(&target, new), (&directory, name)] {
-            self.settle(changed, name).map_err(refuse)?;
+            self.sync_directory(changed, name).map_err(refuse)?;
         }
         Ok(())
     }
@@ -82,7 +82,7 @@ impl Root {
 
     /// Changes the owner of a file or directory; returns false if there is none.
     pub fn set_owner(&self, path: &str, owner: Owner) -> Result<bool, RootError> {
-        self.with_open(path, |file| give(file, owner))
+        self.with_open(path, |file| chown(file, owner))
     }
 
     /// Copies a file or link with permissions and owner; returns false if there is none.
@@ -107,7 +107,7 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&directory, name, flags, Mode::empty()) {
             Ok(file) => self
-                .point("set owner or mode of", name)
+                .fault_point("set owner or mode of", name)
                 .and_then(|()| change(&file))
                 .and_then(|()| Ok(fsync(&file)?))
                 .map(|()| true)

@@ -15,7 +15,7 @@ use rustix::{
 use super::{Owner, Root, RootError, parts, split};
 
 /// Larger files are not read; no config can hold them.
-const LIMIT: u64 = 256 << 20;
+const MAX_FILE_SIZE: u64 = 256 << 20;
 
 /// Number of links that the kernel follows.
 const MAX_LINKS: usize = 40;
@@ -155,7 +155,7 @@ impl Root {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let mut bytes = Vec::new();
-        if file.take(LIMIT + 1).read_to_end(&mut bytes)? as u64 > LIMIT {
+        if file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)? as u64 > MAX_FILE_SIZE {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "file is too large"));
         }
         Ok(bytes)

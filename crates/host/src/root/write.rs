@@ -20,10 +20,10 @@ use rustix::{
 };
 
 use super::{Attribute, Owner, Root, RootError, attribute, change::refused, split};
-use crate::fault::{Ahead, WRITE, dead};
+use crate::fault::{Injected, WRITE, crashed};
 
 /// Longer names are cut for the temporary name: with the suffix it must fit into 255 bytes.
-const LONGEST_STEM: usize = 200;
+const MAX_STEM: usize = 200;
 
 /// The durability of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub enum Durable {
 }
 
 /// A file to write.
-struct New<'a> {
+struct NewFile<'a> {
     bytes: &'a [u8],
     mode: u32,
     owner: Option<Owner>,
@@ -54,7 +54,7 @@ impl Root {
 
     /// Returns true if this process can change owners of files.
     #[must_use]
-    pub fn gives_away(&self) -> bool {
+    pub fn can_chown(&self) -> bool {
         geteuid().is_root()
     }
 
@@ -68,7 +68,7 @@ impl Root {
         mode: u32,
         owner: Option<Owner>,
     ) -> Result<(), RootError> {
-        self.put(path, &New { bytes, mode, owner, attributes: None })
+        self.replace(path, &NewFile { bytes, mode, owner, attributes: None })
     }
 
     /// Like [`Root::write_owned`], with exactly these extended attributes.
@@ -80,26 +80,29 @@ impl Root {
         owner: Owner,
         attributes: &[Attribute],
     ) -> Result<(), RootError> {
-        self.put(path, &New { bytes, mode, owner: Some(owner), attributes: Some(attributes) })
+        self.replace(
+            path,
+            &NewFile { bytes, mode, owner: Some(owner), attributes: Some(attributes) },
+        )
     }
 
     /// Appends to a file that only its owner can read, creating it if missing.
     pub fn append(&self, path: &str, bytes: &[u8], durable: Durable) -> Result<(), RootError> {
         let (directories, name) = split(path)?;
         let add = || -> io::Result<()> {
-            let directory = self.descend(&directories)?;
+            let directory = self.open_or_create(&directories)?;
             let flags = OFlags::WRONLY
                 | OFlags::APPEND
                 | OFlags::CREATE
                 | OFlags::NOFOLLOW
                 | OFlags::CLOEXEC;
-            self.point("open", name)?;
+            self.fault_point("open", name)?;
             let file = openat(&directory, name, flags, Mode::from_raw_mode(0o600))?;
-            self.fill(&file, name, bytes)?;
+            self.write_bytes(&file, name, bytes)?;
             if durable == Durable::Now {
-                self.point("fsync", name)?;
+                self.fault_point("fsync", name)?;
                 fsync(&file)?;
-                self.settle(&directory, name)?;
+                self.sync_directory(&directory, name)?;
             }
             Ok(())
         };
@@ -108,74 +111,80 @@ impl Root {
 
     /// Removes the temporary file or link of an interrupted write at this path; returns true if
     /// there was one.
-    pub fn sweep(&self, path: &str) -> Result<bool, RootError> {
+    pub fn remove_temporary(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
-        let beside = beside(name);
+        let temporary = temporary(name);
         // Checked first: unlink fails on a read-only disk even if the file does not exist.
-        if statat(&directory, &beside, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        if statat(&directory, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
             return Ok(false);
         }
-        match unlinkat(&directory, beside, AtFlags::empty()) {
+        match unlinkat(&directory, temporary, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(refused(path, error.into())),
         }
     }
 
-    fn put(&self, path: &str, new: &New<'_>) -> Result<(), RootError> {
+    fn replace(&self, path: &str, new: &NewFile<'_>) -> Result<(), RootError> {
         let (directories, name) = split(path)?;
-        self.descend(&directories)
+        self.open_or_create(&directories)
             .and_then(|directory| {
-                let beside = beside(name);
-                let made = self.make(&directory, name, &beside, new);
-                self.take_name(&directory, &beside, name, made)
+                let temporary = temporary(name);
+                let made = self.write_temporary(&directory, name, &temporary, new);
+                self.rename_into_place(&directory, &temporary, name, made)
             })
             .map_err(|source| refused(path, source))
     }
 
     pub(super) fn put_link(&self, directory: &Dir, name: &str, target: &str) -> io::Result<()> {
-        let beside = beside(name);
+        let temporary = temporary(name);
         let make = || -> io::Result<()> {
-            self.point("link", name)?;
-            match symlinkat(target, directory, &beside) {
+            self.fault_point("link", name)?;
+            match symlinkat(target, directory, &temporary) {
                 Err(Errno::EXIST) => {
-                    unlinkat(directory, &beside, AtFlags::empty())?;
-                    Ok(symlinkat(target, directory, &beside)?)
+                    unlinkat(directory, &temporary, AtFlags::empty())?;
+                    Ok(symlinkat(target, directory, &temporary)?)
                 }
                 made => Ok(made?),
             }
         };
-        self.take_name(directory, &beside, name, make())
+        self.rename_into_place(directory, &temporary, name, make())
     }
 
     /// Renames the temporary file into place, or removes it if its write failed.
-    fn take_name(
+    fn rename_into_place(
         &self,
         directory: &Dir,
-        beside: &str,
+        temporary: &str,
         name: &str,
         made: io::Result<()>,
     ) -> io::Result<()> {
         let renamed = made.and_then(|()| {
-            self.point("rename", name)?;
-            Ok(renameat(directory, beside, directory, name)?)
+            self.fault_point("rename", name)?;
+            Ok(renameat(directory, temporary, directory, name)?)
         });
         if let Err(error) = renamed {
-            if self.point("unlink", name).is_ok() {
-                let _ = unlinkat(directory, beside, AtFlags::empty());
+            if self.fault_point("unlink", name).is_ok() {
+                let _ = unlinkat(directory, temporary, AtFlags::empty());
             }
             return Err(error);
         }
-        self.settle(directory, name)
+        self.sync_directory(directory, name)
     }
 
-    fn make(&self, directory: &Dir, name: &str, beside: &str, new: &New<'_>) -> io::Result<()> {
-        let file = self.create_beside(directory, name, beside)?;
-        self.fill(&file, name, new.bytes)?;
-        self.point("set owner and mode of", name)?;
+    fn write_temporary(
+        &self,
+        directory: &Dir,
+        name: &str,
+        temporary: &str,
+        new: &NewFile<'_>,
+    ) -> io::Result<()> {
+        let file = self.create_temporary(directory, name, temporary)?;
+        self.write_bytes(&file, name, new.bytes)?;
+        self.fault_point("set owner and mode of", name)?;
         if let Some(owner) = new.owner {
-            give(&file, owner)?;
+            chown(&file, owner)?;
         }
         // After the owner, because chown clears special bits.
         fchmod(&file, Mode::from_raw_mode(new.mode & 0o7777))?;
@@ -183,45 +192,50 @@ impl Root {
             Some(attributes) => attribute::put(&file, attributes)?,
             None => attribute::put(&file, &attribute::of(directory, name)?)?,
         }
-        self.point("fsync", name)?;
+        self.fault_point("fsync", name)?;
         Ok(fsync(&file)?)
     }
 
-    fn create_beside(&self, directory: &Dir, name: &str, beside: &str) -> io::Result<OwnedFd> {
+    fn create_temporary(
+        &self,
+        directory: &Dir,
+        name: &str,
+        temporary: &str,
+    ) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Readable by its owner only until it has its mode.
-        let open = || openat(directory, beside, flags, Mode::from_raw_mode(0o600));
-        self.point("create", name)?;
+        let open = || openat(directory, temporary, flags, Mode::from_raw_mode(0o600));
+        self.fault_point("create", name)?;
         match open() {
             // Left by a crash.
             Err(Errno::EXIST) => {
-                unlinkat(directory, beside, AtFlags::empty())?;
+                unlinkat(directory, temporary, AtFlags::empty())?;
                 Ok(open()?)
             }
             opened => Ok(opened?),
         }
     }
 
-    fn fill(&self, file: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    fn write_bytes(&self, file: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut file = std::fs::File::from(file.try_clone()?);
-        match self.ahead(WRITE, name)? {
-            Ahead::Whole => file.write_all(bytes),
-            Ahead::Torn => {
+        match self.next_fault(WRITE, name)? {
+            Injected::None => file.write_all(bytes),
+            Injected::TornWrite => {
                 file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
-                Err(dead())
+                Err(crashed())
             }
         }
     }
 }
 
 /// Returns the temporary name of a file.
-fn beside(name: &str) -> String {
-    let stem = name.get(..name.floor_char_boundary(LONGEST_STEM)).unwrap_or_default();
+fn temporary(name: &str) -> String {
+    let stem = name.get(..name.floor_char_boundary(MAX_STEM)).unwrap_or_default();
     format!(".{stem}.mco-new")
 }
 
-pub(super) fn give(file: impl AsFd, owner: Owner) -> io::Result<()> {
+pub(super) fn chown(file: impl AsFd, owner: Owner) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
     match fchown(file, Some(user), Some(group)) {
         Err(Errno::PERM) if !geteuid().is_root() => Ok(()),

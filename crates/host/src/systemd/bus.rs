@@ -23,7 +23,7 @@ const COMMAND_LIMIT: Duration = Duration::from_hours(2);
 /// Longest output of a command that is kept: lists of images are long.
 const OUTPUT_LIMIT: u64 = 8 << 20;
 /// Longest error output that is kept.
-const COMPLAINT_LIMIT: u64 = 64 << 10;
+const STDERR_LIMIT: u64 = 64 << 10;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
@@ -46,18 +46,18 @@ pub(super) enum BusError {
     #[error("lost the connection to systemd")]
     Lost(#[source] zbus::Error),
     /// The job failed.
-    #[error("Job for {unit} {}", ending(.result))]
+    #[error("Job for {unit} {}", describe_result(.result))]
     Job { unit: String, result: String },
     /// The job timed out.
     #[error("Job for {unit} did not end in time")]
-    Late { unit: String },
+    Timeout { unit: String },
     /// A pipe for a command cannot be created.
     #[error("failed to create a pipe")]
     Pipe(#[source] std::io::Error),
 }
 
 /// A command to run as a transient unit.
-pub(super) struct Task<'a> {
+pub(super) struct TransientUnit<'a> {
     /// Name of the transient unit.
     pub(super) unit: &'a str,
     /// Description in `systemctl status` and the journal.
@@ -76,7 +76,7 @@ pub(super) struct Output {
     /// Beginning of its standard output.
     pub(super) text: String,
     /// Beginning of its standard error.
-    pub(super) complaints: String,
+    pub(super) stderr: String,
 }
 
 /// The systemd of one machine.
@@ -98,7 +98,7 @@ impl Bus {
     }
 
     /// Calls a method of the manager and drops the result.
-    pub(super) fn order<B>(&self, method: &str, body: &B) -> Result<(), BusError>
+    pub(super) fn call<B>(&self, method: &str, body: &B) -> Result<(), BusError>
     where
         B: serde::Serialize + DynamicType,
     {
@@ -106,22 +106,22 @@ impl Bus {
     }
 
     /// Calls a method of the manager that returns a string.
-    pub(super) fn ask(&self, method: &str, unit: &str) -> Result<String, BusError> {
+    pub(super) fn query(&self, method: &str, unit: &str) -> Result<String, BusError> {
         self.with(async |manager| manager.call(method, &(unit,)).await)
     }
 
     /// Starts a job for a unit and waits for its end.
     pub(super) fn job(&self, method: &str, unit: &str) -> Result<(), BusError> {
         let result = self.with(async |manager| {
-            let mut ended = ends_of_jobs(manager).await?;
+            let mut ended = subscribe_to_jobs(manager).await?;
             let job: OwnedObjectPath = manager.call(method, &(unit, "replace")).await?;
-            end_of(&mut ended, &job, JOB_LIMIT).await
+            wait_for_job(&mut ended, &job, JOB_LIMIT).await
         })?;
-        judge(unit, result)
+        check_result(unit, result)
     }
 
     /// Starts a command without waiting for its end.
-    pub(super) fn start(&self, task: &Task<'_>) -> Result<(), BusError> {
+    pub(super) fn start(&self, task: &TransientUnit<'_>) -> Result<(), BusError> {
         self.with(async |manager| {
             let mut properties = properties(task, "exec");
             // A failed unit must not block the next attempt.
@@ -134,47 +134,47 @@ impl Bus {
     }
 
     /// Runs a command with `input` on its standard input, and waits for its end.
-    pub(super) fn run(&self, task: &Task<'_>, input: &[u8]) -> Result<Output, BusError> {
+    pub(super) fn run(&self, task: &TransientUnit<'_>, input: &[u8]) -> Result<Output, BusError> {
         let (reader, writer) = std::io::pipe().map_err(BusError::Pipe)?;
-        let (complained, complaints) = std::io::pipe().map_err(BusError::Pipe)?;
+        let (stderr_reader, stderr) = std::io::pipe().map_err(BusError::Pipe)?;
         let (stdin, mut feed) = std::io::pipe().map_err(BusError::Pipe)?;
         let input = input.to_vec();
         let feeder = std::thread::spawn(move || {
             // A command that does not read all input shows so by its exit code.
             let _ = std::io::Write::write_all(&mut feed, &input);
         });
-        let listeners = [(reader, OUTPUT_LIMIT), (complained, COMPLAINT_LIMIT)].map(listen);
-        let ended = self.finish(task, stdin.into(), writer.into(), complaints.into());
+        let readers = [(reader, OUTPUT_LIMIT), (stderr_reader, STDERR_LIMIT)].map(read_pipe);
+        let ended = self.finish(task, stdin.into(), writer.into(), stderr.into());
         // All threads end: every other end of the pipes is closed by now.
         let _ = feeder.join();
-        let [text, complaints] = listeners.map(|it| it.join().unwrap_or_default());
-        Ok(Output { status: ended?, text, complaints })
+        let [text, stderr] = readers.map(|it| it.join().unwrap_or_default());
+        Ok(Output { status: ended?, text, stderr })
     }
 
     fn finish(
         &self,
-        task: &Task<'_>,
+        task: &TransientUnit<'_>,
         stdin: OwnedFd,
         output: OwnedFd,
-        complaints: OwnedFd,
+        stderr: OwnedFd,
     ) -> Result<i32, BusError> {
         let result = self.with(async move |manager| {
-            let mut ended = ends_of_jobs(manager).await?;
+            let mut ended = subscribe_to_jobs(manager).await?;
             let mut properties = properties(task, "oneshot");
             let fd = |fd: OwnedFd| Variant::from(zbus::Fd::from(fd));
             properties.push(("StandardInputFileDescriptor", fd(stdin)));
             properties.push(("StandardOutputFileDescriptor", fd(output)));
-            properties.push(("StandardErrorFileDescriptor", fd(complaints)));
+            properties.push(("StandardErrorFileDescriptor", fd(stderr)));
             // A list, not an array: an empty array has another signature on the bus.
             let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
             let body = (task.unit, "fail", properties, none);
             let job: OwnedObjectPath = manager.call("StartTransientUnit", &body).await?;
             drop(body);
-            end_of(&mut ended, &job, COMMAND_LIMIT).await
+            wait_for_job(&mut ended, &job, COMMAND_LIMIT).await
         })?;
         match result.as_deref() {
             Some("failed") => self.exit_code(task.unit),
-            _ => judge(task.unit, result).map(|()| 0),
+            _ => check_result(task.unit, result).map(|()| 0),
         }
     }
 
@@ -197,7 +197,7 @@ impl Bus {
         let runtime = self.runtime.as_ref().expect("the runtime is only taken on drop");
         runtime.block_on(async {
             let manager = match kept.take() {
-                Some(manager) if answers(&manager).await => manager,
+                Some(manager) if is_alive(&manager).await => manager,
                 _ => self.connect().await?,
             };
             match work(&manager).await {
@@ -241,7 +241,7 @@ impl std::fmt::Debug for Bus {
 }
 
 /// Reads the beginning of a pipe, and discards the rest.
-fn listen((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
+fn read_pipe((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
         let mut reader = reader.take(limit);
@@ -251,7 +251,7 @@ fn listen((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandl
     })
 }
 
-fn properties<'a>(task: &Task<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
+fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
     let words: Vec<String> = task.command.iter().map(|&word| word.to_owned()).collect();
     let program = words.first().cloned().unwrap_or_default();
     let mut properties = vec![
@@ -268,7 +268,7 @@ fn properties<'a>(task: &Task<'a>, kind: &'a str) -> Vec<(&'static str, Variant<
 }
 
 /// Returns true if a connection still works; the bus may have been restarted meanwhile.
-async fn answers(manager: &Proxy<'static>) -> bool {
+async fn is_alive(manager: &Proxy<'static>) -> bool {
     manager
         .connection()
         .call_method(Some(SYSTEMD), MANAGER_PATH, Some(PEER), "Ping", &())
@@ -276,7 +276,7 @@ async fn answers(manager: &Proxy<'static>) -> bool {
         .is_ok()
 }
 
-async fn ends_of_jobs(
+async fn subscribe_to_jobs(
     manager: &Proxy<'static>,
 ) -> Result<zbus::proxy::SignalStream<'static>, zbus::Error> {
     let stream = manager.receive_signal("JobRemoved").await?;
@@ -289,7 +289,7 @@ async fn ends_of_jobs(
 }
 
 /// Waits for the end of a job; returns none if it times out.
-async fn end_of(
+async fn wait_for_job(
     ended: &mut zbus::proxy::SignalStream<'static>,
     job: &OwnedObjectPath,
     limit: Duration,
@@ -309,16 +309,16 @@ async fn end_of(
     tokio::time::timeout(limit, wait).await.unwrap_or(Ok(None))
 }
 
-fn judge(unit: &str, result: Option<String>) -> Result<(), BusError> {
+fn check_result(unit: &str, result: Option<String>) -> Result<(), BusError> {
     match result {
         Some(result) if matches!(result.as_str(), "done" | "skipped") => Ok(()),
         Some(result) => Err(BusError::Job { unit: unit.to_owned(), result }),
-        None => Err(BusError::Late { unit: unit.to_owned() }),
+        None => Err(BusError::Timeout { unit: unit.to_owned() }),
     }
 }
 
 /// Describes the result of a job as `systemctl` does.
-fn ending(result: &str) -> &str {
+fn describe_result(result: &str) -> &str {
     match result {
         "timeout" => "timed out.",
         "canceled" => "was canceled.",
@@ -334,8 +334,12 @@ mod tests {
     // covers: C89
     #[test]
     fn a_task_is_ordered_after_its_prerequisites() {
-        let task =
-            Task { unit: "a", description: "b", command: &["/bin/true"], after: &["f.service"] };
+        let task = TransientUnit {
+            unit: "a",
+            description: "b",
+            command: &["/bin/true"],
+            after: &["f.service"],
+        };
         let names: Vec<&str> = properties(&task, "exec").iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["Description", "Type", "ExecStart", "Requires", "After"]);
     }

@@ -23,12 +23,12 @@ pub(super) struct Links {
     /// Aliases of the unit.
     pub(super) aliases: Vec<String>,
     /// Invalid links.
-    pub(super) refused: Vec<Refused>,
+    pub(super) invalid: Vec<LinkError>,
 }
 
 /// An invalid link that a unit file asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum LinkError {
     /// The alias is not valid for the unit.
     Alias {
         /// Name of the unit.
@@ -58,7 +58,7 @@ pub enum Refused {
     },
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LinkError {
     /// In the words of `systemctl enable`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -148,7 +148,7 @@ impl Install {
     }
 
     /// Returns true if `unit` asks for a link of this name.
-    pub(super) fn knows(&self, unit: &str, link: &str) -> bool {
+    pub(super) fn asks_for(&self, unit: &str, link: &str) -> bool {
         let instance = self.default_instance.as_ref();
         link == unit
             || self.alias.iter().any(|alias| expand(alias, unit) == link)
@@ -173,9 +173,9 @@ impl Install {
         for by in list {
             let by = expand(by, &linked);
             match name::kind(&by) {
-                None => return links.refused.push(Refused::NoUnit(by)),
+                None => return links.invalid.push(LinkError::NoUnit(by)),
                 Some(Kind::Plain) if must_have_instance => {
-                    return links.refused.push(Refused::NoInstance { unit: linked, by });
+                    return links.invalid.push(LinkError::NoInstance { unit: linked, by });
                 }
                 Some(Kind::Plain | Kind::Template | Kind::Instance) => {
                     links.wanted.push(format!("{by}.{suffix}/{linked}"));
@@ -185,16 +185,16 @@ impl Install {
     }
 
     fn link_alias(&self, unit: &str, alias: &str, links: &mut Links) {
-        let refuse = || Refused::Alias { unit: unit.to_owned(), alias: alias.to_owned() };
+        let refuse = || LinkError::Alias { unit: unit.to_owned(), alias: alias.to_owned() };
         if let Some((folder, last)) = alias.rsplit_once('/') {
             // Old syntax of WantedBy.
             let by = folder.strip_suffix(".wants").or_else(|| folder.strip_suffix(".requires"));
             match by.and_then(name::kind) {
-                None => links.refused.push(Refused::Reference(alias.to_owned())),
+                None => links.invalid.push(LinkError::Reference(alias.to_owned())),
                 Some(_) if last == unit || self.default_unit(unit).as_deref() == Some(last) => {
                     links.wanted.push(alias.to_owned());
                 }
-                Some(_) => links.refused.push(refuse()),
+                Some(_) => links.invalid.push(refuse()),
             }
             return;
         }
@@ -207,16 +207,16 @@ impl Install {
         if alias == unit {
             return;
         }
-        if may_be(&alias, unit) {
+        if is_valid_alias(&alias, unit) {
             links.aliases.push(alias);
         } else {
-            links.refused.push(refuse());
+            links.invalid.push(refuse());
         }
     }
 }
 
 /// Returns true if a unit may have this alias.
-fn may_be(alias: &str, unit: &str) -> bool {
+fn is_valid_alias(alias: &str, unit: &str) -> bool {
     // systemd allows aliases for these types only.
     let types = ["service", "socket", "target", "device", "timer", "path"];
     let suffix = name::suffix(alias);

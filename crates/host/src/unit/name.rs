@@ -14,14 +14,14 @@ pub(crate) enum Kind {
 }
 
 /// Longest unit name that systemd allows.
-const LONGEST: usize = 255;
+const MAX_LENGTH: usize = 255;
 
 /// Returns the kind of a name; none if it is not a valid unit name.
 pub(crate) fn kind(name: &str) -> Option<Kind> {
     let (stem, suffix) = name.rsplit_once('.')?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
     let is_name = !stem.is_empty()
-        && name.len() <= LONGEST
+        && name.len() <= MAX_LENGTH
         && UNIT_TYPES.contains(&suffix)
         && name.chars().all(fits);
     if !is_name {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::root::{Root, RootError};
 
 /// Directories of presets; a file hides one of the same name in a later directory.
-const FOLDERS: [&str; 5] = [
+const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system-preset",
     "/run/systemd/system-preset",
     "/usr/local/lib/systemd/system-preset",
@@ -16,7 +16,7 @@ const FOLDERS: [&str; 5] = [
 /// Returns true if the first matching preset enables the unit, or none matches.
 pub(super) fn enables(root: &Root, unit: &str) -> Result<bool, RootError> {
     let mut files = BTreeMap::new();
-    for folder in FOLDERS {
+    for folder in DIRECTORIES {
         for name in root.list(folder)?.into_iter().filter(|name| name.ends_with(".preset")) {
             files.entry(name.clone()).or_insert(format!("{folder}/{name}"));
         }

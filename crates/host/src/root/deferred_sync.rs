@@ -15,26 +15,26 @@ use rustix::fs::{fstat, fsync};
 use super::{Root, RootError};
 
 /// Limit of open directories; further ones are synced at once.
-const MOST: usize = 64;
+const MAX_OPEN_DIRECTORIES: usize = 64;
 
 /// Directories to sync later; none while each is synced at once.
 #[derive(Debug, Default)]
-pub(super) struct Later(Mutex<Option<Vec<Waiting>>>);
+pub(super) struct DeferredSyncs(Mutex<Option<Vec<PendingDirectory>>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingDirectory {
     device: u64,
     inode: u64,
     directory: Dir,
 }
 
-impl Later {
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Waiting>>> {
+impl DeferredSyncs {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<PendingDirectory>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Defers the sync of a directory; returns false if it must be synced at once.
-    pub(super) fn keep(&self, directory: &Dir) -> io::Result<bool> {
+    pub(super) fn defer(&self, directory: &Dir) -> io::Result<bool> {
         let mut waiting = self.lock();
         let Some(list) = waiting.as_mut() else { return Ok(false) };
         let stat = fstat(directory)?;
@@ -42,26 +42,27 @@ impl Later {
         if list.iter().any(|it| it.device == device && it.inode == inode) {
             return Ok(true);
         }
-        if list.len() >= MOST {
+        if list.len() >= MAX_OPEN_DIRECTORIES {
             return Ok(false);
         }
-        list.push(Waiting { device, inode, directory: directory.try_clone()? });
+        list.push(PendingDirectory { device, inode, directory: directory.try_clone()? });
         Ok(true)
     }
 }
 
 impl Root {
-    /// Defers syncs of directories until [`Root::settle_all`].
-    pub fn put_off(&self) {
-        self.later.lock().get_or_insert_default();
+    /// Defers syncs of directories until [`Root::sync_deferred`].
+    pub fn defer_syncs(&self) {
+        self.deferred.lock().get_or_insert_default();
     }
 
     /// Syncs all deferred directories, and ends the deferral.
-    pub fn settle_all(&self) -> Result<(), RootError> {
-        let waiting = self.later.lock().take().unwrap_or_default();
-        for Waiting { directory, .. } in waiting {
-            let synced =
-                self.point("fsync the directory of", "many").and_then(|()| Ok(fsync(&directory)?));
+    pub fn sync_deferred(&self) -> Result<(), RootError> {
+        let waiting = self.deferred.lock().take().unwrap_or_default();
+        for PendingDirectory { directory, .. } in waiting {
+            let synced = self
+                .fault_point("fsync the directory of", "many")
+                .and_then(|()| Ok(fsync(&directory)?));
             synced.map_err(|source| RootError::Write { path: "/".to_owned(), source })?;
         }
         Ok(())
