@@ -115,7 +115,7 @@ impl<S: System + 'static> CertificateSync<S> {
                     return;
                 }
                 Err(error) => {
-                    warn!(error = chain(&error), "Failed to restart the kubelet with the new CAs")
+                    warn!(error = chain(&error), "Failed to restart the kubelet with the new CAs");
                 }
             }
         }

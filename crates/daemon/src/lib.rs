@@ -187,7 +187,7 @@ async fn run_in_span<S: System + 'static>(
     let (sender, observed) = latest::channel(NodeState::default());
     let (mcn_sender, mcn) = latest::channel(None);
     let (status, receiver) = machine_config_node::channel();
-    let (error, certificate_errors) = latest::channel(None);
+    let (error, errors) = latest::channel(None);
     let certificate_sync = CertificateSync {
         node: node.clone(),
         host: host.clone(),
@@ -227,19 +227,10 @@ async fn run_in_span<S: System + 'static>(
         );
     };
     let daemon = async {
-        let Some(cluster) =
-            connect(&node, &around, status.clone(), observed.clone(), &shutdown).await
-        else {
-            return Ended::Stopped;
-        };
-        let agent = Agent::new(
-            node.clone(),
-            host.clone(),
-            cluster,
-            observed.clone(),
-            certificate_errors,
-            &around,
-        );
+        let connected = connect(&node, &around, status.clone(), observed.clone(), &shutdown);
+        let Some(cluster) = connected.await else { return Ended::Stopped };
+        let agent =
+            Agent::new(node.clone(), host.clone(), cluster, observed.clone(), errors, &around);
         let ended = Box::pin(agent.run(shutdown.clone())).await;
         status.flush(around.limits.status_flush).await;
         ended
@@ -291,7 +282,7 @@ async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host
         match host.root.lock(disk::RECORDS) {
             Ok(Some(lock)) => return Some(lock),
             Ok(None) => {
-                warn!("Waiting for another process, such as mco host apply, to unlock the machine")
+                warn!("Waiting for another process, such as mco host apply, to unlock the machine");
             }
             Err(error) => warn!(error = chain(&error), "Failed to lock the machine"),
         }

@@ -79,7 +79,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.cluster.publish_event(EventType::Normal, "OSUpdateStarted", &text.join("; ")).await;
     }
 
-    /// Reports that a plan was applied, and the service actions that service_action.
+    /// Reports that a plan was applied, and the service actions that followed.
     pub(super) async fn report_applied(&self, plan: &NodePlan) {
         self.report_event(Event::Applied(parts(plan)));
         self.publish_staged(plan).await;

@@ -77,14 +77,14 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let outcome = self
             .change(move |host| {
                 execute::begin(host, &source, &target, planned, &mut |step| {
-                    record_step(&glass, step)
+                    record_step(&glass, step);
                 })
             })
             .await?;
         self.finish_update(outcome, &plan, to.as_str()).await
     }
 
-    /// Compat: publishes BootResync when a daemon starts on a node that has an update to do
+    /// Compat: publishes `BootResync` when a daemon starts on a node that has an update to do
     /// (pkg/daemon/daemon.go).
     async fn publish_boot_resync(&mut self, from: &RenderedName, to: &RenderedName) {
         if !self.has_completed && self.failures == 0 && self.drain_wait.is_none() {

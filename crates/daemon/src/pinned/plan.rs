@@ -30,7 +30,7 @@ pub(crate) enum CannotPull {
     OutOfDisk {
         /// Name of the node.
         node: String,
-        /// Status of its DiskPressure condition.
+        /// Status of its `DiskPressure` condition.
         status: String,
     },
     /// The images do not fit.

@@ -63,7 +63,7 @@ pub(super) fn update(
         UpdateMethod::Unit => match runner.run(&[SYSTEMCTL, "start", UNIT]) {
             Ok(_) => return Ok(()),
             Err(error) => {
-                info!(unit = UNIT, %error, "Unit failed; using bootupctl of the next image")
+                info!(unit = UNIT, %error, "Unit failed; using bootupctl of the next image");
             }
         },
         UpdateMethod::Image => {}

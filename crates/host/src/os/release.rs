@@ -44,13 +44,13 @@ impl OsRelease {
         }
     }
 
-    /// Returns true for any CoreOS, whose `/usr` is an image.
+    /// Returns true for any `CoreOS`, whose `/usr` is an image.
     #[must_use]
     pub fn is_coreos(&self) -> bool {
         self.variant == "coreos" || self.is_el_coreos()
     }
 
-    /// Returns true for a CoreOS that is based on Enterprise Linux.
+    /// Returns true for a `CoreOS` that is based on Enterprise Linux.
     #[must_use]
     pub fn is_el_coreos(&self) -> bool {
         match self.id.as_str() {
@@ -60,13 +60,13 @@ impl OsRelease {
         }
     }
 
-    /// Returns true for Fedora CoreOS.
+    /// Returns true for Fedora `CoreOS`.
     #[must_use]
     pub fn is_fedora_coreos(&self) -> bool {
         self.id == "fedora" && self.variant == "coreos"
     }
 
-    /// Returns true for a CoreOS that is based on this major version of Enterprise Linux.
+    /// Returns true for a `CoreOS` that is based on this major version of Enterprise Linux.
     #[must_use]
     pub fn is_el(&self, major: u32) -> bool {
         self.is_el_coreos() && self.major() == Some(major)
@@ -78,7 +78,7 @@ impl OsRelease {
         self.id == "rhel" || self.like.iter().any(|like| like == "rhel")
     }
 
-    /// Returns the version, without the part of the OpenShift release.
+    /// Returns the version, without the part of the `OpenShift` release.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version

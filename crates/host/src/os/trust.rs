@@ -2,7 +2,7 @@
 
 use crate::root::{Root, RootError};
 
-/// Unit that updates the trust store on CoreOS.
+/// Unit that updates the trust store on `CoreOS`.
 const UNIT: &str = "coreos-update-ca-trust.service";
 /// Tool that updates the trust store elsewhere.
 const TOOL: &str = "/usr/bin/update-ca-trust";
