@@ -253,14 +253,16 @@ impl StatusWriter {
                 Err(WriteError::NotFound) => break,
                 // An invalid update never succeeds and must not block later ones.
                 Err(WriteError::Call(error)) if error.refused() == Some(INVALID) => {
-                    warn!(node = %self.node, error = chain(&error), "Dropped an invalid MachineConfigNode update");
+                    let error = chain(&error);
+                    warn!(node = %self.node, error, "Dropped an invalid status update");
                     self.queue.pending.pop_front();
                 }
                 Err(WriteError::Call(error)) => {
+                    let (node, error) = (&self.node, chain(&error));
                     if self.failures == 0 {
-                        warn!(node = %self.node, error = chain(&error), "Failed to write MachineConfigNode status");
+                        warn!(%node, error, "Failed to write MachineConfigNode status");
                     } else {
-                        debug!(node = %self.node, error = chain(&error), "Failed to write MachineConfigNode status");
+                        debug!(%node, error, "Failed to write MachineConfigNode status");
                     }
                     let pause = Duration::from_secs(1 << self.failures.min(6)).min(MAX_BACKOFF);
                     self.failures = self.failures.saturating_add(1);

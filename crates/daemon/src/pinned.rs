@@ -71,8 +71,8 @@ pub(crate) enum PinError {
     Engine(#[source] SystemError),
     /// The machine has no container engine that can pin images.
     #[error(
-        "neither CRI-O nor containerd is installed, so images cannot be pinned; remove pinnedImageSets \
-         from the pool"
+        "neither CRI-O nor containerd is installed, so images cannot be pinned; remove \
+         pinnedImageSets from the pool"
     )]
     NoEngine,
     /// The list cannot be written.
@@ -138,7 +138,7 @@ impl<S: System + 'static> PinnedImageSync<S> {
         }
     }
 
-    /// Syncs once; `reported_states` is the state that this daemon, the only writer of it, reported last.
+    /// Syncs once; `reported_states` are those that this daemon, their only writer, reported last.
     async fn sync(
         &self,
         sets: &[PinnedImageSet],

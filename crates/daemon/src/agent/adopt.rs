@@ -23,7 +23,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Nothing on the machine changes. The rest follows as an ordinary update.
     pub(super) async fn adopt(&mut self) -> Result<AfterSync, SyncError> {
         let Some(target) = self.cluster.pool_config().await? else {
-            info!(node = %self.node, "Waiting for a pool that selects this node and has a rendered config");
+            info!("Waiting for a pool that selects this node and has a rendered config");
             return Ok(AfterSync::Wait(Some(Instant::now() + RETRY_INTERVAL)));
         };
         let machine = read(&target)?;

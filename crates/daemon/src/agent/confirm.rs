@@ -89,10 +89,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let Some(program) = self.standby.clone() else { return Ok(()) };
         let left = self.on_host(move |host| standby::arrange(host, &program)).await?;
         if let Err(error) = left {
-            warn!(
-                error = chain(&error),
-                "Failed to install the standby unit; the config is not rolled back if no daemon starts"
-            );
+            warn!(error = chain(&error), "Failed to install the standby unit");
         }
         Ok(())
     }
@@ -108,7 +105,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             None => self.limits.confirm,
             Some((_, Ok(time))) => time,
             Some((value, Err(bad))) => {
-                warn!(value, error = %bad, "Invalid confirmation time on the pool; using the default");
+                warn!(value, error = %bad, "Ignored an invalid confirmation time");
                 self.limits.confirm
             }
         };

@@ -14,8 +14,8 @@ use mco_cluster::report::chain;
 use serde::de::DeserializeOwned;
 use tracing::{debug, info, warn};
 
-/// Calls `on_change` with the object whenever it changes, and with none while it does not exist. Ends
-/// when `on_change` returns `Stop`.
+/// Calls `on_change` with the object whenever it changes, and with none while it does not exist.
+/// Ends when `on_change` returns `Stop`.
 pub(crate) async fn watch_one<K>(
     api: Api<K>,
     name: &str,

@@ -173,8 +173,8 @@ fn a_machine_without_image_support_is_refused_with_a_hint() {
     let error = machine.stage(Backend::RpmOstree, "registry.example/os:2").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "rpm-ostree of this machine is too old to take images (it lacks the feature container); \
-         install the machine again from a newer boot image"
+        "rpm-ostree of this machine is too old for container images (it lacks the feature \
+         container); reinstall the machine from a newer boot image"
     );
     assert_eq!(machine.calls(), ["rpm-ostree cleanup -p"], "nothing is tried");
     machine.stage(Backend::RpmOstree, "registry.example/os:1").unwrap();
