@@ -1,7 +1,8 @@
-//! What applying 200 small files costs, beside a plain loop that writes, syncs and renames them; and what
-//! looking at 1,000 files costs when nothing differs.
+//! Measures applying 200 small files beside a plain loop that writes, syncs and renames them; and
+//! verifying 1,000 files that do not differ.
 //!
-//! On a real disk: the folder is made where the target folder is, for there is nothing to sync in memory.
+//! Uses a real disk: the directory is created in the target directory, because there is nothing to
+//! sync in memory.
 
 #![expect(
     clippy::disallowed_methods,
@@ -45,7 +46,7 @@ fn config(name: &str, count: usize, text: &str) -> MachineConfig {
 
 fn machine(folder: &Path, config: &MachineConfig) -> Host<SimulatedSystem> {
     let root = Root::open(folder).expect("the folder is there");
-    SimulatedSystem::furnish(&root).expect("the folder takes files");
+    SimulatedSystem::write_base_files(&root).expect("the folder takes files");
     let system = SimulatedSystem::open(&root).expect("the folder takes files");
     let mut host = Host { root, system };
     first_boot::provision(&mut host, config).expect("the machine is installed");
@@ -53,7 +54,7 @@ fn machine(folder: &Path, config: &MachineConfig) -> Host<SimulatedSystem> {
     host
 }
 
-/// Writes every file beside its name, syncs it, and renames it.
+/// Writes every file under a temporary name, syncs it, and renames it.
 fn plain(folder: &Path, text: &str) -> Duration {
     let began = Instant::now();
     for number in 0..FILES {

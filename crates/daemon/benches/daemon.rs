@@ -1,7 +1,7 @@
-//! How fast and how small the daemon is, each figure beside what the machine itself allows.
+//! Measures the speed and size of the daemon, each figure beside the limit of the machine itself.
 //!
-//! `cargo bench -p mco-daemon`, after `make dist`, whose process is measured, since it is what is shipped.
-//! The cluster is the embedded API; the machine is a directory.
+//! `cargo bench -p mco-daemon` after `make dist`: the measured process is the shipped binary. The
+//! cluster is the embedded API server; the machine is a directory.
 
 #![expect(clippy::disallowed_methods, reason = "measures a machine from outside")]
 
@@ -27,10 +27,11 @@ use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::json;
 
 const FILES: usize = 1000;
-/// What a config has on a machine with nothing special about it.
+/// Files of an ordinary config.
 const FEW_FILES: usize = 100;
 const ROUNDS: usize = 20;
-/// Set for a process of this program that is to be a daemon: the machine's directory and the kubeconfig.
+/// Environment variable that makes a process of this program a daemon: the machine's directory and
+/// the kubeconfig.
 const ROLE: &str = "MCO_BENCH_DAEMON";
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
@@ -59,7 +60,7 @@ async fn measure() -> Outcome<()> {
     no_op_sync(&root)?;
     let api = ApiServer::in_memory(Settings::default()).await?;
     let client = Client::new(api.clone(), "default");
-    furnish(&client, &many).await?;
+    create_objects(&client, &many).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     first_sync(&client, &root).await?;
     drift(&client, &nodes, &root).await?;
@@ -69,11 +70,11 @@ async fn measure() -> Outcome<()> {
     let few = config(FEW_FILES)?;
     install(&root, &few)?;
     let api = ApiServer::in_memory(Settings::default()).await?;
-    furnish(&Client::new(api.clone(), "default"), &few).await?;
+    create_objects(&Client::new(api.clone(), "default"), &few).await?;
     process(api, &folder.path().join("another-api"), &root, FEW_FILES).await
 }
 
-/// A config with that many small files.
+/// Builds a config with that many small files.
 fn config(files: usize) -> Outcome<MachineConfig> {
     let file = |number: usize| {
         let text = format!("data:,{}", format!("setting-{number}-").repeat(20));
@@ -95,13 +96,13 @@ fn open(path: &Path) -> Outcome<Host<SimulatedSystem>> {
 
 fn install(path: &Path, config: &MachineConfig) -> Outcome<()> {
     let mut host = open(path)?;
-    SimulatedSystem::furnish(&host.root)?;
+    SimulatedSystem::write_base_files(&host.root)?;
     first_boot::provision(&mut host, config)?;
     host.system.boot()?;
     Ok(())
 }
 
-/// The best of some rounds: what the work takes, and not what else the machine does.
+/// Returns the best of some rounds, to exclude other load of the machine.
 fn best(mut work: impl FnMut() -> Outcome<()>) -> Outcome<Duration> {
     let mut best = Duration::MAX;
     for _ in 0..ROUNDS {
@@ -134,7 +135,7 @@ fn no_op_sync(path: &Path) -> Outcome<()> {
     Ok(say("no-op sync of 1,000 files", &milliseconds(took), &limit)?)
 }
 
-async fn furnish(client: &Client, config: &MachineConfig) -> Outcome<()> {
+async fn create_objects(client: &Client, config: &MachineConfig) -> Outcome<()> {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in mco_api::crds() {
         definitions.create(&PostParams::default(), &definition).await?;
@@ -180,14 +181,14 @@ async fn first_sync(client: &Client, root: &Path) -> Outcome<()> {
         let running =
             mco_daemon::run("worker-0".parse()?, host, around(client, &glass), shutdown.clone());
         let running = tokio::spawn(running);
-        while glass.look().boot_id.is_empty() {
+        while glass.get().boot_id.is_empty() {
             tokio::time::sleep(Duration::from_micros(200)).await;
         }
         let took = begun.elapsed();
         state(&nodes, "Done").await?;
         shutdown.request();
         running.await?;
-        // The first one introduces the node, which is done once in its life.
+        // The first start also sets the initial annotations, which happens once in a node's life.
         best = if round == 0 { best } else { best.min(took) };
     }
     Ok(say("start to first sync", &milliseconds(best), "wanted 100 ms")?)
@@ -209,7 +210,8 @@ async fn drift(client: &Client, nodes: &Api<Node>, root: &Path) -> Outcome<()> {
         state(nodes, "Degraded").await?;
         best = best.min(begun.elapsed());
         fs::write(&path, &before)?;
-        // Nobody answers the uncordon here, so the node says Degraded until it is well.
+        // No drain controller answers the uncordon here, so the node stays Degraded until this
+        // patch.
         let key = "machineconfiguration.openshift.io/lastAppliedDrain";
         let answer = json!({"metadata": {"annotations": {key: "uncordon-rendered-worker-1"}}});
         let answer = kube::api::Patch::Merge(answer);
@@ -225,11 +227,11 @@ async fn drift(client: &Client, nodes: &Api<Node>, root: &Path) -> Outcome<()> {
     )?)
 }
 
-/// What is measured of a whole process: ours as it is shipped, or this one where that is not built.
+/// The measured process: the shipped binary, or this one if that is not built.
 struct Subject {
     what: &'static str,
     program: PathBuf,
-    /// Its words, or the role of this program.
+    /// Arguments of the shipped binary, or the role of this program.
     role: Result<Vec<String>, String>,
 }
 
@@ -237,7 +239,7 @@ impl Subject {
     fn find(root: &Path, kubeconfig: &Path) -> io::Result<Self> {
         let this = env::current_exe()?;
         let (root, kubeconfig) = (root.display().to_string(), kubeconfig.display().to_string());
-        // Benchmarks are in a folder below the one of the binaries of their profile.
+        // Benchmarks are in a directory below the one of the binaries of their profile.
         let mco = this.ancestors().nth(3).map(|folder| folder.join("dist/mco"));
         let Some(program) = mco.filter(|mco| mco.exists()) else {
             let (what, role) =
@@ -250,7 +252,7 @@ impl Subject {
         Ok(Self { what: "mco daemon start", program, role: Ok(words) })
     }
 
-    /// Starts it; returns once it has compared its disk with its config.
+    /// Starts the process; returns once it has verified its disk.
     fn start(&self) -> Outcome<(Kept, Duration)> {
         let mut command = Command::new(&self.program);
         match &self.role {
@@ -263,7 +265,7 @@ impl Subject {
         for line in &mut lines {
             if line?.contains("Config Drift Monitor started") {
                 let took = begun.elapsed();
-                // Read to the end, so that it can go on saying something.
+                // Read to the end, so that the process can continue to log.
                 std::thread::spawn(move || lines.count());
                 return Ok((child, took));
             }
@@ -272,7 +274,7 @@ impl Subject {
     }
 }
 
-/// What one daemon takes: until it has looked at everything, and when it has nothing to do.
+/// Measures one daemon: the time to its first sync, and its memory when idle.
 async fn process(api: ApiServer, folder: &Path, root: &Path, files: usize) -> Outcome<()> {
     fs::create_dir(folder)?;
     let listener = Listener::bind(api, folder, ([127, 0, 0, 1], 0).into()).await?;
@@ -288,7 +290,7 @@ async fn process(api: ApiServer, folder: &Path, root: &Path, files: usize) -> Ou
     say(&what, &milliseconds(best), &limit)?;
     let start = || subject.start().map_err(|error| error.to_string());
     let (child, _) = tokio::task::block_in_place(start)?;
-    // Threads that are no longer needed end after ten seconds.
+    // Idle threads end after ten seconds.
     tokio::time::sleep(Duration::from_secs(15)).await;
     let status = fs::read_to_string(format!("/proc/{}/status", child.0.id()))?;
     let line = |key: &str| {
@@ -305,12 +307,12 @@ async fn process(api: ApiServer, folder: &Path, root: &Path, files: usize) -> Ou
     Ok(say(&format!("memory when idle (RSS), {files} files"), &line("VmRSS:"), &limit)?)
 }
 
-/// A process that ends with this one.
+/// A process that is killed on drop.
 struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may have exited by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,8 +1,8 @@
-//! Says on the node that somebody logged in over SSH: from then on nobody can be sure what was done to
-//! the machine by hand.
+//! Annotates the node when a user logs in over SSH, because the machine may have been changed by
+//! hand from then on.
 //!
-//! logind keeps a file for each session; they are looked at when the daemon starts and whenever one
-//! comes. Who it was is nobody's business here.
+//! logind keeps a file for each session; the daemon reads the files at its start and whenever one
+//! is added. The user's name is not reported.
 
 use std::{io, os::fd::AsRawFd as _, time::Duration};
 
@@ -16,66 +16,66 @@ use mco_host::{Root, RootError};
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-/// Where logind keeps its sessions.
+/// Directory of logind's session files.
 const SESSIONS: &str = "/run/systemd/sessions";
 
-/// What the annotation says.
+/// Value of the annotation.
 const ACCESSED: &str = "accessed";
 
-/// How long to wait before asking again what could not be had.
-const ASK_AGAIN: Duration = Duration::from_secs(30);
+/// Pause before a failed read or patch is retried.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Room for a few dozen events at a time.
+/// Holds a few dozen inotify events.
 const BUFFER: usize = 4096;
 
-/// Why logins cannot be seen.
+/// A failure to watch logins.
 #[derive(Debug, thiserror::Error)]
 enum AccessError {
-    /// The kernel does not let us watch.
-    #[error("cannot watch {SESSIONS}")]
+    /// The inotify watch failed.
+    #[error("failed to watch {SESSIONS}")]
     Watch(#[from] io::Error),
-    /// The tree cannot be read.
+    /// A session file cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-/// Waits for somebody to log in, says so on the node, and ends.
+/// Waits for a login over SSH, annotates the node, and returns.
 pub(crate) async fn watch(root: Root, node: NodeName, client: Client) {
     loop {
         match login(&root).await {
             Ok(Login::Seen) => break,
             Ok(Login::NoSessions) => {}
-            Err(error) => warn!("Cannot tell whether somebody logs in: {}", chain(&error)),
+            Err(error) => warn!(error = chain(&error), "Failed to watch SSH logins"),
         }
-        sleep(ASK_AGAIN).await;
+        sleep(RETRY_INTERVAL).await;
     }
-    info!("Detected a login session over SSH; the node is marked as accessed");
+    info!(%node, "Detected an SSH login; marking the node as accessed");
     let nodes: Api<Node> = Api::all(client);
     let key = annotation::SSH.name().to_owned();
     let changes = [(key, Some(ACCESSED.to_owned()))].into();
     while let Err(error) = apply::patch_annotations(&nodes, node.as_str(), &changes).await {
-        warn!("Cannot say on the node that somebody logged in: {}", chain(&error));
-        sleep(ASK_AGAIN).await;
+        warn!(%node, error = chain(&error), "Failed to annotate the node as accessed");
+        sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// What came of waiting for a login.
+/// The result of waiting for a login.
 #[derive(Debug, PartialEq, Eq)]
 enum Login {
-    /// Somebody is there.
+    /// A session over SSH exists.
     Seen,
-    /// Nobody keeps sessions here, or not yet.
+    /// The directory of sessions does not exist (yet).
     NoSessions,
 }
 
-/// Waits until there is a session over SSH.
+/// Waits until a session over SSH exists.
 async fn login(root: &Root) -> Result<Login, AccessError> {
     let Some(folder) = root.directory(SESSIONS)? else { return Ok(Login::NoSessions) };
     let inotify = Inotify::init()?;
     let path = format!("/proc/self/fd/{}", folder.as_raw_fd());
     inotify.watches().add(path, WatchMask::MOVED_TO | WatchMask::CLOSE_WRITE)?;
     let mut events = inotify.into_event_stream(vec![0; BUFFER])?;
-    // Looked at after the watch began, so that nobody slips between.
+    // Checked after the watch began, so that no session is missed in between.
     while !is_accessed(root)? {
         match events.next().await {
             Some(event) => drop(event?),
@@ -87,7 +87,7 @@ async fn login(root: &Root) -> Result<Login, AccessError> {
 
 fn is_accessed(root: &Root) -> Result<bool, RootError> {
     for name in root.list(SESSIONS)? {
-        // A session may end while we look, and pipes that are no files stand there, too.
+        // A session may end meanwhile, and the directory also has pipes.
         let path = format!("{SESSIONS}/{name}");
         let is_file = root.stat(&path)?.is_some_and(|stat| stat.is_file());
         let bytes = if is_file { root.read(&path).ok().flatten() } else { None };
@@ -98,10 +98,10 @@ fn is_accessed(root: &Root) -> Result<bool, RootError> {
     Ok(false)
 }
 
-/// Whether a session is one over SSH.
+/// Returns true if a session file describes a login over SSH.
 fn is_remote(session: &str) -> bool {
-    let says = |line: &str| session.lines().any(|found| found.trim() == line);
-    says("SERVICE=sshd") || says("SERVICE=ssh")
+    let has_line = |line: &str| session.lines().any(|found| found.trim() == line);
+    has_line("SERVICE=sshd") || has_line("SERVICE=ssh")
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_login_is_seen_when_it_comes_and_when_it_was_there_before() {
+    async fn a_login_is_detected_when_it_comes_and_when_it_was_there_before() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         assert_eq!(login(&root).await.unwrap(), Login::NoSessions);

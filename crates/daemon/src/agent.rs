@@ -1,16 +1,16 @@
-//! The daemon's loop: observe the node and the disk, decide, act, report.
+//! The daemon's reconcile loop: observe the node and the disk, decide, act, report.
 //!
-//! Nothing polls. The loop sleeps until the node's annotations change, the disk drifts, a deadline
-//! passes or a failed try is due again. What touches the machine runs on a thread of its own and is
-//! never cancelled in the middle: a request to stop waits for it.
+//! The loop does not poll. It sleeps until the node's annotations change, the disk drifts, a
+//! deadline passes or a retry is due. Work on the machine runs on its own thread and is never
+//! cancelled: a shutdown waits for its end.
 
 mod adopt;
+mod complete;
 pub(crate) mod confirm;
 mod drain;
-mod fail;
+mod error;
 mod protect;
-mod say;
-mod settle;
+mod report;
 mod start;
 mod update;
 
@@ -24,114 +24,114 @@ use mco_host::{Host, System};
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tracing::{info, warn};
 
-pub use self::fail::{Found, SyncError};
+pub use self::error::{DriftDetected, SyncError};
 use crate::{
     Limits, Surroundings,
-    cluster::{Changes, Cluster, NodeState, Weight},
+    cluster::{Changes, Cluster, EventType, NodeState},
     confirm::standby::Program,
-    decide::{self, NodeView, Task},
+    decide::{self, NodeAnnotations, Task},
     disk,
-    heal::History,
+    heal::RepairHistory,
     metrics::Metrics,
     shared::SharedHost,
     state::Glass,
     watch::Watch,
 };
 
-/// How a daemon ended.
+/// The reason why a daemon returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// It was told to.
+    /// A shutdown was requested.
     Stopped,
     /// The machine reboots.
     Rebooting,
 }
 
-/// What to do after a sync.
-enum Next {
-    /// Look again at once.
-    Again,
-    /// Wait for something to happen, at most so long.
+/// The next action of the loop after a sync.
+enum AfterSync {
+    /// Sync again at once.
+    SyncAgain,
+    /// Wait for a change, or until the deadline.
     Wait(Option<Instant>),
-    /// The machine reboots; there is nothing left to do.
+    /// The machine reboots; the loop ends.
     Rebooting,
 }
 
-/// A failed try is repeated after one second, then two, and so on up to this.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Longest pause between retries; the first is one second, each further one twice as long.
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// The daemon of one node.
+/// The reconcile loop of one node.
 #[derive(Debug)]
 pub struct Agent<S, C> {
     node: NodeName,
     host: SharedHost<S>,
     cluster: C,
-    /// The node as the watch last saw it.
-    seen: watch::Receiver<NodeState>,
-    /// The node as we last knew it, our own writes included.
-    known: NodeState,
-    /// What is wrong with the certificates.
-    troubles: watch::Receiver<Option<String>>,
-    /// Watches the disk while it should be at rest.
-    guard: Option<Watch>,
-    /// The config that the disk was found to equal, until something happens to the disk.
+    /// The node as last observed by the watch.
+    observed: watch::Receiver<NodeState>,
+    /// The node with the daemon's own writes, which the watch may not have delivered yet.
+    node_state: NodeState,
+    /// The current error of the certificate sync.
+    certificate_errors: watch::Receiver<Option<String>>,
+    /// Watches the disk for drift while no update runs.
+    drift_watch: Option<Watch>,
+    /// The config that the disk was verified against; none after a change on the disk.
     verified: Option<RenderedName>,
-    /// What we wait for the drain controller to do, and since when.
-    waiting: Option<(DrainRequest, Instant)>,
-    /// Since when the kubelet is missed after an update.
-    missed: Option<Instant>,
+    /// The pending request to the drain controller, and its start.
+    drain_wait: Option<(DrainRequest, Instant)>,
+    /// Since when the kubelet is unhealthy after an update.
+    kubelet_down_since: Option<Instant>,
     failures: u32,
-    /// When this daemon started.
+    /// Start of this daemon.
     since: Instant,
-    /// What was put right of late.
-    healed: History,
-    /// Whether the machine was made ready by this daemon.
+    /// Recent drift repairs.
+    repairs: RepairHistory,
+    /// True once this daemon has prepared the machine.
     is_prepared: bool,
-    /// What went wrong when the last boot ended.
+    /// The error of the last deployment's finalization, if it failed.
     root_cause: Option<String>,
-    /// Whether everything was well since this daemon started.
-    has_settled: bool,
-    /// Whether the machine is being changed, so that a request to stop must wait.
+    /// True once this daemon has reported the node as Done.
+    has_completed: bool,
+    /// True while the machine is being changed, so that a shutdown must wait.
     protected: bool,
     shutdown: Shutdown,
     metrics: Metrics,
     glass: Glass,
     limits: Limits,
     clock: Clock,
-    /// What takes a config back where no daemon comes up after its reboot.
+    /// The program that rolls the config back if no daemon starts after the reboot.
     standby: Option<Program>,
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// A daemon for `node`, whose annotations arrive through `seen`, and what is wrong with its
-    /// certificates through `troubles`.
+    /// Builds the loop for `node`. The node's annotations arrive through `observed`, errors of the
+    /// certificate sync through `certificate_errors`.
     pub fn new(
         node: NodeName,
         host: SharedHost<S>,
         cluster: C,
-        seen: watch::Receiver<NodeState>,
-        troubles: watch::Receiver<Option<String>>,
+        observed: watch::Receiver<NodeState>,
+        certificate_errors: watch::Receiver<Option<String>>,
         around: &Surroundings,
     ) -> Self {
-        let known = seen.borrow().clone();
-        around.glass.note(|state| state.node = node.to_string());
+        let node_state = observed.borrow().clone();
+        around.glass.update(|state| state.node = node.to_string());
         Self {
             node,
             host,
             cluster,
-            known,
-            seen,
-            troubles,
-            guard: None,
+            node_state,
+            observed,
+            certificate_errors,
+            drift_watch: None,
             verified: None,
-            waiting: None,
-            missed: None,
+            drain_wait: None,
+            kubelet_down_since: None,
             failures: 0,
             since: Instant::now(),
-            healed: History::default(),
+            repairs: RepairHistory::default(),
             is_prepared: false,
             root_cause: None,
-            has_settled: false,
+            has_completed: false,
             protected: false,
             shutdown: Shutdown::new(),
             metrics: around.metrics.clone(),
@@ -142,91 +142,91 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
     }
 
-    /// Runs until told to stop or until the machine reboots.
+    /// Runs until a shutdown is requested or the machine reboots.
     pub async fn run(mut self, shutdown: Shutdown) -> Ended {
         self.shutdown = shutdown;
         info!("Starting to manage node: {}", self.node);
         while self.protected || !self.shutdown.is_requested() {
             let pause = match self.sync().await {
-                Ok(Next::Again) => continue,
-                Ok(Next::Rebooting) => return Ended::Rebooting,
-                Ok(Next::Wait(until)) => {
+                Ok(AfterSync::SyncAgain) => continue,
+                Ok(AfterSync::Rebooting) => return Ended::Rebooting,
+                Ok(AfterSync::Wait(until)) => {
                     self.failures = 0;
                     until
                 }
                 Err(error) => {
                     self.unprotect().await;
                     self.fail(&error).await;
-                    let pause = Duration::from_secs(1 << self.failures.min(6)).min(LONGEST_PAUSE);
+                    let pause = Duration::from_secs(1 << self.failures.min(6)).min(MAX_BACKOFF);
                     self.failures = self.failures.saturating_add(1);
                     Some(Instant::now() + pause)
                 }
             };
-            if !self.rest(pause).await {
+            if !self.wait(pause).await {
                 break;
             }
         }
         Ended::Stopped
     }
 
-    /// Waits for something to do; says whether there may be something.
-    async fn rest(&mut self, pause: Option<Instant>) -> bool {
+    /// Waits for a change; returns false once the daemon must stop.
+    async fn wait(&mut self, pause: Option<Instant>) -> bool {
         let shutdown = self.shutdown.clone();
-        // Who was asked to stop in the middle of a change waits a little for its last answer.
+        // A shutdown in the middle of a change waits a little for the last API calls.
         let must_wait = self.protected && shutdown.is_requested();
-        let farewell = if must_wait { self.limits.farewell } else { Duration::ZERO };
+        let shutdown_grace = if must_wait { self.limits.shutdown_grace } else { Duration::ZERO };
         let stop = async {
             shutdown.requested().await;
-            tokio::time::sleep(farewell).await;
+            tokio::time::sleep(shutdown_grace).await;
         };
         tokio::select! {
             () = stop => return false,
-            () = self.something_happens() => {}
+            () = self.wait_for_change() => {}
             () = until(pause) => self.verified = None,
         }
         true
     }
 
-    async fn sync(&mut self) -> Result<Next, SyncError> {
-        let node = NodeView::read(&self.known.annotations)?;
-        let disk = self.on_host(look).await??;
-        self.show(&node, &disk);
+    async fn sync(&mut self) -> Result<AfterSync, SyncError> {
+        let node = NodeAnnotations::read(&self.node_state.annotations)?;
+        let disk = self.on_host(read_disk).await??;
+        self.publish_state(&node, &disk);
         let task = decide::next(&node, &disk);
-        // What was begun is finished first, whatever else is wrong with the machine.
+        // An unfinished update is completed first, whatever else is wrong with the machine.
         if !matches!(task, Task::Resume(_)) {
             self.prepare().await?;
         }
         match task {
             Task::Resume(resume) => self.resume(resume).await,
-            Task::NoteReboot => self.note_reboot().await,
-            Task::Introduce(annotations) => {
+            Task::ClearRebooting => self.clear_rebooting().await,
+            Task::SetInitialAnnotations(annotations) => {
                 let pairs = annotations.into_iter().map(|(key, value)| (key, Some(value)));
                 self.annotate(pairs.collect()).await?;
-                Ok(Next::Again)
+                Ok(AfterSync::SyncAgain)
             }
             Task::Adopt => self.adopt().await,
-            Task::Settle(config) => self.settle(&node, &config).await,
+            Task::Complete(config) => self.complete(&node, &config).await,
             Task::Update { from, to } => self.update(&node, &from, &to, disk.force).await,
-            Task::Lost(missing) => Err(missing.into()),
+            Task::Blocked(missing) => Err(missing.into()),
         }
     }
 
-    /// Waits until the node's annotations change or something happens to a watched path.
-    async fn something_happens(&mut self) {
+    /// Waits until the node's annotations, the certificate error or a watched path change.
+    async fn wait_for_change(&mut self) {
         tokio::select! {
-            known = newer(&mut self.seen, &self.known) => self.known = known,
-            () = changed(&mut self.troubles) => {}
-            drift = disturbed(&mut self.guard) => {
+            known = newer_node(&mut self.observed, &self.node_state) => self.node_state = known,
+            () = changed(&mut self.certificate_errors) => {}
+            drift = drift_event(&mut self.drift_watch) => {
                 if let Err(error) = drift {
                     warn!(error = chain(&error), "fsnotify error");
-                    self.guard = None;
+                    self.drift_watch = None;
                 }
                 self.verified = None;
             }
         }
     }
 
-    /// Runs something on the machine, on a thread that may block.
+    /// Runs blocking work on the machine.
     async fn on_host<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
@@ -240,85 +240,85 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     async fn annotate(&mut self, changes: Changes) -> Result<(), SyncError> {
         let has = |key: &String, value: &Option<String>| {
-            self.known.annotations.get(key) == value.as_ref()
+            self.node_state.annotations.get(key) == value.as_ref()
         };
         if changes.iter().all(|(key, value)| has(key, value)) {
             return Ok(());
         }
-        self.known = self.cluster.annotate(&changes).await?;
+        self.node_state = self.cluster.annotate(&changes).await?;
         Ok(())
     }
 
-    /// Watches the disk against a config from now on.
-    async fn guard(&mut self, machine: &Machine) -> Result<(), SyncError> {
+    /// Starts the drift watch over the paths of a config.
+    async fn start_drift_watch(&mut self, machine: &Machine) -> Result<(), SyncError> {
         let expected = drift::expected(machine);
         let made = self
             .on_host(move |host| {
                 let paths = expected.iter().map(|item| item.path.as_str());
                 let paths = paths.filter(|path| path.starts_with('/'));
-                // Whoever asks for everything again is heard at once, too.
+                // A new force file triggers a sync at once, too.
                 Watch::new(&host.root, paths.chain([crate::execute::FORCE_FILE]))
             })
             .await?;
-        let is_new = self.guard.is_none();
-        self.guard = Some(made?);
+        let is_new = self.drift_watch.is_none();
+        self.drift_watch = Some(made?);
         if is_new {
             info!("Config Drift Monitor started");
             let text = format!("Config Drift Monitor started, watching against {}", machine.name);
-            self.cluster.tell(Weight::Normal, "ConfigDriftMonitorStarted", &text).await;
+            self.cluster.publish_event(EventType::Normal, "ConfigDriftMonitorStarted", &text).await;
         }
         Ok(())
     }
 
-    /// Lets the disk change without being noticed: it is ourselves who change it.
-    async fn unguard(&mut self) {
-        if self.guard.take().is_some() {
+    /// Stops the drift watch, because the daemon itself is about to change the disk.
+    async fn stop_drift_watch(&mut self) {
+        if self.drift_watch.take().is_some() {
             info!("Config Drift Monitor has shut down");
             let text = "Config Drift Monitor stopped";
-            self.cluster.tell(Weight::Normal, "ConfigDriftMonitorStopped", text).await;
+            self.cluster.publish_event(EventType::Normal, "ConfigDriftMonitorStopped", text).await;
         }
         self.verified = None;
     }
 }
 
-fn look<S: System>(host: &mut Host<S>) -> Result<decide::DiskView, SyncError> {
+fn read_disk<S: System>(host: &mut Host<S>) -> Result<decide::DiskView, SyncError> {
     let current = disk::current_config(&host.root)?;
     let name = current.and_then(|config| config.metadata.name);
     let update = crate::ledger::open(&host.root)?;
     Ok(decide::DiskView {
-        // A record without a usable name is as good as none.
+        // A recorded config without a usable name is treated as not recorded.
         current: name.and_then(|name| name.parse().ok()),
-        introduction: disk::initial_annotations(&host.root)?,
+        initial_annotations: disk::initial_annotations(&host.root)?,
         update: update.map(|(ledger, progress)| (progress, ledger.boot_id)),
         boot_id: host.system.facts()?.boot_id,
         force: host.root.exists(crate::execute::FORCE_FILE)?,
     })
 }
 
-/// The node once it is newer than what we know and says something else.
-async fn newer(seen: &mut watch::Receiver<NodeState>, known: &NodeState) -> NodeState {
+/// Waits until the watch delivers a node that is newer than `known` and has other annotations.
+async fn newer_node(observed: &mut watch::Receiver<NodeState>, known: &NodeState) -> NodeState {
     loop {
         {
-            let state = seen.borrow_and_update();
+            let state = observed.borrow_and_update();
             if state.version >= known.version && state.annotations != known.annotations {
                 return state.clone();
             }
         }
-        if seen.changed().await.is_err() {
-            // Nobody watches any longer; whoever runs us will say so.
+        if observed.changed().await.is_err() {
+            // The watch has ended; the caller of the loop stops it.
             std::future::pending::<()>().await;
         }
     }
 }
 
-async fn changed<T>(seen: &mut watch::Receiver<T>) {
-    if seen.changed().await.is_err() {
+async fn changed<T>(observed: &mut watch::Receiver<T>) {
+    if observed.changed().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-async fn disturbed(guard: &mut Option<Watch>) -> Result<(), crate::watch::WatchError> {
-    match guard {
+async fn drift_event(drift_watch: &mut Option<Watch>) -> Result<(), crate::watch::WatchError> {
+    match drift_watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
     }

@@ -1,8 +1,8 @@
-//! Certificates and pull secrets that nodes follow without a new config: no drain, no reboot, and
-//! also while the pool is paused.
+//! Syncs certificates and pull secrets of the ControllerConfig to the machine without a new
+//! rendered config: no drain, no reboot, and also while the pool is paused.
 //!
-//! observe (the ControllerConfig, by name) -> [`bundle`], [`rotation`] (pure) -> atomic writes of what
-//! differs -> an annotation that says up to which ControllerConfig. What is written is never logged.
+//! observe (the ControllerConfig, by name) -> [`bundle`], [`rotation`] (pure) -> atomic writes of
+//! files that differ -> an annotation with the synced resource version. Contents are never logged.
 
 mod bundle;
 mod deferred;
@@ -19,81 +19,81 @@ use tokio::{sync::watch, task::JoinError, time::sleep};
 use tracing::{info, warn};
 
 use self::{
-    deferred::MadeUp,
+    deferred::DeferredRestart,
     rotation::{Restart, Rotation},
 };
 use crate::{
     Clients,
     cluster::{
         self as node, Changes, NodeState,
-        follow::{Listening, follow_minding},
+        object_watch::{AfterChange, watch_one_with_errors},
     },
     execute::KUBECONFIG,
     shared::SharedHost,
 };
 
-/// The kubelet's credentials, which name the CAs that it trusts.
+/// The kubelet's kubeconfig, which has the CAs that the kubelet trusts.
 const KUBELET_KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
 const KUBELET: &str = "kubelet.service";
 
-/// Where the CAs of the API server are when they rotate.
-const ROTATED: &str = "kubeconfig-data";
+/// ConfigMap with the rotated CAs of the API server.
+const ROTATED_CAS: &str = "kubeconfig-data";
 const ROTATED_KEY: &str = "ca-bundle.crt";
 
-/// A failed try is repeated after one second, then two, and so on up to this.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Longest pause between retries; the first is one second, each further one twice as long.
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Why certificates are not up to date.
+/// A failed certificate sync.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CertificateError {
-    /// The tree cannot be read or written.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
     /// The kubelet cannot be restarted.
-    #[error("cannot restart the kubelet after its CAs changed")]
+    #[error("failed to restart the kubelet after its CAs changed")]
     Restart(#[source] SystemError),
-    /// The API does not answer.
-    #[error("cannot {what}")]
+    /// The API server did not respond, or refused.
+    #[error("failed to {what}")]
     Call {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// Why it failed.
+        /// The error of the client.
         source: CallError,
     },
-    /// The work on the machine broke off, which is a fault of ours.
-    #[error("work on the machine broke off")]
-    Broken(#[from] JoinError),
+    /// Work on the machine panicked, which is a bug.
+    #[error("work on the machine panicked")]
+    Panicked(#[from] JoinError),
 }
 
-/// What the keeper of certificates works with.
-pub(crate) struct Keeper<S> {
+/// The certificate sync of one node.
+pub(crate) struct CertificateSync<S> {
     pub(crate) node: NodeName,
     pub(crate) host: SharedHost<S>,
     pub(crate) clients: Clients,
-    /// The node as the watch last saw it.
-    pub(crate) seen: watch::Receiver<NodeState>,
-    /// What is wrong, for the node to say.
-    pub(crate) trouble: watch::Sender<Option<String>>,
-    /// Ends the daemon, so that it starts anew with what the cluster is trusted by now.
+    /// The node as last observed by the watch.
+    pub(crate) observed: watch::Receiver<NodeState>,
+    /// The current error, which the agent reports on the node.
+    pub(crate) error: watch::Sender<Option<String>>,
+    /// Stops the daemon, so that it starts again with the new CAs.
     pub(crate) stop: Shutdown,
 }
 
-impl<S: System + 'static> Keeper<S> {
-    /// Keeps certificates up to date until dropped.
+impl<S: System + 'static> CertificateSync<S> {
+    /// Syncs certificates until dropped.
     pub(crate) async fn run(self) {
         let (sender, latest) = watch::channel(None);
-        let (doubt, doubts) = watch::channel(None);
-        let following = follow(self.clients.own.clone(), sender, doubt);
-        tokio::join!(following, self.keep(latest), self.mind(doubts));
+        let (tls_error, tls_errors) = watch::channel(None);
+        let watching = watch_controller_config(self.clients.own.clone(), sender, tls_error);
+        tokio::join!(watching, self.sync_all(latest), self.restart_on_distrust(tls_errors));
     }
 
-    async fn keep(&self, mut latest: watch::Receiver<Option<ControllerConfig>>) {
-        // Nobody can be told anything about a node that is not there.
-        if self.seen.clone().wait_for(|node| node.version > 0).await.is_err() {
+    async fn sync_all(&self, mut latest: watch::Receiver<Option<ControllerConfig>>) {
+        // A node that does not exist cannot be annotated.
+        if self.observed.clone().wait_for(|node| node.version > 0).await.is_err() {
             return;
         }
-        let (mut failures, mut said) = (0_u32, NodeState::default());
-        while let Some(pause) = self.look(&mut latest, &mut failures, &mut said).await {
+        let (mut failures, mut patched) = (0_u32, NodeState::default());
+        while let Some(pause) = self.sync_once(&mut latest, &mut failures, &mut patched).await {
             tokio::select! {
                 changed = latest.changed() => if changed.is_err() { return },
                 () = sleep(pause) => {}
@@ -101,60 +101,63 @@ impl<S: System + 'static> Keeper<S> {
         }
     }
 
-    /// Makes up for a restart of the kubelet once its want is felt.
-    async fn mind(&self, mut doubts: watch::Receiver<Option<String>>) {
-        while doubts.changed().await.is_ok() {
-            let doubt = doubts.borrow_and_update().clone().unwrap_or_default();
-            let made_up = self.host.work(move |host| deferred::make_up(host, &doubt)).await;
-            match made_up.map_err(CertificateError::from).flatten() {
-                Ok(MadeUp::NotDue) => {}
-                Ok(MadeUp::Yes) => {
+    /// Runs a deferred restart of the kubelet once the API server's certificate is not trusted.
+    async fn restart_on_distrust(&self, mut tls_errors: watch::Receiver<Option<String>>) {
+        while tls_errors.changed().await.is_ok() {
+            let tls_error = tls_errors.borrow_and_update().clone().unwrap_or_default();
+            let restarted = self.host.work(move |host| deferred::run(host, &tls_error)).await;
+            match restarted.map_err(CertificateError::from).flatten() {
+                Ok(DeferredRestart::NotDue) => {}
+                Ok(DeferredRestart::Done) => {
                     deferred::wait_for_kubelet(&self.host).await;
-                    info!("Ending, to start again with what the cluster is trusted by now");
+                    info!("Stopping the daemon to restart with the new CAs");
                     self.stop.request();
                     return;
                 }
-                Err(error) => warn!("The kubelet is not set up anew: {}", chain(&error)),
+                Err(error) => {
+                    warn!(error = chain(&error), "Failed to restart the kubelet with the new CAs");
+                }
             }
         }
     }
 
-    /// One try; how long to wait for the next unless something happens before.
-    async fn look(
+    /// Syncs once; returns the pause until the next sync unless the ControllerConfig changes.
+    async fn sync_once(
         &self,
         latest: &mut watch::Receiver<Option<ControllerConfig>>,
         failures: &mut u32,
-        said: &mut NodeState,
+        patched: &mut NodeState,
     ) -> Option<Duration> {
-        const FOR_EVER: Duration = Duration::from_hours(24 * 365);
+        const FOREVER: Duration = Duration::from_hours(24 * 365);
         let config = latest.borrow_and_update().clone();
-        let Some(config) = config else { return Some(FOR_EVER) };
-        match self.sync(&config, said).await {
+        let Some(config) = config else { return Some(FOREVER) };
+        match self.sync(&config, patched).await {
             Ok(()) => {
                 *failures = 0;
-                self.say(None);
-                Some(FOR_EVER)
+                self.set_error(None);
+                Some(FOREVER)
             }
             Err(error) => {
                 let text = chain(&error);
-                warn!("Certificates are not up to date: {text}");
-                self.say(Some(text));
-                let pause = Duration::from_secs(1 << (*failures).min(6)).min(LONGEST_PAUSE);
+                warn!(error = text, "Certificates are not up to date");
+                self.set_error(Some(text));
+                let pause = Duration::from_secs(1 << (*failures).min(6)).min(MAX_BACKOFF);
                 *failures = failures.saturating_add(1);
                 Some(pause)
             }
         }
     }
 
-    fn say(&self, trouble: Option<String>) {
-        self.trouble.send_if_modified(|known| {
-            let is_news = *known != trouble;
-            *known = trouble;
-            is_news
+    fn set_error(&self, error: Option<String>) {
+        self.error.send_if_modified(|known| {
+            let is_new = *known != error;
+            *known = error;
+            is_new
         });
     }
 
-    /// Puts right what differs, and says so; `last` is the node as it was when we last did.
+    /// Writes the files that differ and annotates the node; `last` is the node after the last
+    /// patch.
     async fn sync(
         &self,
         config: &ControllerConfig,
@@ -173,48 +176,49 @@ impl<S: System + 'static> Keeper<S> {
         for path in &changed {
             info!("Writing file {path:?}");
         }
-        let annotations = &self.newest(last);
+        let annotations = &self.latest_annotations(last);
         let version = config.resource_version().unwrap_or_default();
         let rotates = annotation::SERVICE_CA_ROTATE.get(config.annotations()).ok().flatten();
         let observed = annotation::OBSERVED_SERVER_CA.get(annotations).ok().flatten();
         if rotates == Some(true) && observed != Some(true) {
-            self.rotate().await?;
+            self.install_rotated_cas().await?;
         }
-        let mut said = Changes::new();
-        let mut say = |key: &str, value: String| {
+        let mut patched = Changes::new();
+        let mut set = |key: &str, value: String| {
             if annotations.get(key) != Some(&value) {
-                said.insert(key.to_owned(), Some(value));
+                patched.insert(key.to_owned(), Some(value));
             }
         };
-        say(annotation::SYNCED_CONTROLLER_CONFIG.name(), version.clone());
+        set(annotation::SYNCED_CONTROLLER_CONFIG.name(), version.clone());
         if let Some(rotates) = rotates {
-            say(annotation::OBSERVED_SERVER_CA.name(), rotates.to_string());
+            set(annotation::OBSERVED_SERVER_CA.name(), rotates.to_string());
         }
-        if said.is_empty() {
+        if patched.is_empty() {
             return Ok(());
         }
-        // Before the node says so: whoever sees it there finds it here.
+        // Logged before the node is patched: an observer of the annotation finds the line in the
+        // log.
         info!("Certificate was synced from controllerconfig resourceVersion {version}");
         let nodes: Api<Node> = Api::all(self.clients.node.clone());
-        let patched = apply::patch_annotations(&nodes, self.node.as_str(), &said).await;
+        let patched = apply::patch_annotations(&nodes, self.node.as_str(), &patched).await;
         let patched =
             patched.map_err(|source| CertificateError::Call { what: "patch the node", source })?;
-        *last = node::state(&patched.metadata);
+        *last = node::node_state(&patched.metadata);
         Ok(())
     }
 
-    /// The node's annotations. The watch may be behind what we said ourselves, and a rotation that is
-    /// taken for the last one would never be taken over.
-    fn newest(&self, last: &NodeState) -> BTreeMap<String, String> {
-        let seen = self.seen.borrow();
-        let newest = if seen.version >= last.version { &*seen } else { last };
-        newest.annotations.clone()
+    /// Returns the node's annotations. The watch may be behind the daemon's own patch; with stale
+    /// annotations a rotation would be mistaken for the last one and never installed.
+    fn latest_annotations(&self, last: &NodeState) -> BTreeMap<String, String> {
+        let observed = self.observed.borrow();
+        let latest = if observed.version >= last.version { &*observed } else { last };
+        latest.annotations.clone()
     }
 
-    /// Takes over new CAs of the API server.
-    async fn rotate(&self) -> Result<(), CertificateError> {
+    /// Installs rotated CAs of the API server.
+    async fn install_rotated_cas(&self) -> Result<(), CertificateError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.clients.own.clone(), label::NAMESPACE);
-        let found = maps.get_opt(ROTATED).await.map_err(|error| CertificateError::Call {
+        let found = maps.get_opt(ROTATED_CAS).await.map_err(|error| CertificateError::Call {
             what: "read the new CAs of the API server",
             source: error.into(),
         })?;
@@ -224,37 +228,44 @@ impl<S: System + 'static> Keeper<S> {
             text.map(|text| text.clone().into_bytes()).or_else(|| bytes.map(|it| it.0.clone()))
         };
         let Some(bundle) = found.as_ref().and_then(text) else {
-            info!("No new CAs of the API server to take over");
+            info!("No rotated CAs to install");
             return Ok(());
         };
-        self.host.work(move |host| take_over(host, &bundle)).await?
+        self.host.work(move |host| install_cas(host, &bundle)).await?
     }
 }
 
-/// Keeps `seen` at the one ControllerConfig, and `doubt` at why the API server is not trusted.
-async fn follow(
+/// Keeps `observed` at the ControllerConfig, and `tls_error` at the TLS error if the API server's
+/// certificate is not trusted.
+async fn watch_controller_config(
     client: Client,
-    seen: watch::Sender<Option<ControllerConfig>>,
-    doubt: watch::Sender<Option<String>>,
+    observed: watch::Sender<Option<ControllerConfig>>,
+    tls_error: watch::Sender<Option<String>>,
 ) {
-    let tell = |object: Option<ControllerConfig>| {
-        if seen.is_closed() {
-            return Listening::No;
+    let on_change = |object: Option<ControllerConfig>| {
+        if observed.is_closed() {
+            return AfterChange::Stop;
         }
-        seen.send_replace(object);
-        Listening::Yes
+        observed.send_replace(object);
+        AfterChange::Continue
     };
-    let mind = |error: &watcher::Error| {
+    let on_error = |error: &watcher::Error| {
         let text = chain(error);
-        if deferred::is_distrust(&text) {
-            doubt.send_replace(Some(text));
+        if deferred::is_untrusted_certificate(&text) {
+            tls_error.send_replace(Some(text));
         }
     };
-    Box::pin(follow_minding(Api::all(client), label::CONTROLLER_CONFIG, tell, mind)).await;
+    Box::pin(watch_one_with_errors(
+        Api::all(client),
+        label::CONTROLLER_CONFIG,
+        on_change,
+        on_error,
+    ))
+    .await;
 }
 
-/// Makes the kubelet trust these CAs, restarting it where it must know at once.
-fn take_over<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), CertificateError> {
+/// Writes the CAs into the kubeconfigs, and restarts the kubelet if it must trust them at once.
+fn install_cas<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), CertificateError> {
     let mut restart = Restart::No;
     for path in [KUBECONFIG, KUBELET_KUBECONFIG] {
         let Some(bytes) = host.root.read(path)? else { continue };
@@ -262,7 +273,7 @@ fn take_over<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), Certifi
         let Some(Rotation { kubeconfig, restart: needed }) = rotation::rotate(&text, bundle) else {
             continue;
         };
-        // The kubelet's own is written only together with a restart.
+        // The kubelet's own kubeconfig is written only together with a restart.
         if path == KUBELET_KUBECONFIG && restart != Restart::Now {
             continue;
         }
@@ -276,14 +287,14 @@ fn take_over<S: System>(host: &mut Host<S>, bundle: &[u8]) -> Result<(), Certifi
         Restart::No => {}
         Restart::Later => {
             info!("Skipping kubelet restart");
-            deferred::note(&host.root)?;
+            deferred::record(&host.root)?;
         }
         Restart::Now => {
             info!("Need to restart kubelet");
             info!("restarting kubelet due to server-ca rotation");
             host.system.reload_systemd().map_err(CertificateError::Restart)?;
             host.system.restart(KUBELET).map_err(CertificateError::Restart)?;
-            deferred::forget(&host.root)?;
+            deferred::clear(&host.root)?;
         }
     }
     Ok(())

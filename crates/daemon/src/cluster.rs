@@ -1,7 +1,7 @@
-//! The cluster, as far as one daemon sees it: its own node, and the configs it needs by name.
+//! The daemon's view of the cluster: its own node, and the objects that it reads by name.
 
-pub(crate) mod follow;
-mod real;
+mod api;
+pub(crate) mod object_watch;
 
 use std::{collections::BTreeMap, future::Future, time::Duration};
 
@@ -11,112 +11,115 @@ use mco_api::{
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
 use mco_core::membership::MembershipError;
-use mco_host::Duty;
+use mco_host::MachineRole;
 
-pub(crate) use self::real::state;
-pub use self::real::{ApiCluster, follow, pool_config};
-use crate::report::Said;
+pub(crate) use self::api::node_state;
+pub use self::api::{ApiCluster, pool_config, watch_node};
+use crate::machine_config_node::StatusUpdate;
 
-/// Annotations to set, or with `None` to take away.
+/// Annotations to set, or with `None` to remove.
 pub type Changes = BTreeMap<String, Option<String>>;
 
-/// The annotations of the node at one moment.
+/// The metadata of the node at one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Grows with every change.
+    /// Resource version; grows with every change.
     pub version: u64,
-    /// The annotations.
+    /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
-    /// What the node is for.
-    pub duty: Duty,
+    /// Role of the node.
+    pub role: MachineRole,
 }
 
-/// Why the cluster did not answer, in its own words.
+/// A failed request. Compat: the texts are the reference's.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// There is no such config.
+    /// The MachineConfig does not exist.
     #[error("machineconfig.machineconfiguration.openshift.io {0:?} not found")]
     NoConfig(String),
-    /// It cannot be said which pool the node belongs to.
+    /// The node's pool cannot be determined.
     #[error(transparent)]
     Membership(#[from] MembershipError),
-    /// The operator has not said what the latest change of the policies comes to.
+    /// The operator has not published the merged policies of the latest generation.
     #[error(
         "NodeDisruptionPolicyStatus was not ready: NodeDisruptionPolicyStatus is not up to date"
     )]
     StalePolicies,
-    /// The API server did not answer, or refused.
-    #[error("cannot {what}")]
+    /// The API server did not respond, or refused.
+    #[error("failed to {what}")]
     Call {
-        /// What was tried.
+        /// The attempted action.
         what: String,
-        /// Why it failed.
+        /// The error of the client.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// How much an event matters.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Weight {
-    /// Something went on as it should.
+pub enum EventType {
+    /// An expected event.
     Normal,
-    /// Somebody may have to look.
+    /// An event that may need the administrator's attention.
     Warning,
 }
 
-/// What the administrator says about updates.
+/// The administrator's settings for updates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What a change asks for.
+    /// Node disruption policies: the action that each change needs.
     pub policies: ClusterPolicies,
-    /// Changes to storage that are let through.
+    /// Storage changes that are allowed despite being irreconcilable.
     pub overrides: Vec<StorageOverride>,
 }
 
-/// The cluster, as far as one daemon sees it.
+/// The requests that a daemon makes to the cluster.
 pub trait Cluster: Send + Sync + 'static {
-    /// The config of this name.
+    /// Fetches a MachineConfig by name.
     fn machine_config(
         &self,
         name: &str,
     ) -> impl Future<Output = Result<MachineConfig, ClusterError>> + Send;
 
-    /// The config that the node's pool is to have; none while there is no such pool or config.
+    /// Fetches the rendered config of the node's pool; none while the pool or its config does not
+    /// exist.
     fn pool_config(
         &self,
     ) -> impl Future<Output = Result<Option<MachineConfig>, ClusterError>> + Send;
 
-    /// The rules in force. Waits at most `limit` for the operator to say what their latest change comes
-    /// to.
+    /// Fetches the current settings. Waits at most `limit` for the operator to publish the policies
+    /// of the latest generation.
     fn rules(&self, limit: Duration) -> impl Future<Output = Result<Rules, ClusterError>> + Send;
 
-    /// Refuses a node of which nobody can say which pool it belongs to.
+    /// Fails if the node's pool cannot be determined.
     fn check_pool(&self) -> impl Future<Output = Result<(), ClusterError>> + Send;
 
-    /// What the node's pool wants done about drift.
+    /// Fetches the drift policy of the node's pool.
     fn drift_policy(&self) -> impl Future<Output = Result<DriftPolicy, ClusterError>> + Send;
 
-    /// How many minutes the node's pool gives its nodes to prove healthy; none if it does not say.
-    fn confirm_minutes(&self) -> impl Future<Output = Result<Option<String>, ClusterError>> + Send {
+    /// Fetches the confirmation time of the node's pool, as written in its annotation.
+    fn confirmation_time(
+        &self,
+    ) -> impl Future<Output = Result<Option<String>, ClusterError>> + Send {
         async { Ok(None) }
     }
 
-    /// Changes annotations of the node; answers with the node as it is then.
+    /// Patches annotations of the node; returns the patched node.
     fn annotate(
         &self,
         changes: &Changes,
     ) -> impl Future<Output = Result<NodeState, ClusterError>> + Send;
 
-    /// Says how the update goes, in the node's MachineConfigNode. Never waits and never fails.
-    fn note(&self, said: Said);
+    /// Queues a status update of the node's MachineConfigNode. Never waits and never fails.
+    fn report_status(&self, update: StatusUpdate);
 
-    /// Waits a little for all that to be written.
+    /// Waits a little until the queued status updates are written.
     fn flush(&self) -> impl Future<Output = ()> + Send;
 
-    /// Tells people what happened.
-    fn tell(
+    /// Publishes an event about the node.
+    fn publish_event(
         &self,
-        weight: Weight,
+        event_type: EventType,
         reason: &'static str,
         text: &str,
     ) -> impl Future<Output = ()> + Send;

@@ -1,15 +1,16 @@
-//! Whether the config that a machine has rebooted into is kept.
+//! Confirms the config that a machine has rebooted into, or rolls it back.
 //!
-//! A config is kept once the machine proves healthy: its kubelet answers where it is to run one, the
-//! checks that people put on it pass, and the cluster can be reached. One that does not within its time
-//! is taken back: everything is put back as it was, the machine reboots once more, and the node says
-//! why. The same config is not tried again until another is wanted or somebody asks for it.
+//! A config is confirmed once the machine proves healthy: its kubelet responds if it is to run one,
+//! the administrator's checks pass, and the API server can be reached. A config that is not
+//! confirmed in time is rolled back: all changes are undone, the machine reboots once more, and the
+//! node reports the reason. The same config is not retried until another config is desired or the
+//! force file asks for it.
 //!
-//! The daemon decides. Where the config keeps the daemon itself from starting, a unit of the machine does
-//! (`standby`).
+//! The daemon decides. If the config keeps the daemon itself from starting, a unit of the machine
+//! rolls the config back (`standby`).
 
-mod settle;
 pub mod standby;
+mod startup;
 
 use std::time::Duration;
 
@@ -18,54 +19,55 @@ use serde::{Deserialize, Serialize};
 
 use crate::disk::{self, DiskError};
 
-pub use self::settle::{Probe, Settled, settle};
+pub use self::startup::{Probe, Settled, settle};
 
-/// Long enough for slow firmware, a full resync of the container engine and a sleepy network.
+/// Default time to prove healthy: enough for slow firmware, a full resync of the container engine
+/// and a slow network.
 pub const DEADLINE: Duration = Duration::from_mins(15);
 
-/// How often a machine that is not healthy is asked again.
-const PAUSE: Duration = Duration::from_secs(5);
+/// Pause between two health checks.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 const POLICY: &str = "/etc/machine-config-daemon/mco-confirm.json";
-const TAKEN_BACK: &str = "/etc/machine-config-daemon/mco-taken-back.json";
+const ROLLED_BACK: &str = "/etc/machine-config-daemon/mco-taken-back.json";
 
-/// What a machine answered when it was asked whether it is well.
+/// The results of a machine's health checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// Whether the cluster can be reached; not asked where there is none.
+    /// Reachability of the API server; skipped without a cluster.
     pub cluster: Answer,
-    /// Whether the kubelet is well.
+    /// Health of the kubelet.
     pub kubelet: Answer,
-    /// Whether the checks on the machine pass.
+    /// Result of the checks on the machine.
     pub checks: Answer,
 }
 
-/// What becomes of the config.
+/// The decision about a config after its reboot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It is kept.
+pub enum HealthDecision {
+    /// The config is kept.
     Keep,
-    /// That is open; to be asked again after so long.
+    /// The config is not confirmed yet; check again after this pause.
     Wait(Duration),
-    /// It is taken back, and why.
-    TakeBack(String),
+    /// The config is rolled back for this reason.
+    RollBack(String),
 }
 
-/// A config that was taken back.
+/// A config that was rolled back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenBack {
-    /// The config.
+pub struct RolledBackConfig {
+    /// Name of the config.
     pub config: String,
-    /// Why.
+    /// Reason of the rollback.
     pub why: String,
 }
 
-/// What is asked of a machine after its next reboot. Nobody is asked who gave no good answer before it
-/// either: a kubelet that has no place to answer at, or a check that fails anyway, says nothing of the
-/// new config.
+/// The health checks after the next reboot. A check that did not pass before the reboot is skipped:
+/// a kubelet without a health endpoint, or a check that fails anyway, says nothing about the new
+/// config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Policy {
+pub struct ConfirmPolicy {
     deadline_seconds: u64,
     kubelet: bool,
     checks: bool,
@@ -73,38 +75,38 @@ pub struct Policy {
 
 /// Decides about a config whose machine has been up for `waited`.
 #[must_use]
-pub fn decide(health: &Health, waited: Duration, deadline: Duration) -> Verdict {
-    let faults = faults(health);
-    if faults.is_empty() {
-        return Verdict::Keep;
+pub fn decide(health: &Health, waited: Duration, deadline: Duration) -> HealthDecision {
+    let failures = failures(health);
+    if failures.is_empty() {
+        return HealthDecision::Keep;
     }
     match deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
-        Some(left) => Verdict::Wait(left.min(PAUSE)),
-        None => Verdict::TakeBack(faults.join("; ")),
+        Some(left) => HealthDecision::Wait(left.min(CHECK_INTERVAL)),
+        None => HealthDecision::RollBack(failures.join("; ")),
     }
 }
 
-fn faults(health: &Health) -> Vec<String> {
-    let mut faults = Vec::new();
+fn failures(health: &Health) -> Vec<String> {
+    let mut failures = Vec::new();
     for answer in [&health.kubelet, &health.checks] {
         if let Answer::No(why) = answer {
-            faults.push(why.clone());
+            failures.push(why.clone());
         }
     }
-    // Checks of the machine's own count for a cluster that cannot be reached: it may be the cluster
-    // that is down.
+    // If the machine's own checks pass, an unreachable API server does not count: the cluster may
+    // be down.
     if let (Answer::No(why), Answer::NotAsked | Answer::No(_)) = (&health.cluster, &health.checks) {
-        faults.push(why.clone());
+        failures.push(why.clone());
     }
-    faults
+    failures
 }
 
-/// Has the next update confirmed within this time, or not at all.
+/// Requires that the next update is confirmed within `deadline`; zero disables the confirmation.
 pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), DiskError> {
-    let was_well = |answer: Answer| answer == Answer::Yes;
-    let kubelet = !deadline.is_zero() && was_well(host.system.kubelet());
-    let checks = !deadline.is_zero() && was_well(host.system.checks());
-    let policy = Policy { deadline_seconds: deadline.as_secs(), kubelet, checks };
+    let was_healthy = |answer: Answer| answer == Answer::Yes;
+    let kubelet = !deadline.is_zero() && was_healthy(host.system.check_kubelet());
+    let checks = !deadline.is_zero() && was_healthy(host.system.run_checks());
+    let policy = ConfirmPolicy { deadline_seconds: deadline.as_secs(), kubelet, checks };
     if deadline.is_zero() {
         host.root.remove(POLICY)?;
     } else if self::policy(&host.root)? != Some(policy) {
@@ -113,73 +115,75 @@ pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), Disk
     Ok(())
 }
 
-/// Gives the machine another time to prove healthy, where it has to at all.
+/// Changes the time to prove healthy, if a confirmation is required.
 pub fn set_deadline(root: &Root, deadline: Duration) -> Result<(), DiskError> {
     match policy(root)? {
-        Some(policy) => {
-            disk::write(root, POLICY, &Policy { deadline_seconds: deadline.as_secs(), ..policy })
-        }
+        Some(policy) => disk::write(
+            root,
+            POLICY,
+            &ConfirmPolicy { deadline_seconds: deadline.as_secs(), ..policy },
+        ),
         None => Ok(()),
     }
 }
 
-/// What is asked of the machine; none where that is nothing.
-pub fn policy(root: &Root) -> Result<Option<Policy>, DiskError> {
+/// Returns the required health checks; none if no confirmation is required.
+pub fn policy(root: &Root) -> Result<Option<ConfirmPolicy>, DiskError> {
     disk::parsed(root, POLICY)
 }
 
-impl Policy {
-    /// How long the machine has to prove healthy.
+impl ConfirmPolicy {
+    /// Returns the time to prove healthy.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         Duration::from_secs(self.deadline_seconds)
     }
 
-    /// What the machine itself answers.
-    fn ask<S: System>(self, host: &Host<S>) -> (Answer, Answer) {
-        let asked = |wanted: bool, ask: &dyn Fn() -> Answer| {
+    /// Runs the kubelet check and the machine's checks.
+    fn check<S: System>(self, host: &Host<S>) -> (Answer, Answer) {
+        let checked = |wanted: bool, ask: &dyn Fn() -> Answer| {
             if wanted { ask() } else { Answer::NotAsked }
         };
-        let kubelet = asked(self.kubelet, &|| host.system.kubelet());
-        (kubelet, asked(self.checks, &|| host.system.checks()))
+        let kubelet = checked(self.kubelet, &|| host.system.check_kubelet());
+        (kubelet, checked(self.checks, &|| host.system.run_checks()))
     }
 }
 
-/// Whether a kubelet is well that was so before the last update; others are not asked.
+/// Checks a kubelet that was healthy before the last update; skipped otherwise.
 pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<Answer, DiskError> {
-    let was_well = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
-    Ok(if was_well { host.system.kubelet() } else { Answer::NotAsked })
+    let was_healthy = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
+    Ok(if was_healthy { host.system.check_kubelet() } else { Answer::NotAsked })
 }
 
-/// The config that was taken back last, if it is still refused.
-pub fn taken_back(root: &Root) -> Result<Option<TakenBack>, DiskError> {
-    disk::parsed(root, TAKEN_BACK)
+/// Returns the config that was rolled back last, if it is still refused.
+pub fn rolled_back(root: &Root) -> Result<Option<RolledBackConfig>, DiskError> {
+    disk::parsed(root, ROLLED_BACK)
 }
 
-/// Refuses a config that was taken back.
-pub(crate) fn refuse_from_now_on(root: &Root, back: &TakenBack) -> Result<(), DiskError> {
-    disk::write(root, TAKEN_BACK, back)
+/// Records a rolled back config, which is refused from then on.
+pub(crate) fn record_rolled_back(root: &Root, back: &RolledBackConfig) -> Result<(), DiskError> {
+    disk::write(root, ROLLED_BACK, back)
 }
 
-/// Lets a config be tried again that was taken back.
-pub fn allow_again(root: &Root) -> Result<(), DiskError> {
-    root.remove(TAKEN_BACK)?;
+/// Removes the record of the rolled back config, so that it can be retried.
+pub fn clear_rolled_back(root: &Root) -> Result<(), DiskError> {
+    root.remove(ROLLED_BACK)?;
     Ok(())
 }
 
-/// Why an update to `config` is not tried; none lets it go ahead.
+/// Returns the rolled back config if `config` must not be retried; none allows the update.
 ///
-/// Forgets a config that was taken back once another is wanted, or somebody asks for it.
+/// Removes the record once another config is desired, or the force file asks for a retry.
 pub fn refusal(
     root: &Root,
     config: &str,
-    is_asked_for: bool,
-) -> Result<Option<TakenBack>, DiskError> {
-    let Some(back) = taken_back(root)? else { return Ok(None) };
-    if back.config == config && !is_asked_for {
+    is_forced: bool,
+) -> Result<Option<RolledBackConfig>, DiskError> {
+    let Some(back) = rolled_back(root)? else { return Ok(None) };
+    if back.config == config && !is_forced {
         return Ok(Some(back));
     }
-    allow_again(root)?;
+    clear_rolled_back(root)?;
     Ok(None)
 }
 
@@ -190,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_config_is_kept_once_its_machine_is_healthy_and_taken_back_when_its_time_is_up() {
+    fn a_config_is_kept_once_healthy_and_rolled_back_at_the_deadline() {
         let no = |why: &str| Answer::No(why.to_owned());
         let cases = [
             (Answer::Yes, Answer::Yes, Answer::NotAsked, 0, "keep"),
@@ -208,31 +212,31 @@ mod tests {
         for (cluster, kubelet, checks, waited, want) in cases {
             let health = Health { cluster, kubelet, checks };
             let found = match decide(&health, Duration::from_secs(waited), DEADLINE) {
-                Verdict::Keep => "keep".to_owned(),
-                Verdict::Wait(pause) => format!("wait {}", pause.as_secs()),
-                Verdict::TakeBack(why) => format!("back: {why}"),
+                HealthDecision::Keep => "keep".to_owned(),
+                HealthDecision::Wait(pause) => format!("wait {}", pause.as_secs()),
+                HealthDecision::RollBack(why) => format!("back: {why}"),
             };
             assert_eq!(found, want, "{health:?} after {waited}");
         }
     }
 
     #[test]
-    fn a_config_that_was_taken_back_is_refused_until_another_is_wanted_or_somebody_asks() {
+    fn a_rolled_back_config_is_refused_until_another_is_desired_or_a_retry_is_forced() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        let back = TakenBack { config: "a".to_owned(), why: "x".to_owned() };
+        let back = RolledBackConfig { config: "a".to_owned(), why: "x".to_owned() };
         assert_eq!(refusal(&root, "a", false).unwrap(), None);
-        refuse_from_now_on(&root, &back).unwrap();
+        record_rolled_back(&root, &back).unwrap();
         assert_eq!(refusal(&root, "a", false).unwrap(), Some(back.clone()));
         assert_eq!(refusal(&root, "b", false).unwrap(), None);
         assert_eq!(refusal(&root, "a", false).unwrap(), None, "forgotten since");
-        refuse_from_now_on(&root, &back).unwrap();
+        record_rolled_back(&root, &back).unwrap();
         assert_eq!(refusal(&root, "a", true).unwrap(), None);
-        assert_eq!(taken_back(&root).unwrap(), None);
+        assert_eq!(rolled_back(&root).unwrap(), None);
     }
 
     #[test]
-    fn what_is_asked_of_a_machine_is_on_its_disk() {
+    fn the_required_checks_are_recorded_on_disk() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
@@ -243,13 +247,13 @@ mod tests {
         set_deadline(&host.root, 2 * DEADLINE).unwrap();
         let found = policy(&host.root).unwrap().unwrap();
         assert_eq!(found.deadline(), 2 * DEADLINE);
-        // A kubelet that says nothing before an update need not say anything after it.
+        // A kubelet without a response before an update is not checked after it.
         host.system.journal().fail("kubelet healthz");
-        assert_eq!(found.ask(&host), (Answer::NotAsked, Answer::NotAsked));
-        let strict = Policy { kubelet: true, ..found };
-        assert!(matches!(strict.ask(&host), (Answer::No(_), Answer::NotAsked)));
+        assert_eq!(found.check(&host), (Answer::NotAsked, Answer::NotAsked));
+        let strict = ConfirmPolicy { kubelet: true, ..found };
+        assert!(matches!(strict.check(&host), (Answer::No(_), Answer::NotAsked)));
         prepare(&host, Duration::ZERO).unwrap();
-        assert_eq!(policy(&host.root).unwrap(), None, "no time is no check");
+        assert_eq!(policy(&host.root).unwrap(), None, "zero disables the confirmation");
         set_deadline(&host.root, DEADLINE).unwrap();
         assert_eq!(policy(&host.root).unwrap(), None);
     }

@@ -1,7 +1,7 @@
-//! What the daemon does next, from what the node, the disk and the ledger say.
+//! Decides the daemon's next task from the node's annotations, the disk and the ledger.
 //!
-//! Pure. The disk has the last word on which config the node has: the cluster's memory of it may be
-//! older, restored from a backup, or gone.
+//! Pure. The disk has precedence on the node's current config: the annotations may be older,
+//! restored from a backup, or gone.
 
 use std::collections::BTreeMap;
 
@@ -14,144 +14,146 @@ use mco_api::{
 
 use crate::ledger::{Progress, Resume, resume};
 
-/// What the cluster says of the node.
+/// The annotations of a node that the daemon reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeView {
-    /// The config that the node is said to have.
+pub struct NodeAnnotations {
+    /// Config of the node.
     pub current: Option<RenderedName>,
-    /// The config that it is to have.
+    /// Desired config of the node.
     pub desired: Option<RenderedName>,
-    /// What the daemon said it is doing.
+    /// State of the daemon.
     pub state: Option<DaemonState>,
-    /// Why it said so.
+    /// Reason of the state.
     pub reason: String,
-    /// What the daemon asked the drain controller to do.
-    pub asked: Option<DrainRequest>,
-    /// What the drain controller did last.
-    pub answered: Option<DrainRequest>,
-    /// Whether the daemon said that the node reboots.
-    pub reboots: bool,
-    /// How the control plane is laid out.
+    /// Last request to the drain controller.
+    pub requested_drain: Option<DrainRequest>,
+    /// Last request that the drain controller completed.
+    pub last_applied_drain: Option<DrainRequest>,
+    /// True if the daemon announced a reboot.
+    pub rebooting: bool,
+    /// Topology of the control plane.
     pub topology: Option<Topology>,
 }
 
-/// What the disk says of the node.
+/// The daemon's records on the disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskView {
-    /// The config on record.
+    /// Recorded config.
     pub current: Option<RenderedName>,
-    /// What the node says of itself when it first joins.
-    pub introduction: Option<BTreeMap<String, String>>,
-    /// An update that was begun and not finished, and the boot it began in.
+    /// Annotations to set when the node first joins.
+    pub initial_annotations: Option<BTreeMap<String, String>>,
+    /// Unfinished update, and the id of the boot in which it began.
     pub update: Option<(Progress, String)>,
-    /// The present boot.
+    /// Id of the current boot.
     pub boot_id: String,
-    /// Whether somebody asked to apply the config regardless.
+    /// True if a force file asks to apply the config again.
     pub force: bool,
 }
 
-/// What to do next.
+/// The next task of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Go on with an update that was begun.
+    /// Resume an unfinished update.
     Resume(Resume),
-    /// Say that the reboot is over.
-    NoteReboot,
-    /// Tell the cluster about the node.
-    Introduce(BTreeMap<String, String>),
-    /// See that the node is as this config says, and say so.
-    Settle(RenderedName),
-    /// Move the node from one config to another.
+    /// Clear the Rebooting annotation.
+    ClearRebooting,
+    /// Set the initial annotations of the node.
+    SetInitialAnnotations(BTreeMap<String, String>),
+    /// Verify the disk against this config, have the node uncordoned and report Done.
+    Complete(RenderedName),
+    /// Update the node from one config to another.
     Update {
-        /// The config that the node has.
+        /// Config of the node.
         from: RenderedName,
-        /// The config that it is to have.
+        /// Desired config.
         to: RenderedName,
     },
-    /// Take over a machine that nobody managed so far.
+    /// Adopt a machine that was not managed so far.
     Adopt,
-    /// Nothing can be done: something is missing.
-    Lost(Missing),
+    /// Nothing can be done: an annotation is missing.
+    Blocked(MissingAnnotation),
 }
 
-/// What a node must have and does not.
+/// A required annotation that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Missing {
-    /// Nobody said which config the node is to have.
+pub enum MissingAnnotation {
+    /// The controller has not set the desired config.
     #[error("{} annotation not found on the node", annotation::DESIRED_CONFIG)]
     DesiredConfig,
 }
 
-/// Decides what to do next.
+/// Decides the next task.
 #[must_use]
-pub fn next(node: &NodeView, disk: &DiskView) -> Task {
+pub fn next(node: &NodeAnnotations, disk: &DiskView) -> Task {
     if let Some((progress, began_in)) = &disk.update {
         return Task::Resume(resume(progress, began_in, &disk.boot_id));
     }
-    if node.reboots {
-        return Task::NoteReboot;
+    if node.rebooting {
+        return Task::ClearRebooting;
     }
-    let Some(known) = &node.current else { return introduce(disk) };
+    let Some(known) = &node.current else { return initial_annotations(disk) };
     let current = disk.current.as_ref().unwrap_or(known);
-    let Some(desired) = &node.desired else { return Task::Lost(Missing::DesiredConfig) };
-    let again = disk.force && !node.is_settled();
+    let Some(desired) = &node.desired else {
+        return Task::Blocked(MissingAnnotation::DesiredConfig);
+    };
+    let again = disk.force && !node.is_done();
     if current == desired && !again {
-        return Task::Settle(current.clone());
+        return Task::Complete(current.clone());
     }
     Task::Update { from: current.clone(), to: desired.clone() }
 }
 
-fn introduce(disk: &DiskView) -> Task {
-    if let Some(introduction) = &disk.introduction {
-        return Task::Introduce(introduction.clone());
+fn initial_annotations(disk: &DiskView) -> Task {
+    if let Some(initial_annotations) = &disk.initial_annotations {
+        return Task::SetInitialAnnotations(initial_annotations.clone());
     }
     let Some(current) = &disk.current else { return Task::Adopt };
     let mut annotations = BTreeMap::new();
     annotation::CURRENT_CONFIG.set(&mut annotations, current);
     annotation::DESIRED_CONFIG.set(&mut annotations, current);
     annotation::STATE.set(&mut annotations, &DaemonState::Done);
-    Task::Introduce(annotations)
+    Task::SetInitialAnnotations(annotations)
 }
 
-impl NodeView {
-    /// Reads the annotations of a node.
+impl NodeAnnotations {
+    /// Parses the annotations of a node.
     pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, BadAnnotation> {
         Ok(Self {
             current: annotation::CURRENT_CONFIG.get(annotations)?,
             desired: annotation::DESIRED_CONFIG.get(annotations)?,
             state: annotation::STATE.get(annotations)?,
             reason: annotation::REASON.get(annotations)?.unwrap_or_default(),
-            asked: annotation::DESIRED_DRAIN.get(annotations)?,
-            // Somebody else's word; one that cannot be read is no answer.
-            answered: annotation::LAST_APPLIED_DRAIN.get(annotations).ok().flatten(),
-            reboots: annotation::POST_CONFIG_ACTION.get(annotations)?
+            requested_drain: annotation::DESIRED_DRAIN.get(annotations)?,
+            // Written by the drain controller; an unreadable value counts as no answer.
+            last_applied_drain: annotation::LAST_APPLIED_DRAIN.get(annotations).ok().flatten(),
+            rebooting: annotation::POST_CONFIG_ACTION.get(annotations)?
                 == Some(PostConfigAction::Rebooting),
             topology: annotation::CONTROL_PLANE_TOPOLOGY.get(annotations)?,
         })
     }
 
-    /// Whether the daemon said that all is well.
+    /// Returns true if the daemon reported Done.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_done(&self) -> bool {
         self.state.as_ref().is_none_or(|state| *state == DaemonState::Done)
     }
 
-    /// Whether the daemon said that something is wrong.
+    /// Returns true if the daemon reported a failure.
     #[must_use]
     pub fn is_failing(&self) -> bool {
         matches!(self.state, Some(DaemonState::Degraded | DaemonState::Unreconcilable))
     }
 
-    /// Whether the drain controller did what is asked of it here.
+    /// Returns true if the drain controller completed this request.
     #[must_use]
-    pub fn has_answer(&self, request: &DrainRequest) -> bool {
-        self.answered.as_ref() == Some(request)
+    pub fn has_completed_drain(&self, request: &DrainRequest) -> bool {
+        self.last_applied_drain.as_ref() == Some(request)
     }
 }
 
-/// What to ask the drain controller for.
+/// Builds a request to the drain controller.
 #[must_use]
-pub fn request(verb: DrainVerb, config: &RenderedName) -> DrainRequest {
+pub fn drain_request(verb: DrainVerb, config: &RenderedName) -> DrainRequest {
     DrainRequest { verb, config: config.as_str().to_owned() }
 }
 
@@ -164,22 +166,22 @@ mod tests {
         text.parse().unwrap()
     }
 
-    fn node(text: &str) -> NodeView {
+    fn node(text: &str) -> NodeAnnotations {
         let mut annotations = BTreeMap::new();
         for word in text.split_whitespace() {
             let (key, value) = word.split_once('=').unwrap();
             let key = format!("machineconfiguration.openshift.io/{key}");
             annotations.insert(key, value.to_owned());
         }
-        NodeView::read(&annotations).unwrap()
+        NodeAnnotations::read(&annotations).unwrap()
     }
 
     fn on_disk(current: Option<&str>) -> DiskView {
         DiskView { current: current.map(name), boot_id: "b1".to_owned(), ..DiskView::default() }
     }
 
-    fn settle(config: &str) -> Task {
-        Task::Settle(name(config))
+    fn complete(config: &str) -> Task {
+        Task::Complete(name(config))
     }
 
     fn update(from: &str, to: &str) -> Task {
@@ -188,21 +190,21 @@ mod tests {
 
     // covers: C27, C39
     #[test]
-    fn the_disk_has_the_last_word_on_what_the_node_has() {
+    fn the_recorded_config_overrides_the_annotation() {
         let cases = [
-            ("currentConfig=a desiredConfig=a state=Done", Some("a"), settle("a")),
-            ("currentConfig=a desiredConfig=a state=Degraded", Some("a"), settle("a")),
+            ("currentConfig=a desiredConfig=a state=Done", Some("a"), complete("a")),
+            ("currentConfig=a desiredConfig=a state=Degraded", Some("a"), complete("a")),
             ("currentConfig=a desiredConfig=b state=Done", Some("a"), update("a", "b")),
             ("currentConfig=a desiredConfig=b state=Degraded", Some("a"), update("a", "b")),
-            ("currentConfig=a desiredConfig=b state=Working", Some("b"), settle("b")),
+            ("currentConfig=a desiredConfig=b state=Working", Some("b"), complete("b")),
             ("currentConfig=old desiredConfig=b state=Done", Some("a"), update("a", "b")),
             ("currentConfig=a desiredConfig=b", None, update("a", "b")),
-            ("currentConfig=a", Some("a"), Task::Lost(Missing::DesiredConfig)),
+            ("currentConfig=a", Some("a"), Task::Blocked(MissingAnnotation::DesiredConfig)),
             ("", None, Task::Adopt),
             (
                 "currentConfig=a desiredConfig=a post-config-action=Rebooting",
                 Some("a"),
-                Task::NoteReboot,
+                Task::ClearRebooting,
             ),
         ];
         for (annotations, disk, want) in cases {
@@ -211,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_is_finished_first() {
+    fn an_unfinished_update_is_resumed_first() {
         let progress = Progress { stage: Stage::Rebooting, done: 2, ..Progress::default() };
         let mut disk = on_disk(Some("b"));
         disk.update = Some((progress, "b1".to_owned()));
@@ -223,23 +225,25 @@ mod tests {
 
     // covers: C16, C17
     #[test]
-    fn a_node_without_annotations_is_introduced_by_its_file_or_its_record() {
+    fn a_node_without_annotations_gets_those_of_the_file_or_the_record() {
         let mut disk = on_disk(Some("a"));
-        let Task::Introduce(annotations) = next(&node(""), &disk) else { panic!("introduced") };
-        let view = NodeView::read(&annotations).unwrap();
+        let Task::SetInitialAnnotations(annotations) = next(&node(""), &disk) else {
+            panic!("introduced")
+        };
+        let view = NodeAnnotations::read(&annotations).unwrap();
         assert_eq!((view.current, view.desired), (Some(name("a")), Some(name("a"))));
         let file = BTreeMap::from([("x".to_owned(), "y".to_owned())]);
-        disk.introduction = Some(file.clone());
-        assert_eq!(next(&node(""), &disk), Task::Introduce(file));
+        disk.initial_annotations = Some(file.clone());
+        assert_eq!(next(&node(""), &disk), Task::SetInitialAnnotations(file));
     }
 
     #[test]
-    fn force_applies_again_only_where_something_is_wrong() {
+    fn force_applies_again_only_on_a_failing_node() {
         let mut disk = on_disk(Some("a"));
         disk.force = true;
-        let well = node("currentConfig=a desiredConfig=a state=Done");
-        assert_eq!(next(&well, &disk), settle("a"));
-        let ill = node("currentConfig=a desiredConfig=a state=Degraded");
-        assert_eq!(next(&ill, &disk), update("a", "a"));
+        let done = node("currentConfig=a desiredConfig=a state=Done");
+        assert_eq!(next(&done, &disk), complete("a"));
+        let degraded = node("currentConfig=a desiredConfig=a state=Degraded");
+        assert_eq!(next(&degraded, &disk), update("a", "a"));
     }
 }

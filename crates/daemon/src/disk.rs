@@ -1,38 +1,38 @@
-//! What the daemon keeps on the machine's disk about itself.
+//! The daemon's own files on the machine's disk.
 //!
-//! Compat: paths and formats are the reference's (`pkg/daemon/constants`), save for permissions:
-//! configs hold secrets, so only the superuser reads them.
+//! Compat: paths and formats are the reference's (`pkg/daemon/constants`), except the permissions:
+//! configs hold secrets, so only root reads them.
 
 use std::collections::BTreeMap;
 
 use mco_api::MachineConfig;
 use mco_host::{Root, RootError};
 
-/// The config that the disk has.
+/// Config of the machine.
 pub const CURRENT_CONFIG: &str = "/etc/machine-config-daemon/currentconfig";
-/// The image-mode image that the disk has; empty without one.
+/// Image-mode image of the machine; empty without one.
 pub const CURRENT_IMAGE: &str = "/etc/machine-config-daemon/currentimage";
-/// What a node says of itself when it first joins; there only until it did.
+/// Annotations to set when the node first joins; removed once set.
 pub const INITIAL_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const INITIAL_ANNOTATIONS_DONE: &str = "/etc/machine-config-daemon/node-annotation.json.bak";
-/// A config that first boot has yet to complete.
+/// Config that first boot has yet to complete.
 pub const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 const ENCAPSULATED_DONE: &str = "/etc/ignition-machine-config-encapsulated.json.bak";
-/// The whole config that a machine was installed with.
+/// Complete config that the machine was installed with.
 pub const INSTALLED: &str = "/etc/mcs-machine-config-content.json";
-/// Where everything is that the daemon keeps about itself.
+/// Directory of the daemon's records.
 pub const RECORDS: &str = "/etc/machine-config-daemon";
 const IGNITION_PRESET: &str = "/etc/systemd/system-preset/20-ignition.preset";
 
-/// Why the daemon's own files cannot be used.
+/// A failure to read or write the daemon's own files.
 #[derive(Debug, thiserror::Error)]
 pub enum DiskError {
-    /// A file does not hold what it should.
-    #[error("cannot understand {path}")]
+    /// A file cannot be parsed.
+    #[error("failed to parse {path}")]
     Parse {
         /// The file.
         path: &'static str,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
     /// A file cannot be read or written.
@@ -40,24 +40,24 @@ pub enum DiskError {
     Root(#[from] RootError),
 }
 
-/// The config that the disk has, if any was recorded.
+/// Returns the recorded config of the machine, if any.
 pub fn current_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
     parsed(root, CURRENT_CONFIG)
 }
 
-/// Records the config that the disk has.
+/// Records the config of the machine.
 pub fn record_config(root: &Root, config: &MachineConfig) -> Result<(), DiskError> {
-    // The config last: it is what counts as the record.
+    // The config last: it is the authoritative record.
     root.write(CURRENT_IMAGE, b"", 0o600)?;
     write(root, CURRENT_CONFIG, config)
 }
 
-/// What the node says of itself when it first joins.
+/// Returns the annotations to set when the node first joins.
 pub fn initial_annotations(root: &Root) -> Result<Option<BTreeMap<String, String>>, DiskError> {
     parsed(root, INITIAL_ANNOTATIONS)
 }
 
-/// Notes that the node has joined.
+/// Renames the file with the initial annotations once the node has joined.
 pub fn has_joined(root: &Root) -> Result<(), DiskError> {
     if root.stat(INITIAL_ANNOTATIONS)?.is_some() {
         root.rename(INITIAL_ANNOTATIONS, INITIAL_ANNOTATIONS_DONE)?;
@@ -65,18 +65,18 @@ pub fn has_joined(root: &Root) -> Result<(), DiskError> {
     Ok(())
 }
 
-/// The config that the machine was installed with, if it is still on record.
+/// Returns the config that the machine was installed with, if still recorded.
 pub fn installed_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
     parsed(root, INSTALLED)
 }
 
-/// Drops the record of the config that the disk has.
+/// Removes the record of the machine's config.
 pub(crate) fn forget_config(root: &Root) -> Result<(), DiskError> {
     root.remove(CURRENT_CONFIG)?;
     Ok(())
 }
 
-/// Puts away what first boot left behind; says whether it had not finished.
+/// Removes files of first boot; returns true if first boot was not completed.
 pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     root.remove(IGNITION_PRESET)?;
     let is_unfinished = root.stat(ENCAPSULATED)?.is_some();
@@ -86,7 +86,7 @@ pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     Ok(is_unfinished)
 }
 
-/// Writes one of the daemon's files, for the superuser only.
+/// Writes one of the daemon's files, readable by root only.
 pub(crate) fn write<T: serde::Serialize>(
     root: &Root,
     path: &'static str,
@@ -96,13 +96,13 @@ pub(crate) fn write<T: serde::Serialize>(
     Ok(root.write(path, &bytes, 0o600)?)
 }
 
-/// Reads one of the daemon's files; none if it is not there or empty.
+/// Reads one of the daemon's files; none if it is missing or empty.
 pub(crate) fn parsed<T: serde::de::DeserializeOwned>(
     root: &Root,
     path: &'static str,
 ) -> Result<Option<T>, DiskError> {
     let Some(bytes) = root.read(path)? else { return Ok(None) };
-    // Compat: an empty file is none (pkg/daemon/daemon.go).
+    // Compat: an empty file counts as missing (pkg/daemon/daemon.go).
     if bytes.iter().all(u8::is_ascii_whitespace) {
         return Ok(None);
     }
@@ -115,13 +115,13 @@ mod tests {
 
     // covers: C22, C23
     #[test]
-    fn what_first_boot_left_is_put_away() {
+    fn leftovers_of_first_boot_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         assert!(!tidy_first_boot(&root).unwrap());
         root.write(ENCAPSULATED, b"{}", 0o600).unwrap();
         root.write(IGNITION_PRESET, b"enable a.service", 0o644).unwrap();
-        assert!(tidy_first_boot(&root).unwrap(), "it had not finished");
+        assert!(tidy_first_boot(&root).unwrap(), "first boot was not completed");
         assert!(root.exists(ENCAPSULATED_DONE).unwrap());
         assert!(!root.exists(ENCAPSULATED).unwrap() && !root.exists(IGNITION_PRESET).unwrap());
     }

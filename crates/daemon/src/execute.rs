@@ -1,10 +1,10 @@
-//! Carries out a plan, step by step, with every step on record.
+//! Executes a plan step by step and records every step in the ledger.
 //!
-//! Plain blocking code: there is one writer to a machine, and nothing can interrupt it in the middle
-//! of a step. A failed step is undone together with all before it, by putting back what was there.
+//! Plain blocking code: there is one writer to a machine, and nothing can interrupt a step. A
+//! failed step is rolled back together with all steps before it, by restoring the snapshot.
 
-mod back;
 mod packages;
+mod roll_back;
 
 use mco_api::MachineConfig;
 use mco_core::{
@@ -20,8 +20,8 @@ use mco_host::{
 use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
-pub use self::back::{put_back, take_back, undo};
 use self::packages::Packages;
+pub use self::roll_back::{put_back, roll_back_booted, undo};
 use crate::{
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
@@ -31,163 +31,164 @@ use crate::{
 pub const FORCE_FILE: &str = mco_core::diff::reconcile::FORCE_FILE;
 pub(crate) const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 
-/// Why a node did not get its new config.
+/// A failed update.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// A part of the config could not be put on the machine or taken away.
+    /// A part of the config could not be written or removed.
     #[error(transparent)]
     Host(#[from] HostError),
     /// A service could not be reloaded.
     #[error("could not apply update: reloading {service} configuration failed. Error: {source}")]
     Reload {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Why not.
+        /// The error of systemd.
         source: SystemError,
     },
     /// A service could not be restarted.
     #[error("could not apply update: restarting {service} service failed. Error: {source}")]
     Restart {
-        /// The service.
+        /// Name of the service.
         service: String,
-        /// Why not.
+        /// The error of systemd.
         source: SystemError,
     },
     /// The machine could not be rebooted.
     #[error("reboot command failed, something is seriously wrong")]
     Reboot(#[source] SystemError),
-    /// A config on record cannot be read.
+    /// A recorded config cannot be parsed.
     #[error("parsing config {config} failed")]
     Config {
-        /// The config.
+        /// Name of the config.
         config: String,
-        /// Why not.
+        /// The parse error.
         source: UnreadableConfig,
     },
-    /// A step names something that its config does not have.
-    #[error("the plan names {0}, which the config does not have")]
+    /// A step refers to a part that its config does not have.
+    #[error("plan refers to {0}, which is not in the config")]
     Absent(String),
-    /// What was there before could not be put back.
-    #[error("cannot put back what was there before")]
-    PutBack(#[from] SnapshotError),
-    /// What was done could not be undone either.
+    /// The snapshot could not be restored.
+    #[error("failed to restore the snapshot")]
+    Restore(#[from] SnapshotError),
+    /// The rollback failed, too.
     #[error("error rolling back files writes: [{first}, {source}]")]
     Undo {
-        /// Why it was to be undone.
+        /// The error that caused the rollback.
         first: String,
-        /// Why it could not.
+        /// The error of the rollback.
         source: Box<ExecuteError>,
     },
-    /// What was done is undone.
+    /// The update was rolled back because of this error.
     #[error("{0}")]
     Undone(String),
-    /// The daemon's own files cannot be used.
+    /// The daemon's own files cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The ledger cannot be used.
+    /// The ledger cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The system does not answer.
+    /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
-/// What carrying out a plan came to.
+/// The result of executing a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The new config is in force.
+    /// The new config is applied.
     Applied,
-    /// It will be once the node rebooted, which it has yet to be told to.
+    /// The new config takes effect after a reboot, which the caller must start.
     RebootDue,
 }
 
-/// Told of each step before it is taken.
-pub type Witness<'w> = &'w mut dyn FnMut(&Step);
+/// Called with each step before it is executed.
+pub type StepObserver<'w> = &'w mut dyn FnMut(&Step);
 
-/// Begins an update and carries it out.
+/// Records an update in the ledger and executes it.
 pub fn begin<S: System>(
     host: &mut Host<S>,
     from: &MachineConfig,
     to: &MachineConfig,
     plan: NodePlan,
-    witness: Witness<'_>,
+    observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let machines = (read(from)?, read(to)?);
     let ledger = ledger::begin(host, (from, &machines.0), (to, &machines.1), plan)?;
-    proceed(host, &ledger, 0, witness)
+    proceed(host, &ledger, 0, observer)
 }
 
-/// Carries out an update on record from a step on.
+/// Executes a recorded update from the step with index `done` on.
 pub fn proceed<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     done: usize,
-    witness: Witness<'_>,
+    observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
-    ledger.before.sweep(&host.root)?;
+    ledger.before.remove_temporary(&host.root)?;
     let mut packages = Packages::of(&from, &to);
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
         if *step == Step::Reboot {
-            ledger.before.drop_empty_folders(&host.root)?;
+            ledger.before.remove_empty_link_directories(&host.root)?;
             let progress =
                 Progress { stage: Stage::Rebooting, done: number, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }
-        info!(step = %step, number = number + 1, "Taking step");
+        info!(%step, number = number + 1, "Executing step");
         log::write(&host.root, Priority::Info, &format!("{}: {step}", to.name));
-        witness(step);
-        let ends = ends_row(&ledger.plan.steps, number);
+        observer(step);
+        let ends_batch = ends_batch(&ledger.plan.steps, number);
         if is_write(step) {
-            host.root.put_off();
+            host.root.defer_syncs();
         }
-        let mut taken = packages.at_hand(&mut host.system, step);
-        taken = taken.and_then(|()| take(host, step, &from, &to, &ledger.to));
-        if taken.is_err() || !ledger.plan.steps.get(number + 1).is_some_and(Step::stages) {
-            packages.put_away(&mut host.system);
+        let mut result = packages.provide(&mut host.system, step);
+        result = result.and_then(|()| execute_step(host, step, &from, &to, &ledger.to));
+        if result.is_err() || !ledger.plan.steps.get(number + 1).is_some_and(Step::stages) {
+            packages.withdraw(&mut host.system);
         }
-        if ends || taken.is_err() {
-            let settled = host.root.settle_all().map_err(HostError::from);
-            taken = taken.and_then(|()| Ok(settled?));
+        if ends_batch || result.is_err() {
+            let synced = host.root.sync_deferred().map_err(HostError::from);
+            result = result.and_then(|()| Ok(synced?));
         }
-        if let Err(error) = taken {
+        if let Err(error) = result {
             let fault = mco_cluster::report::chain(&error);
-            warn!(step = %step, error = fault, "Step failed, undoing the update");
-            let text = format!("{}: {step} failed, going back: {fault}", to.name);
+            warn!(%step, error = fault, "Step failed, rolling back the update");
+            let text = format!("{}: {step} failed, rolling back: {fault}", to.name);
             log::write(&host.root, Priority::Error, &text);
             let (stage, fault) = (Stage::Undoing, Some(fault));
             let progress = Progress { stage, done: number, fault, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
             return undo(host, ledger, &progress);
         }
-        if ends {
+        if ends_batch {
             let progress = Progress { done: number + 1, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
         }
     }
-    ledger.before.drop_empty_folders(&host.root)?;
+    ledger.before.remove_empty_link_directories(&host.root)?;
     ledger::close(&host.root)?;
     Ok(Outcome::Applied)
 }
 
-/// As many files in a row share one sync of their directories, and one line of progress.
-const ROW: usize = 64;
+/// Number of file writes in a row that share one sync of their directories and one line of
+/// progress.
+const BATCH: usize = 64;
 
-/// Whether a step writes one file and may be taken again.
+/// Returns true if a step writes one file and can be repeated.
 fn is_write(step: &Step) -> bool {
     matches!(step, Step::WriteFile(_) | Step::WriteDropin { .. } | Step::WriteUnit(_))
 }
 
-/// Whether this step is to be on the disk, and on record, before the next is taken.
-fn ends_row(steps: &[Step], number: usize) -> bool {
+/// Returns true if this step must be on disk and in the ledger before the next is executed.
+fn ends_batch(steps: &[Step], number: usize) -> bool {
     let writes = |number: usize| steps.get(number).is_some_and(is_write);
-    !(writes(number) && writes(number + 1)) || (number + 1).is_multiple_of(ROW)
+    !(writes(number) && writes(number + 1)) || (number + 1).is_multiple_of(BATCH)
 }
 
-/// Puts single parts of the config right that the machine has on record.
+/// Repairs single parts of the machine's recorded config.
 ///
-/// Each step is whole in itself and may be repeated, so no ledger is needed.
+/// Each step is complete in itself and can be repeated, so no ledger is needed.
 pub fn repair<S: System>(
     host: &mut Host<S>,
     config: &MachineConfig,
@@ -196,9 +197,9 @@ pub fn repair<S: System>(
     let machine = read(config)?;
     let mut units = false;
     for step in steps {
-        let text = format!("{}: putting right: {step}", machine.name);
+        let text = format!("{}: repairing drift: {step}", machine.name);
         log::write(&host.root, Priority::Info, &text);
-        take(host, step, &machine, &machine, config)?;
+        execute_step(host, step, &machine, &machine, config)?;
         units |= !matches!(step, Step::WriteFile(_));
     }
     if units {
@@ -207,12 +208,12 @@ pub fn repair<S: System>(
     Ok(())
 }
 
-/// Asks for the reboot that an update on record ends with.
+/// Starts the reboot that completes a recorded update.
 pub fn reboot<S: System>(host: &mut Host<S>, config: &str) -> Result<(), ExecuteError> {
     reboot_because(host, &format!("Node will reboot into config {config}"))
 }
 
-/// Asks for a reboot.
+/// Starts a reboot with this reason in the journal.
 pub fn reboot_because<S: System>(host: &mut Host<S>, why: &str) -> Result<(), ExecuteError> {
     info!("initiating reboot: {why}");
     log::write(&host.root, Priority::Info, &format!("initiating reboot: {why}"));
@@ -226,8 +227,8 @@ fn read(config: &MachineConfig) -> Result<Machine, ExecuteError> {
     Machine::read(config).map_err(|source| ExecuteError::Config { config: name, source })
 }
 
-/// Takes one step. Interprets; never chooses.
-fn take<S: System>(
+/// Executes one step. Makes no decisions.
+fn execute_step<S: System>(
     host: &mut Host<S>,
     step: &Step,
     from: &Machine,
@@ -247,8 +248,8 @@ fn take<S: System>(
         Step::WriteDropin { unit, dropin } => {
             host.write_dropin(unit, find_dropin(to, unit, dropin)?)?;
             let path = machine::dropin_path(unit, dropin);
-            // Compat: what becomes of the path is the unit's business from now on
-            // (pkg/daemon/update.go, deleteStaleData).
+            // Compat: the path belongs to the unit from now on (pkg/daemon/update.go,
+            // deleteStaleData).
             if from.file(&path).is_some() && to.file(&path).is_none() {
                 host.root.remove(&original::stamp_path(&path)).map_err(HostError::from)?;
             }
@@ -260,7 +261,7 @@ fn take<S: System>(
             let new = to.unit(unit).ok_or_else(|| absent(unit))?;
             host.write_unit(new)?;
             if let Some(old) = from.unit(unit).filter(|old| old.enabled == Some(true)) {
-                host.part_companions(old, new, to)?;
+                host.disable_stale_companions(old, new, to)?;
             }
         }
         Step::MaskUnit(unit) => host.mask_unit(unit)?,
@@ -270,7 +271,7 @@ fn take<S: System>(
         }
         Step::EnableUnit(unit) => host.enable_unit(unit)?,
         Step::DisableUnit(unit) => host.disable_unit(unit)?,
-        // Compat: presets that cannot be had are no reason to fail (pkg/daemon/update.go).
+        // Compat: a failed preset does not fail the update (pkg/daemon/update.go).
         Step::PresetUnit(unit) => match host.system.preset(unit) {
             Err(error) if error.is_disk() => return Err(error.into()),
             Err(error) => info!("Could not preset unit {unit:?}: {error}"),
@@ -299,7 +300,7 @@ fn take<S: System>(
         Step::ReloadSystemd => reload_systemd(&mut host.system, &to.name)?,
         Step::ReloadService(service) => reload(&mut host.system, service, &to.name)?,
         Step::RestartService(service) => restart(&mut host.system, service, &to.name)?,
-        // The way back has none, and the way there ends before it.
+        // A rollback has no reboot step, and an update stops before it.
         Step::Reboot => {}
     }
     Ok(())
@@ -327,14 +328,14 @@ fn write_keys<S: System>(host: &mut Host<S>, to: &Machine) -> Result<(), Execute
 }
 
 fn reload_systemd<S: System>(system: &mut S, config: &str) -> Result<(), ExecuteError> {
-    announce("DaemonReload", config);
+    log_action("DaemonReload", config);
     let service = "daemon-reload".to_owned();
     system.reload_systemd().map_err(|source| ExecuteError::Reload { service, source })
 }
 
 fn reload<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
-    announce("Reload", config);
-    if lacks(system, service)? {
+    log_action("Reload", config);
+    if skips_missing_crio(system, service)? {
         return Ok(());
     }
     let failed = |source| ExecuteError::Reload { service: service.to_owned(), source };
@@ -344,8 +345,8 @@ fn reload<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), 
 }
 
 fn restart<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
-    announce("Restart", config);
-    if lacks(system, service)? {
+    log_action("Restart", config);
+    if skips_missing_crio(system, service)? {
         return Ok(());
     }
     let failed = |source| ExecuteError::Restart { service: service.to_owned(), source };
@@ -354,18 +355,18 @@ fn restart<S: System>(system: &mut S, service: &str, config: &str) -> Result<(),
     Ok(())
 }
 
-/// Whether this is the container engine of OpenShift on a machine that has another one: policies name it
-/// by default, and what it would read there nobody reads.
-fn lacks<S: System>(system: &S, service: &str) -> Result<bool, ExecuteError> {
+/// Returns true if `service` is CRI-O and the machine has another container engine: policies name
+/// CRI-O by default, and no engine on such a machine reads its files.
+fn skips_missing_crio<S: System>(system: &S, service: &str) -> Result<bool, ExecuteError> {
     let is_engine = matches!(service, "crio" | "crio.service");
-    let lacks = is_engine && !system.has_unit("crio.service")?;
-    if lacks {
-        info!("There is no CRI-O on this machine that could hear of it");
+    let is_missing = is_engine && !system.has_unit("crio.service")?;
+    if is_missing {
+        info!("CRI-O is not installed; skipping its reload");
     }
-    Ok(lacks)
+    Ok(is_missing)
 }
 
-fn announce(action: &str, config: &str) {
+fn log_action(action: &str, config: &str) {
     info!("Performing post config change action: {action} for config {config}");
 }
 

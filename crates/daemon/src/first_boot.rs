@@ -1,4 +1,4 @@
-//! Makes a bare machine one of the cluster: what the installer's first boot does.
+//! Provisions a bare machine as the installer's first boot does.
 
 mod complete;
 
@@ -18,10 +18,11 @@ use crate::{
     execute::{self, ExecuteError},
 };
 
-/// Puts a config on a machine that has none, and what the node will say of itself when it joins.
+/// Applies a config to a machine that has none, and writes the annotations that the node gets when
+/// it joins.
 ///
-/// The machine must boot before it runs the config's operating system. A machine that has a config
-/// already is left alone.
+/// The machine must reboot to run the config's operating system. A machine that has a config is
+/// left unchanged.
 pub fn provision<S: System>(
     host: &mut Host<S>,
     config: &MachineConfig,
@@ -49,8 +50,8 @@ pub fn provision<S: System>(
     Ok(())
 }
 
-/// Boots the image of the config that a machine joins with, where it has another one; says whether the
-/// machine must reboot for it.
+/// Stages the OS image of the config that a machine joins with, if another one is booted; returns
+/// true if the machine must reboot into it.
 pub fn pivot<S: System>(host: &mut Host<S>, machine: &Machine) -> Result<bool, ExecuteError> {
     let wanted = machine.spec.os_image_url.as_str();
     let booted = host.system.facts()?.booted_image.unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What to do about a disk that is not as its config says: leave it and say so, or put it right.
+//! Decides about config drift: report it, or repair it.
 //!
-//! Pure. The daemon detects, this decides, and the steps that it names are carried out like those of
-//! an update. Healing never reboots and restarts nothing: it only writes what the config has anyway. A
-//! path that somebody keeps changing back is left alone after a few times, for two who fight over a
-//! file help nobody, and the node says that it is degraded as it would have without healing.
+//! Pure. The daemon detects the drift, this module decides, and the steps are executed like those
+//! of an update. A repair never reboots and restarts nothing: it only writes what the config has
+//! anyway. A path that keeps changing is left alone after a few repairs, because a fight with
+//! another process over a file helps neither; the node is then Degraded, as without repairs.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -14,91 +14,93 @@ use mco_core::{
     plan::Step,
 };
 
-/// How often one path is put right within [`WINDOW`] before it is left alone.
-const TIMES: usize = 3;
+/// Repairs of one path within [`WINDOW`] before the path is left alone.
+const MAX_REPAIRS_PER_PATH: usize = 3;
 
-/// How many paths are put right within [`WINDOW`]: more is not drift but somebody at work.
-const ALTOGETHER: usize = 100;
+/// Repairs of all paths within [`WINDOW`]: more is not drift but an administrator at work.
+const MAX_REPAIRS: usize = 100;
 
-/// How long a repair is remembered.
+/// Time for which a repair is remembered.
 const WINDOW: Duration = Duration::from_hours(1);
 
-/// What was put right, and when.
+/// Recent repairs and their times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
-    healed: VecDeque<(String, Duration)>,
+pub struct RepairHistory {
+    repairs: VecDeque<(String, Duration)>,
 }
 
-/// What to do.
+/// The decision about drift.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    /// Leave it, and say so.
-    Leave(Why),
-    /// Take these steps; the second part is what they are about.
-    Heal(Vec<Step>, Vec<String>),
+pub enum RepairDecision {
+    /// Leave the drift and report it.
+    Leave(NotRepaired),
+    /// Execute these steps, which repair these paths or units.
+    Repair(Vec<Step>, Vec<String>),
 }
 
-/// Why drift is left as it is.
+/// The reason why drift is not repaired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Why {
-    /// The pool wants it so.
-    #[error("the pool's policy is to leave it")]
+pub enum NotRepaired {
+    /// The pool's policy is to report drift only.
+    #[error("the drift policy of the pool is not heal")]
     Policy,
-    /// Only an update could put it right.
-    #[error("{0}: it cannot be put right without an update")]
-    Beyond(String),
-    /// Somebody keeps changing it.
-    #[error("{0} was put right {TIMES} times within an hour and keeps changing")]
+    /// The drift needs an update.
+    #[error("{0}: only an update can repair it")]
+    NeedsUpdate(String),
+    /// The path keeps changing.
+    #[error("{0} was repaired {MAX_REPAIRS_PER_PATH} times within an hour and keeps changing")]
     KeepsChanging(String),
-    /// Too much changes.
-    #[error("more than {ALTOGETHER} paths changed within an hour")]
-    TooMuch,
+    /// Too many paths changed.
+    #[error("more than {MAX_REPAIRS} paths changed within an hour")]
+    TooManyChanges,
 }
 
-impl History {
-    /// Notes what was put right.
-    pub fn note(&mut self, subjects: &[String], now: Duration) {
-        self.healed.extend(subjects.iter().map(|subject| (subject.clone(), now)));
-        while self.healed.front().is_some_and(|(_, at)| *at + WINDOW < now) {
-            self.healed.pop_front();
+impl RepairHistory {
+    /// Records repairs, and drops those outside the window.
+    pub fn record(&mut self, subjects: &[String], now: Duration) {
+        self.repairs.extend(subjects.iter().map(|subject| (subject.clone(), now)));
+        while self.repairs.front().is_some_and(|(_, at)| *at + WINDOW < now) {
+            self.repairs.pop_front();
         }
     }
 
     fn recent(&self, now: Duration) -> impl Iterator<Item = &str> {
-        self.healed.iter().filter(move |(_, at)| *at + WINDOW >= now).map(|(it, _)| it.as_str())
+        self.repairs.iter().filter(move |(_, at)| *at + WINDOW >= now).map(|(it, _)| it.as_str())
     }
 }
 
-/// Decides what to do about these differences from a config. `now` counts from any fixed moment.
+/// Decides about drift from a config. `now` counts from any fixed time.
 #[must_use]
 pub fn decide(
     policy: &DriftPolicy,
     machine: &Machine,
     drifts: &[Drift],
-    history: &History,
+    history: &RepairHistory,
     now: Duration,
-) -> Decision {
+) -> RepairDecision {
     if *policy != DriftPolicy::Heal {
-        return Decision::Leave(Why::Policy);
+        return RepairDecision::Leave(NotRepaired::Policy);
     }
     let (mut steps, mut subjects) = (Vec::new(), Vec::new());
     for drift in drifts {
         let Some((step, subject)) = repair(machine, drift) else {
-            return Decision::Leave(Why::Beyond(drift.to_string()));
+            return RepairDecision::Leave(NotRepaired::NeedsUpdate(drift.to_string()));
         };
-        if history.recent(now).filter(|healed| *healed == subject).count() >= TIMES {
-            return Decision::Leave(Why::KeepsChanging(subject));
+        if history.recent(now).filter(|repaired| *repaired == subject).count()
+            >= MAX_REPAIRS_PER_PATH
+        {
+            return RepairDecision::Leave(NotRepaired::KeepsChanging(subject));
         }
         steps.push(step);
         subjects.push(subject);
     }
-    if history.recent(now).count() + subjects.len() > ALTOGETHER {
-        return Decision::Leave(Why::TooMuch);
+    if history.recent(now).count() + subjects.len() > MAX_REPAIRS {
+        return RepairDecision::Leave(NotRepaired::TooManyChanges);
     }
-    Decision::Heal(steps, subjects)
+    RepairDecision::Repair(steps, subjects)
 }
 
-/// The step that puts one difference right, and what it is about.
+/// Returns the step that repairs one difference, and the path or unit that it repairs.
 fn repair(machine: &Machine, drift: &Drift) -> Option<(Step, String)> {
     match drift {
         Drift::Contents(path)
@@ -161,18 +163,18 @@ mod tests {
         Drift::Contents(path.to_owned())
     }
 
-    fn decided(drifts: &[Drift], history: &History, minutes: u64) -> String {
+    fn decided(drifts: &[Drift], history: &RepairHistory, minutes: u64) -> String {
         let now = Duration::from_mins(minutes);
         match decide(&DriftPolicy::Heal, &machine(), drifts, history, now) {
-            Decision::Leave(why) => why.to_string(),
-            Decision::Heal(steps, _) => {
+            RepairDecision::Leave(why) => why.to_string(),
+            RepairDecision::Repair(steps, _) => {
                 steps.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
             }
         }
     }
 
     #[test]
-    fn what_the_config_has_is_written_again_and_nothing_else() {
+    fn repairs_write_what_the_config_has_and_nothing_else() {
         let enabled =
             |want| Drift::Enablement { unit: "u.service".to_owned(), want, found: String::new() };
         let masked = Drift::NotMasked {
@@ -191,44 +193,44 @@ mod tests {
             (vec![enabled(false)], "disable u.service"),
             (
                 vec![contents("/etc/a"), Drift::KernelArguments(vec!["x".to_owned()])],
-                "missing expected kernel arguments: [x]: it cannot be put right without an update",
+                "missing expected kernel arguments: [x]: only an update can repair it",
             ),
         ];
         for (drifts, want) in cases {
-            assert_eq!(decided(&drifts, &History::default(), 0), want);
+            assert_eq!(decided(&drifts, &RepairHistory::default(), 0), want);
         }
         let left = decide(
             &DriftPolicy::Degrade,
             &machine(),
             &[contents("/etc/a")],
-            &History::default(),
+            &RepairHistory::default(),
             Duration::ZERO,
         );
-        assert_eq!(left, Decision::Leave(Why::Policy));
+        assert_eq!(left, RepairDecision::Leave(NotRepaired::Policy));
     }
 
     #[test]
     fn a_path_that_keeps_changing_is_left_alone_for_a_while() {
         let (a, b) = ("/etc/a".to_owned(), "/etc/b".to_owned());
-        let mut history = History::default();
+        let mut history = RepairHistory::default();
         for minute in 0..3 {
             assert_eq!(decided(&[contents(&a)], &history, minute), "write /etc/a");
-            history.note(std::slice::from_ref(&a), Duration::from_mins(minute));
+            history.record(std::slice::from_ref(&a), Duration::from_mins(minute));
         }
-        let fight = "/etc/a was put right 3 times within an hour and keeps changing";
+        let fight = "/etc/a was repaired 3 times within an hour and keeps changing";
         assert_eq!(decided(&[contents(&a)], &history, 3), fight);
         assert_eq!(decided(&[contents(&b)], &history, 3), "write /etc/b");
         assert_eq!(decided(&[contents(&a)], &history, 61), "write /etc/a");
     }
 
     #[test]
-    fn a_flood_is_left_alone() {
-        let mut history = History::default();
+    fn too_many_changes_are_not_repaired() {
+        let mut history = RepairHistory::default();
         let many: Vec<String> = (0..100).map(|number| format!("/etc/{number}")).collect();
-        history.note(&many, Duration::ZERO);
+        history.record(&many, Duration::ZERO);
         let flood = "more than 100 paths changed within an hour";
         assert_eq!(decided(&[contents("/etc/a")], &history, 1), flood);
-        history.note(&[], Duration::from_hours(2));
-        assert_eq!(history, History::default(), "what is old is forgotten");
+        history.record(&[], Duration::from_hours(2));
+        assert_eq!(history, RepairHistory::default(), "old repairs are dropped");
     }
 }

@@ -1,7 +1,6 @@
-//! Whether the kubelet of the machine is well.
+//! Monitors the health endpoint of the machine's kubelet.
 //!
-//! Asked at its own health address, over plain HTTP and from the same machine. Unlike the reference we
-//! take no answer for a good one but `ok`.
+//! Plain HTTP from the same machine. Unlike in the reference, only the body `ok` counts as healthy.
 
 use std::{io, time::Duration};
 
@@ -14,25 +13,25 @@ use tracing::warn;
 
 use crate::metrics::Metrics;
 
-/// How often it is asked.
-const EVERY: Duration = Duration::from_secs(30);
+/// Pause between two checks.
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a check.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// More than any health page has.
-const LONGEST: u64 = 4096;
+/// Longest response that is read.
+const MAX_RESPONSE: u64 = 4096;
 
-/// Where the kubelet answers.
+/// Address of the kubelet's health endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthAddress {
     authority: String,
     path: String,
 }
 
-/// An address that no health check can use.
+/// An address that is no health endpoint.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no address of the form http://HOST:PORT/PATH")]
+#[error("invalid address {0:?}: expected http://HOST:PORT/PATH")]
 pub struct BadAddress(String);
 
 impl std::str::FromStr for HealthAddress {
@@ -53,12 +52,12 @@ impl std::str::FromStr for HealthAddress {
     }
 }
 
-/// Asks again and again; counts how often in a row the answer was not good.
+/// Checks the kubelet repeatedly; the metric counts consecutive failures.
 pub async fn watch(address: HealthAddress, metrics: Metrics) {
     let mut failures = 0_u32;
     metrics.kubelet(failures);
     loop {
-        failures = match ask(&address).await {
+        failures = match check(&address).await {
             Ok(()) => 0,
             Err(error) => {
                 let failures = failures.saturating_add(1);
@@ -70,27 +69,27 @@ pub async fn watch(address: HealthAddress, metrics: Metrics) {
             }
         };
         metrics.kubelet(failures);
-        sleep(EVERY).await;
+        sleep(INTERVAL).await;
     }
 }
 
-/// Whether the kubelet says that it is well.
-async fn ask(address: &HealthAddress) -> io::Result<()> {
-    let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer in 30 seconds");
-    timeout(PATIENCE, exchange(address)).await.map_err(|_| late())?
+/// Checks the kubelet once.
+async fn check(address: &HealthAddress) -> io::Result<()> {
+    let timed_out = || io::Error::new(io::ErrorKind::TimedOut, "no answer in 30 seconds");
+    timeout(TIMEOUT, request(address)).await.map_err(|_| timed_out())?
 }
 
-async fn exchange(address: &HealthAddress) -> io::Result<()> {
+async fn request(address: &HealthAddress) -> io::Result<()> {
     let mut stream = TcpStream::connect(&address.authority).await?;
     let HealthAddress { authority, path } = address;
-    let request = format!("GET {path} HTTP/1.0\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
-    stream.write_all(request.as_bytes()).await?;
+    let head = format!("GET {path} HTTP/1.0\r\nhost: {authority}\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await?;
     let mut answer = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut answer).await?;
+    stream.take(MAX_RESPONSE).read_to_end(&mut answer).await?;
     let text = String::from_utf8_lossy(&answer);
     let is_found = text.lines().next().is_some_and(|line| line.contains(" 200"));
-    let is_well = text.split_once("\r\n\r\n").is_some_and(|(_, body)| body.trim() == "ok");
-    if is_found && is_well {
+    let is_healthy = text.split_once("\r\n\r\n").is_some_and(|(_, body)| body.trim() == "ok");
+    if is_found && is_healthy {
         return Ok(());
     }
     let line = text.lines().next().unwrap_or("nothing").to_owned();
@@ -104,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_addresses_with_a_port_are_taken() {
+    fn only_http_addresses_with_a_port_are_valid() {
         let cases = [
             ("http://localhost:10248/healthz", true),
             ("http://[::1]:10248/healthz", true),
@@ -121,14 +120,14 @@ mod tests {
 
     // covers: C10
     #[tokio::test]
-    async fn nothing_but_ok_is_well() {
+    async fn only_ok_is_healthy() {
         let cases = [
             ("HTTP/1.1 200 OK\r\n\r\nok", true),
             ("HTTP/1.1 200 OK\r\n\r\nill", false),
             ("HTTP/1.1 500 No\r\n\r\nok", false),
             ("", false),
         ];
-        for (answer, well) in cases {
+        for (answer, healthy) in cases {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = format!("http://{}/healthz", listener.local_addr().unwrap());
             let serving = async {
@@ -138,8 +137,8 @@ mod tests {
                 stream.write_all(answer.as_bytes()).await.unwrap();
             };
             let address = address.parse().unwrap();
-            let (told, ()) = tokio::join!(ask(&address), serving);
-            assert_eq!(told.is_ok(), well, "{answer:?}");
+            let (result, ()) = tokio::join!(check(&address), serving);
+            assert_eq!(result.is_ok(), healthy, "{answer:?}");
         }
     }
 }

@@ -1,13 +1,14 @@
-//! What the daemon is in the middle of, on disk before it begins.
+//! The ledger: the update in progress, recorded on disk before it begins.
 //!
-//! Three files. The pack has the contents of everything the update will touch, as they are before it.
-//! The ledger has both configs, the whole plan and what was where; once it is there the update has
-//! begun. The third has how far it got, a line a step. Every step may be repeated, so dying between a
-//! step and its line costs nothing; and with the pack everything can be put back at any moment.
+//! Three files. The pack has the contents of everything that the update touches, as they were
+//! before it. The ledger has both configs, the whole plan and the snapshot of all paths; once it
+//! exists the update has begun. The third file has the progress, a line per step. Every step can be
+//! repeated, so a crash between a step and its line costs nothing; and with the pack everything can
+//! be restored at any time.
 //!
-//! A finished update stays on record until the next, so that it can be taken back on request.
+//! A completed update stays recorded until the next, so that it can be rolled back on request.
 
-mod touch;
+mod touched;
 
 use mco_api::MachineConfig;
 use mco_core::{machine::Machine, plan::NodePlan};
@@ -19,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 const LEDGER: &str = "/etc/machine-config-daemon/mco-update.json";
 const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
-/// The last update that was finished.
-const LAST: &str = "/etc/machine-config-daemon/mco-last-update.json";
+/// The last completed update.
+const LAST_UPDATE: &str = "/etc/machine-config-daemon/mco-last-update.json";
 const PACKS: &str = "/etc/machine-config-daemon/mco-before";
 
 /// The user whose password configs may set.
@@ -30,44 +31,44 @@ pub(crate) const CORE: &str = "core";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
-    /// The config that the node had.
+    /// Previous config of the node.
     pub from: MachineConfig,
-    /// The config that it gets.
+    /// Target config of the node.
     pub to: MachineConfig,
-    /// The boot in which the update began.
+    /// Id of the boot in which the update began.
     pub boot_id: String,
-    /// Everything to do.
+    /// The steps of the update.
     pub plan: NodePlan,
-    /// What was at every path that the plan touches.
+    /// Snapshot of every path that the plan touches.
     pub before: Snapshot,
-    /// Which pack has the contents.
+    /// Name of the pack with the contents.
     pub pack: String,
-    /// The encrypted password that there was, if the plan sets one.
+    /// Previous encrypted password, if the plan sets one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub password: Option<String>,
-    /// What was to be booted next, if the plan changes that and the system tells.
+    /// Previously staged deployment, if the plan changes it and the system reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub staged: Option<String>,
 }
 
-/// How far an update got.
+/// The progress of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Progress {
-    /// Where it is.
+    /// Stage of the update.
     pub stage: Stage,
-    /// How many steps of the plan are done.
+    /// Number of completed steps.
     pub done: usize,
-    /// Why it is being undone.
+    /// Reason of the rollback.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
-    /// Seconds that the node was given to prove healthy so far, after the reboot.
+    /// Seconds that the node had to prove healthy so far, after the reboot.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub waited: u64,
-    /// Whether the node proved healthy after the reboot.
-    #[serde(skip_serializing_if = "is_no", default)]
+    /// True once the node proved healthy after the reboot.
+    #[serde(skip_serializing_if = "is_false", default)]
     pub confirmed: bool,
-    /// The boot in which the update is taken back, if it was booted before that.
+    /// Id of the boot in which the update was rolled back, if it was booted before.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub back_in: Option<String>,
 }
@@ -78,66 +79,67 @@ fn is_zero(number: &u64) -> bool {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_no(said: &bool) -> bool {
-    !*said
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
-/// Where an update is.
+/// The stage of an update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
-    /// Steps are being taken.
+    /// Steps are being executed.
     #[default]
     Applying,
-    /// Everything is done but the reboot.
+    /// All steps but the reboot are completed.
     Rebooting,
-    /// A step failed or somebody asked for it, and what was done is being undone.
+    /// A step failed or a rollback was requested, and the snapshot is being restored.
     Undoing,
-    /// Everything is as it was before, but for the reboot.
+    /// The snapshot is restored; a reboot completes the rollback.
     Returning,
 }
 
-/// What to do about an update that was begun before this process.
+/// The way to resume an update after a restart of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resume {
-    /// Take the steps from this one on.
+    /// Execute the steps from this index on.
     Continue(usize),
-    /// Ask for the reboot again: it has not happened.
+    /// Start the reboot, which has not happened.
     Reboot,
-    /// The reboot has happened: see whether the node is as it should be.
+    /// Verify the disk: the reboot has happened.
     Verify,
-    /// Go on undoing.
+    /// Continue the rollback.
     Undo,
 }
 
-/// Why the ledger cannot be used.
+/// A failure to read or write the ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// It does not hold what it should.
-    #[error("cannot understand {path}")]
+    /// The ledger cannot be parsed.
+    #[error("failed to parse {path}")]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: &'static str,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
-    /// It cannot be read or written.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// What is there before the update cannot be kept or put back.
-    #[error("cannot keep what is there before the update")]
-    Keep(#[source] SnapshotError),
-    /// The system does not tell what it has.
+    /// The snapshot cannot be taken or restored.
+    #[error("failed to take a snapshot before the update")]
+    Snapshot(#[source] SnapshotError),
+    /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
-/// What to do about an update that got so far, given the boot it began in and the present one.
+/// Decides how to resume an update, given the ids of the boot in which it began and of the current
+/// one.
 #[must_use]
 pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
     match progress.stage {
         Stage::Applying => Resume::Continue(progress.done),
-        // Not done until the machine has booted what it went back to.
+        // The rollback is complete once the machine has booted the previous config.
         Stage::Returning if progress.back_in.as_deref() == Some(booted) => Resume::Reboot,
         Stage::Undoing | Stage::Returning => Resume::Undo,
         Stage::Rebooting if began_in == booted => Resume::Reboot,
@@ -145,7 +147,7 @@ pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
     }
 }
 
-/// Puts an update on record before its first step, with all that it will touch.
+/// Records an update before its first step, with a snapshot of everything that it touches.
 pub fn begin<S: System>(
     host: &Host<S>,
     from: (&MachineConfig, &Machine),
@@ -153,8 +155,8 @@ pub fn begin<S: System>(
     plan: NodePlan,
 ) -> Result<Ledger, LedgerError> {
     let root = &host.root;
-    let touched = touch::of(root, &plan, from.1, to.1)?;
-    let (before, pack) = Snapshot::take(root, &touched.wanted).map_err(LedgerError::Keep)?;
+    let touched = touched::of(root, &plan, from.1, to.1)?;
+    let (before, pack) = Snapshot::take(root, &touched.wanted).map_err(LedgerError::Snapshot)?;
     let password = if touched.password { host.system.password(CORE)? } else { None };
     let staged = if touched.system { host.system.staged()? } else { None };
     let name = snapshot::hash(&pack);
@@ -168,20 +170,21 @@ pub fn begin<S: System>(
         password,
         staged,
     };
-    // Progress of an older update must never be taken for this one's.
+    // Progress of an older update must never be mistaken for this one's.
     root.remove(PROGRESS)?;
     root.write(&pack_path(&ledger.pack), &pack, 0o600)?;
     write(root, LEDGER, &ledger)?;
     Ok(ledger)
 }
 
-/// Records how far the update got.
+/// Records the progress of the update.
 pub fn advance(root: &Root, progress: &Progress) -> Result<(), LedgerError> {
     let text = serde_json::to_string(progress)
         .map_err(|source| LedgerError::Parse { path: PROGRESS, source })?;
-    // Ends the line before, too: a crash may have left it unfinished.
+    // Terminates the previous line, too, which a crash may have left unfinished.
     let line = format!("\n{text}\n");
-    // A step that is taken again after a power cut costs time only; a change of direction must last.
+    // A step that is repeated after a power cut costs time only; a change of the stage must be
+    // durable.
     let durable = match progress.stage {
         Stage::Applying => Durable::Later,
         Stage::Rebooting | Stage::Undoing | Stage::Returning => Durable::Now,
@@ -189,64 +192,64 @@ pub fn advance(root: &Root, progress: &Progress) -> Result<(), LedgerError> {
     Ok(root.append(PROGRESS, line.as_bytes(), durable)?)
 }
 
-/// The contents of what the update touches, as they were before it.
+/// Returns the pack: the previous contents of everything that the update touches.
 pub fn pack(root: &Root, ledger: &Ledger) -> Result<Vec<u8>, LedgerError> {
     Ok(root.read(&pack_path(&ledger.pack))?.unwrap_or_default())
 }
 
-/// Takes a finished update off the record of what is to be done; it can still be taken back.
+/// Closes a completed update; it can still be rolled back.
 pub fn close(root: &Root) -> Result<(), LedgerError> {
-    root.sweep(LEDGER)?;
+    root.remove_temporary(LEDGER)?;
     if root.stat(LEDGER)?.is_some() {
-        root.rename(LEDGER, LAST)?;
+        root.rename(LEDGER, LAST_UPDATE)?;
     }
-    tidy(root)
+    prune(root)
 }
 
-/// Takes an update off the record that was undone, as if it had never been.
+/// Removes an update that was rolled back from the ledger.
 pub fn forget(root: &Root) -> Result<(), LedgerError> {
     root.remove(LEDGER)?;
-    tidy(root)
+    prune(root)
 }
 
-/// The update that was begun and not finished, if any.
+/// Returns the unfinished update, if any.
 pub fn open(root: &Root) -> Result<Option<(Ledger, Progress)>, LedgerError> {
     let Some(ledger) = read(root, LEDGER)? else {
-        // A crash at the very end may have left it.
+        // A crash at the very end may have left the progress.
         if root.stat(PROGRESS)?.is_some() {
-            tidy(root)?;
+            prune(root)?;
         }
         return Ok(None);
     };
     Ok(Some((ledger, progress(root)?)))
 }
 
-/// The last update that was finished and can be taken back, if any.
+/// Returns the last completed update that can be rolled back, if any.
 pub fn last(root: &Root) -> Result<Option<Ledger>, LedgerError> {
-    read(root, LAST)
+    read(root, LAST_UPDATE)
 }
 
-/// Opens the last update again in order to take it back; says whether there was one.
+/// Opens the last update again in order to roll it back; returns false if there is none.
 pub fn reopen(root: &Root) -> Result<bool, LedgerError> {
     let Some(ledger) = last(root)? else { return Ok(false) };
     root.remove(PROGRESS)?;
-    // The direction is settled before the ledger counts again.
+    // The stage is recorded before the ledger counts again.
     let done = ledger.plan.steps.len();
     advance(root, &Progress { stage: Stage::Undoing, done, ..Progress::default() })?;
-    root.rename(LAST, LEDGER)?;
+    root.rename(LAST_UPDATE, LEDGER)?;
     Ok(true)
 }
 
 fn progress(root: &Root) -> Result<Progress, LedgerError> {
     let bytes = root.read(PROGRESS)?.unwrap_or_default();
-    // What follows the last line end was never finished, and neither was a line that makes no sense.
+    // Bytes after the last newline were never finished, and neither was an unreadable line.
     let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or_default();
     let mut lines = bytes.get(..whole).unwrap_or_default().rsplit(|&byte| byte == b'\n');
     Ok(lines.find_map(|line| serde_json::from_slice(line).ok()).unwrap_or_default())
 }
 
-/// Takes away what no ledger speaks of any longer.
-fn tidy(root: &Root) -> Result<(), LedgerError> {
+/// Removes files that no ledger refers to.
+fn prune(root: &Root) -> Result<(), LedgerError> {
     root.remove(PROGRESS)?;
     let kept = last(root)?.map(|ledger| pack_path(&ledger.pack));
     for name in root.list(PACKS)? {
@@ -255,8 +258,8 @@ fn tidy(root: &Root) -> Result<(), LedgerError> {
             root.remove(&path)?;
         }
     }
-    root.sweep(LAST)?;
-    root.sweep(LEDGER)?;
+    root.remove_temporary(LAST_UPDATE)?;
+    root.remove_temporary(LEDGER)?;
     root.remove_empty_directory(PACKS)?;
     Ok(())
 }
@@ -267,7 +270,7 @@ fn pack_path(hash: &str) -> String {
 
 fn write<T: Serialize>(root: &Root, path: &'static str, value: &T) -> Result<(), LedgerError> {
     let bytes = serde_json::to_vec(value).map_err(|source| LedgerError::Parse { path, source })?;
-    // It holds whole configs, and those hold secrets.
+    // The file holds whole configs, which hold secrets.
     Ok(root.write(path, &bytes, 0o600)?)
 }
 
@@ -285,7 +288,7 @@ mod tests {
 
     // covers: C135
     #[test]
-    fn an_update_is_not_done_until_the_boot_id_changed() {
+    fn an_update_is_not_complete_until_the_boot_id_changed() {
         let at = |stage, done| Progress { stage, done, ..Progress::default() };
         let back = Progress { back_in: Some("b2".to_owned()), ..at(Stage::Returning, 9) };
         let cases = [
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_was_never_finished_does_not_count() {
+    fn an_unfinished_line_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         assert_eq!(progress(&root).unwrap(), Progress::default());

@@ -1,10 +1,9 @@
-//! The node daemon: makes one machine what its config says, and says how that goes.
+//! The node daemon: applies the rendered config of one node and reports the progress.
 //!
-//! Observe (annotations, disk, ledger) -> decide (pure) -> act (blocking, on record) -> report
-//! (annotations, conditions, events, metrics). There are no globals, so that one process can run many
-//! daemons.
+//! Each sync observes (annotations, disk, ledger), decides (a pure function), acts (blocking calls,
+//! recorded in the ledger) and reports (annotations, conditions, events, metrics). There are no
+//! globals, so that one process can run many daemons.
 
-pub mod about;
 mod access;
 pub mod agent;
 mod certificates;
@@ -17,10 +16,11 @@ pub mod first_boot;
 pub mod heal;
 pub mod kubelet;
 pub mod ledger;
+pub mod machine_config_node;
 pub mod metrics;
+pub mod os_info;
 pub mod pinned;
 pub mod previous_logs;
-pub mod report;
 pub mod shared;
 pub mod simulate;
 pub mod state;
@@ -39,24 +39,24 @@ use tokio::sync::watch as latest;
 use tracing::{Instrument as _, warn};
 
 use crate::{
-    certificates::Keeper,
-    cluster::{ApiCluster, NodeState, follow},
+    certificates::CertificateSync,
+    cluster::{ApiCluster, NodeState, watch_node},
     confirm::standby::Program,
     kubelet::HealthAddress,
+    machine_config_node::StatusSender,
     metrics::Metrics,
-    pinned::{Pinner, RunCommand},
-    report::Mouth,
+    pinned::{PinnedImageSync, RunCommand},
     shared::SharedHost,
     state::Glass,
 };
 
-/// As whom the daemon speaks to the cluster.
+/// The API clients of a daemon.
 #[derive(Clone)]
 pub struct Clients {
-    /// For everything that is read, and for the node's MachineConfigNode.
+    /// Reads everything, and writes the node's MachineConfigNode.
     pub own: Client,
-    /// For what it says of its node. The kubelet's own where there is one: the cluster lets a kubelet
-    /// change its own node and no other.
+    /// Writes annotations and events of the node. Uses the kubelet's credentials if the machine has
+    /// them, because the cluster lets a kubelet change its own node and no other.
     pub node: Client,
 }
 
@@ -72,24 +72,24 @@ impl std::fmt::Debug for Clients {
     }
 }
 
-/// How long the daemon waits for others before it says that something is wrong.
+/// Timeouts of a daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For the pods to leave: long enough for those that take their time, short enough for somebody
-    /// to hear of it.
+    /// For the drain controller to drain the node: long enough for pods that are slow to stop,
+    /// short enough for an administrator to see the failure.
     pub drain: Duration,
-    /// For the node to be open to pods again.
+    /// For the drain controller to uncordon the node.
     pub uncordon: Duration,
-    /// For a kubelet that was well before an update to be well after it.
+    /// For a kubelet that was healthy before an update to be healthy after the update.
     pub kubelet: Duration,
-    /// For the operator to say what a change of the disruption policies comes to.
+    /// For the operator to publish the merged node disruption policies after a change of them.
     pub policies: Duration,
-    /// For others to answer once the daemon was told to stop.
-    pub farewell: Duration,
-    /// For what was said last to be written before the machine goes down.
-    pub last_words: Duration,
-    /// For the machine to prove healthy after a reboot, where its pool does not say; none of it keeps
-    /// every config.
+    /// For the last API calls after a shutdown request.
+    pub shutdown_grace: Duration,
+    /// For the pending MachineConfigNode updates before the machine reboots.
+    pub status_flush: Duration,
+    /// For the machine to prove healthy after a reboot, if its pool sets no time. Zero disables the
+    /// confirmation.
     pub confirm: Duration,
 }
 
@@ -100,38 +100,39 @@ impl Default for Limits {
             uncordon: Duration::from_mins(10),
             kubelet: Duration::from_mins(2),
             policies: Duration::from_mins(2),
-            farewell: Duration::from_secs(5),
-            last_words: Duration::from_secs(3),
+            shutdown_grace: Duration::from_secs(5),
+            status_flush: Duration::from_secs(3),
             confirm: confirm::DEADLINE,
         }
     }
 }
 
-/// What a daemon has around it.
+/// The dependencies of a daemon.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// As whom it speaks to the cluster.
+    /// The API clients.
     pub clients: Clients,
-    /// How it tells people.
+    /// Publishes events.
     pub reporter: Reporter,
-    /// What it counts.
+    /// The metrics of this daemon.
     pub metrics: Metrics,
-    /// Where it shows what it is doing.
+    /// The state that the admin address serves.
     pub glass: Glass,
-    /// How long it waits for others.
+    /// The timeouts.
     pub limits: Limits,
-    /// The time of day.
+    /// The clock.
     pub clock: Clock,
-    /// Where the machine's kubelet says whether it is well; it is not asked without.
+    /// The health endpoint of the machine's kubelet; not checked if none.
     pub kubelet: Option<HealthAddress>,
-    /// How commands are run on the machine; without, images are not pulled ahead of time.
+    /// Runs commands on the machine; images are not pulled ahead of time if none.
     pub commands: Option<RunCommand>,
-    /// What is left on the machine for a reboot after which no daemon comes up; nothing without.
+    /// The program that rolls the config back if no daemon starts after a reboot; not installed if
+    /// none.
     pub standby: Option<Program>,
 }
 
 impl Surroundings {
-    /// Those of a daemon whose numbers nobody reads.
+    /// Builds the dependencies of a daemon without an exported metrics registry.
     #[must_use]
     pub fn new(clients: impl Into<Clients>, reporter: Reporter) -> Self {
         Self {
@@ -154,16 +155,16 @@ impl std::fmt::Debug for Surroundings {
     }
 }
 
-/// Runs the daemon of one node until told to stop or until the machine reboots.
+/// Runs the daemon of one node until it is stopped or the machine reboots.
 ///
-/// Waits for the node to be there: a machine may be up before its kubelet has registered it.
+/// Waits until the Node exists: a machine may be up before its kubelet has registered the node.
 pub async fn run<S: System + 'static>(
     node: NodeName,
     host: Host<S>,
     around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
-    // One process may run many daemons; the log must tell whose line is whose.
+    // One process may run many daemons; the span names the node in each log line.
     let span = tracing::info_span!("daemon", %node);
     Box::pin(run_in_span(node, host, around, shutdown)).instrument(span).await
 }
@@ -174,7 +175,7 @@ async fn run_in_span<S: System + 'static>(
     around: Surroundings,
     shutdown: Shutdown,
 ) -> Ended {
-    // Ends with the whole process, and may end alone to start anew.
+    // Stops with the process, and may stop alone so that it is started again.
     let shutdown = shutdown.child();
     let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
     let client = around.clients.own.clone();
@@ -183,37 +184,37 @@ async fn run_in_span<S: System + 'static>(
         confirm::Settled::Go(host) => SharedHost::new(host),
         confirm::Settled::Ended(ended) => return ended,
     };
-    let (sender, seen) = latest::channel(NodeState::default());
-    let (said, heard) = latest::channel(None);
-    let (mouth, ear) = report::channel();
-    let (trouble, troubles) = latest::channel(None);
-    let keeper = Keeper {
+    let (sender, observed) = latest::channel(NodeState::default());
+    let (mcn_sender, mcn) = latest::channel(None);
+    let (status, receiver) = machine_config_node::channel();
+    let (error, errors) = latest::channel(None);
+    let certificate_sync = CertificateSync {
         node: node.clone(),
         host: host.clone(),
         clients: around.clients.clone(),
-        seen: seen.clone(),
-        trouble,
+        observed: observed.clone(),
+        error,
         stop: shutdown.clone(),
     };
-    let pinner = around.commands.clone().map(|run| Pinner {
+    let pinned_images = around.commands.clone().map(|run| PinnedImageSync {
         node: node.clone(),
         host: host.clone(),
         clients: around.clients.clone(),
         run,
-        mouth: mouth.clone(),
-        seen: seen.clone(),
-        report: heard.clone(),
+        status: status.clone(),
+        observed: observed.clone(),
+        machine_config_node: mcn.clone(),
     });
     let own = || around.clients.own.clone();
     let background = async {
         tokio::join!(
-            follow(own(), node.clone(), sender),
-            report::follow(own(), node.clone(), said),
-            report::run(own(), node.clone(), around.clock, ear, heard),
-            keeper.run(),
+            watch_node(own(), node.clone(), sender),
+            machine_config_node::watch_object(own(), node.clone(), mcn_sender),
+            machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
+            certificate_sync.run(),
             async {
-                if let Some(pinner) = pinner {
-                    pinner.work().await;
+                if let Some(pinned_images) = pinned_images {
+                    pinned_images.run().await;
                 }
             },
             async {
@@ -221,68 +222,69 @@ async fn run_in_span<S: System + 'static>(
                     kubelet::watch(address, around.metrics.clone()).await;
                 }
             },
-            see_logins(&host, &node, &around),
-            about::tell(&host, &node, &around.metrics, around.commands.as_ref()),
+            watch_logins(&host, &node, &around),
+            os_info::report(&host, &node, &around.metrics, around.commands.as_ref()),
         );
     };
     let daemon = async {
-        let Some(cluster) = join(&node, &around, mouth.clone(), seen.clone(), &shutdown).await
-        else {
-            return Ended::Stopped;
-        };
+        let connected = connect(&node, &around, status.clone(), observed.clone(), &shutdown);
+        let Some(cluster) = connected.await else { return Ended::Stopped };
         let agent =
-            Agent::new(node.clone(), host.clone(), cluster, seen.clone(), troubles, &around);
+            Agent::new(node.clone(), host.clone(), cluster, observed.clone(), errors, &around);
         let ended = Box::pin(agent.run(shutdown.clone())).await;
-        mouth.flush(around.limits.last_words).await;
+        status.flush(around.limits.status_flush).await;
         ended
     };
     tokio::select! {
         ended = daemon => ended,
-        // Nobody is left to listen, so the daemon is at its end, too.
+        // No background task is left, so that the daemon stops, too.
         () = background => Ended::Stopped,
     }
 }
 
-/// Says on the node that somebody logged in.
-async fn see_logins<S: System + 'static>(
+/// Annotates the node when a user logs in over SSH.
+async fn watch_logins<S: System + 'static>(
     host: &SharedHost<S>,
     node: &NodeName,
     around: &Surroundings,
 ) {
     match host.work(|host| host.root.try_clone()).await {
         Ok(Ok(root)) => access::watch(root, node.clone(), around.clients.node.clone()).await,
-        Ok(Err(error)) => warn!(error = chain(&error), "Cannot tell whether somebody logs in"),
-        Err(error) => warn!(error = chain(&error), "Cannot tell whether somebody logs in"),
+        Ok(Err(error)) => warn!(error = chain(&error), "Failed to watch SSH logins"),
+        Err(error) => warn!(error = chain(&error), "Failed to watch SSH logins"),
     }
 }
 
-/// The cluster once the node is part of it; none if told to stop before.
-async fn join(
+/// Waits until the Node exists; returns none if a shutdown is requested first.
+async fn connect(
     node: &NodeName,
     around: &Surroundings,
-    mouth: Mouth,
-    mut seen: latest::Receiver<NodeState>,
+    status: StatusSender,
+    mut observed: latest::Receiver<NodeState>,
     shutdown: &Shutdown,
 ) -> Option<ApiCluster> {
     loop {
         tokio::select! {
             () = shutdown.requested() => return None,
-            changed = seen.changed() => changed.ok()?,
+            changed = observed.changed() => changed.ok()?,
         }
-        match ApiCluster::new(node.clone(), around, mouth.clone()).await {
+        match ApiCluster::new(node.clone(), around, status.clone()).await {
             Ok(cluster) => return Some(cluster),
-            Err(error) => warn!(%node, error = chain(&error), "Cannot read the node"),
+            Err(error) => warn!(%node, error = chain(&error), "Failed to read the node"),
         }
     }
 }
 
-/// Keeps others from the machine; none if told to stop before they let go of it.
+/// Locks the machine against other processes; returns none if a shutdown is requested before the
+/// lock is free.
 async fn lock<S: System>(host: &Host<S>, shutdown: &Shutdown) -> Option<mco_host::Lock> {
     loop {
         match host.root.lock(disk::RECORDS) {
             Ok(Some(lock)) => return Some(lock),
-            Ok(None) => warn!("Somebody else is at work on this machine, such as mco host apply"),
-            Err(error) => warn!(error = chain(&error), "Cannot lock the machine"),
+            Ok(None) => {
+                warn!("Waiting for another process, such as mco host apply, to unlock the machine");
+            }
+            Err(error) => warn!(error = chain(&error), "Failed to lock the machine"),
         }
         tokio::select! {
             () = shutdown.requested() => return None,

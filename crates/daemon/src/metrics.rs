@@ -1,4 +1,4 @@
-//! What the daemon counts. Names are a public contract.
+//! The daemon's metrics. Their names are a public contract.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::annotation::DaemonState;
@@ -31,7 +31,7 @@ struct NodeLabel {
     node: String,
 }
 
-/// What is counted. There is no global registry: one process may run many daemons.
+/// The metrics of one daemon. There is no global registry: one process may run many daemons.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics {
     os: Family<OsLabel, Gauge>,
@@ -46,7 +46,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts in `registry`.
+    /// Registers the metrics.
     pub fn register(registry: &mut Registry) -> Self {
         let all = Self::default();
         // Compat: names and labels are the reference's (pkg/daemon/metrics.go).
@@ -66,7 +66,7 @@ impl Metrics {
             "state of kubelet health monitor",
             all.kubelet.clone(),
         );
-        // The library adds `_total`.
+        // The library appends `_total`.
         registry.register(
             "mcd_reboots_failed",
             "Total number of reboots that failed",
@@ -85,20 +85,20 @@ impl Metrics {
         );
         registry.register(
             "mco_daemon_healed_paths",
-            "paths that were put right because the pool wants drift healed",
+            "paths that were repaired because the pool's drift policy is heal",
             all.healed.clone(),
         );
         all
     }
 
-    /// What the machine runs.
+    /// Sets the operating system of the machine.
     pub fn runs(&self, os: &str, version: &str) {
         self.os.clear();
         let label = OsLabel { os: os.to_owned(), version: version.to_owned() };
         self.os.get_or_create(&label).set(1);
     }
 
-    /// What the daemon says of its node since when, with one word for why.
+    /// Sets the state of the node, with the time of the change and a reason.
     pub fn state(&self, state: &DaemonState, why: &str, now: &Time) {
         let label = StateLabel { state: state.to_string(), reason: why.to_owned() };
         if self.state.get(&label).is_none() {
@@ -107,14 +107,14 @@ impl Metrics {
         }
     }
 
-    /// An update came to its end: with this config, or with one word for what failed.
+    /// Sets the result of the last update: its config, or the reason of its failure.
     pub fn update(&self, config: &str, err: &str, now: &Time) {
         self.update.clear();
         let label = UpdateLabel { config: config.to_owned(), err: err.to_owned() };
         self.update.get_or_create(&label).set(seconds(now));
     }
 
-    /// Changing the operating system failed once more, or worked again.
+    /// Counts failed attempts to change the operating system; a success resets the count.
     pub fn pivot(&self, failed: bool) {
         if failed {
             self.pivot_errors.inc();
@@ -123,17 +123,17 @@ impl Metrics {
         }
     }
 
-    /// How often in a row the kubelet was not well.
+    /// Sets the number of consecutive failed kubelet checks.
     pub fn kubelet(&self, failures: u32) {
         self.kubelet.set(failures.into());
     }
 
-    /// A reboot could not be started.
+    /// Counts a reboot that could not be started.
     pub fn reboot_failed(&self) {
         self.reboots_failed.inc();
     }
 
-    /// The disk differs from its config since now, or does not.
+    /// Sets the time since when the disk differs from its config; none clears it.
     pub fn drift(&self, since: Option<&Time>) {
         match since {
             Some(now) if self.drift.get() == 0 => _ = self.drift.set(seconds(now)),
@@ -142,13 +142,13 @@ impl Metrics {
         }
     }
 
-    /// How many packages the machine has that nobody supports.
+    /// Sets the number of unsupported packages on the machine.
     pub fn unsupported_packages(&self, node: &str, count: usize) {
         let label = NodeLabel { node: node.to_owned() };
         self.unsupported.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// So many paths were put right.
+    /// Counts repaired paths.
     pub fn healed(&self, paths: usize) {
         self.healed.inc_by(u64::try_from(paths).unwrap_or(u64::MAX));
     }
@@ -170,7 +170,7 @@ mod tests {
 
     // covers: C10, C90, C125
     #[test]
-    fn every_metric_of_the_contract_is_there_and_a_state_has_one_series() {
+    fn every_metric_of_the_contract_is_exported_and_a_state_has_one_series() {
         let mut registry = Registry::default();
         let metrics = Metrics::register(&mut registry);
         metrics.runs("RHCOS", "9.6");

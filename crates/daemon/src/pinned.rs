@@ -1,12 +1,12 @@
-//! Keeps the images of the pool's PinnedImageSets on the machine, so that a restart or an update needs
-//! no registry.
+//! Keeps the images of the pool's PinnedImageSets on the machine, so that a restart or an update
+//! needs no registry.
 //!
-//! observe (pool and sets by name, what the engine has) -> `plan` (pure) -> pull what is missing, one
-//! after the other -> have the engine keep them -> say so in the MachineConfigNode. The pool is the
-//! one that the node's MachineConfigNode names. A newer set stops the work on the older.
+//! observe (pool and sets by name, images of the engine) -> `plan` (pure) -> pull missing images
+//! one after the other -> pin them in the container engine -> report in the MachineConfigNode. The
+//! node's MachineConfigNode names the pool. A changed set cancels the work on the older one.
 
 mod engine;
-mod keep;
+mod pin;
 mod plan;
 mod watch;
 
@@ -24,107 +24,108 @@ use mco_host::{RootError, System, SystemError};
 use tokio::{sync::watch as latest, task::JoinError, time::sleep};
 use tracing::{info, warn};
 
-use self::{engine::Engine, keep::Runtime};
+use self::{engine::Engine, pin::Runtime};
 use crate::{
     Clients,
     cluster::NodeState,
-    report::{Mouth, Said, What},
+    machine_config_node::{StatusChange, StatusSender, StatusUpdate},
     shared::SharedHost,
 };
 
-/// Runs a command on the machine and gives what it printed.
+/// Runs a command on the machine and returns its output.
 pub type RunCommand = Arc<dyn Fn(&[&str]) -> Result<String, SystemError> + Send + Sync>;
 
-/// A failed try is repeated after one second, then two, and so on up to this.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Longest pause between retries; the first is one second, each further one twice as long.
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Why images are not on the machine.
+/// A failed sync of pinned images.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PinError {
     /// The node cannot take images now.
     #[error(transparent)]
-    Node(#[from] plan::Unfit),
+    Node(#[from] plan::CannotPull),
     /// An image could not be pulled.
     #[error("failed to pull image {image:?}")]
     Pull {
-        /// The image.
+        /// Name of the image.
         image: String,
-        /// Why not.
+        /// The error of the command.
         source: SystemError,
     },
-    /// How large an image is cannot be told.
+    /// The size of an image cannot be read.
     #[error("failed to execute podman manifest inspect for {image:?}")]
     Inspect {
-        /// The image.
+        /// Name of the image.
         image: String,
-        /// Why not.
+        /// The error of the command.
         source: SystemError,
     },
-    /// What the engine has cannot be told.
-    #[error("cannot list the images of the machine")]
+    /// The images of the engine cannot be listed.
+    #[error("failed to list the images of the machine")]
     List(#[source] SystemError),
-    /// An image went away while others were pulled.
+    /// An image was removed while others were pulled.
     #[error("image removed during sync: {0}")]
-    Vanished(String),
-    /// The engine did not take the list.
-    #[error("cannot tell the container engine which images to keep")]
+    ImageRemoved(String),
+    /// The engine rejected the list of pinned images.
+    #[error("failed to pin images in the container engine")]
     Engine(#[source] SystemError),
-    /// Nothing on the machine could keep an image.
+    /// The machine has no container engine that can pin images.
     #[error(
-        "this machine has neither CRI-O nor containerd, so nothing would keep a pinned image; take its \
-         pool's pinnedImageSets away"
+        "neither CRI-O nor containerd is installed, so images cannot be pinned; remove \
+         pinnedImageSets from the pool"
     )]
     NoEngine,
     /// The list cannot be written.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The API does not answer.
-    #[error("cannot read the node")]
+    /// The API server did not respond, or refused.
+    #[error("failed to read the node")]
     Call(#[source] CallError),
-    /// The work on the machine broke off, which is a fault of ours.
-    #[error("work on the machine broke off")]
-    Broken(#[from] JoinError),
+    /// Work on the machine panicked, which is a bug.
+    #[error("work on the machine panicked")]
+    Panicked(#[from] JoinError),
     /// Other images are wanted meanwhile.
     #[error("superseded")]
     Superseded,
 }
 
-/// What the keeper of images works with.
-pub(crate) struct Pinner<S> {
+/// The sync of pinned images of one node.
+pub(crate) struct PinnedImageSync<S> {
     pub(crate) node: NodeName,
     pub(crate) host: SharedHost<S>,
     pub(crate) clients: Clients,
     pub(crate) run: RunCommand,
-    pub(crate) mouth: Mouth,
-    /// The node as the watch last saw it.
-    pub(crate) seen: latest::Receiver<NodeState>,
+    pub(crate) status: StatusSender,
+    /// The node as last observed by the watch.
+    pub(crate) observed: latest::Receiver<NodeState>,
     /// The node's MachineConfigNode.
-    pub(crate) report: latest::Receiver<Option<MachineConfigNode>>,
+    pub(crate) machine_config_node: latest::Receiver<Option<MachineConfigNode>>,
 }
 
-impl<S: System + 'static> Pinner<S> {
-    /// Keeps images on the machine until dropped.
-    pub(crate) async fn work(self) {
+impl<S: System + 'static> PinnedImageSync<S> {
+    /// Syncs pinned images until dropped.
+    pub(crate) async fn run(self) {
         let (sender, wanted) = latest::channel(None);
-        let following = watch::follow(self.clients.own.clone(), self.report.clone(), sender);
-        tokio::join!(following, self.keep(wanted));
+        let watching =
+            watch::watch_sets(self.clients.own.clone(), self.machine_config_node.clone(), sender);
+        tokio::join!(watching, self.sync_all(wanted));
     }
 
-    async fn keep(&self, mut wanted: latest::Receiver<Option<Vec<PinnedImageSet>>>) {
-        let (mut failures, mut said) = (0_u32, None);
+    async fn sync_all(&self, mut wanted: latest::Receiver<Option<Vec<PinnedImageSet>>>) {
+        let (mut failures, mut reported_states) = (0_u32, None);
         loop {
             let sets = wanted.borrow_and_update().clone();
             let pause = match sets {
                 None => None,
-                Some(sets) => match self.sync(&sets, &wanted, &mut said).await {
+                Some(sets) => match self.sync(&sets, &wanted, &mut reported_states).await {
                     Ok(()) => {
                         failures = 0;
                         None
                     }
                     Err(PinError::Superseded) => continue,
                     Err(error) => {
-                        warn!("Pinned images are not complete: {}", chain(&error));
-                        let pause = Duration::from_secs(1 << failures.min(6)).min(LONGEST_PAUSE);
+                        warn!(error = chain(&error), "Failed to sync pinned images");
+                        let pause = Duration::from_secs(1 << failures.min(6)).min(MAX_BACKOFF);
                         failures = failures.saturating_add(1);
                         Some(pause)
                     }
@@ -132,56 +133,56 @@ impl<S: System + 'static> Pinner<S> {
             };
             tokio::select! {
                 changed = wanted.changed() => if changed.is_err() { return },
-                () = rest(pause) => {}
+                () = sleep_some(pause) => {}
             }
         }
     }
 
-    /// One try; `said` is what we said last of the sets, which nobody else does.
+    /// Syncs once; `reported_states` are those that this daemon, their only writer, reported last.
     async fn sync(
         &self,
         sets: &[PinnedImageSet],
         wanted: &latest::Receiver<Option<Vec<PinnedImageSet>>>,
-        said: &mut Option<Vec<PinnedImageSetState>>,
+        reported_states: &mut Option<Vec<PinnedImageSetState>>,
     ) -> Result<(), PinError> {
-        // The watch may be behind our own words.
-        let known = said.clone().unwrap_or_else(|| self.reported());
-        let mut say = |states: Vec<PinnedImageSetState>, event: PinEvent| {
-            self.say(states.clone(), event);
-            *said = Some(states);
+        // The watch may be behind the daemon's own writes.
+        let known = reported_states.clone().unwrap_or_else(|| self.reported());
+        let mut report = |states: Vec<PinnedImageSetState>, event: PinEvent| {
+            self.report_status(states.clone(), event);
+            *reported_states = Some(states);
         };
         if sets.is_empty() && known.is_empty() && !self.is_pinning().await? {
             return Ok(());
         }
         if plan::states(sets, &known, None) != known {
-            say(plan::states(sets, &known, None), PinEvent::Pulling);
+            report(plan::states(sets, &known, None), PinEvent::Pulling);
         }
         match self.pull_and_pin(sets, wanted).await {
             Ok(()) => {
-                say(plan::complete(sets), PinEvent::Complete);
+                report(plan::complete(sets), PinEvent::Complete);
                 Ok(())
             }
             Err(PinError::Superseded) => Err(PinError::Superseded),
             Err(error) => {
                 let text = chain(&error);
-                say(plan::states(sets, &known, Some(&text)), PinEvent::Failed);
+                report(plan::states(sets, &known, Some(&text)), PinEvent::Failed);
                 Err(error)
             }
         }
     }
 
-    /// What a daemon before this one said of the sets.
+    /// Returns the state of the sets that an earlier daemon reported.
     fn reported(&self) -> Vec<PinnedImageSetState> {
-        let report = self.report.borrow();
-        let status = report.as_ref().and_then(|report| report.status.as_ref());
+        let node = self.machine_config_node.borrow();
+        let status = node.as_ref().and_then(|node| node.status.as_ref());
         status.map(|status| status.pinned_image_sets.clone()).unwrap_or_default()
     }
 
     async fn is_pinning(&self) -> Result<bool, PinError> {
-        let look = self.host.work(|host| -> Result<bool, RootError> {
-            Ok(host.root.exists(keep::PIN_FILE)? || host.root.exists(keep::LABELLED)?)
+        let is_pinning = self.host.work(|host| -> Result<bool, RootError> {
+            Ok(host.root.exists(pin::PIN_FILE)? || host.root.exists(pin::RECORD)?)
         });
-        Ok(look.await??)
+        Ok(is_pinning.await??)
     }
 
     async fn pull_and_pin(
@@ -190,14 +191,14 @@ impl<S: System + 'static> Pinner<S> {
         wanted: &latest::Receiver<Option<Vec<PinnedImageSet>>>,
     ) -> Result<(), PinError> {
         let images = plan::images(sets);
-        let runtime = self.host.work(|host| keep::find(host)).await??;
+        let runtime = self.host.work(|host| pin::find(host)).await??;
         if !images.is_empty() && runtime.is_none() {
             return Err(PinError::NoEngine);
         }
         if !images.is_empty() {
             let engine = self.host.work(|host| Engine::find(&host.root)).await??;
-            let (run, asked) = (Arc::clone(&self.run), images.clone());
-            let missing = blocking(move || engine.missing(&run, &asked)).await??;
+            let (run, wanted_images) = (Arc::clone(&self.run), images.clone());
+            let missing = blocking(move || engine.missing(&run, &wanted_images)).await??;
             if !missing.is_empty() {
                 self.check_node(engine, &missing).await?;
             }
@@ -209,15 +210,17 @@ impl<S: System + 'static> Pinner<S> {
                 let run = Arc::clone(&self.run);
                 blocking(move || engine.pull(&run, &image)).await??;
             }
-            let (run, asked) = (Arc::clone(&self.run), images.clone());
-            let gone = blocking(move || engine.missing(&run, &asked)).await??;
+            let (run, wanted_images) = (Arc::clone(&self.run), images.clone());
+            let gone = blocking(move || engine.missing(&run, &wanted_images)).await??;
             if let Some(image) = gone.into_iter().next() {
-                return Err(PinError::Vanished(image));
+                return Err(PinError::ImageRemoved(image));
             }
         }
         match runtime {
-            Some(Runtime::Crio) => self.host.work(move |host| keep::by_file(host, &images)).await?,
-            Some(Runtime::Containerd(program)) => self.label(program, images).await,
+            Some(Runtime::Crio) => {
+                self.host.work(move |host| pin::pin_with_crio(host, &images)).await?
+            }
+            Some(Runtime::Containerd(program)) => self.pin_with_containerd(program, images).await,
             None => Ok(()),
         }
     }
@@ -226,35 +229,39 @@ impl<S: System + 'static> Pinner<S> {
         let nodes: Api<Node> = Api::all(self.clients.own.clone());
         let node = nodes.get(self.node.as_str()).await;
         let node = node.map_err(|error| PinError::Call(error.into()))?;
-        let room = plan::room(&node)?;
+        let available = plan::available_bytes(&node)?;
         let (run, missing) = (Arc::clone(&self.run), missing.to_vec());
         let needed = blocking(move || engine.size(&run, &missing)).await??;
-        Ok(plan::fits(room, needed)?)
+        Ok(plan::fits(available, needed)?)
     }
 
-    /// Has containerd keep these images and no others of ours.
-    async fn label(&self, program: &'static str, images: Vec<String>) -> Result<(), PinError> {
+    /// Labels these images in containerd, and removes the daemon's label from all others.
+    async fn pin_with_containerd(
+        &self,
+        program: &'static str,
+        images: Vec<String>,
+    ) -> Result<(), PinError> {
         let wanted = images.clone();
-        let let_go = self
+        let unpin = self
             .host
             .work(move |host| -> Result<_, RootError> {
-                let before = keep::labelled(host)?;
-                let (all, let_go) = plan::labels(&before, &wanted);
-                // On record before they have it, so that a crash leaves none that nobody knows of.
-                keep::record(host, &all)?;
-                Ok(let_go)
+                let before = pin::labelled(host)?;
+                let (all, unpin) = plan::labels(&before, &wanted);
+                // Recorded before they are labelled, so that a crash leaves no unrecorded label.
+                pin::record(host, &all)?;
+                Ok(unpin)
             })
             .await??;
         let (run, wanted) = (Arc::clone(&self.run), images.clone());
-        blocking(move || keep::label(&run, program, &wanted, &let_go)).await??;
-        Ok(self.host.work(move |host| keep::record(host, &images)).await??)
+        blocking(move || pin::pin_with_containerd(&run, program, &wanted, &unpin)).await??;
+        Ok(self.host.work(move |host| pin::record(host, &images)).await??)
     }
 
-    fn say(&self, sets: Vec<PinnedImageSetState>, event: PinEvent) {
-        let annotations = self.seen.borrow().annotations.clone();
+    fn report_status(&self, sets: Vec<PinnedImageSetState>, event: PinEvent) {
+        let annotations = self.observed.borrow().annotations.clone();
         let value = |key: &str| annotations.get(key).cloned().unwrap_or_default();
-        self.mouth.say(Said {
-            what: What::Pins(sets, event),
+        self.status.send(StatusUpdate {
+            change: StatusChange::PinnedImages(sets, event),
             current: value(annotation::CURRENT_CONFIG.name()),
             desired: value(annotation::DESIRED_CONFIG.name()),
         });
@@ -267,7 +274,7 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await
 }
 
-async fn rest(pause: Option<Duration>) {
+async fn sleep_some(pause: Option<Duration>) {
     match pause {
         Some(pause) => sleep(pause).await,
         None => std::future::pending().await,

@@ -1,26 +1,26 @@
-//! Keeps the log of the pod that ends on the machine, where it outlives the pod.
+//! Saves the log of the daemon's pod on the machine before the pod ends.
 
 use mco_host::{Root, RootError};
 
-/// Where the kubelet keeps the logs of pods.
+/// Directory in which the kubelet keeps the logs of pods.
 const PODS: &str = "/var/log/pods";
-/// How the directory of this daemon's pod begins.
-const OURS: &str = "openshift-machine-config-operator_machine-config-daemon-";
-const KEPT: &str = "/etc/machine-config-daemon/previous-logs";
+/// Prefix of the directory of this daemon's pod.
+const POD_PREFIX: &str = "openshift-machine-config-operator_machine-config-daemon-";
+const COPY: &str = "/etc/machine-config-daemon/previous-logs";
 
-/// More files than a pod has, in case something else is there.
-const MOST_FILES: usize = 64;
+/// Limit of copied files, more than a pod has.
+const MAX_FILES: usize = 64;
 
-/// Copies the log of the newest pod of this daemon in place of what was kept before.
+/// Copies the log of the daemon's newest pod, replacing the previous copy.
 pub fn keep(root: &Root) -> Result<(), RootError> {
     let mut pods = root.list(PODS)?;
-    pods.retain(|name| name.contains(OURS));
+    pods.retain(|name| name.contains(POD_PREFIX));
     pods.sort();
     let Some(pod) = pods.pop() else { return Ok(()) };
-    if root.stat(KEPT)?.is_some() {
-        root.remove_tree(KEPT)?;
+    if root.stat(COPY)?.is_some() {
+        root.remove_tree(COPY)?;
     }
-    let mut left = MOST_FILES;
+    let mut left = MAX_FILES;
     for container in root.list(&format!("{PODS}/{pod}"))? {
         let from = format!("{PODS}/{pod}/{container}");
         if !root.stat(&from)?.is_some_and(|stat| stat.is_directory()) {
@@ -31,7 +31,7 @@ pub fn keep(root: &Root) -> Result<(), RootError> {
             let is_file = root.stat(&path)?.is_some_and(|stat| stat.is_file());
             if is_file && left > 0 {
                 left -= 1;
-                let to = format!("{KEPT}/{pod}/{container}");
+                let to = format!("{COPY}/{pod}/{container}");
                 root.create_directory(&to)?;
                 root.copy(&path, &format!("{to}/{file}"))?;
             }
@@ -46,22 +46,22 @@ mod tests {
 
     // covers: C11
     #[test]
-    fn the_log_of_the_pod_that_ends_replaces_the_one_before() {
+    fn the_log_of_the_newest_pod_replaces_the_previous_one() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         keep(&root).unwrap();
-        let pod = |name: &str| format!("{PODS}/{OURS}{name}/machine-config-daemon/0.log");
+        let pod = |name: &str| format!("{PODS}/{POD_PREFIX}{name}/machine-config-daemon/0.log");
         root.write(&pod("abcde_1"), b"first", 0o640).unwrap();
         root.write(&format!("{PODS}/other_pod_1/c/0.log"), b"x", 0o640).unwrap();
         keep(&root).unwrap();
         let kept = |name: &str| {
-            let path = pod(name).replace(PODS, KEPT);
+            let path = pod(name).replace(PODS, COPY);
             root.read(&path).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
         };
         assert_eq!(kept("abcde_1").as_deref(), Some("first"));
         root.write(&pod("fghij_2"), b"second", 0o640).unwrap();
         keep(&root).unwrap();
         assert_eq!((kept("abcde_1"), kept("fghij_2").as_deref()), (None, Some("second")));
-        assert_eq!(root.list(KEPT).unwrap().len(), 1);
+        assert_eq!(root.list(COPY).unwrap().len(), 1);
     }
 }

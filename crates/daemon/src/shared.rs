@@ -1,4 +1,4 @@
-//! One machine that several tasks work on, one at a time.
+//! A machine that several tasks share, one at a time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use mco_host::Host;
 use tokio::task::JoinError;
 use tracing::Span;
 
-/// The machine; clones are the same machine.
+/// A shared machine; clones refer to the same machine.
 #[derive(Debug)]
 pub struct SharedHost<S>(Arc<Mutex<Host<S>>>);
 
@@ -17,12 +17,12 @@ impl<S> Clone for SharedHost<S> {
 }
 
 impl<S: Send + 'static> SharedHost<S> {
-    /// A machine that nobody else works on.
+    /// Shares a machine.
     pub fn new(host: Host<S>) -> Self {
         Self(Arc::new(Mutex::new(host)))
     }
 
-    /// Does something on the machine, on a thread that may block. Once begun it is never cut short.
+    /// Runs blocking work on the machine. Work that has started is never cancelled.
     pub async fn work<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,

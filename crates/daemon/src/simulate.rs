@@ -1,5 +1,5 @@
-//! Runs a machine that is only a directory as if it were a real one: it is installed, it boots, its
-//! daemon starts, and when the daemon asks for a reboot it boots again.
+//! Simulates a machine in a directory: it is installed, it boots, its daemon starts, and when the
+//! daemon starts a reboot it boots again.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -14,50 +14,50 @@ use crate::{
     Ended, Surroundings, cluster::pool_config, disk, execute::ExecuteError, first_boot, run,
 };
 
-/// How often a machine that is not installed yet asks for its config.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Pause between two lookups of the config for the installation.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Whether a machine runs.
+/// The power state of a machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Power {
-    /// It runs.
+    /// The machine runs.
     On,
-    /// It does not: it is being installed, or between two boots.
+    /// The machine is being installed or reboots.
     #[default]
     Off,
 }
 
-/// A machine that is only a directory.
+/// A simulated machine.
 #[derive(Debug)]
 pub struct Machine {
-    /// The node that it is.
+    /// Name of its node.
     pub node: NodeName,
-    /// The directory; made where it is missing.
+    /// Its root directory, created if missing.
     pub root: PathBuf,
-    /// How long a boot takes.
+    /// Duration of a boot.
     pub boot_time: Duration,
-    /// Tells whether the machine runs.
+    /// Publishes the power state.
     pub power: watch::Sender<Power>,
 }
 
-/// Why a machine cannot be run.
+/// A failed simulation.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    /// The directory is a real machine's.
-    #[error("{} is the root of a running machine, and this daemon runs simulated ones only", .0.display())]
+    /// The directory is the root of a running machine.
+    #[error("{} is the root of a running machine, not of a simulated one", .0.display())]
     Real(PathBuf),
-    /// The directory cannot be used.
+    /// The directory cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The machine's state cannot be used.
+    /// The simulated system's state cannot be read or written.
     #[error(transparent)]
     System(#[from] SystemError),
     /// The machine cannot be installed.
-    #[error("cannot install the machine")]
+    #[error("failed to install the machine")]
     Install(#[from] ExecuteError),
 }
 
-/// Runs the machine until told to stop.
+/// Runs the machine until a shutdown is requested.
 pub async fn simulate(
     machine: Machine,
     around: Surroundings,
@@ -65,11 +65,11 @@ pub async fn simulate(
 ) -> Result<(), SimulateError> {
     let Machine { node, root: path, boot_time, power } = machine;
     let root = Root::create(&path)?;
-    // Init's own entry: only the kernel puts it there.
+    // The entry of init, which only a kernel provides.
     if root.exists("/proc/1/stat")? {
         return Err(SimulateError::Real(path));
     }
-    SimulatedSystem::furnish(&root)?;
+    SimulatedSystem::write_base_files(&root)?;
     if disk::current_config(&root).map_err(ExecuteError::from)?.is_none() {
         let Some(config) = first_config(&around.clients.own, &node, &shutdown).await else {
             return Ok(());
@@ -97,7 +97,7 @@ pub async fn simulate(
     }
 }
 
-/// The config that a new machine is installed with: that of the pool its node belongs to.
+/// Fetches the config to install: that of the node's pool.
 async fn first_config(
     client: &Client,
     node: &NodeName,
@@ -107,11 +107,11 @@ async fn first_config(
         match pool_config(client, node).await {
             Ok(Some(config)) => return Some(config),
             Ok(None) => {}
-            Err(error) => warn!(%node, error = chain(&error), "Cannot ask for the first config"),
+            Err(error) => warn!(%node, error = chain(&error), "Failed to fetch the first config"),
         }
         tokio::select! {
             () = shutdown.requested() => return None,
-            () = tokio::time::sleep(ASK_AGAIN) => {}
+            () = tokio::time::sleep(RETRY_INTERVAL) => {}
         }
     }
 }

@@ -1,6 +1,6 @@
-//! What the daemon is doing right now, for those who look at its admin address.
+//! The daemon's current activity, served at its admin address.
 //!
-//! Names, states and times only: nothing of what configs hold ever gets here.
+//! Holds names, states and times only, never contents of configs.
 
 use std::sync::Arc;
 
@@ -8,65 +8,65 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Serialize;
 use tokio::sync::watch;
 
-/// What the daemon is doing.
+/// The daemon's current activity.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct State {
     /// The node.
     pub node: String,
-    /// The config that the machine has.
+    /// Config of the machine.
     pub current_config: Option<String>,
-    /// The config that it is to have.
+    /// Desired config of the machine.
     pub desired_config: Option<String>,
-    /// What the daemon says of its node.
+    /// Value of the node's state annotation.
     pub state: String,
-    /// Why, where something is wrong.
+    /// Value of the node's reason annotation.
     pub reason: String,
-    /// What it waits for.
+    /// The condition that the daemon waits for.
     pub waiting_for: Option<Waiting>,
-    /// The step that was taken last.
+    /// The last executed step.
     pub last_step: Option<String>,
     /// The first difference between disk and config.
     pub drift: Option<String>,
-    /// The present boot.
+    /// Id of the current boot.
     pub boot_id: String,
 }
 
-/// Something that the daemon waits for.
+/// A wait of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Waiting {
-    /// What.
+    /// The request or service that the daemon waits for.
     pub what: String,
-    /// Since when.
+    /// Start of the wait.
     pub since: Time,
 }
 
-/// The state as the daemon keeps it; clones share it.
+/// The daemon's activity, shared between the daemon and its observers; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Glass(Arc<watch::Sender<State>>);
 
 impl Glass {
-    /// What the daemon is doing.
+    /// Returns the current activity.
     #[must_use]
-    pub fn look(&self) -> State {
+    pub fn get(&self) -> State {
         self.0.borrow().clone()
     }
 
-    /// The same as JSON.
+    /// Returns the current activity as JSON.
     #[must_use]
     pub fn json(&self) -> String {
-        serde_json::to_string_pretty(&self.look()).expect("plain values are JSON")
+        serde_json::to_string_pretty(&self.get()).expect("plain values are JSON")
     }
 
-    /// Waits until `holds` is content with what the daemon is doing.
+    /// Waits until `holds` returns true for the current activity.
     pub async fn wait_for(&self, holds: impl FnMut(&State) -> bool) -> State {
         let mut seen = self.0.subscribe();
         let found = seen.wait_for(holds).await;
         found.expect("the sender is part of `self`").clone()
     }
 
-    /// Takes note of something.
-    pub(crate) fn note(&self, change: impl FnOnce(&mut State)) {
+    /// Changes the activity and wakes the waiters.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut State)) {
         self.0.send_modify(change);
     }
 }
@@ -76,10 +76,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown_is_json_by_fixed_names() {
+    fn the_state_is_json_with_fixed_names() {
         let glass = Glass::default();
         let since = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
-        glass.note(|state| {
+        glass.update(|state| {
             state.node = "worker-0".to_owned();
             state.waiting_for = Some(Waiting { what: "drain-x".to_owned(), since });
         });

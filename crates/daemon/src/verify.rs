@@ -1,4 +1,4 @@
-//! Looks at the disk and says whether it is as a config says.
+//! Verifies the disk against a config.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,21 @@ use mco_core::{
 };
 use mco_host::{Host, Owner, System, SystemError, account};
 
-/// The first difference between the machine and a config, files and units only.
+/// Returns the first difference in files and units.
 pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
     drift::expected(machine)
         .iter()
         .find_map(|expected| drift::compare(expected, &observe(host, expected)))
 }
 
-/// Every difference between the machine and a config, files and units only.
+/// Returns every difference in files and units.
 pub fn all_files<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Drift> {
     let expected = drift::expected(machine);
     expected.iter().filter_map(|it| drift::compare(it, &observe(host, it))).collect()
 }
 
-/// Every difference between the machine and a config, what was booted included where it runs.
+/// Returns every difference, including the booted OS image and kernel arguments if the machine
+/// runs.
 pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, SystemError> {
     let facts = host.system.facts()?;
     let booted = facts.booted_image.as_deref();
@@ -32,14 +33,14 @@ pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, S
     Ok(system.filter(|_| is_running).into_iter().chain(files).collect())
 }
 
-/// Which of these differ on the machine, by path or unit.
+/// Returns the paths and units in `list` that differ on the machine.
 pub fn differing<S: System>(host: &Host<S>, list: &[Expected]) -> BTreeSet<String> {
     let differs =
         |expected: &&Expected| drift::compare(expected, &observe(host, expected)).is_some();
     list.iter().filter(differs).map(|expected| expected.path.clone()).collect()
 }
 
-/// The first difference between the machine and a config, what was booted included.
+/// Returns the first difference, including the booted OS image and kernel arguments.
 pub fn whole<S: System>(host: &Host<S>, machine: &Machine) -> Result<Option<Drift>, SystemError> {
     let facts = host.system.facts()?;
     let booted = facts.booted_image.as_deref();
@@ -66,7 +67,7 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
                 Ok(None) => Observed::Missing,
                 Ok(Some(stat)) => {
                     let mode = Mode::from_kernel(stat.mode);
-                    // The mode gives away anything else than a plain file.
+                    // The mode shows any file type other than a regular file.
                     let contents =
                         if stat.is_file() { host.root.read(path) } else { Ok(Some(Vec::new())) };
                     match contents {
@@ -84,12 +85,12 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
     }
 }
 
-/// Who a file belongs to, by the names that its config asks for where these fit.
+/// Returns the owner of a file, by the names in its config if these match.
 ///
-/// Nothing is said where nobody but the superuser could have given the file away.
+/// Returns none unless the process is root, because only root can change the owner of files.
 fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> {
     let Want::File { owner: want, .. } = want else { return None };
-    if !host.root.gives_away() {
+    if !host.root.can_chown() {
         return None;
     }
     let named = |account: &Option<Account>, id: u32, lookup: &dyn Fn(&str) -> Option<u32>| {
@@ -99,7 +100,7 @@ fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> 
         };
         Found { id, name }
     };
-    // A machine whose accounts cannot be read has no such user; the file then says so.
+    // If the accounts cannot be read, the user counts as unknown, and the file as different.
     let user = |name: &str| account::user(&host.root, name).ok().flatten().map(|found| found.user);
     let group = |name: &str| account::group(&host.root, name).ok().flatten();
     Some(Owned {

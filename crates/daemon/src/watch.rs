@@ -1,8 +1,8 @@
-//! Notices changes to the paths of a config as they happen.
+//! Watches the paths of a config for changes with inotify.
 //!
-//! The kernel watches directories, so a file that is replaced or deleted is seen too. A directory
-//! that is not there yet is watched for from the nearest one above it. Directories are found inside
-//! the machine's root, so that a link cannot make us watch something else.
+//! The kernel watches directories, so that a file that is replaced or deleted is noticed too. A
+//! missing directory is watched for from its nearest existing parent. Directories are opened inside
+//! the machine's root, so that a link cannot lead the watch out of the root.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,35 +15,35 @@ use futures::{FutureExt as _, StreamExt as _};
 use inotify::{EventMask, EventStream, Inotify, WatchDescriptor, WatchMask};
 use mco_host::{Root, RootError};
 
-/// Editors write a file in several strokes; the last one counts.
+/// Quiet time after a change: editors write a file in several steps.
 const QUIET: Duration = Duration::from_millis(30);
 
-/// Room for a few dozen events at a time; the kernel keeps the rest.
+/// Holds a few dozen events; the kernel queues the rest.
 const BUFFER: usize = 4096;
 
-/// Why changes cannot be noticed.
+/// A failed watch.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The kernel does not let us.
-    #[error("cannot watch {path}")]
+    /// inotify failed.
+    #[error("failed to watch {path}")]
     Kernel {
-        /// What was to be watched.
+        /// The watched path.
         path: String,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The tree cannot be read.
+    /// A directory cannot be read.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-/// A watch over some paths of a machine.
+/// An inotify watch over some paths of a machine.
 pub struct Watch {
     events: EventStream<Vec<u8>>,
-    /// What matters in each directory.
+    /// The watched names in each directory.
     names: HashMap<WatchDescriptor, BTreeSet<String>>,
-    /// Whether something happened that nobody has heard of yet.
-    disturbed: bool,
+    /// True if a change has not been returned yet.
+    has_change: bool,
 }
 
 impl std::fmt::Debug for Watch {
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Watch {
-    /// Watches these paths from now on. Must be called inside a tokio runtime.
+    /// Starts to watch these paths. Must be called inside a tokio runtime.
     pub fn new<'p>(root: &Root, paths: impl Iterator<Item = &'p str>) -> Result<Self, WatchError> {
         let failed = |path: &str| {
             let path = path.to_owned();
@@ -78,28 +78,28 @@ impl Watch {
             names.entry(descriptor).or_insert_with(BTreeSet::new).extend(wanted);
         }
         let events = inotify.into_event_stream(vec![0; BUFFER]).map_err(failed("/"))?;
-        Ok(Self { events, names, disturbed: false })
+        Ok(Self { events, names, has_change: false })
     }
 
-    /// Waits until something happened to one of the paths.
+    /// Waits until one of the paths changes.
     ///
-    /// Whoever turns to something else in the middle of it hears of it the next time.
+    /// Cancel safe: a change that was seen before the cancellation is returned by the next call.
     pub async fn changed(&mut self) -> Result<(), WatchError> {
-        while !self.disturbed {
-            self.disturbed = self.matters().await?;
+        while !self.has_change {
+            self.has_change = self.is_relevant().await?;
         }
-        // What follows closely belongs to the same change.
+        // Events in quick succession belong to the same change.
         tokio::time::sleep(QUIET).await;
         while self.events.next().now_or_never().flatten().is_some() {}
-        self.disturbed = false;
+        self.has_change = false;
         Ok(())
     }
 
-    async fn matters(&mut self) -> Result<bool, WatchError> {
+    async fn is_relevant(&mut self) -> Result<bool, WatchError> {
         let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel closed the watch");
         let event = self.events.next().await.unwrap_or_else(|| Err(ended()));
         let event = event.map_err(|source| WatchError::Kernel { path: "/".to_owned(), source })?;
-        // The kernel lost events, or a directory is gone: anything may have happened.
+        // The kernel dropped events, or a directory is gone: any path may have changed.
         let lost = EventMask::Q_OVERFLOW
             | EventMask::IGNORED
             | EventMask::DELETE_SELF
@@ -114,7 +114,7 @@ impl Watch {
     }
 }
 
-/// The directories to watch and the names in each that matter.
+/// Returns the directories to watch, with the watched names in each.
 fn directories<'p>(
     root: &Root,
     paths: impl Iterator<Item = &'p str>,
@@ -143,13 +143,13 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_not_forgotten_by_who_turned_to_something_else_meanwhile() {
+    async fn a_cancelled_wait_does_not_lose_a_change() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         root.write("/etc/a", b"1", 0o644).unwrap();
         let mut watch = Watch::new(&root, ["/etc/a"].into_iter()).unwrap();
         root.write("/etc/a", b"2", 0o644).unwrap();
-        assert!(timeout(QUIET / 2, watch.changed()).await.is_err(), "more may follow");
-        timeout(PATIENCE, watch.changed()).await.expect("it is heard of").unwrap();
+        assert!(timeout(QUIET / 2, watch.changed()).await.is_err(), "the quiet time is not over");
+        timeout(PATIENCE, watch.changed()).await.expect("the change is returned").unwrap();
     }
 }

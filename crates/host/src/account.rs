@@ -1,4 +1,4 @@
-//! Users and groups of a machine, as its own files list them.
+//! Users and groups of a machine, from its own files.
 
 use crate::root::{Owner, Root, RootError};
 
@@ -6,7 +6,7 @@ const USERS: &str = "/etc/passwd";
 const GROUPS: &str = "/etc/group";
 const SHADOW: &str = "/etc/shadow";
 
-/// The ids of a user, or none if the machine has no such user.
+/// Returns the ids of a user; none if the machine has no such user.
 pub fn user(root: &Root, name: &str) -> Result<Option<Owner>, RootError> {
     let fields = |line: &str| -> Option<Owner> {
         let mut fields = line.split(':');
@@ -17,13 +17,13 @@ pub fn user(root: &Root, name: &str) -> Result<Option<Owner>, RootError> {
     Ok(text(root, USERS)?.lines().find_map(fields))
 }
 
-/// Whether the machine has a user of this id.
+/// Returns true if the machine has a user of this id.
 pub fn is_known(root: &Root, id: u32) -> Result<bool, RootError> {
     let has_id = |line: &str| line.split(':').nth(2).and_then(|it| it.parse().ok()) == Some(id);
     Ok(text(root, USERS)?.lines().any(has_id))
 }
 
-/// The id of a group, or none if the machine has no such group.
+/// Returns the id of a group; none if the machine has no such group.
 pub fn group(root: &Root, name: &str) -> Result<Option<u32>, RootError> {
     let field = |line: &str| -> Option<u32> {
         let mut fields = line.split(':');
@@ -33,7 +33,7 @@ pub fn group(root: &Root, name: &str) -> Result<Option<u32>, RootError> {
     Ok(text(root, GROUPS)?.lines().find_map(field))
 }
 
-/// The encrypted password of a user, or none if the machine keeps none for it.
+/// Returns the encrypted password of a user; none if `/etc/shadow` has no entry for it.
 pub fn password(root: &Root, name: &str) -> Result<Option<String>, RootError> {
     let field = |line: &str| -> Option<String> {
         let mut fields = line.split(':');
@@ -43,7 +43,7 @@ pub fn password(root: &Root, name: &str) -> Result<Option<String>, RootError> {
     Ok(text(root, SHADOW)?.lines().find_map(field))
 }
 
-/// Sets the encrypted password of a user; says whether the machine keeps one for it.
+/// Sets the encrypted password of a user; returns false if `/etc/shadow` has no entry for it.
 ///
 /// For a machine that does not run: a running one has tools that lock the file.
 pub fn set_password(root: &Root, name: &str, hash: &str) -> Result<bool, RootError> {

@@ -1,8 +1,8 @@
-//! Faults on demand below the tree: what a crash, a full disk or a broken one does, for tests.
+//! Fault injection for tests: simulates a crash, a full disk or a broken one.
 //!
-//! Every change that the tree makes to the disk is a numbered point. At the chosen one the change fails
-//! instead of happening, once or with all that come after it, as if the process had died there. A write
-//! that dies leaves half of its bytes.
+//! Every change of the tree on the disk is a numbered point. At the chosen one the change fails
+//! instead of happening, alone or with all later ones, as if the process had crashed there. A write
+//! that crashes leaves half of its bytes.
 
 use std::{
     io,
@@ -11,16 +11,16 @@ use std::{
 
 use rustix::io::Errno;
 
-/// What happens at the chosen point.
+/// The injected fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This change and all after it fail: the process is dead.
-    Die,
+    /// This change and all later ones fail: the process has crashed.
+    Crash,
     /// This change alone fails, with this error of the kernel.
     Once(Errno),
 }
 
-/// Counts the changes to a tree, and has one of them fail.
+/// Counts the changes of a tree, and fails one of them.
 #[derive(Debug, Default)]
 pub struct Faults {
     state: Mutex<State>,
@@ -30,69 +30,69 @@ pub struct Faults {
 struct State {
     seen: usize,
     chosen: Option<(usize, Fault)>,
-    is_dead: bool,
+    has_crashed: bool,
     failed: Option<String>,
 }
 
-/// Whether a change goes ahead.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ahead {
-    Whole,
-    /// Only a part of it, and then an error.
-    Torn,
+pub(crate) enum Injected {
+    None,
+    /// Only a part is written before the error.
+    TornWrite,
 }
 
 impl Faults {
-    /// Only counts.
+    /// Counts changes only.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Fails at the change of this number; the first is 1.
+    /// Fails the change of this number; the first is 1.
     #[must_use]
     pub fn at(number: usize, fault: Fault) -> Self {
         let state = State { chosen: Some((number, fault)), ..State::default() };
         Self { state: Mutex::new(state) }
     }
 
-    /// How many changes there were so far.
+    /// Returns the number of changes so far.
     #[must_use]
     pub fn points(&self) -> usize {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).seen
     }
 
-    /// The change that was made to fail, such as `rename /etc/motd`.
+    /// Returns the failed change, such as `rename /etc/motd`.
     #[must_use]
     pub fn failed(&self) -> Option<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failed.clone()
     }
 
-    /// A change that is about to happen.
-    pub(crate) fn meet(&self, what: &str, name: &str) -> io::Result<Ahead> {
+    /// Counts a change that is about to happen; fails it if it is the chosen one.
+    pub(crate) fn check(&self, what: &str, name: &str) -> io::Result<Injected> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.is_dead {
-            return Err(dead());
+        if state.has_crashed {
+            return Err(crashed());
         }
         state.seen += 1;
-        let Some((number, fault)) = state.chosen else { return Ok(Ahead::Whole) };
+        let Some((number, fault)) = state.chosen else { return Ok(Injected::None) };
         if number != state.seen {
-            return Ok(Ahead::Whole);
+            return Ok(Injected::None);
         }
         state.failed = Some(format!("{what} {name}"));
         match fault {
             Fault::Once(error) => Err(error.into()),
-            Fault::Die => {
-                state.is_dead = true;
-                if what == WRITE { Ok(Ahead::Torn) } else { Err(dead()) }
+            Fault::Crash => {
+                state.has_crashed = true;
+                if what == WRITE { Ok(Injected::TornWrite) } else { Err(crashed()) }
             }
         }
     }
 }
 
-/// The one kind of change that can be done in part.
+/// The only change that can happen in part.
 pub(crate) const WRITE: &str = "write";
 
-pub(crate) fn dead() -> io::Error {
-    io::Error::other("the process died here")
+pub(crate) fn crashed() -> io::Error {
+    io::Error::other("the process crashed here")
 }

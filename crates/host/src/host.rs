@@ -1,5 +1,5 @@
-//! A machine as a config may change it: the files, units and keys of one config, put there and taken
-//! away. Every call may be repeated; what is already as it should be is not written again.
+//! Writes and removes the files, units and SSH keys of a config. Every call can be repeated; files
+//! that are up to date are not written again.
 
 use mco_core::machine;
 use mco_ignition::{
@@ -19,22 +19,22 @@ use crate::{
 /// The user that configs may manage.
 const CORE: &str = "core";
 
-/// Where that user's keys are.
+/// File with the user's SSH keys.
 pub const KEYS: &str = "/home/core/.ssh/authorized_keys.d/ignition";
 
-/// Where everything about who may log in as that user is.
+/// Directory with everything about logins of the user.
 pub const SSH: &str = "/home/core/.ssh";
 
-/// Links that older releases made and no config names any longer.
+/// Links that older releases created and no config names any longer.
 pub const LEAKED_LINKS: [&str; 2] = [
     "/etc/systemd/system/network-online.target.requires/node-valid-hostname.service",
     "/etc/systemd/system/network-online.target.wants/ovs-configuration.service",
 ];
 
-/// Made at boot by systems that come as an image.
+/// Created at boot by image-based systems.
 const IMAGE_BOOTED: &str = "/run/ostree-booted";
 
-/// A machine: a real directory tree and the services that live outside it.
+/// A machine: a directory tree and the services that live outside it.
 #[derive(Debug)]
 pub struct Host<S> {
     /// The files.
@@ -43,52 +43,52 @@ pub struct Host<S> {
     pub system: S,
 }
 
-/// Why a part of a config could not be put on the machine or taken away.
+/// A failure to write or remove a part of a config.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The contents of a file cannot be decoded.
     #[error("could not decode file {path:?}")]
     Decode {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Why not.
+        /// The decode error.
         source: ContentError,
     },
-    /// The file is to be added to.
+    /// The file has an append section.
     #[error("found an append section when writing files. Append is not supported")]
     Append,
-    /// The owner of a file is unknown.
+    /// The owner of a file does not exist on the machine.
     #[error(
         "failed to retrieve file ownership for file {path:?}: failed to retrieve {what}: {name}"
     )]
     Owner {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Which of its owners.
+        /// User or group.
         what: &'static str,
-        /// The name that nobody has.
+        /// The unknown name.
         name: String,
     },
-    /// The folder of the keys belongs to nobody.
+    /// The directory of the keys belongs to an unknown user.
     #[error("failed to look up the user of the .ssh path {path}:user: unknown userid {user}")]
-    Stranger {
-        /// The folder.
+    UnknownOwner {
+        /// The directory.
         path: &'static str,
-        /// Its owner.
+        /// Id of its owner.
         user: u32,
     },
-    /// Units could not be set to start at boot, or not to.
+    /// A unit could not be enabled or disabled.
     #[error("{what}: {source}")]
     Enable {
-        /// What was tried.
+        /// The attempted action.
         what: &'static str,
-        /// Why it failed.
+        /// The error of systemd.
         source: SystemError,
     },
-    /// The system did not do what it was asked to.
+    /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The tree could not be read or written.
+    /// A file could not be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
@@ -104,19 +104,19 @@ impl<S: System> Host<S> {
             .map_err(|source| HostError::Decode { path: path.to_owned(), source })?;
         let owner = self.owner(file)?;
         original::keep(&self.root, path, path, self.shipped(path)?)?;
-        // Compat: special bits are dropped (pkg/daemon/file_writers.go); configs with them are refused
-        // before it comes to that.
+        // Compat: special bits are dropped (pkg/daemon/file_writers.go); configs with them are
+        // refused earlier.
         self.write_if_different(path, &bytes, machine::mode(file) & 0o777, owner)
     }
 
-    /// Takes a file away, or puts back what was there before. `old` is what the config had put there:
-    /// anything else is back already.
+    /// Removes a file, or restores its original. `old` is the config's version: any other content
+    /// means that the original is restored already.
     pub fn remove_file(&mut self, old: &File) -> Result<(), HostError> {
         let bytes = machine::contents(old).ok();
         self.release(&old.path, bytes.as_deref(), self.shipped(&old.path)?)
     }
 
-    /// Writes a drop-in; an empty one is taken away.
+    /// Writes a drop-in; removes an empty one.
     pub fn write_dropin(&mut self, unit: &str, dropin: &config::Dropin) -> Result<(), HostError> {
         let path = machine::dropin_path(unit, &dropin.name);
         match dropin.contents.as_deref() {
@@ -126,7 +126,7 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Takes a drop-in away, or puts back what was there before.
+    /// Removes a drop-in, or restores its original.
     pub fn remove_dropin(&mut self, unit: &str, dropin: &config::Dropin) -> Result<(), HostError> {
         let path = machine::dropin_path(unit, &dropin.name);
         self.release(&path, dropin.contents.as_deref().map(str::as_bytes), Shipped::Yes)
@@ -138,8 +138,9 @@ impl<S: System> Host<S> {
         self.write_unit_file(&machine::unit_path(&unit.name), text)
     }
 
-    /// Switches off what a unit took along before and does not any longer, save what the config has on.
-    pub fn part_companions(
+    /// Disables units that the old unit file listed in `Also=` and the new one does not, except
+    /// those that the config enables.
+    pub fn disable_stale_companions(
         &mut self,
         old: &Unit,
         new: &Unit,
@@ -158,7 +159,7 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Puts a link to nowhere in the unit's place.
+    /// Masks a unit with a link to `/dev/null`.
     pub fn mask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
         if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
@@ -167,7 +168,7 @@ impl<S: System> Host<S> {
         Ok(self.root.link("/dev/null", &path)?)
     }
 
-    /// Takes the unit's file or mask away.
+    /// Removes the unit's file or mask.
     pub fn unmask_unit(&mut self, unit: &str) -> Result<(), HostError> {
         let path = machine::unit_path(unit);
         if self.root.stat(&path)?.is_some_and(|found| found.is_directory()) {
@@ -177,10 +178,10 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Takes a unit away, or puts back what was there before.
+    /// Removes a unit, or restores its original.
     ///
-    /// The file of a unit that its config only enabled or gave drop-ins is somebody else's and stays;
-    /// the reference removes it, and with it, say, a kubelet.
+    /// The file of a unit that its config only enabled or gave drop-ins is not the config's and
+    /// stays; the reference removes it, and with it, say, a kubelet.
     pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
         let path = machine::unit_path(&unit.name);
         let is_file = self.root.stat(&path)?.is_some_and(|found| found.is_file());
@@ -192,9 +193,10 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Takes links away that older releases made and nobody took away since.
+    /// Removes links that older releases created and never removed.
     ///
-    /// A unit of the present config keeps its links: without them it would be off at the next boot.
+    /// A unit of the current config keeps its links: without them it would be disabled at the next
+    /// boot.
     pub fn remove_leaked_links(&mut self, present: &machine::Machine) -> Result<(), HostError> {
         for link in LEAKED_LINKS {
             let unit = link.rsplit('/').next().unwrap_or(link);
@@ -205,7 +207,7 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Makes a unit start at boot, if there is one.
+    /// Enables a unit, if it exists.
     pub fn enable_unit(&mut self, unit: &str) -> Result<(), HostError> {
         if !self.system.has_unit(unit)? {
             return Ok(());
@@ -214,7 +216,7 @@ impl<S: System> Host<S> {
         self.system.enable(unit).map_err(|source| HostError::Enable { what, source })
     }
 
-    /// Makes a unit not start at boot, if there is one.
+    /// Disables a unit, if it exists.
     pub fn disable_unit(&mut self, unit: &str) -> Result<(), HostError> {
         if !self.system.has_unit(unit)? {
             return Ok(());
@@ -223,11 +225,11 @@ impl<S: System> Host<S> {
         self.system.disable(unit).map_err(|source| HostError::Enable { what, source })
     }
 
-    /// Writes the keys that may log in as the one user we manage; says whether there is that user.
+    /// Writes the SSH keys of the managed user; returns false if the user does not exist.
     pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
         let Some(mut owner) = account::user(&self.root, CORE)? else { return Ok(false) };
         owner.group = account::group(&self.root, CORE)?.unwrap_or(owner.group);
-        self.refuse_stranger(SSH)?;
+        self.check_known_owner(SSH)?;
         for folder in [SSH, "/home/core/.ssh/authorized_keys.d"] {
             match self.root.stat(folder)? {
                 Some(found)
@@ -236,9 +238,9 @@ impl<S: System> Host<S> {
                 {
                     continue;
                 }
-                // Somebody else's folder could give that somebody a say in who logs in.
+                // The owner of a foreign directory could change who logs in.
                 Some(found) if found.is_directory() => self.root.remove_tree(folder)?,
-                // A link in the folder's place could lead into somebody else's home.
+                // A link instead of the directory could lead into another user's home.
                 Some(_) => {
                     self.root.remove(folder)?;
                 }
@@ -253,18 +255,18 @@ impl<S: System> Host<S> {
         Ok(true)
     }
 
-    /// Refuses a folder whose owner the machine does not know: it may be anybody's.
-    fn refuse_stranger(&self, path: &'static str) -> Result<(), HostError> {
+    /// Fails if the owner of a directory is unknown on the machine.
+    fn check_known_owner(&self, path: &'static str) -> Result<(), HostError> {
         let Some(found) = self.root.stat(path)?.filter(Stat::is_directory) else { return Ok(()) };
         let user = found.owner.user;
         if account::is_known(&self.root, user)? {
             return Ok(());
         }
-        Err(HostError::Stranger { path, user })
+        Err(HostError::UnknownOwner { path, user })
     }
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
-        // Compat: only what the image itself has in the same place is kept, and from there
+        // Compat: only the image's own file in the same place is kept as the original
         // (pkg/daemon/file_writers.go).
         let shipped = format!("/usr{path}");
         if self.is_image()? && self.root.exists(&shipped)? {
@@ -296,8 +298,8 @@ impl<S: System> Host<S> {
             return Ok(());
         }
         if !had_stamp && !had_copy && shipped == Shipped::Yes {
-            // Nothing is kept for this path. If the system ships it and it is not what the config
-            // had put there, an earlier try put it back and died before it could say so.
+            // Nothing is kept for this path. If the system ships it and it is not the config's
+            // version, an earlier attempt restored it and crashed before it could record so.
             let found = self.root.read(path).ok().flatten();
             let is_back = self.root.exists(&format!("/usr{path}"))? && found.as_deref() != old;
             if is_back {
@@ -308,9 +310,9 @@ impl<S: System> Host<S> {
         Ok(())
     }
 
-    /// Whether the operating system ships what is at a path.
+    /// Finds out if the operating system ships the file at a path.
     fn shipped(&self, path: &str) -> Result<Shipped, HostError> {
-        // A link to nowhere is nothing that could be kept.
+        // A dangling link is nothing that could be kept.
         if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
@@ -322,14 +324,14 @@ impl<S: System> Host<S> {
         let shipped = match self.system.packaged(path)? {
             Packaged::Yes => true,
             Packaged::No => in_image()?,
-            // Compat: where nobody can tell, nothing is kept (pkg/daemon/file_writers.go); save on
-            // images, which can.
+            // Compat: if the system keeps no list of packages, nothing is kept
+            // (pkg/daemon/file_writers.go); except on images, which can tell.
             Packaged::Unknown => self.root.exists(IMAGE_BOOTED)? && in_image()?,
         };
         Ok(if shipped { Shipped::Yes } else { Shipped::No })
     }
 
-    /// Whether the machine's `/usr` comes as an image.
+    /// Returns true if the machine's `/usr` is an image.
     fn is_image(&self) -> Result<bool, HostError> {
         let is_coreos = OsRelease::read(&self.root)?.is_some_and(|release| release.is_coreos());
         Ok(is_coreos || self.root.exists(IMAGE_BOOTED)?)

@@ -1,4 +1,4 @@
-//! Reads what a person named on the command line: files, directories and standard input.
+//! Reads the files, directories and standard input that a user names on the command line.
 //!
 //! Everything is bounded, so that a wrong path (a disk image, a device) ends in an error and not in
 //! exhausted memory.
@@ -9,28 +9,28 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Why an input could not be read.
+/// A failure to read an input.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The operating system refused.
-    #[error("cannot read {path}")]
+    #[error("failed to read {path}")]
     Read {
-        /// What was to be read.
+        /// The input.
         path: String,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The input is larger than anything we accept.
+    /// The input is too large.
     #[error("{path} is larger than {} MiB", limit / (1024 * 1024))]
     TooLarge {
-        /// What was to be read.
+        /// The input.
         path: String,
-        /// How much is accepted, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
 }
 
-/// Whether to go down into directories below the one named.
+/// The depth of a directory listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Descend {
     /// Only the directory itself.
@@ -39,7 +39,7 @@ pub enum Descend {
     Yes,
 }
 
-/// The bytes of a file, at most `limit`.
+/// Reads a file of at most `limit` bytes.
 pub fn file(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
     let shown = path.display().to_string();
     let file =
@@ -47,17 +47,17 @@ pub fn file(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
     bounded(file, shown, limit)
 }
 
-/// The bytes of standard input, at most `limit`.
+/// Reads standard input of at most `limit` bytes.
 pub fn stdin(limit: u64) -> Result<Vec<u8>, InputError> {
     bounded(io::stdin().lock(), "standard input".to_owned(), limit)
 }
 
-/// Whether the path is a directory; a path that does not exist is an error.
+/// Returns true if the path is a directory; fails if it does not exist.
 pub fn is_directory(path: &Path) -> Result<bool, InputError> {
     fs::metadata(path).map(|found| found.is_dir()).map_err(|source| refused(path, source))
 }
 
-/// The files of a directory whose extension is one of `extensions`, in path order.
+/// Lists the files of a directory with one of `extensions`, in path order.
 pub fn files_in(
     directory: &Path,
     extensions: &[&str],
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_named() {
+    fn the_error_names_a_missing_file() {
         let error = file(Path::new("/no/such/file"), 5).unwrap_err();
-        assert_eq!(error.to_string(), "cannot read /no/such/file");
+        assert_eq!(error.to_string(), "failed to read /no/such/file");
     }
 
     #[test]
-    fn only_manifests_are_listed_and_only_on_demand_from_below() {
+    fn only_manifests_are_listed_and_subdirectories_on_demand() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir_all(at("deep/er.yaml")).unwrap();

@@ -1,4 +1,4 @@
-//! Asks a machine's kubelet whether it is well.
+//! Checks the health endpoint of a machine's kubelet.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,37 +8,37 @@ use std::{
 
 use crate::system::Answer;
 
-/// The unit that a kubelet runs as.
+/// Unit of the kubelet.
 pub(crate) const UNIT: &str = "kubelet.service";
 
-/// Where it answers, by its own default.
+/// Default address of the health endpoint.
 pub(crate) const HEALTH: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);
 
-/// A kubelet on the same machine answers at once or not at all.
-const LIMIT: Duration = Duration::from_secs(5);
-/// As much of the answer as matters.
-const LONGEST: u64 = 4096;
+/// Timeout; a kubelet on the same machine responds at once or not at all.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Longest response that is read.
+const MAX_RESPONSE: u64 = 4096;
 
-/// Asks once. Anything but 200 and `ok` is no.
-pub(crate) fn ask(address: SocketAddr) -> Answer {
+/// Checks once. Only status 200 with the body `ok` passes.
+pub(crate) fn check(address: SocketAddr) -> Answer {
     match get(address) {
         Ok(text) if text.contains(" 200 ") && text.trim_end().ends_with("ok") => Answer::Yes,
         Ok(text) => {
             let first = text.lines().next().unwrap_or_default();
-            Answer::No(format!("the kubelet says that it is not well: {first}"))
+            Answer::No(format!("kubelet is unhealthy: {first}"))
         }
-        Err(error) => Answer::No(format!("the kubelet does not answer: {error}")),
+        Err(error) => Answer::No(format!("kubelet does not respond: {error}")),
     }
 }
 
 fn get(address: SocketAddr) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect_timeout(&address, LIMIT)?;
-    stream.set_read_timeout(Some(LIMIT))?;
-    stream.set_write_timeout(Some(LIMIT))?;
+    let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n")?;
     let mut bytes = Vec::new();
-    stream.take(LONGEST).read_to_end(&mut bytes)?;
+    stream.take(MAX_RESPONSE).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ok_is_well() {
+    fn only_ok_passes() {
         let cases = [
             ("HTTP/1.0 200 OK\r\n\r\nok", true),
             ("HTTP/1.0 500 Internal Server Error\r\n\r\nok", false),
@@ -64,9 +64,9 @@ mod tests {
                 let _ = stream.read(&mut request).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            assert_eq!(ask(address) == Answer::Yes, want, "{answer}");
+            assert_eq!(check(address) == Answer::Yes, want, "{answer}");
             server.join().unwrap();
-            assert!(matches!(ask(address), Answer::No(_)), "nobody answers any longer");
+            assert!(matches!(check(address), Answer::No(_)), "the listener is closed");
         }
     }
 }

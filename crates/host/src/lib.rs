@@ -1,5 +1,5 @@
-//! The machine: a directory tree that is changed safely, the services around it, and the files a
-//! person hands us.
+//! The machine: a directory tree that is changed atomically, the services around it, and the files
+//! that a user names on the command line.
 
 pub mod account;
 pub mod fault;
@@ -21,6 +21,6 @@ pub mod unit;
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
 pub use offline::OfflineSystem;
 pub use root::{Attribute, Durable, Lock, Owner, Root, RootError, Stat};
-pub use simulated::{Glimpse, Journal, SimulatedSystem};
-pub use system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError};
+pub use simulated::{CallLog, Glimpse, SimulatedSystem};
+pub use system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError};
 pub use systemd::{CHECKS, SystemdSystem};

@@ -1,7 +1,7 @@
-//! What is done to a machine, in the machine's own journal.
+//! Writes changes of a machine to the machine's own journal.
 //!
-//! Where people look when a machine misbehaves and the cluster's logs are out of reach:
-//! `journalctl -t machine-config-daemon-host`.
+//! For the administrator of a machine whose cluster's logs are out of reach: `journalctl -t
+//! machine-config-daemon-host`.
 
 use std::{
     os::{fd::AsRawFd as _, unix::net::UnixDatagram},
@@ -10,23 +10,23 @@ use std::{
 
 use crate::root::Root;
 
-/// Compat: the name that the reference's host side has in the journal.
+/// Compat: the identifier that the reference's host side has in the journal.
 const IDENTIFIER: &str = "machine-config-daemon-host";
 const FOLDER: &str = "/run/systemd/journal";
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// How much a line matters, as the journal counts it.
+/// The priority of a line, as in syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Something went wrong.
+    /// A failure.
     Error = 3,
-    /// Something went on as it should.
+    /// An expected event.
     Info = 6,
 }
 
-/// Writes a line to the journal of the machine below `root`, where it runs one.
+/// Writes a line to the journal of the machine below `root`, if it runs one.
 ///
-/// A journal that does not take it is no reason to stop: the same is in our own log.
+/// A failure is ignored: the same line is in the daemon's own log.
 pub fn write(root: &Root, priority: Priority, text: &str) {
     let Ok(Some(folder)) = root.directory(FOLDER) else { return };
     let is_socket = root.stat(SOCKET).ok().flatten().is_some_and(|found| found.is_socket());
@@ -35,7 +35,7 @@ pub fn write(root: &Root, priority: Priority, text: &str) {
     }
     let path = format!("/proc/self/fd/{}/socket", folder.as_raw_fd());
     let entry = entry(priority, text);
-    // Never in the way: what the journal has no room for is dropped.
+    // Non-blocking: lines that the journal has no room for are dropped.
     let send = |socket: UnixDatagram| {
         socket.set_nonblocking(true)?;
         socket.send_to(&entry, Path::new(&path))
@@ -43,7 +43,7 @@ pub fn write(root: &Root, priority: Priority, text: &str) {
     let _ = UnixDatagram::unbound().and_then(send);
 }
 
-/// An entry in the journal's own format. A text of several lines has its length before it.
+/// Encodes an entry in the journal's native protocol. A multi-line text is preceded by its length.
 fn entry(priority: Priority, text: &str) -> Vec<u8> {
     let mut entry =
         format!("SYSLOG_IDENTIFIER={IDENTIFIER}\nPRIORITY={}\n", priority as u8).into_bytes();
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_gets_to_the_journal_of_that_machine() {
+    fn a_line_is_written_to_the_journal_of_that_machine() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         write(&root, Priority::Info, "there is no journal");

@@ -1,8 +1,8 @@
 //! A machine that does not run: an image being built, a disk mounted elsewhere, a chroot.
 //!
-//! Files are real and units are links, as `systemctl --root` makes them. Nothing runs, so nothing is
-//! reloaded, restarted or rebooted; it all counts from the machine's next boot. What only a running
-//! machine can do is refused.
+//! Files are real and units are links, as with `systemctl --root`. Nothing runs, so nothing is
+//! reloaded, restarted or rebooted; changes take effect at the machine's next boot. Actions that
+//! need a running machine fail.
 
 use crate::{
     account, package,
@@ -18,7 +18,7 @@ pub struct OfflineSystem {
 }
 
 impl OfflineSystem {
-    /// The machine in this tree.
+    /// Opens the machine in this tree.
     pub fn open(root: &Root) -> Result<Self, SystemError> {
         Ok(Self { root: root.try_clone()? })
     }
@@ -131,12 +131,12 @@ mod tests {
         let text = String::from_utf8(root.read("/etc/shadow").unwrap().unwrap()).unwrap();
         assert_eq!(text, "root:!:1:0:99999:7:::\ncore:$6$x:1:0:99999:7:::\n");
         assert_eq!(root.stat("/etc/shadow").unwrap().unwrap().mode & 0o777, 0o640);
-        assert!(system.set_password("core", "a:b").is_err(), "that would be another field");
+        assert!(system.set_password("core", "a:b").is_err(), "it would add a field");
         system.set_password("nobody", "x").unwrap();
     }
 
     #[test]
-    fn what_only_a_running_machine_can_do_is_refused() {
+    fn actions_that_need_a_running_machine_fail() {
         let folder = tempfile::tempdir().unwrap();
         let mut system = OfflineSystem::open(&Root::open(folder.path()).unwrap()).unwrap();
         let error = system.stage_kernel("realtime").unwrap_err();

@@ -1,55 +1,55 @@
-//! What the operating system had at a path before a config took it over.
+//! Originals: the files that the operating system had at a path before a config replaced them.
 //!
-//! The first config that writes a path leaves either a copy of what the system shipped there, or a
-//! stamp that says there was nothing worth keeping. The last config that lets go of the path puts
-//! the copy back, or removes the file.
+//! The first config that writes a path keeps either a copy of the system's file, or a stamp that
+//! says that there was none. The last config that releases the path restores the copy, or removes
+//! the file.
 //!
-//! Compat: places and names are the reference's (`pkg/daemon/file_writers.go`).
+//! Compat: paths and names are the reference's (`pkg/daemon/file_writers.go`).
 
 use crate::root::{Root, RootError};
 
 const COPIES: &str = "/etc/machine-config-daemon/orig";
 const STAMPS: &str = "/etc/machine-config-daemon/noorig";
 
-/// Whether the operating system shipped what is at a path.
+/// The origin of the file at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shipped {
-    /// It did.
+    /// The operating system ships it.
     Yes,
-    /// It did not, or there is nothing.
+    /// The operating system does not ship it, or there is none.
     No,
 }
 
-/// What became of a path that no config wants any longer.
+/// The result of releasing a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// What was there before is back.
+    /// The original is restored.
     Restored,
-    /// There is nothing to put back.
+    /// There is no original.
     Nothing,
 }
 
-/// Where the copy of what was at `path` is kept.
+/// Returns the path of the copy of the original.
 #[must_use]
 pub fn copy_path(path: &str) -> String {
     format!("{COPIES}{path}.mcdorig")
 }
 
-/// Where the stamp is that nothing worth keeping was at `path`.
+/// Returns the path of the stamp that says that there is no original.
 #[must_use]
 pub fn stamp_path(path: &str) -> String {
     format!("{STAMPS}{path}.mcdnoorig")
 }
 
-/// Keeps what is at `source` as the original of `path`, unless that was settled before.
+/// Keeps the file at `source` as the original of `path`, unless that was decided before.
 pub fn keep(root: &Root, path: &str, source: &str, shipped: Shipped) -> Result<(), RootError> {
     let (copy, stamp) = (copy_path(path), stamp_path(path));
     match shipped {
         Shipped::Yes if root.stat(&copy)?.is_some() => Ok(()),
         Shipped::Yes => {
             root.copy(source, &copy)?;
-            // It must not be lost once the path itself has changed: no second look would bring it back.
-            root.settle_all()
+            // Must be durable before the path itself changes, because it cannot be read again then.
+            root.sync_deferred()
         }
         Shipped::No if root.exists(&stamp)? => Ok(()),
         Shipped::No => {
@@ -59,7 +59,7 @@ pub fn keep(root: &Root, path: &str, source: &str, shipped: Shipped) -> Result<(
     }
 }
 
-/// Puts back what was at `path`; a copy of what the system does not ship is dropped.
+/// Restores the original of `path`; a copy of a file that the system does not ship is dropped.
 pub fn release(root: &Root, path: &str, shipped: Shipped) -> Result<Released, RootError> {
     let copy = copy_path(path);
     if root.remove(&stamp_path(path))? || root.stat(&copy)?.is_none() {

@@ -1,7 +1,7 @@
-//! The operating system itself: what is booted, and what will be at the next boot.
+//! The operating system: the booted deployment and the staged one.
 //!
-//! Each kind of system is driven by its own commands, which run through one door, so that a stand-in can
-//! take their place. Nothing here changes the running system: everything is staged.
+//! Each kind of system is driven by its own commands, which run through one trait, so that tests
+//! can replace them. Nothing here changes the running system: everything is staged.
 
 mod arguments;
 pub(crate) mod auth;
@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     root::{Root, RootError},
-    system::{Duty, Staged, SystemError},
+    system::{MachineRole, Staged, SystemError},
 };
 
 pub use arguments::words;
@@ -32,48 +32,49 @@ pub use release::OsRelease;
 
 /// Runs commands of a machine.
 pub trait CommandRunner {
-    /// What the command printed; an error unless it succeeded.
+    /// Runs a command and returns its output; fails unless it exits with 0.
     fn run(&self, command: &[&str]) -> Result<String, SystemError>;
 
-    /// Lets time pass before something is tried again.
+    /// Sleeps before a retry.
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
 }
 
-/// The pause after the first failure; twice as long after each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// Pause after the first failure; twice as long after each further one.
+const INITIAL_BACKOFF: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
-/// Tries so often; what went wrong at last otherwise.
-fn repeat(
+/// Retries work; returns the last error after `attempts` attempts.
+fn retry(
     runner: &dyn CommandRunner,
-    tries: u32,
+    attempts: u32,
     work: impl Fn() -> Result<(), SystemError>,
 ) -> Result<(), SystemError> {
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1..tries {
+    let mut pause = INITIAL_BACKOFF;
+    for attempt in 1..attempts {
         let Err(error) = work() else { return Ok(()) };
-        warn!(attempt, %error, "Trying again");
+        warn!(attempt, %error, "Retrying");
         runner.pause(pause);
-        pause = pause.saturating_mul(2).min(LONGEST_PAUSE);
+        pause = pause.saturating_mul(2).min(MAX_BACKOFF);
     }
     work()
 }
 
-/// How the operating system of a machine is changed.
+/// The tool that changes the operating system of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// By rpm-ostree.
+    /// rpm-ostree.
     RpmOstree,
-    /// By bootc.
+    /// bootc.
     Bootc,
-    /// Not at all: files and units only.
+    /// None: only files and units can be changed.
     None,
 }
 
 impl Backend {
-    /// The kind of system below `root`. One that has both is driven by rpm-ostree, which can do more.
+    /// Detects the tool of the system below `root`. A system with both uses rpm-ostree, which can
+    /// do more.
     pub fn detect(root: &Root) -> Result<Self, RootError> {
         if !root.exists("/run/ostree-booted")? {
             return Ok(Self::None);
@@ -87,7 +88,7 @@ impl Backend {
         })
     }
 
-    /// The image that is booted, where there is one.
+    /// Returns the booted image, if the system is an image.
     pub fn booted_image(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
         match self {
             Self::RpmOstree => Ok(ostree::status(runner)?.booted()?.image()),
@@ -96,14 +97,14 @@ impl Backend {
         }
     }
 
-    /// Has this image booted next.
+    /// Stages an image for the next boot.
     pub fn stage_os(
         self,
         root: &Root,
         runner: &dyn CommandRunner,
         image: &str,
     ) -> Result<(), SystemError> {
-        // The secrets may have changed since the machine started.
+        // The pull secrets may have changed since the daemon started.
         auth::link(root, self)?;
         match self {
             Self::RpmOstree => ostree::rebase(root, runner, image),
@@ -112,29 +113,29 @@ impl Backend {
         }
     }
 
-    /// Does what the system needs whenever its daemon starts.
+    /// Prepares the system at a start of the daemon.
     pub fn prepare(
         self,
         root: &Root,
         runner: &dyn CommandRunner,
-        duty: Duty,
+        role: MachineRole,
     ) -> Result<(), SystemError> {
-        // Without it images that need no credentials can still be pulled.
+        // Public images can be pulled without credentials.
         if let Err(error) = auth::link(root, self) {
-            warn!(%error, "The operating system has no credentials to pull images with");
+            warn!(%error, "Failed to link the pull secret for OS images");
         }
         match self {
             Self::RpmOstree => {
                 repository::withdraw(root, runner)?;
                 storage::forbid(root, runner)?;
                 nics::persist(root, runner)?;
-                ostree::sync_objects(runner, duty)
+                ostree::sync_objects(runner, role)
             }
             Self::Bootc | Self::None => Ok(()),
         }
     }
 
-    /// Has the second list of kernel arguments in place of the first at the next boot.
+    /// Stages kernel arguments: removes one list and adds the other.
     pub fn stage_kernel_arguments(
         self,
         runner: &dyn CommandRunner,
@@ -154,7 +155,7 @@ impl Backend {
         }
     }
 
-    /// Has this kernel booted next.
+    /// Stages a kernel type.
     pub fn stage_kernel(self, runner: &dyn CommandRunner, kernel: &str) -> Result<(), SystemError> {
         match self {
             Self::RpmOstree => ostree::kernel(runner, kernel),
@@ -163,7 +164,7 @@ impl Backend {
         }
     }
 
-    /// Has these extensions, and none of the others that we know, at the next boot.
+    /// Stages exactly these of the known extensions.
     pub fn stage_extensions(
         self,
         runner: &dyn CommandRunner,
@@ -176,7 +177,7 @@ impl Backend {
         }
     }
 
-    /// What is booted now and next, in words of our own.
+    /// Returns an opaque description of the booted deployment, for [`Backend::restage`].
     pub fn staged(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
         match self {
             Self::RpmOstree => Ok(Some(ostree::status(runner)?.booted()?.checksum.clone())),
@@ -185,11 +186,11 @@ impl Backend {
         }
     }
 
-    /// Drops what was staged since [`Backend::staged`] gave these words.
+    /// Drops everything staged since [`Backend::staged`] returned `before`.
     pub fn restage(self, runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
         match self {
-            Self::RpmOstree => ostree::go_back(runner, before),
-            Self::Bootc => bootc::go_back(runner, before),
+            Self::RpmOstree => ostree::restore(runner, before),
+            Self::Bootc => bootc::restore(runner, before),
             Self::None => Ok(Staged::Back),
         }
     }
@@ -206,8 +207,8 @@ fn not_by_bootc(what: &str) -> SystemError {
     }
 }
 
-/// What a command printed is not what it should be.
-fn garbled(command: &str, error: &serde_json::Error) -> SystemError {
+/// Wraps a parse error of a command's output.
+fn parse_error(command: &str, error: &serde_json::Error) -> SystemError {
     SystemError::Command { command: command.to_owned(), fault: error.to_string() }
 }
 

@@ -1,4 +1,4 @@
-//! Which files the operating system's packages brought.
+//! Finds out which files belong to packages of the operating system.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::{
 
 const DPKG_LISTS: &str = "/var/lib/dpkg/info";
 
-/// Files that Debian's package manager put there, by its own lists.
+/// Looks a path up in the file lists of dpkg.
 pub(crate) fn by_dpkg_lists(root: &Root, path: &str) -> Result<Packaged, RootError> {
     let names = root.list(DPKG_LISTS)?;
     if names.is_empty() {

@@ -6,7 +6,7 @@
 
 mod attribute;
 mod change;
-mod later;
+mod deferred_sync;
 mod lock;
 mod read;
 mod write;
@@ -24,19 +24,19 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::later::Later;
+use self::deferred_sync::DeferredSyncs;
 pub use self::{attribute::Attribute, lock::Lock, read::Stat, write::Durable};
-use crate::fault::{Ahead, Faults};
+use crate::fault::{Faults, Injected};
 
-/// Why a change to the tree failed.
+/// A failed access to the tree.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// The root itself cannot be opened.
-    #[error("cannot open directory {path}")]
+    #[error("failed to open directory {path}")]
     Open {
         /// The root.
         path: PathBuf,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The path does not name a file below the root.
@@ -46,24 +46,24 @@ pub enum RootError {
         path: String,
     },
     /// The path cannot be read.
-    #[error("cannot read {path}")]
+    #[error("failed to read {path}")]
     Read {
         /// The path, as the machine sees it.
         path: String,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The file cannot be written.
-    #[error("cannot write {path}")]
+    #[error("failed to write {path}")]
     Write {
         /// The path, as the machine sees it.
         path: String,
-        /// Why not.
+        /// The error of the kernel.
         source: io::Error,
     },
 }
 
-/// Who a file belongs to.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Owner {
     /// User id.
@@ -76,7 +76,7 @@ pub struct Owner {
 pub struct Root {
     dir: Dir,
     faults: Option<Arc<Faults>>,
-    later: Later,
+    deferred: DeferredSyncs,
 }
 
 impl fmt::Debug for Root {
@@ -88,60 +88,60 @@ impl fmt::Debug for Root {
 impl Root {
     /// Opens an existing directory.
     pub fn open(path: &Path) -> Result<Self, RootError> {
-        // Readable, for a directory that is only a place in a path cannot be synced.
+        // Readable, because a directory opened with `O_PATH` cannot be synced.
         let flags = OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::RDONLY;
         rustix::fs::open(path, flags, Mode::empty())
             .map(|fd| Self {
                 dir: Dir::from_std_file(fd.into()),
                 faults: None,
-                later: Later::default(),
+                deferred: DeferredSyncs::default(),
             })
             .map_err(io::Error::from)
             .map_err(|source| RootError::Open { path: path.to_owned(), source })
     }
 
-    /// The same tree with faults on demand, for tests; clones share them.
+    /// Injects faults into changes of the tree, for tests; clones share them.
     #[must_use]
     pub fn with_faults(self, faults: Arc<Faults>) -> Self {
         Self { faults: Some(faults), ..self }
     }
 
-    /// A second handle on the same tree.
+    /// Returns a second handle on the same tree.
     pub fn try_clone(&self) -> Result<Self, RootError> {
         let dir = self.dir.try_clone();
-        dir.map(|dir| Self { dir, faults: self.faults.clone(), later: Later::default() })
+        dir.map(|dir| Self { dir, faults: self.faults.clone(), deferred: DeferredSyncs::default() })
             .map_err(|source| RootError::Open { path: PathBuf::from("/"), source })
     }
 
-    /// Opens a directory, making it and its parents first where they are missing.
+    /// Opens a directory, creating it and its parents if missing.
     pub fn create(path: &Path) -> Result<Self, RootError> {
         Dir::create_ambient_dir_all(path, ambient_authority())
             .map_err(|source| RootError::Open { path: path.to_owned(), source })?;
         Self::open(path)
     }
 
-    /// Makes the directory at `path` and its parents where they are missing.
+    /// Creates the directory at `path` and its parents if missing.
     pub fn create_directory(&self, path: &str) -> Result<(), RootError> {
         let parts = parts(path)?;
-        self.descend(&parts)
+        self.open_or_create(&parts)
             .map(drop)
             .map_err(|source| RootError::Write { path: path.to_owned(), source })
     }
 
-    fn descend(&self, parts: &[&str]) -> io::Result<Dir> {
+    fn open_or_create(&self, parts: &[&str]) -> io::Result<Dir> {
         let mut directory = self.dir.try_clone()?;
         let mut path = PathBuf::new();
         for part in parts {
             path.push(part);
             directory = match self.open_directory(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    self.point("mkdir", part)?;
+                    self.fault_point("mkdir", part)?;
                     match directory.create_dir(part) {
                         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                             return Err(error);
                         }
                         _ => {
-                            self.settle(&directory, part)?;
+                            self.sync_directory(&directory, part)?;
                             self.open_directory(&path)?
                         }
                     }
@@ -152,21 +152,22 @@ impl Root {
         Ok(directory)
     }
 
-    /// A change that is about to happen.
-    fn point(&self, what: &str, name: &str) -> io::Result<()> {
-        self.ahead(what, name).map(drop)
+    /// Marks a change that is about to happen; an injected fault fails it.
+    fn fault_point(&self, what: &str, name: &str) -> io::Result<()> {
+        self.next_fault(what, name).map(drop)
     }
 
-    fn ahead(&self, what: &str, name: &str) -> io::Result<Ahead> {
-        self.faults.as_ref().map_or(Ok(Ahead::Whole), |faults| faults.meet(what, name))
+    fn next_fault(&self, what: &str, name: &str) -> io::Result<Injected> {
+        self.faults.as_ref().map_or(Ok(Injected::None), |faults| faults.check(what, name))
     }
 
-    /// Has the names in a directory on the disk.
-    fn settle(&self, directory: &Dir, name: &str) -> io::Result<()> {
-        if self.later.keep(directory)? {
+    /// Syncs a directory, so that changed names in it are durable; deferred if the caller asked for
+    /// it.
+    fn sync_directory(&self, directory: &Dir, name: &str) -> io::Result<()> {
+        if self.deferred.defer(directory)? {
             return Ok(());
         }
-        self.point("fsync the directory of", name)?;
+        self.fault_point("fsync the directory of", name)?;
         Ok(fsync(directory)?)
     }
 
@@ -181,7 +182,7 @@ impl Root {
             );
             match opened {
                 Ok(fd) => return Ok(Dir::from_std_file(fd.into())),
-                // The kernel asks for another try when the tree moved under its feet.
+                // The kernel asks for a retry when the tree changed during the lookup.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -189,14 +190,14 @@ impl Root {
     }
 }
 
-/// The directories along a path, and the last name.
+/// Splits a path into its directories and the last name.
 fn split(path: &str) -> Result<(Vec<&str>, &str), RootError> {
     let mut parts = parts(path)?;
     let name = parts.pop().ok_or_else(|| RootError::Outside { path: path.to_owned() })?;
     Ok((parts, name))
 }
 
-/// The names along a path; `..` is refused rather than resolved, for no config means it.
+/// Splits a path into names; `..` is refused rather than resolved, because no config means it.
 fn parts(path: &str) -> Result<Vec<&str>, RootError> {
     let outside = || RootError::Outside { path: path.to_owned() };
     let mut parts = Vec::new();

@@ -1,8 +1,9 @@
-//! A machine that is only a directory: files are real, units are links, and a boot is a new boot id.
+//! A simulated machine in a directory: files are real, units are links, and a boot is a new boot
+//! id.
 //!
-//! What a real machine keeps outside its files (what is staged, what was booted) is kept in one file
-//! of the tree, so that it survives the process. Nothing reboots by itself: whoever runs the machine
-//! calls [`SimulatedSystem::boot`] once a reboot was asked for.
+//! State that a real machine keeps outside its files (the booted and the staged deployment) is kept
+//! in one file of the tree, so that it survives the process. Nothing reboots by itself: the caller
+//! calls [`SimulatedSystem::boot`] after a reboot was requested.
 
 use std::{
     collections::BTreeSet,
@@ -14,19 +15,19 @@ use serde::{Deserialize, Serialize};
 use crate::{
     os::finalize,
     root::{Root, RootError},
-    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
     unit,
 };
 
 const STATE: &str = "/var/lib/mco-simulated/state.json";
 
-/// What the end of the last boot told, line by line; whoever plays a machine with a past puts it there.
-const LAST_WORDS: &str = "/var/lib/mco-simulated/last-boot.log";
+/// Log of the last boot's finalization; a test may write it.
+const LAST_BOOT_LOG: &str = "/var/lib/mco-simulated/last-boot.log";
 
-/// The call that [`Journal::fail`] makes a kubelet unwell by.
-const HEALTH: &str = "kubelet healthz";
+/// The call that [`CallLog::fail`] makes the kubelet unhealthy by.
+const KUBELET_CHECK: &str = "kubelet healthz";
 
-/// Units that a machine of a cluster has before any config comes.
+/// Units of a machine before any config is applied.
 const UNITS: [(&str, &str); 4] = [
     (
         "kubelet.service",
@@ -46,7 +47,7 @@ const UNITS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Files that a machine of a cluster has before any config comes, each unless it is there already.
+/// Files of a machine before any config is applied; existing ones are kept.
 const FILES: [(&str, &str, u32); 5] = [
     ("/etc/os-release", "ID=mco-simulated\nPRETTY_NAME=\"Simulated node\"\n", 0o644),
     (
@@ -59,7 +60,7 @@ const FILES: [(&str, &str, u32); 5] = [
     ("/usr/lib/systemd/system-preset/99-default.preset", "disable *\n", 0o644),
 ];
 
-/// What one boot has that the next may not.
+/// A deployment: the properties that change with a boot only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Deployment {
@@ -80,77 +81,77 @@ struct State {
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct CallRecord {
     calls: Vec<String>,
     failing: BTreeSet<String>,
-    answering: BTreeSet<String>,
+    checked: BTreeSet<String>,
     held: BTreeSet<String>,
 }
 
-/// What was asked of a simulated machine, in order; clones share it.
+/// The recorded calls to a simulated machine, and faults to inject; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Journal(Arc<(Mutex<Record>, Condvar)>);
+pub struct CallLog(Arc<(Mutex<CallRecord>, Condvar)>);
 
-/// The services of a machine that is only a directory.
+/// The services of a simulated machine.
 #[derive(Debug)]
 pub struct SimulatedSystem {
     root: Root,
     state: State,
-    journal: Journal,
-    /// The paths that packages claim, where the machine keeps a list of them.
+    journal: CallLog,
+    /// Paths that packages own, if the machine keeps a list of them.
     packages: Option<BTreeSet<String>>,
 }
 
-/// What can be told of a simulated machine from outside, without taking it over.
+/// The boot state of a simulated machine, readable without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Glimpse {
-    /// Which boot it is in.
+    /// Id of the current boot.
     pub boot_id: String,
-    /// Whether it is between two boots.
+    /// True while a reboot is requested and has not happened.
     pub rebooting: bool,
 }
 
-impl Journal {
-    /// Everything that was asked for since the start, such as `reload crio`.
+impl CallLog {
+    /// Returns all calls since the start, such as `reload crio`.
     #[must_use]
     pub fn calls(&self) -> Vec<String> {
         self.record().calls.clone()
     }
 
-    /// From now on this very call fails.
+    /// Makes this call fail from now on.
     pub fn fail(&self, call: &str) {
         self.record().failing.insert(call.to_owned());
     }
 
-    /// From now on this very call works again.
-    pub fn mend(&self, call: &str) {
+    /// Makes this call succeed again.
+    pub fn succeed(&self, call: &str) {
         self.record().failing.remove(call);
     }
 
-    /// From now on this very call does not come back.
+    /// Makes this call block from now on.
     pub fn hold(&self, call: &str) {
         self.record().held.insert(call.to_owned());
     }
 
-    /// Lets this very call come back.
+    /// Unblocks this call.
     pub fn release(&self, call: &str) {
         self.record().held.remove(call);
         self.0.1.notify_all();
     }
 
-    /// From now on the machine answers this question, with yes unless it fails.
-    pub fn answer(&self, question: &str) {
-        self.record().answering.insert(question.to_owned());
+    /// Makes the machine run this check, which passes unless it is made to fail.
+    pub fn answer(&self, check: &str) {
+        self.record().checked.insert(check.to_owned());
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
+    fn record(&self) -> MutexGuard<'_, CallRecord> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, call: &str) -> Result<(), SystemError> {
+    fn call(&self, call: &str) -> Result<(), SystemError> {
         let mut record = self.record();
         record.calls.push(call.to_owned());
-        let is_held = |record: &mut Record| record.held.contains(call);
+        let is_held = |record: &mut CallRecord| record.held.contains(call);
         let record = self.0.1.wait_while(record, is_held).unwrap_or_else(PoisonError::into_inner);
         if record.failing.contains(call) {
             let command = format!("systemctl {call}");
@@ -161,29 +162,29 @@ impl Journal {
 }
 
 impl SimulatedSystem {
-    /// Takes over the machine in this tree, which goes on from where it was.
+    /// Opens the machine in this tree in its last state.
     pub fn open(root: &Root) -> Result<Self, SystemError> {
         let root = root.try_clone()?;
         let found = read(&root)?;
         let is_new = found.is_none();
         let state = found.unwrap_or_else(|| State { boot_id: new_boot_id(), ..State::default() });
         let system =
-            Self { root, state, journal: Journal::default(), packages: Some(BTreeSet::new()) };
+            Self { root, state, journal: CallLog::default(), packages: Some(BTreeSet::new()) };
         if is_new {
             system.save()?;
         }
         Ok(system)
     }
 
-    /// Looks at the machine in this tree; `None` until it was first taken over.
+    /// Reads the boot state of the machine in this tree; `None` until it was first opened.
     pub fn glimpse(root: &Root) -> Result<Option<Glimpse>, SystemError> {
         let seen =
             |state: State| Glimpse { boot_id: state.boot_id, rebooting: state.reboot.is_some() };
         Ok(read(root)?.map(seen))
     }
 
-    /// Lays out what a machine of a cluster has before any config comes; existing files stay.
-    pub fn furnish(root: &Root) -> Result<(), RootError> {
+    /// Writes the files of a machine before any config is applied; existing files are kept.
+    pub fn write_base_files(root: &Root) -> Result<(), RootError> {
         for (path, text, mode) in FILES {
             if root.stat(path)?.is_none() {
                 root.write(path, text.as_bytes(), mode)?;
@@ -201,19 +202,19 @@ impl SimulatedSystem {
         Ok(())
     }
 
-    /// Has packages claim these paths, for as long as this value lives; none is a machine that keeps no
-    /// list of them.
+    /// Sets the paths that packages own, for as long as this value lives; `None` simulates a
+    /// machine without a list of packages.
     pub fn own(&mut self, paths: Option<BTreeSet<String>>) {
         self.packages = paths;
     }
 
-    /// Whether somebody asked for a reboot that has not happened.
+    /// Returns true if a reboot is requested and has not happened.
     #[must_use]
     pub fn wants_reboot(&self) -> bool {
         self.state.reboot.is_some()
     }
 
-    /// Boots: what was staged is booted, `/run` is empty, and the boot id is a new one.
+    /// Boots the staged deployment, empties `/run`, and creates a new boot id.
     pub fn boot(&mut self) -> Result<(), SystemError> {
         for name in self.root.list("/run")? {
             let path = format!("/run/{name}");
@@ -230,9 +231,9 @@ impl SimulatedSystem {
         self.save()
     }
 
-    /// What is asked of this machine.
+    /// Returns the recorded calls.
     #[must_use]
-    pub fn journal(&self) -> Journal {
+    pub fn journal(&self) -> CallLog {
         self.journal.clone()
     }
 
@@ -284,30 +285,30 @@ impl System for SimulatedSystem {
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("enable {unit}"))?;
+        self.journal.call(&format!("enable {unit}"))?;
         Ok(unit::enable(&self.root, unit)?)
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("disable {unit}"))?;
+        self.journal.call(&format!("disable {unit}"))?;
         Ok(unit::disable(&self.root, unit)?)
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("preset {unit}"))?;
+        self.journal.call(&format!("preset {unit}"))?;
         Ok(unit::preset(&self.root, unit)?)
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
-        self.journal.note("daemon-reload")
+        self.journal.call("daemon-reload")
     }
 
     fn reload(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("reload {service}"))
+        self.journal.call(&format!("reload {service}"))
     }
 
     fn restart(&mut self, service: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("restart {service}"))
+        self.journal.call(&format!("restart {service}"))
     }
 
     fn password(&self, _: &str) -> Result<Option<String>, SystemError> {
@@ -318,7 +319,7 @@ impl System for SimulatedSystem {
         if self.state.password.as_deref() == Some(hash) {
             return Ok(());
         }
-        self.journal.note(&format!("password {user}"))?;
+        self.journal.call(&format!("password {user}"))?;
         self.state.password = Some(hash.to_owned());
         self.save()?;
         tracing::info!("Password has been configured");
@@ -326,7 +327,7 @@ impl System for SimulatedSystem {
     }
 
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-os {image}"))?;
+        self.journal.call(&format!("stage-os {image}"))?;
         self.stage(|staged| image.clone_into(&mut staged.image))
     }
 
@@ -335,10 +336,10 @@ impl System for SimulatedSystem {
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
+        self.journal.call(&format!("stage-kargs -[{}] +[{}]", remove.join(" "), add.join(" ")))?;
         let booted = self.state.booted.kernel_arguments.clone();
         self.stage(|staged| {
-            // From what is booted, so that doing it twice adds nothing twice.
+            // Based on the booted ones, so that a repeated call adds nothing twice.
             let tokens = |list: &[String]| -> Vec<String> {
                 list.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
             };
@@ -350,12 +351,12 @@ impl System for SimulatedSystem {
     }
 
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("stage-kernel {kernel}"))?;
+        self.journal.call(&format!("stage-kernel {kernel}"))?;
         self.stage(|staged| kernel.clone_into(&mut staged.kernel))
     }
 
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError> {
-        self.journal.note(&format!(
+        self.journal.call(&format!(
             "stage-extensions -[{}] +[{}]",
             remove.join(" "),
             add.join(" ")
@@ -380,39 +381,39 @@ impl System for SimulatedSystem {
             (Some(next.unwrap_or(booted)), Staged::AtNextBoot)
         };
         if self.state.staged != staged {
-            self.journal.note("restage")?;
+            self.journal.call("restage")?;
             self.state.staged = staged;
             self.save()?;
         }
         Ok(result)
     }
 
-    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
-        let duty = match duty {
-            Duty::ControlPlane => "control-plane",
-            Duty::Worker => "worker",
+    fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {
+        let role = match role {
+            MachineRole::ControlPlane => "control-plane",
+            MachineRole::Worker => "worker",
         };
-        self.journal.note(&format!("prepare {duty}"))
+        self.journal.call(&format!("prepare {role}"))
     }
 
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
-        let text = self.root.read(LAST_WORDS)?.unwrap_or_default();
+        let text = self.root.read(LAST_BOOT_LOG)?.unwrap_or_default();
         Ok(finalize::first_error(&String::from_utf8_lossy(&text)))
     }
 
     fn provide_packages(&mut self, image: &str) -> Result<(), SystemError> {
-        self.journal.note(&format!("provide-packages {image}"))
+        self.journal.call(&format!("provide-packages {image}"))
     }
 
     fn withdraw_packages(&mut self) -> Result<(), SystemError> {
-        self.journal.note("withdraw-packages")
+        self.journal.call("withdraw-packages")
     }
 
-    fn kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> Answer {
         let record = self.journal.record();
-        if record.failing.contains(HEALTH) {
-            Answer::No(format!("{HEALTH} fails"))
-        } else if record.answering.contains(HEALTH) {
+        if record.failing.contains(KUBELET_CHECK) {
+            Answer::No(format!("{KUBELET_CHECK} fails"))
+        } else if record.checked.contains(KUBELET_CHECK) {
             Answer::Yes
         } else {
             Answer::NotAsked
@@ -420,14 +421,14 @@ impl System for SimulatedSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        self.journal.note("reboot")?;
+        self.journal.call("reboot")?;
         self.state.reboot = Some(why.to_owned());
         self.save()
     }
 }
 
 fn new_boot_id() -> String {
-    // The kernel makes a new one for each reader.
+    // The kernel generates a new one for each read.
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid");
     random.map_or_else(
         |_| {

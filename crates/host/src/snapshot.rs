@@ -1,7 +1,7 @@
-//! What was at some paths before they were changed, and how to put it back.
+//! Snapshots of paths before they are changed, and their restoration.
 //!
-//! Contents are stored once each, by their hash, compressed, in one pack: one file to write, whatever
-//! the number of paths. The list of paths is small and can be part of a larger record.
+//! Contents are stored once each, by their hash, compressed, in one pack: one file to write,
+//! whatever the number of paths. The list of paths is small and can be part of a larger record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,77 +17,77 @@ use crate::{
     unit,
 };
 
-/// No single file of a machine's configuration comes near it.
-const LARGEST: u64 = 256 << 20;
+/// Largest file that is restored.
+const MAX_CONTENTS: u64 = 256 << 20;
 
-/// What was at a path.
+/// The previous state of a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Before {
-    /// Nothing.
+    /// No file.
     Absent,
-    /// A plain file.
+    /// A regular file.
     File {
         /// Permissions.
         mode: u32,
-        /// Who it belonged to.
+        /// Owner.
         owner: Owner,
-        /// The hash of its contents.
+        /// Hash of the contents.
         contents: String,
-        /// Its labels.
+        /// Extended attributes.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attributes: Vec<Attribute>,
     },
-    /// A link.
+    /// A symbolic link with this target.
     Link(String),
     /// A directory.
     Directory {
         /// Permissions.
         mode: u32,
-        /// Who it belonged to.
+        /// Owner.
         owner: Owner,
     },
-    /// A pipe, a socket or a device, which nothing of ours would have replaced.
+    /// A pipe, a socket or a device, which no update replaces.
     Special,
 }
 
-/// Where in the pack some contents are.
+/// The place of some contents in the pack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Extent {
     offset: u64,
     length: u64,
 }
 
-/// What was at some paths.
+/// The previous state of some paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Snapshot {
-    /// What was where; directories on the way that were missing are absent.
+    /// State of each path; missing parent directories are recorded as absent.
     pub paths: BTreeMap<String, Before>,
-    /// The units whose links are all among the paths: one that is not listed was not there.
+    /// Units whose links are all recorded: a link that is not recorded did not exist.
     pub units: BTreeSet<String>,
-    /// The folders that there were for such links.
+    /// Directories that existed for such links.
     folders: BTreeSet<String>,
     contents: BTreeMap<String, Extent>,
 }
 
-/// Which paths to keep.
+/// The paths of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Files, links and directories, each for itself.
+    /// Files, links and directories, each by itself.
     pub paths: BTreeSet<String>,
-    /// Directories with all that is in them.
+    /// Directories with their contents.
     pub trees: BTreeSet<String>,
-    /// Units with the links by which they start at boot.
+    /// Units with the links that enable them.
     pub units: BTreeSet<String>,
 }
 
-/// Why something cannot be kept or put back.
+/// A failed snapshot or restoration.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// The pack does not hold what the list says.
-    #[error("what was at {path} is damaged")]
-    Damaged {
+    /// The pack does not match the list.
+    #[error("backup of {path} is corrupt")]
+    Corrupt {
         /// The path.
         path: String,
     },
@@ -97,7 +97,7 @@ pub enum SnapshotError {
 }
 
 impl Snapshot {
-    /// Looks at the paths; the second part is the pack with their contents.
+    /// Takes a snapshot of the paths; also returns the pack with their contents.
     pub fn take(root: &Root, wanted: &Wanted) -> Result<(Self, Vec<u8>), SnapshotError> {
         let mut taken = Self { units: wanted.units.clone(), ..Self::default() };
         let mut pack = Vec::new();
@@ -112,18 +112,18 @@ impl Snapshot {
             taken.folders = unit::folders(root)?.into_iter().collect();
         }
         for path in paths {
-            let before = taken.look(root, &path, &mut pack)?;
+            let before = taken.record(root, &path, &mut pack)?;
             if before == Before::Absent {
-                taken.note_missing_parents(root, &path)?;
+                taken.record_missing_parents(root, &path)?;
             }
             taken.paths.insert(path, before);
         }
         Ok((taken, pack))
     }
 
-    /// Puts back what was there; what is as it was is not touched.
+    /// Restores all paths; unchanged ones are not written.
     pub fn restore(&self, root: &Root, pack: &[u8]) -> Result<(), SnapshotError> {
-        self.sweep(root)?;
+        self.remove_temporary(root)?;
         for unit in &self.units {
             for link in unit::links(root, unit)? {
                 if !self.paths.contains_key(&link) {
@@ -136,7 +136,7 @@ impl Snapshot {
                 root.remove_empty_directory(folder)?;
             }
         }
-        // What is below a directory goes before the directory.
+        // Entries of a directory are removed before the directory.
         for (path, before) in self.paths.iter().rev() {
             Self::clear(root, path, before)?;
         }
@@ -146,21 +146,21 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Takes away what a crash in the middle of writing one of the paths left behind.
-    pub fn sweep(&self, root: &Root) -> Result<(), SnapshotError> {
+    /// Removes temporary files of interrupted writes at these paths.
+    pub fn remove_temporary(&self, root: &Root) -> Result<(), SnapshotError> {
         for path in self.paths.keys() {
-            root.sweep(path)?;
+            root.remove_temporary(path)?;
         }
         for unit in &self.units {
-            unit::sweep(root, unit)?;
+            unit::remove_temporary(root, unit)?;
         }
         Ok(())
     }
 
-    /// Takes away folders that had links of the units and nothing else, once they are empty.
+    /// Removes directories that had links of the units and nothing else, once they are empty.
     ///
-    /// Whoever takes the last link away does so too, unless it dies in between.
-    pub fn drop_empty_folders(&self, root: &Root) -> Result<(), SnapshotError> {
+    /// Removing the last link removes the directory, too, unless the process crashes in between.
+    pub fn remove_empty_link_directories(&self, root: &Root) -> Result<(), SnapshotError> {
         for folder in &self.folders {
             let had_ours = self.paths.keys().any(|path| {
                 path.strip_prefix(folder.as_str()).is_some_and(|rest| rest.starts_with('/'))
@@ -172,7 +172,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn look(
+    fn record(
         &mut self,
         root: &Root,
         path: &str,
@@ -208,18 +208,18 @@ impl Snapshot {
     }
 
     fn contents(&self, path: &str, hash: &str, pack: &[u8]) -> Result<Vec<u8>, SnapshotError> {
-        let damaged = || SnapshotError::Damaged { path: path.to_owned() };
-        let Extent { offset, length } = self.contents.get(hash).ok_or_else(damaged)?;
-        let start = usize::try_from(*offset).map_err(|_| damaged())?;
-        let length = usize::try_from(*length).map_err(|_| damaged())?;
+        let corrupt = || SnapshotError::Corrupt { path: path.to_owned() };
+        let Extent { offset, length } = self.contents.get(hash).ok_or_else(corrupt)?;
+        let start = usize::try_from(*offset).map_err(|_| corrupt())?;
+        let length = usize::try_from(*length).map_err(|_| corrupt())?;
         let part = start.checked_add(length).and_then(|end| pack.get(start..end));
         let mut bytes = Vec::new();
-        let decoder = GzDecoder::new(part.ok_or_else(damaged)?);
-        decoder.take(LARGEST).read_to_end(&mut bytes).map_err(|_| damaged())?;
-        if self::hash(&bytes) == hash { Ok(bytes) } else { Err(damaged()) }
+        let decoder = GzDecoder::new(part.ok_or_else(corrupt)?);
+        decoder.take(MAX_CONTENTS).read_to_end(&mut bytes).map_err(|_| corrupt())?;
+        if self::hash(&bytes) == hash { Ok(bytes) } else { Err(corrupt()) }
     }
 
-    fn note_missing_parents(&mut self, root: &Root, path: &str) -> Result<(), SnapshotError> {
+    fn record_missing_parents(&mut self, root: &Root, path: &str) -> Result<(), SnapshotError> {
         let mut path = path;
         while let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty())
         {
@@ -232,18 +232,18 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Makes room for what was there.
+    /// Removes a file that is in the way of the previous one.
     fn clear(root: &Root, path: &str, before: &Before) -> Result<(), SnapshotError> {
         let Some(stat) = root.stat(path)? else { return Ok(()) };
         match (before, stat.is_directory()) {
-            // Somebody else's files in a directory of ours are not ours to take.
+            // Files of others in a directory that an update created are not removed.
             (Before::Absent | Before::File { .. } | Before::Link(_), true) => {
                 root.remove_empty_directory(path)?;
             }
             (Before::Absent | Before::Directory { .. }, false) => {
                 root.remove(path)?;
             }
-            // Right as it is, or replaced in one go.
+            // Unchanged, or replaced atomically.
             (Before::Special, _)
             | (Before::Directory { .. }, true)
             | (Before::File { .. } | Before::Link(_), false) => {}
@@ -297,7 +297,7 @@ fn descend(root: &Root, path: &str, found: &mut BTreeSet<String>) -> Result<(), 
     Ok(())
 }
 
-/// The hash of some contents, by which they are stored.
+/// Returns the hash by which contents are stored.
 #[must_use]
 pub fn hash(bytes: &[u8]) -> String {
     use std::fmt::Write as _;

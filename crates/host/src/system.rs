@@ -1,26 +1,26 @@
-//! What cannot be done inside a directory: services, the boot loader, packages, the reboot.
+//! Services of a machine outside its directory tree: units, the boot loader, packages, the reboot.
 
 mod boxed;
 
 use crate::{root::RootError, unit::UnitError};
 
-/// What a machine tells about itself.
+/// Facts about a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
-    /// Changes with every boot and with nothing else.
+    /// Id of the current boot.
     pub boot_id: String,
-    /// The booted operating system image, where the system is made from one.
+    /// Booted OS image, if the system is an image.
     pub booted_image: Option<String>,
-    /// Kernel arguments of the present boot.
+    /// Kernel arguments of the current boot.
     pub kernel_arguments: Vec<String>,
-    /// Whether the kernel runs in FIPS mode, where it tells.
+    /// FIPS mode of the kernel, if known.
     pub kernel_fips: Option<bool>,
 }
 
-/// Why the system did not do what it was asked to.
+/// A failed call to the operating system.
 #[derive(Debug, thiserror::Error)]
 pub enum SystemError {
-    /// A unit could not be set to start at boot, or not to.
+    /// A unit could not be enabled or disabled.
     #[error(transparent)]
     Unit(#[from] UnitError),
     /// A command failed.
@@ -28,151 +28,151 @@ pub enum SystemError {
     Command {
         /// The command.
         command: String,
-        /// What it said.
+        /// The output or error of the command.
         fault: String,
     },
-    /// The machine has no means to do it.
+    /// The machine has no tool for it.
     #[error("this machine cannot {what}: it has neither rpm-ostree nor bootc")]
     Unable {
-        /// What was asked for.
+        /// The attempted action.
         what: String,
     },
-    /// The operating system cannot be what it should be.
+    /// The operating system cannot be changed as required.
     #[error("{what}")]
     Os {
-        /// What is wrong, in the reference's words.
+        /// The fault, in the reference's words.
         what: String,
     },
-    /// The machine does not run, and this takes one that does.
+    /// The action needs a running machine.
     #[error("this machine cannot {what} while it does not run")]
     NotRunning {
-        /// What was asked for.
+        /// The attempted action.
         what: String,
     },
-    /// The tree could not be read or written.
+    /// A file could not be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
 impl SystemError {
-    /// Whether the disk is to blame, and not what was asked for.
+    /// Returns true if the disk caused the failure.
     #[must_use]
     pub fn is_disk(&self) -> bool {
         matches!(self, Self::Root(_) | Self::Unit(UnitError::Root(_)))
     }
 }
 
-/// Whether a package of the operating system claims a path.
+/// The result of looking up a path in the packages of the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packaged {
-    /// One does.
+    /// A package owns the path.
     Yes,
-    /// None does.
+    /// No package owns the path.
     No,
-    /// Nobody can tell: the system keeps no list of packages.
+    /// The system keeps no list of packages.
     Unknown,
 }
 
-/// What a machine answers when it is asked whether something of it is well.
+/// The result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is.
+    /// The check passed.
     Yes,
-    /// It is not, and why.
+    /// The check failed for this reason.
     No(String),
-    /// The machine has no such thing.
+    /// The check does not apply to the machine.
     NotAsked,
 }
 
-/// What a machine is for, as far as the operating system cares.
+/// The role of a machine, as far as the operating system cares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Duty {
-    /// It holds a part of the cluster itself.
+pub enum MachineRole {
+    /// The machine is part of the control plane.
     ControlPlane,
-    /// It does the cluster's work.
+    /// The machine runs workloads.
     #[default]
     Worker,
 }
 
-/// What going back to something staged before came to.
+/// The result of restoring a staged deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staged {
-    /// The present boot is that of before, and so is the next.
+    /// The booted deployment is the previous one, and so is the next.
     Back,
-    /// The machine has booted since; it is back after another boot.
+    /// The machine has booted the update; another reboot completes the restoration.
     AtNextBoot,
 }
 
-/// The services of a machine. Calls block, and twice is the same as once.
+/// The services of a machine. Calls block, and repeating one changes nothing.
 pub trait System: Send {
-    /// What the machine tells about itself.
+    /// Returns facts about the machine.
     fn facts(&self) -> Result<HostFacts, SystemError>;
-    /// Whether a package of the operating system claims the path.
+    /// Looks up a path in the packages of the operating system.
     fn packaged(&self, path: &str) -> Result<Packaged, SystemError>;
-    /// Whether a unit starts at boot, in systemd's words.
+    /// Returns the state of a unit file, in systemd's words.
     fn unit_state(&self, unit: &str) -> Result<String, SystemError>;
-    /// Whether the machine has a unit of this name.
+    /// Returns true if the machine has a unit of this name.
     fn has_unit(&self, unit: &str) -> Result<bool, SystemError>;
-    /// Makes a unit start at boot.
+    /// Enables a unit.
     fn enable(&mut self, unit: &str) -> Result<(), SystemError>;
-    /// Makes a unit not start at boot.
+    /// Disables a unit.
     fn disable(&mut self, unit: &str) -> Result<(), SystemError>;
-    /// Makes a unit start at boot or not, as the operating system has it.
+    /// Enables or disables a unit according to the presets.
     fn preset(&mut self, unit: &str) -> Result<(), SystemError>;
-    /// Makes systemd read its units again.
+    /// Runs `systemctl daemon-reload`.
     fn reload_systemd(&mut self) -> Result<(), SystemError>;
     /// Reloads a service.
     fn reload(&mut self, service: &str) -> Result<(), SystemError>;
     /// Restarts a service.
     fn restart(&mut self, service: &str) -> Result<(), SystemError>;
-    /// The encrypted password of a user; none if there is no such user, or nobody can tell.
+    /// Returns the encrypted password of a user; none if the user or the password is unknown.
     fn password(&self, user: &str) -> Result<Option<String>, SystemError>;
     /// Sets the encrypted password of a user.
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError>;
-    /// Has this image booted next.
+    /// Stages an OS image for the next boot.
     fn stage_os(&mut self, image: &str) -> Result<(), SystemError>;
-    /// Has the second list of kernel arguments in place of the first at the next boot.
+    /// Stages kernel arguments: removes one list and adds the other.
     fn stage_kernel_arguments(
         &mut self,
         remove: &[String],
         add: &[String],
     ) -> Result<(), SystemError>;
-    /// Has this kernel booted next.
+    /// Stages a kernel type.
     fn stage_kernel(&mut self, kernel: &str) -> Result<(), SystemError>;
-    /// Has the second list of extensions in place of the first at the next boot.
+    /// Stages extensions: removes one list and adds the other.
     fn stage_extensions(&mut self, remove: &[String], add: &[String]) -> Result<(), SystemError>;
-    /// What will be booted next, in words of this system's own; none where nothing can be staged.
+    /// Returns an opaque description of the deployments; none if nothing can be staged.
     fn staged(&self) -> Result<Option<String>, SystemError>;
-    /// Has booted next what was to be when [`System::staged`] gave these words.
+    /// Restores the deployments that [`System::staged`] described.
     fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
-    /// Does what the machine needs whenever its daemon starts.
-    fn prepare(&mut self, _: Duty) -> Result<(), SystemError> {
+    /// Prepares the machine at a start of the daemon.
+    fn prepare(&mut self, _: MachineRole) -> Result<(), SystemError> {
         Ok(())
     }
-    /// Why what was staged last did not come up, where the end of the last boot tells.
+    /// Returns the error of the last deployment's finalization, if it failed.
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
         Ok(None)
     }
-    /// Has the packages of this image at hand for what is staged next.
+    /// Provides the packages of this image for what is staged next.
     fn provide_packages(&mut self, _: &str) -> Result<(), SystemError> {
         Ok(())
     }
-    /// Takes them away again.
+    /// Removes the provided packages.
     fn withdraw_packages(&mut self) -> Result<(), SystemError> {
         Ok(())
     }
-    /// Refuses a machine that has not booted with all packages of these extensions.
+    /// Fails if packages of these extensions are not installed.
     fn check_extensions(&self, _: &[String]) -> Result<(), SystemError> {
         Ok(())
     }
-    /// Whether the machine's kubelet is well, where the machine is to run one.
-    fn kubelet(&self) -> Answer {
+    /// Checks the machine's kubelet, if the machine is to run one.
+    fn check_kubelet(&self) -> Answer {
         Answer::NotAsked
     }
-    /// Whether the checks that people put on the machine pass.
-    fn checks(&self) -> Answer {
+    /// Runs the administrator's checks on the machine.
+    fn run_checks(&self) -> Answer {
         Answer::NotAsked
     }
-    /// Starts a reboot; the machine goes on for a while.
+    /// Starts a reboot; returns before the machine goes down.
     fn reboot(&mut self, why: &str) -> Result<(), SystemError>;
 }

@@ -1,9 +1,9 @@
 //! A machine with a running systemd.
 //!
-//! Files are the tree's business; what starts when, and what runs now, is systemd's, which is asked
-//! over the machine's own message bus. Commands of the machine run as transient units of its systemd,
-//! not as children of ours: with the machine's own libraries, in its own namespaces, with an entry in
-//! its own journal, and they outlive a daemon that is killed.
+//! Files are changed in the tree; units are managed by systemd over the machine's own message bus.
+//! Commands of the machine run as transient units of its systemd, not as child processes: with the
+//! machine's own libraries, in its own namespaces, with an entry in its own journal, and they
+//! outlive a daemon that is killed.
 
 mod bus;
 
@@ -12,13 +12,13 @@ use std::{path::Path, sync::OnceLock};
 use mco_core::machine::UNIT_TYPES;
 use tracing::info;
 
-use self::bus::{Bus, BusError, Output, Task};
+use self::bus::{Bus, BusError, Output, TransientUnit};
 use crate::{
     account, kubelet,
     os::{Backend, CommandRunner, OsRelease, extension, finalize, loader, nics, repository, trust},
     package,
     root::{Root, RootError},
-    system::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError},
+    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
     unit,
 };
 
@@ -27,9 +27,10 @@ const KERNEL_ARGUMENTS: &str = "/proc/cmdline";
 const KERNEL_FIPS: &str = "/proc/sys/crypto/fips_enabled";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 
-/// Programs that say by their exit status whether the machine is well; people put them there.
+/// Directory of the administrator's health checks: programs that exit with 0 if the machine is
+/// healthy.
 pub const CHECKS: &str = "/etc/machine-config-daemon/checks.d";
-/// Seconds that one of them may take.
+/// Timeout of a check in seconds.
 const CHECK_LIMIT: &str = "60";
 
 /// A machine with a running systemd, below a directory.
@@ -37,29 +38,29 @@ const CHECK_LIMIT: &str = "60";
 pub struct SystemdSystem {
     root: Root,
     bus: Bus,
-    /// Unit files may have changed since systemd last read them.
+    /// True if unit files may have changed since systemd last read them.
     stale: bool,
     os: Backend,
     image: OnceLock<Option<String>>,
 }
 
 impl SystemdSystem {
-    /// Whether the machine below `root` runs systemd right now.
+    /// Returns true if the machine below `root` runs systemd.
     pub fn runs_in(root: &Root) -> Result<bool, RootError> {
-        // What sd_booted(3) looks for.
+        // The check of sd_booted(3).
         Ok(root.stat("/run/systemd/system")?.is_some_and(|found| found.is_directory()))
     }
 
-    /// Takes over the machine whose root is mounted at `path`.
+    /// Opens the machine whose root is mounted at `path`.
     pub fn open(path: &Path) -> Result<Self, SystemError> {
         let root = Root::open(path)?;
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
-        // Whoever was here before us may have died between a change and the reload.
+        // An earlier process may have crashed between a change and the reload.
         let os = Backend::detect(&root)?;
         Ok(Self { root, bus, stale: true, os, image: OnceLock::new() })
     }
 
-    /// Asked once: it is another only after another boot.
+    /// Cached: it changes with a reboot only.
     fn booted_image(&self) -> Result<Option<String>, SystemError> {
         if let Some(image) = self.image.get() {
             return Ok(image.clone());
@@ -90,7 +91,7 @@ impl SystemdSystem {
         let name =
             command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
         let shown = command.join(" ");
-        let task = Task {
+        let task = TransientUnit {
             unit: &format!("machine-config-daemon-{name}.service"),
             description: &format!("machine-config-daemon: {shown}"),
             command,
@@ -101,7 +102,7 @@ impl SystemdSystem {
         if output.status == 0 {
             return Ok(output.text);
         }
-        Err(SystemError::Command { command: shown, fault: complaint(&output) })
+        Err(SystemError::Command { command: shown, fault: failure_text(&output) })
     }
 }
 
@@ -130,7 +131,7 @@ impl System for SystemdSystem {
         if self.root.exists("/usr/bin/rpm")? {
             return match self.command(&["/usr/bin/rpm", "-qf", path], b"") {
                 Ok(_) => Ok(Packaged::Yes),
-                // rpm's way to say that no package owns it.
+                // rpm's exit status if no package owns the path.
                 Err(SystemError::Command { fault, .. }) if fault.ends_with("exit status 1") => {
                     Ok(Packaged::No)
                 }
@@ -141,31 +142,31 @@ impl System for SystemdSystem {
     }
 
     fn unit_state(&self, unit: &str) -> Result<String, SystemError> {
-        match self.bus.ask("GetUnitFileState", &full_name(unit)) {
+        match self.bus.query("GetUnitFileState", &full_name(unit)) {
             Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
             Ok(state) => Ok(state),
-            // The tree knows the units that systemd was not told about yet, and those it has not.
+            // Read from the tree for units that systemd has not loaded yet or does not have.
             Err(BusError::Refused { .. }) => Ok(unit::state(&self.root, unit)?.to_owned()),
             Err(error) => Err(failed(&format!("systemctl is-enabled {unit}"), &error)),
         }
     }
 
     fn has_unit(&self, unit: &str) -> Result<bool, SystemError> {
-        // Generators make units that have no file where the others are.
+        // Units of generators have no file in the usual directories.
         let is_instance = unit::name::kind(unit) == Some(unit::name::Kind::Instance);
         Ok(unit::exists(&self.root, unit)?
-            || (!is_instance && self.bus.ask("GetUnitFileState", &full_name(unit)).is_ok()))
+            || (!is_instance && self.bus.query("GetUnitFileState", &full_name(unit)).is_ok()))
     }
 
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("EnableUnitFiles", &(&units[..], false, true));
+        let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
         done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
-        // Links that the unit file no longer asks for go last: a power cut in between must not leave
-        // a machine without its kubelet.
+        // Obsolete links are removed last: a power cut in between must not leave a machine without
+        // its kubelet.
         match unit::enable(&self.root, unit) {
-            // Made by a generator, so there is no file whose links could be old.
+            // Created by a generator, so that there is no file with obsolete links.
             Ok(()) | Err(unit::UnitError::Missing { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -174,19 +175,19 @@ impl System for SystemdSystem {
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("DisableUnitFiles", &(&units[..], false));
+        let done = self.bus.call("DisableUnitFiles", &(&units[..], false));
         done.map_err(|error| failed(&format!("systemctl disable {unit}"), &error))
     }
 
     fn preset(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.order("PresetUnitFiles", &(&units[..], false, true));
+        let done = self.bus.call("PresetUnitFiles", &(&units[..], false, true));
         done.map_err(|error| failed(&format!("systemctl preset {unit}"), &error))
     }
 
     fn reload_systemd(&mut self) -> Result<(), SystemError> {
-        let done = self.bus.order("Reload", &());
+        let done = self.bus.call("Reload", &());
         done.map_err(|error| failed("systemctl daemon-reload", &error))?;
         self.stale = false;
         Ok(())
@@ -200,7 +201,7 @@ impl System for SystemdSystem {
         let done = self.job("restart", "RestartUnit", service);
         match (&done, trust::tool(&self.root, service)?) {
             (Err(error), Some(tool)) => {
-                info!("{service} cannot be restarted ({error}), running {tool}");
+                info!(service, %error, tool, "Failed to restart service; running its replacement");
                 self.command(&[tool], b"").map(drop)
             }
             (Ok(()), _) | (Err(_), None) => done,
@@ -215,7 +216,7 @@ impl System for SystemdSystem {
         if self.password(user)?.as_deref() == Some(hash) {
             return Ok(());
         }
-        // On standard input, where neither the journal nor the list of processes shows it.
+        // On standard input, so that neither the journal nor the list of processes shows it.
         self.command(
             &["/usr/sbin/chpasswd", "--encrypted"],
             format!("{user}:{hash}\n").as_bytes(),
@@ -263,8 +264,8 @@ impl System for SystemdSystem {
         }
     }
 
-    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
-        self.os.prepare(&self.root, self, duty)
+    fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {
+        self.os.prepare(&self.root, self, role)
     }
 
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
@@ -296,15 +297,15 @@ impl System for SystemdSystem {
         }
     }
 
-    fn kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> Answer {
         match self.unit_state(kubelet::UNIT) {
-            Ok(state) if state.starts_with("enabled") => kubelet::ask(kubelet::HEALTH),
+            Ok(state) if state.starts_with("enabled") => kubelet::check(kubelet::HEALTH),
             Ok(_) => Answer::NotAsked,
             Err(error) => Answer::No(error.to_string()),
         }
     }
 
-    fn checks(&self) -> Answer {
+    fn run_checks(&self) -> Answer {
         let names = match self.root.list(CHECKS) {
             Ok(names) if names.is_empty() => return Answer::NotAsked,
             Ok(names) => names,
@@ -320,10 +321,10 @@ impl System for SystemdSystem {
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {
-        // The reboot must not outrun what puts a staged system in place.
+        // The reboot must not start before the staged deployment is finalized.
         let staged = unit::exists(&self.root, finalize::UNIT)?;
         let finalize: &[&str] = if staged { &[finalize::UNIT] } else { &[] };
-        let task = Task {
+        let task = TransientUnit {
             unit: "machine-config-daemon-reboot.service",
             description: &format!("machine-config-daemon: {why}"),
             command: &["/bin/sh", "-c", "systemctl reboot"],
@@ -331,26 +332,26 @@ impl System for SystemdSystem {
         };
         match self.bus.start(&task) {
             Ok(()) => Ok(()),
-            // Asked for already, and under way.
+            // Requested already.
             Err(BusError::Refused { name, .. }) if name == UNIT_EXISTS => Ok(()),
             Err(error) => Err(failed("systemctl reboot", &error)),
         }
     }
 }
 
-/// As much of a complaint as a person reads; the end of it, where the reason stands.
-const LONGEST_COMPLAINT: usize = 1024;
+/// Longest error output that is reported; the end of it, which has the reason.
+const MAX_STDERR: usize = 1024;
 
-/// What a command that failed is said to have failed by.
-fn complaint(output: &Output) -> String {
-    let said = [output.complaints.trim(), output.text.trim()];
-    let said = said.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+/// Describes the failure of a command by its error output and exit status.
+fn failure_text(output: &Output) -> String {
+    let output_text = [output.stderr.trim(), output.text.trim()];
+    let output_text = output_text.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
     let status = format!("exit status {}", output.status);
-    if said.is_empty() {
+    if output_text.is_empty() {
         return status;
     }
-    let cut = said.chars().count().saturating_sub(LONGEST_COMPLAINT);
-    let tail: String = said.chars().skip(cut).collect();
+    let cut = output_text.chars().count().saturating_sub(MAX_STDERR);
+    let tail: String = output_text.chars().skip(cut).collect();
     let omitted = if cut == 0 { String::new() } else { format!("[{cut} chars before] ") };
     format!("{omitted}{tail}: {status}")
 }
@@ -378,12 +379,11 @@ mod tests {
 
     // covers: C133
     #[test]
-    fn a_failed_command_says_what_it_complained_of_and_no_more_than_people_read() {
-        let said = |complaints: &str, text: &str| {
-            let output =
-                Output { status: 3, text: text.to_owned(), complaints: complaints.to_owned() };
+    fn a_failed_command_is_described_by_its_output_and_status() {
+        let output_text = |stderr: &str, text: &str| {
+            let output = Output { status: 3, text: text.to_owned(), stderr: stderr.to_owned() };
             let command = "systemctl reload a".to_owned();
-            SystemError::Command { command, fault: complaint(&output) }.to_string()
+            SystemError::Command { command, fault: failure_text(&output) }.to_string()
         };
         let cases = [
             ("no such unit\n", "", "error running systemctl reload a: no such unit: exit status 3"),
@@ -391,16 +391,16 @@ mod tests {
             ("both", "printed", "error running systemctl reload a: both: exit status 3"),
             ("", "", "error running systemctl reload a: exit status 3"),
         ];
-        for (complaints, text, want) in cases {
-            assert_eq!(said(complaints, text), want);
+        for (stderr, text, want) in cases {
+            assert_eq!(output_text(stderr, text), want);
         }
-        let long = said(&format!("{}the reason", "x".repeat(5000)), "");
+        let long = output_text(&format!("{}the reason", "x".repeat(5000)), "");
         assert!(long.contains("[3986 chars before] xxx"), "{long}");
         assert!(long.ends_with("xthe reason: exit status 3"), "{long}");
     }
 
     #[test]
-    fn a_name_without_a_kind_is_a_service() {
+    fn a_name_without_a_type_is_a_service() {
         let cases = [
             ("crio", "crio.service"),
             ("crio.service", "crio.service"),

@@ -1,8 +1,8 @@
-//! Units of a machine whose systemd is not asked: which start at boot is a matter of links.
+//! Enables, disables and inspects units without a running systemd: by links in the tree.
 //!
-//! The links are those that `systemctl --root` makes: for each name in `WantedBy=` and `RequiredBy=`
-//! one in that unit's folder, for each `Alias=` one beside the unit, and the same for the units in
-//! `Also=`.
+//! The links are those that `systemctl --root` creates: for each name in `WantedBy=` and
+//! `RequiredBy=` one in that unit's directory, for each `Alias=` one beside the unit, and the same
+//! for the units in `Also=`.
 
 mod install;
 pub(crate) mod name;
@@ -17,58 +17,58 @@ use self::{
     name::{Kind, last},
 };
 
-pub use install::Refused;
+pub use install::LinkError;
 
-/// Where links and units of the administrator are.
-const OWN: &str = "/etc/systemd/system";
+/// Directory of links and of the administrator's units.
+const ETC: &str = "/etc/systemd/system";
 
-/// Where unit files are looked for, first match first.
+/// Search path of unit files; the first match counts.
 const SEARCH: [&str; 5] = [
-    OWN,
+    ETC,
     "/run/systemd/system",
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
     "/lib/systemd/system",
 ];
 
-const FOLDERS: [&str; 3] = [".wants", ".requires", ".upholds"];
+const LINK_DIRECTORIES: [&str; 3] = [".wants", ".requires", ".upholds"];
 
-/// As many units as `Also=` may lead through.
+/// Limit of units that `Also=` may lead through.
 const MAX_ALSO: usize = 64;
 
-/// As many names as may lead to one another.
+/// Limit of aliases that may lead to one another.
 const MAX_ALIASES: usize = 8;
 
-/// Why a unit cannot be set to start at boot.
+/// A failure to enable, disable or preset a unit.
 #[derive(Debug, thiserror::Error)]
 pub enum UnitError {
-    /// There is no such unit.
+    /// The unit does not exist.
     #[error("Failed to {verb} unit, unit {unit} does not exist.")]
     Missing {
-        /// What was asked for.
+        /// The attempted action.
         verb: &'static str,
         /// The unit.
         unit: String,
     },
-    /// The unit must not start at all.
+    /// The unit is masked.
     #[error("Failed to {verb} unit, unit {path} is masked.")]
     Masked {
-        /// What was asked for.
+        /// The attempted action.
         verb: &'static str,
         /// The unit file.
         path: String,
     },
-    /// The unit file asks for links that cannot be.
+    /// The unit file asks for invalid links.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Refused(Vec<Refused>),
-    /// The tree cannot be read or written.
+    InvalidLinks(Vec<LinkError>),
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
 
-/// A unit file that was found.
-struct Found {
-    /// The unit, which may have been asked for by another name.
+/// A unit file.
+struct UnitFile {
+    /// Name of the unit, after resolving aliases.
     name: String,
     path: String,
     install: Install,
@@ -77,24 +77,24 @@ struct Found {
 enum Lookup {
     Missing,
     Masked(String),
-    Found(Found),
+    Found(UnitFile),
 }
 
-/// What to do about links that a unit file asks for and that cannot be.
+/// The treatment of invalid links that a unit file asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Impossible {
-    Refuse,
-    PassOver,
+enum OnInvalidLink {
+    Fail,
+    Skip,
 }
 
-/// Makes a unit start at boot, by no other links than those its file asks for.
+/// Enables a unit with exactly the links that its file asks for.
 pub fn enable(root: &Root, unit: &str) -> Result<(), UnitError> {
-    switch_on(root, unit, Impossible::Refuse)
+    enable_with(root, unit, OnInvalidLink::Fail)
 }
 
-fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), UnitError> {
+fn enable_with(root: &Root, unit: &str, on_invalid: OnInvalidLink) -> Result<(), UnitError> {
     let mut wanted = Vec::new();
-    let mut refused = Vec::new();
+    let mut invalid = Vec::new();
     let mut pending = VecDeque::from([unit.to_owned()]);
     let mut seen = Vec::new();
     let mut first = None;
@@ -109,19 +109,19 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
             Lookup::Masked(path) if first.is_none() => {
                 return Err(UnitError::Masked { verb: "enable", path });
             }
-            // As systemctl does for the units that only `Also=` names.
+            // As systemctl does for units that only `Also=` names.
             Lookup::Missing | Lookup::Masked(_) => continue,
             Lookup::Found(found) => found,
         };
         if first.is_none() && found.name != unit && name::kind(&unit) != Some(Kind::Instance) {
-            return Err(UnitError::Refused(vec![Refused::Linked(unit)]));
+            return Err(UnitError::InvalidLinks(vec![LinkError::Linked(unit)]));
         }
         seen.push(unit);
         let links = found.install.links(&found.name);
-        refused.extend(links.refused);
+        invalid.extend(links.invalid);
         for alias in links.aliases {
-            match obstacle(root, &alias, &found.path)? {
-                Some(obstacle) => refused.push(obstacle),
+            match alias_conflict(root, &alias, &found.path)? {
+                Some(conflict) => invalid.push(conflict),
                 None => wanted.push((alias, found.path.clone())),
             }
         }
@@ -129,19 +129,19 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
         pending.extend(found.install.also);
         first.get_or_insert(found.name);
     }
-    if impossible == Impossible::Refuse && !refused.is_empty() {
-        return Err(UnitError::Refused(refused));
+    if on_invalid == OnInvalidLink::Fail && !invalid.is_empty() {
+        return Err(UnitError::InvalidLinks(invalid));
     }
-    // New links first: a crash in between leaves a link too many and never a unit that is off.
+    // New links first: a crash in between leaves a link too many and never a disabled unit.
     for (link, target) in &wanted {
-        let path = format!("{OWN}/{link}");
-        if !leads_there(root, &path, target)? {
+        let path = format!("{ETC}/{link}");
+        if !is_same_unit_link(root, &path, target)? {
             root.link(target, &path)?;
         }
     }
     let unit = first.as_deref().unwrap_or(unit);
     for link in links_to(root, unit)? {
-        // A template has many instances, and each of them is switched on for itself.
+        // A template has many instances, and each of them is enabled by itself.
         let is_instance = name::kind(unit) == Some(Kind::Template)
             && name::kind(last(&link)) == Some(Kind::Instance);
         if !is_instance && !wanted.iter().any(|(kept, _)| *kept == link) {
@@ -151,28 +151,28 @@ fn switch_on(root: &Root, unit: &str, impossible: Impossible) -> Result<(), Unit
     Ok(())
 }
 
-/// Whether a link leads to a unit of the system already, by whichever name its folder has there.
-fn leads_there(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
+/// Returns true if a link already leads to the same unit in another directory of system units.
+fn is_same_unit_link(root: &Root, path: &str, target: &str) -> Result<bool, RootError> {
     let present = root.read_link(path)?.unwrap_or_default();
     let is_system = |path: &str| path.contains("lib/systemd/system/");
     Ok(is_system(&present) && is_system(target) && last(&present) == last(target))
 }
 
-/// What is in the way of another name for the unit at `path`.
-fn obstacle(root: &Root, alias: &str, path: &str) -> Result<Option<Refused>, RootError> {
-    let at = format!("{OWN}/{alias}");
+/// Returns the conflict of an alias with an existing file, if any.
+fn alias_conflict(root: &Root, alias: &str, path: &str) -> Result<Option<LinkError>, RootError> {
+    let at = format!("{ETC}/{alias}");
     let Some(stat) = root.stat(&at)? else { return Ok(None) };
     let target = root.read_link(&at)?;
-    // A link to the unit's file in another place is one that the unit had before.
+    // A link to the unit's file in another directory is an old link of the unit.
     if stat.is_link() && target.as_deref().is_some_and(|target| last(target) == last(path)) {
         return Ok(None);
     }
-    Ok(Some(Refused::Exists { path: at, target }))
+    Ok(Some(LinkError::Exists { path: at, target }))
 }
 
-/// Makes a unit, and those its file names in `Also=`, not start at boot.
+/// Disables a unit and those that its file names in `Also=`.
 ///
-/// A masked unit keeps its links, as systemctl leaves them.
+/// A masked unit keeps its links, as with systemctl.
 pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
     let mut pending = VecDeque::from([unit.to_owned()]);
     let mut seen = Vec::new();
@@ -189,35 +189,35 @@ pub fn disable(root: &Root, unit: &str) -> Result<(), UnitError> {
             }
         };
         seen.push(unit);
-        drop_links(root, &name)?;
+        remove_links(root, &name)?;
     }
     Ok(())
 }
 
-fn drop_links(root: &Root, unit: &str) -> Result<(), UnitError> {
+fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
     for link in links_to(root, unit)? {
         unlink(root, &link)?;
     }
     Ok(())
 }
 
-/// Makes a unit start at boot or not, as the operating system's presets say.
+/// Enables or disables a unit according to the operating system's presets.
 ///
-/// Nothing is done for a masked unit or for another name of one, as systemctl does not.
+/// Does nothing for a masked unit or an alias, as systemctl does.
 pub fn preset(root: &Root, unit: &str) -> Result<(), UnitError> {
     match lookup(root, unit)? {
         Lookup::Missing => Err(UnitError::Missing { verb: "preset", unit: unit.to_owned() }),
         Lookup::Masked(_) => Ok(()),
         Lookup::Found(found) if found.name != unit => Ok(()),
         Lookup::Found(_) if preset::enables(root, unit)? => {
-            switch_on(root, unit, Impossible::PassOver)
+            enable_with(root, unit, OnInvalidLink::Skip)
         }
-        // What the unit takes along has a preset of its own.
-        Lookup::Found(found) => drop_links(root, &found.name),
+        // Units in `Also=` have presets of their own.
+        Lookup::Found(found) => remove_links(root, &found.name),
     }
 }
 
-/// Whether a unit starts at boot, in systemd's words.
+/// Returns the state of a unit file, in systemd's words.
 pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
     let found = match lookup(root, unit)? {
         Lookup::Missing => return Ok("not-found"),
@@ -231,7 +231,7 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
         Lookup::Found(found) => found,
     };
     let links = links_to(root, &found.name)?;
-    let is_known = |link: &String| found.install.knows(&found.name, last(link));
+    let is_known = |link: &String| found.install.asks_for(&found.name, last(link));
     Ok(if links.iter().any(is_known) {
         "enabled"
     } else if found.install.has_rules() {
@@ -243,10 +243,10 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
     })
 }
 
-/// Whether a unit file of this very name is there, masked or not.
+/// Returns true if a unit file of exactly this name exists, masked or not.
 ///
-/// Compat: an instance of a template is none, as in systemd's list of unit files, so that one without
-/// a file of its own is not switched on (pkg/daemon/update.go).
+/// Compat: an instance of a template does not count, as in systemd's list of unit files, so that an
+/// instance without a file of its own is not enabled (pkg/daemon/update.go).
 pub fn exists(root: &Root, unit: &str) -> Result<bool, UnitError> {
     for folder in SEARCH {
         if root.stat(&format!("{folder}/{unit}"))?.is_some() {
@@ -256,7 +256,7 @@ pub fn exists(root: &Root, unit: &str) -> Result<bool, UnitError> {
     Ok(false)
 }
 
-/// The unit that a name stands for: itself, unless it is another name of one.
+/// Returns the name of the unit after resolving aliases.
 pub fn real_name(root: &Root, unit: &str) -> Result<String, RootError> {
     Ok(match lookup(root, unit)? {
         Lookup::Found(found) => found.name,
@@ -264,19 +264,19 @@ pub fn real_name(root: &Root, unit: &str) -> Result<String, RootError> {
     })
 }
 
-/// The paths of all links by which a unit starts at boot.
+/// Returns the paths of all links that enable a unit.
 pub fn links(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
-    Ok(links_to(root, unit)?.into_iter().map(|link| format!("{OWN}/{link}")).collect())
+    Ok(links_to(root, unit)?.into_iter().map(|link| format!("{ETC}/{link}")).collect())
 }
 
-/// The paths of all folders that are there for such links.
+/// Returns the paths of all directories for such links.
 pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
-    let names = root.list(OWN)?.into_iter();
-    let is_folder = |name: &String| FOLDERS.iter().any(|suffix| name.ends_with(suffix));
-    Ok(names.filter(is_folder).map(|name| format!("{OWN}/{name}")).collect())
+    let names = root.list(ETC)?.into_iter();
+    let is_folder = |name: &String| LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix));
+    Ok(names.filter(is_folder).map(|name| format!("{ETC}/{name}")).collect())
 }
 
-/// The units that are switched on and off along with one, going by the text of its file.
+/// Returns the units that are enabled and disabled along with a unit, from the text of its file.
 #[must_use]
 pub fn companions(unit: &str, text: &str) -> Vec<String> {
     let install = Install::parse(text);
@@ -284,7 +284,7 @@ pub fn companions(unit: &str, text: &str) -> Vec<String> {
     install.also.into_iter().chain(default).collect()
 }
 
-/// The text of the file that a unit is made from, if there is one and it is not masked.
+/// Returns the text of a unit's file, if it exists and is not masked.
 pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
     match lookup(root, unit)? {
         Lookup::Missing | Lookup::Masked(_) => Ok(None),
@@ -295,14 +295,14 @@ pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
     }
 }
 
-/// Takes away what a crash in the middle of making a link for the unit left behind.
-pub fn sweep(root: &Root, unit: &str) -> Result<(), RootError> {
-    for name in root.list(OWN)? {
-        if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
-            root.sweep(&format!("{OWN}/{name}/{unit}"))?;
+/// Removes temporary links of an interrupted write for the unit.
+pub fn remove_temporary(root: &Root, unit: &str) -> Result<(), RootError> {
+    for name in root.list(ETC)? {
+        if LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix)) {
+            root.remove_temporary(&format!("{ETC}/{name}/{unit}"))?;
         }
     }
-    root.sweep(&format!("{OWN}/{unit}"))?;
+    root.remove_temporary(&format!("{ETC}/{unit}"))?;
     Ok(())
 }
 
@@ -310,39 +310,39 @@ fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
     let mut name = unit.to_owned();
     for _ in 0..MAX_ALIASES {
         match find(root, &name)? {
-            Place::Nowhere => return Ok(Lookup::Missing),
-            Place::Masked(path) => return Ok(Lookup::Masked(path)),
-            Place::Alias(other) => name = other,
-            Place::File(path, text) => {
+            Location::Missing => return Ok(Lookup::Missing),
+            Location::Masked(path) => return Ok(Lookup::Masked(path)),
+            Location::Alias(other) => name = other,
+            Location::File(path, text) => {
                 let install = Install::parse(&text);
-                return Ok(Lookup::Found(Found { name, path, install }));
+                return Ok(Lookup::Found(UnitFile { name, path, install }));
             }
         }
     }
     Ok(Lookup::Missing)
 }
 
-enum Place {
-    Nowhere,
+enum Location {
+    Missing,
     Masked(String),
     Alias(String),
     File(String, String),
 }
 
-fn find(root: &Root, unit: &str) -> Result<Place, RootError> {
+fn find(root: &Root, unit: &str) -> Result<Location, RootError> {
     for file in install::file_names(unit) {
         for folder in SEARCH {
             let path = format!("{folder}/{file}");
             if root.destination(&path)?.as_deref() == Some("/dev/null") {
-                return Ok(Place::Masked(path));
+                return Ok(Location::Masked(path));
             }
             let target = root.read_link(&path)?;
             if let Some(other) = target.as_deref().map(last).filter(|other| *other != file) {
                 match (name::kind(other), name::instance(unit)) {
                     (Some(Kind::Template), Some(instance)) => {
-                        return Ok(Place::Alias(name::with_instance(other, instance)));
+                        return Ok(Location::Alias(name::with_instance(other, instance)));
                     }
-                    (Some(_), _) => return Ok(Place::Alias(other.to_owned())),
+                    (Some(_), _) => return Ok(Location::Alias(other.to_owned())),
                     (None, _) => {}
                 }
             }
@@ -350,28 +350,28 @@ fn find(root: &Root, unit: &str) -> Result<Place, RootError> {
                 continue;
             }
             if let Some(bytes) = root.read(&path)? {
-                // systemd takes an empty file for a mask.
+                // systemd treats an empty file as a mask.
                 return Ok(if bytes.is_empty() {
-                    Place::Masked(path)
+                    Location::Masked(path)
                 } else {
-                    Place::File(path, String::from_utf8_lossy(&bytes).into_owned())
+                    Location::File(path, String::from_utf8_lossy(&bytes).into_owned())
                 });
             }
         }
     }
-    Ok(Place::Nowhere)
+    Ok(Location::Missing)
 }
 
-/// The links by which a unit starts at boot, relative to the folder of units: those of its name, those
-/// that lead to its file, and for a template those of its instances.
+/// Returns the links that enable a unit, relative to the directory of units: those of its name,
+/// those that lead to its file, and for a template those of its instances.
 fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
     let is_ours = |link: &str, target: &str| {
         link == unit || last(target) == unit || name::template(link).as_deref() == Some(unit)
     };
     let mut links = Vec::new();
-    for name in root.list(OWN)? {
-        let path = format!("{OWN}/{name}");
-        if FOLDERS.iter().any(|suffix| name.ends_with(suffix)) {
+    for name in root.list(ETC)? {
+        let path = format!("{ETC}/{name}");
+        if LINK_DIRECTORIES.iter().any(|suffix| name.ends_with(suffix)) {
             for link in root.list(&path)? {
                 let target = root.read_link(&format!("{path}/{link}"))?;
                 if target.is_some_and(|target| is_ours(&link, &target)) {
@@ -389,9 +389,9 @@ fn links_to(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
 }
 
 fn unlink(root: &Root, link: &str) -> Result<(), RootError> {
-    root.remove(&format!("{OWN}/{link}"))?;
+    root.remove(&format!("{ETC}/{link}"))?;
     if let Some((folder, _)) = link.split_once('/') {
-        root.remove_empty_directory(&format!("{OWN}/{folder}"))?;
+        root.remove_empty_directory(&format!("{ETC}/{folder}"))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Takes over a machine that nobody managed so far.
+//! Adopts a machine that was not managed so far.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,20 +11,20 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Agent, Next, SyncError, update::read};
+use super::{AfterSync, Agent, SyncError, update::read};
 use crate::{cluster::Cluster, disk, verify};
 
-/// How often a node that no pool has a config for asks again.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// Pause between two lookups of a pool with a rendered config.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Puts on record what the machine has of its pool's config already, and says so.
+    /// Records the parts of its pool's config that the machine already has, and annotates the node.
     ///
-    /// Nothing on the machine changes. The rest is an update like any other, in its turn.
-    pub(super) async fn adopt(&mut self) -> Result<Next, SyncError> {
+    /// Nothing on the machine changes. The rest follows as an ordinary update.
+    pub(super) async fn adopt(&mut self) -> Result<AfterSync, SyncError> {
         let Some(target) = self.cluster.pool_config().await? else {
-            info!("Waiting for a pool that has this node and a config for it");
-            return Ok(Next::Wait(Some(Instant::now() + ASK_AGAIN)));
+            info!("Waiting for a pool that selects this node and has a rendered config");
+            return Ok(AfterSync::Wait(Some(Instant::now() + RETRY_INTERVAL)));
         };
         let machine = read(&target)?;
         let (config, missing) = self
@@ -39,7 +39,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             })
             .await??;
         let name = config.metadata.name.unwrap_or_default();
-        info!("Adopted this machine as {name}: {missing} parts of the pool's config are missing");
+        info!(config = name, missing, "Adopted this machine");
         let name: RenderedName = name.parse()?;
         let mut annotations = BTreeMap::new();
         annotation::CURRENT_CONFIG.set(&mut annotations, &name);
@@ -47,6 +47,6 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         annotation::STATE.set(&mut annotations, &DaemonState::Done);
         let pairs = annotations.into_iter().map(|(key, value)| (key, Some(value)));
         self.annotate(pairs.collect()).await?;
-        Ok(Next::Again)
+        Ok(AfterSync::SyncAgain)
     }
 }

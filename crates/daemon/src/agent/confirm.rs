@@ -1,4 +1,4 @@
-//! What the agent has to do with configs that a machine must prove healthy with.
+//! The part of the agent that deals with configs that must be confirmed after a reboot.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use mco_host::{Answer, System};
 use tokio::time::Instant;
 use tracing::warn;
 
-use super::{Agent, Next, SyncError};
+use super::{AfterSync, Agent, SyncError};
 use crate::{
     cluster::Cluster,
     confirm::{self, Probe, standby},
@@ -21,13 +21,13 @@ use crate::{
     state::Waiting,
 };
 
-/// An API server that takes longer than that is none to build on.
-const LIMIT: Duration = Duration::from_secs(20);
+/// Timeout of a request to the API server.
+const API_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How often a kubelet that is missed is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// Pause between two checks of an unhealthy kubelet.
+const KUBELET_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Asks for the node that the machine is.
+/// Probes the API server by reading the machine's own Node.
 pub(crate) struct OwnNode {
     pub(crate) client: Client,
     pub(crate) node: NodeName,
@@ -36,22 +36,23 @@ pub(crate) struct OwnNode {
 impl Probe for OwnNode {
     async fn cluster(&self) -> Answer {
         let nodes: Api<Node> = Api::all(self.client.clone());
-        match tokio::time::timeout(LIMIT, nodes.get_metadata_opt(self.node.as_str())).await {
-            // Whoever refuses is there, too.
+        match tokio::time::timeout(API_TIMEOUT, nodes.get_metadata_opt(self.node.as_str())).await {
+            // An API server that refuses the request is reachable, too.
             Ok(Ok(_) | Err(kube::Error::Api(_))) => Answer::Yes,
-            Ok(Err(error)) => Answer::No(format!("the cluster cannot be reached: {error}")),
+            Ok(Err(error)) => Answer::No(format!("failed to reach the API server: {error}")),
             Err(_) => Answer::No(format!(
-                "the cluster cannot be reached: no answer within {} seconds",
-                LIMIT.as_secs()
+                "failed to reach the API server: no response within {} seconds",
+                API_TIMEOUT.as_secs()
             )),
         }
     }
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Has a machine that joins boot the image of its config, where it has another one; says whether it
-    /// must reboot for it. Any other must have booted with all that its extensions are made of.
-    pub(super) async fn pivots_to(&self, config: &MachineConfig) -> Result<bool, SyncError> {
+    /// Stages the OS image of the config on a machine that joins with another one; returns true if
+    /// the machine must reboot into the image. On any other machine, checks that the packages of
+    /// the config's extensions are installed.
+    pub(super) async fn pivot_if_needed(&self, config: &MachineConfig) -> Result<bool, SyncError> {
         let machine = super::update::read(config)?;
         self.on_host(move |host| -> Result<_, SyncError> {
             if disk::initial_annotations(&host.root)?.is_none() {
@@ -63,51 +64,48 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         .await?
     }
 
-    /// Waits for a kubelet that was well before the update, so that a config which breaks it in place
-    /// goes no further than this node; none once it is well.
-    pub(super) async fn await_kubelet(&mut self) -> Result<Option<Next>, SyncError> {
+    /// Waits for a kubelet that was healthy before the update, so that a config that breaks the
+    /// kubelet reaches no other node; returns none once the kubelet is healthy.
+    pub(super) async fn await_kubelet(&mut self) -> Result<Option<AfterSync>, SyncError> {
         let answer = self.on_host(|host| confirm::kubelet(host)).await??;
         let Answer::No(why) = answer else {
-            if self.missed.take().is_some() {
-                self.glass.note(|state| state.waiting_for = None);
+            if self.kubelet_down_since.take().is_some() {
+                self.glass.update(|state| state.waiting_for = None);
             }
             return Ok(None);
         };
         let now = Instant::now();
-        let since = *self.missed.get_or_insert(now);
+        let since = *self.kubelet_down_since.get_or_insert(now);
         if now >= since + self.limits.kubelet {
-            return Err(SyncError::Unwell(why));
+            return Err(SyncError::KubeletUnhealthy(why));
         }
         let waiting = Waiting { what: "the kubelet".to_owned(), since: self.now() };
-        self.glass.note(|state| _ = state.waiting_for.get_or_insert(waiting));
-        Ok(Some(Next::Wait(Some(now + PAUSE))))
+        self.glass.update(|state| _ = state.waiting_for.get_or_insert(waiting));
+        Ok(Some(AfterSync::Wait(Some(now + KUBELET_INTERVAL))))
     }
 
-    /// Sees that the machine takes the config back by itself, should no daemon come up after the reboot.
-    pub(super) async fn leave_standby(&self) -> Result<(), SyncError> {
+    /// Installs the standby unit, which rolls the config back if no daemon starts after the reboot.
+    pub(super) async fn install_standby(&self) -> Result<(), SyncError> {
         let Some(program) = self.standby.clone() else { return Ok(()) };
         let left = self.on_host(move |host| standby::arrange(host, &program)).await?;
         if let Err(error) = left {
-            warn!(
-                error = chain(&error),
-                "The machine cannot take the config back without a daemon"
-            );
+            warn!(error = chain(&error), "Failed to install the standby unit");
         }
         Ok(())
     }
 
-    /// Refuses a config that was taken back, and sees that the one that comes is confirmed.
-    pub(super) async fn expect_confirmation(
+    /// Refuses a config that was rolled back, and requires a confirmation of the next one.
+    pub(super) async fn require_confirmation(
         &self,
         to: &RenderedName,
-        is_asked_for: bool,
+        is_forced: bool,
     ) -> Result<(), SyncError> {
-        let said = self.cluster.confirm_minutes().await?;
-        let deadline = match said.as_deref().map(|said| (said, time(said))) {
+        let value = self.cluster.confirmation_time().await?;
+        let deadline = match value.as_deref().map(|value| (value, parse_time(value))) {
             None => self.limits.confirm,
             Some((_, Ok(time))) => time,
-            Some((said, Err(bad))) => {
-                warn!("{said:?} is {bad}; configs are confirmed as by default");
+            Some((value, Err(bad))) => {
+                warn!(value, error = %bad, "Ignored an invalid confirmation time");
                 self.limits.confirm
             }
         };
@@ -115,18 +113,18 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let refusal = self
             .on_host(move |host| -> Result<_, SyncError> {
                 confirm::prepare(host, deadline)?;
-                Ok(confirm::refusal(&host.root, &config, is_asked_for)?)
+                Ok(confirm::refusal(&host.root, &config, is_forced)?)
             })
             .await??;
         match refusal {
-            Some(back) => Err(SyncError::TakenBack(back)),
+            Some(back) => Err(SyncError::RolledBack(back)),
             None => Ok(()),
         }
     }
 }
 
-/// How long a machine has: minutes, or a time such as 90s.
-fn time(text: &str) -> Result<Duration, BadDuration> {
+/// Parses a confirmation time: minutes, or a duration such as 90s.
+fn parse_time(text: &str) -> Result<Duration, BadDuration> {
     let text = text.trim();
     match text.parse::<u64>() {
         Ok(minutes) => Ok(Duration::from_secs(minutes.saturating_mul(60))),
@@ -139,10 +137,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_minutes_and_anything_else_says_its_unit() {
+    fn a_bare_number_is_minutes_and_a_duration_has_a_unit() {
         for (text, want) in [("15", 900), (" 0 ", 0), ("90s", 90), ("1h30m", 5400)] {
-            assert_eq!(time(text), Ok(Duration::from_secs(want)), "{text}");
+            assert_eq!(parse_time(text), Ok(Duration::from_secs(want)), "{text}");
         }
-        assert!(time("soon").is_err() && time("-1").is_err() && time("").is_err());
+        assert!(
+            parse_time("soon").is_err() && parse_time("-1").is_err() && parse_time("").is_err()
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! The drain controller is asked by annotation and answers by annotation.
+//! Requests drain and uncordon from the drain controller by annotation, and waits for its answer.
 
 use mco_api::{
     RenderedName,
@@ -9,56 +9,58 @@ use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
 
-use super::{Agent, Next, SyncError};
+use super::{AfterSync, Agent, SyncError};
 use crate::{
-    cluster::{Cluster, Weight},
-    decide::{self, NodeView},
-    report::What,
+    cluster::{Cluster, EventType},
+    decide::{self, NodeAnnotations},
+    machine_config_node::StatusChange,
     state::Waiting,
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Has the node drained or uncordoned; none once that is done.
+    /// Requests a drain or uncordon and waits for it; returns none once it is completed.
     pub(super) async fn await_drain(
         &mut self,
-        node: &NodeView,
+        node: &NodeAnnotations,
         verb: DrainVerb,
         config: &RenderedName,
-    ) -> Result<Option<Next>, SyncError> {
-        let request = decide::request(verb, config);
-        if node.asked.as_ref() == Some(&request) && node.has_answer(&request) {
-            if self.waiting.is_none() && verb == DrainVerb::Drain {
+    ) -> Result<Option<AfterSync>, SyncError> {
+        let request = decide::drain_request(verb, config);
+        if node.requested_drain.as_ref() == Some(&request) && node.has_completed_drain(&request) {
+            if self.drain_wait.is_none() && verb == DrainVerb::Drain {
                 info!("drain is already completed on this node");
             }
-            return Ok(self.answered(&request));
+            return Ok(self.drain_completed(&request));
         }
-        if node.asked.as_ref() != Some(&request) {
+        if node.requested_drain.as_ref() != Some(&request) {
             if verb == DrainVerb::Drain {
                 info!("Update prepared; requesting cordon and drain via annotation to controller");
-                self.cluster.tell(Weight::Normal, "Cordon", "Cordoned node to apply update").await;
+                self.cluster
+                    .publish_event(EventType::Normal, "Cordon", "Cordoned node to apply update")
+                    .await;
                 let text = "Draining node to update config.";
-                self.cluster.tell(Weight::Normal, "Drain", text).await;
+                self.cluster.publish_event(EventType::Normal, "Drain", text).await;
             }
-            // Shown before it is asked for, so that whoever sees the question sees that we wait.
+            // Published before the request, so that an observer of the request sees the wait, too.
             let since = Waiting { what: request.to_string(), since: self.now() };
-            self.glass.note(|state| state.waiting_for = Some(since));
+            self.glass.update(|state| state.waiting_for = Some(since));
             let key = annotation::DESIRED_DRAIN.name().to_owned();
             self.annotate([(key, Some(request.to_string()))].into()).await?;
-            let node = NodeView::read(&self.known.annotations)?;
-            if node.has_answer(&request) {
-                return Ok(self.answered(&request));
+            let node = NodeAnnotations::read(&self.node_state.annotations)?;
+            if node.has_completed_drain(&request) {
+                return Ok(self.drain_completed(&request));
             }
         }
-        self.wait_for(request).map(Some)
+        self.wait_for_drain(request).map(Some)
     }
 
-    fn wait_for(&mut self, request: DrainRequest) -> Result<Next, SyncError> {
+    fn wait_for_drain(&mut self, request: DrainRequest) -> Result<AfterSync, SyncError> {
         let now = Instant::now();
-        let since = match &self.waiting {
+        let since = match &self.drain_wait {
             Some((waiting, since)) if *waiting == request => *since,
             _ => {
                 let since = Waiting { what: request.to_string(), since: self.now() };
-                self.glass.note(|state| _ = state.waiting_for.get_or_insert(since));
+                self.glass.update(|state| _ = state.waiting_for.get_or_insert(since));
                 now
             }
         };
@@ -67,24 +69,24 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             DrainVerb::Uncordon => self.limits.uncordon,
         };
         let verb = request.verb;
-        self.waiting = Some((request, since));
+        self.drain_wait = Some((request, since));
         if now >= since + limit {
-            return Err(SyncError::NoAnswer { verb, node: self.node.clone() });
+            return Err(SyncError::DrainTimeout { verb, node: self.node.clone() });
         }
-        Ok(Next::Wait(Some(since + limit)))
+        Ok(AfterSync::Wait(Some(since + limit)))
     }
 
-    fn answered(&mut self, request: &DrainRequest) -> Option<Next> {
-        if self.waiting.take().is_some() && request.verb == DrainVerb::Drain {
+    fn drain_completed(&mut self, request: &DrainRequest) -> Option<AfterSync> {
+        if self.drain_wait.take().is_some() && request.verb == DrainVerb::Drain {
             info!("drain complete");
         }
-        self.glass.note(|state| state.waiting_for = None);
+        self.glass.update(|state| state.waiting_for = None);
         match request.verb {
             DrainVerb::Drain => {
                 let texts = DrainTexts { desired: request.to_string(), last: request.to_string() };
-                self.say(What::DrainOver(texts));
+                self.report_status(StatusChange::DrainCompleted(texts));
             }
-            DrainVerb::Uncordon => self.note(Event::Drain(DrainEvent::Uncordoned)),
+            DrainVerb::Uncordon => self.report_event(Event::Drain(DrainEvent::Uncordoned)),
         }
         None
     }

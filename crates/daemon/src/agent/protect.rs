@@ -1,4 +1,4 @@
-//! A request to stop that comes in the middle of an update waits until the machine is whole again.
+//! Delays a shutdown that is requested in the middle of an update.
 
 use std::future::Future;
 
@@ -7,30 +7,31 @@ use tokio::task::JoinError;
 use tracing::{info, warn};
 
 use super::Agent;
-use crate::cluster::{Cluster, Weight};
+use crate::cluster::{Cluster, EventType};
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// From now on a request to stop waits.
+    /// Makes later shutdown requests wait.
     pub(super) async fn protect(&mut self) {
         if !self.protected {
             self.protected = true;
             info!("Adding SIGTERM protection");
             let text = "Adding SIGTERM protection";
-            self.cluster.tell(Weight::Normal, "AddSigtermProtection", text).await;
+            self.cluster.publish_event(EventType::Normal, "AddSigtermProtection", text).await;
         }
     }
 
-    /// From now on a request to stop is followed at once.
+    /// Makes later shutdown requests take effect at once.
     pub(super) async fn unprotect(&mut self) {
         if self.protected {
             self.protected = false;
             info!("Removing SIGTERM protection");
             let text = "Removing SIGTERM protection";
-            self.cluster.tell(Weight::Normal, "RemoveSigtermProtection", text).await;
+            self.cluster.publish_event(EventType::Normal, "RemoveSigtermProtection", text).await;
         }
     }
 
-    /// Changes the machine. Whoever asks us to stop meanwhile is told that it takes a while.
+    /// Runs work that changes the machine; a shutdown request meanwhile publishes an event and
+    /// waits.
     pub(super) async fn change<T: Send + 'static>(
         &mut self,
         work: impl FnOnce(&mut Host<S>) -> T + Send + 'static,
@@ -42,14 +43,14 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             self.shutdown.requested().await;
             warn!("Got SIGTERM, but actively updating");
             let text = "Got SIGTERM, but actively updating";
-            self.cluster.tell(Weight::Warning, "GotSigtermDuringUpdate", text).await;
+            self.cluster.publish_event(EventType::Warning, "GotSigtermDuringUpdate", text).await;
             std::future::pending::<()>().await;
         };
         finish(working, asked).await
     }
 }
 
-/// What the first comes to; the second, which never ends, may speak meanwhile.
+/// Returns the output of `work`, polling `meanwhile`, which must never end, along with it.
 async fn finish<T>(work: impl Future<Output = T>, meanwhile: impl Future<Output = ()>) -> T {
     let meanwhile = async {
         meanwhile.await;

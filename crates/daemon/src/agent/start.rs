@@ -1,31 +1,32 @@
-//! What a daemon does once on the machine that it starts on.
+//! Prepares the machine once after the daemon started.
 
 use mco_api::annotation;
 use mco_cluster::report::chain;
 use mco_host::{System, SystemError};
 use tracing::warn;
 
-use super::{Agent, SyncError, fail::LONGEST_REASON};
-use crate::cluster::{Cluster, Weight};
+use super::{Agent, SyncError, error::MAX_REASON};
+use crate::cluster::{Cluster, EventType};
 
-/// Releases of long ago read kernel arguments from it.
+/// File from which old releases read kernel arguments.
 const TUNING: &str = "/etc/pivot/kernel-args";
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Makes the machine ready, and hears why the last update did not come up, if it did not.
+    /// Prepares the machine, and reads the error of the last deployment's finalization, if it
+    /// failed.
     ///
-    /// Compat: a machine that cannot be made ready is degraded, and tried again (`pkg/daemon/daemon.go`).
-    /// Better: once it is ready it is left alone.
+    /// Compat: a machine that cannot be prepared is degraded, and the preparation retried
+    /// (`pkg/daemon/daemon.go`). Better: a successful preparation is not repeated.
     pub(super) async fn prepare(&mut self) -> Result<(), SyncError> {
         if self.is_prepared {
             return Ok(());
         }
-        let duty = self.known.duty;
+        let role = self.node_state.role;
         let fault = self
             .on_host(move |host| -> Result<_, SystemError> {
-                host.system.prepare(duty)?;
+                host.system.prepare(role)?;
                 if host.root.exists(TUNING)? {
-                    warn!("{TUNING} is not read: put kernelArguments into a MachineConfig");
+                    warn!("Ignoring {TUNING}; use kernelArguments of a MachineConfig instead");
                 }
                 let fault = host.system.finalization_fault();
                 Ok(fault.unwrap_or_else(|error| {
@@ -34,24 +35,29 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 }))
             })
             .await??;
-        let fault: Option<String> = fault.map(|it| it.chars().take(LONGEST_REASON).collect());
+        let fault: Option<String> = fault.map(|it| it.chars().take(MAX_REASON).collect());
         self.root_cause.clone_from(&fault);
-        self.tell_fault(fault).await?;
+        self.report_finalization_failure(fault).await?;
         self.is_prepared = true;
         Ok(())
     }
 
-    /// Says on the node what went wrong when the last boot ended, and when nothing did any longer.
-    async fn tell_fault(&mut self, fault: Option<String>) -> Result<(), SyncError> {
+    /// Annotates the node with the finalization error of the last deployment, or clears the
+    /// annotation.
+    async fn report_finalization_failure(
+        &mut self,
+        fault: Option<String>,
+    ) -> Result<(), SyncError> {
         let key = annotation::FINALIZE_FAILURE.name();
-        let said = self.known.annotations.get(key).map(String::as_str).unwrap_or_default();
+        let annotated =
+            self.node_state.annotations.get(key).map(String::as_str).unwrap_or_default();
         let text = fault.unwrap_or_default();
-        if said == text {
+        if annotated == text {
             return Ok(());
         }
         if !text.is_empty() {
             warn!("Failed to finalize previous deployment: {text}");
-            self.cluster.tell(Weight::Warning, "FailedFinalization", &text).await;
+            self.cluster.publish_event(EventType::Warning, "FailedFinalization", &text).await;
         }
         self.annotate([(key.to_owned(), Some(text))].into()).await
     }

@@ -4,6 +4,7 @@ use mco_api::{
     MachineConfig, RenderedName,
     annotation::{self, DaemonState, DrainVerb, PostConfigAction, Topology},
 };
+use mco_cluster::report::chain;
 use mco_core::{
     machine::Machine,
     plan::{self, Circumstances, Force, NodePlan, Refusal, Step},
@@ -13,32 +14,32 @@ use mco_host::System;
 use tracing::{info, warn};
 
 use super::{
-    Agent, Next, SyncError,
-    say::{drains, parts},
+    AfterSync, Agent, SyncError,
+    report::{drains, parts},
 };
 use crate::{
-    cluster::{Cluster, Rules, Weight},
-    decide::NodeView,
+    cluster::{Cluster, EventType, Rules},
+    decide::NodeAnnotations,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
     state::Glass,
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Moves the node from one config to another.
+    /// Updates the node from one config to another.
     pub(super) async fn update(
         &mut self,
-        node: &NodeView,
+        node: &NodeAnnotations,
         from: &RenderedName,
         to: &RenderedName,
         force: bool,
-    ) -> Result<Next, SyncError> {
-        self.note(Event::NeedsUpdate);
-        self.greet(from, to).await;
+    ) -> Result<AfterSync, SyncError> {
+        self.report_event(Event::NeedsUpdate);
+        self.publish_boot_resync(from, to).await;
         self.cluster.check_pool().await?;
         let target = self.cluster.machine_config(to.as_str()).await?;
-        let source = self.current(from).await?;
-        self.expect_confirmation(to, force).await?;
+        let source = self.current_config(from).await?;
+        self.require_confirmation(to, force).await?;
         if force {
             info!("Skipping preflight config drift check; {} present", execute::FORCE_FILE);
         } else {
@@ -55,115 +56,120 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let plan = self.plan(&source, &target, force).await?;
         let drains = drains(&plan);
         info!("Drain calculated for node disruption: {} for config {to}", drains == Drains::Yes);
-        self.note(Event::Prepared(drains));
+        self.report_event(Event::Prepared(drains));
         if drains == Drains::No {
             info!("Changes do not require drain, skipping.");
-            self.note(Event::Drain(DrainEvent::NotNeeded));
+            self.report_event(Event::Drain(DrainEvent::NotNeeded));
         } else if node.topology == Some(Topology::SingleReplica) {
-            self.note(Event::Drain(DrainEvent::NotNeeded));
-            self.cluster.tell(Weight::Normal, "Drain", "Drain not required, skipping").await;
+            self.report_event(Event::Drain(DrainEvent::NotNeeded));
+            self.cluster
+                .publish_event(EventType::Normal, "Drain", "Drain not required, skipping")
+                .await;
         } else if let Some(next) = self.await_drain(node, DrainVerb::Drain, to).await? {
             return Ok(next);
         }
-        self.unguard().await;
-        // Another config has all the time that a kubelet is given.
-        self.missed = None;
-        self.note(Event::Applying(parts(&plan)));
-        self.announce(&plan).await;
+        self.stop_drift_watch().await;
+        // Each config has the full kubelet timeout.
+        self.kubelet_down_since = None;
+        self.report_event(Event::Applying(parts(&plan)));
+        self.publish_os_update_started(&plan).await;
         let (glass, planned) = (self.glass.clone(), plan.clone());
         let outcome = self
             .change(move |host| {
-                execute::begin(host, &source, &target, planned, &mut |step| shown(&glass, step))
+                execute::begin(host, &source, &target, planned, &mut |step| {
+                    record_step(&glass, step);
+                })
             })
             .await?;
-        self.conclude(outcome, &plan, to.as_str()).await
+        self.finish_update(outcome, &plan, to.as_str()).await
     }
 
-    /// Compat: says so when a daemon starts on a node that has something to do (pkg/daemon/daemon.go).
-    async fn greet(&mut self, from: &RenderedName, to: &RenderedName) {
-        if !self.has_settled && self.failures == 0 && self.waiting.is_none() {
+    /// Compat: publishes `BootResync` when a daemon starts on a node that has an update to do
+    /// (pkg/daemon/daemon.go).
+    async fn publish_boot_resync(&mut self, from: &RenderedName, to: &RenderedName) {
+        if !self.has_completed && self.failures == 0 && self.drain_wait.is_none() {
             let node = &self.node;
             let text = format!("Booting node {node}, currentConfig {from}, desiredConfig {to}");
-            self.cluster.tell(Weight::Normal, "BootResync", &text).await;
+            self.cluster.publish_event(EventType::Normal, "BootResync", &text).await;
         }
     }
 
-    /// Goes on with an update that was begun before.
-    pub(super) async fn resume(&mut self, resume: Resume) -> Result<Next, SyncError> {
-        info!("Resuming an update: {resume:?}");
-        self.unguard().await;
+    /// Resumes an update that was started earlier.
+    pub(super) async fn resume(&mut self, resume: Resume) -> Result<AfterSync, SyncError> {
+        info!(?resume, "Resuming update");
+        self.stop_drift_watch().await;
         let opened = self.on_host(|host| ledger::open(&host.root)).await??;
-        let Some((update, progress)) = opened else { return Ok(Next::Again) };
+        let Some((update, progress)) = opened else { return Ok(AfterSync::SyncAgain) };
         let target = update.to.metadata.name.clone().unwrap_or_default();
         let plan = update.plan.clone();
         let witnessed = self.glass.clone();
         let outcome = match resume {
             Resume::Verify => {
-                self.note(Event::Rebooted);
+                self.report_event(Event::Rebooted);
                 self.on_host(|host| ledger::close(&host.root)).await??;
-                return Ok(Next::Again);
+                return Ok(AfterSync::SyncAgain);
             }
             Resume::Reboot => Ok(Outcome::RebootDue),
             Resume::Undo => {
                 self.change(move |host| execute::undo(host, &update, &progress)).await?
             }
             Resume::Continue(done) => {
-                self.note(Event::Applying(parts(&plan)));
+                self.report_event(Event::Applying(parts(&plan)));
                 self.change(move |host| {
-                    execute::proceed(host, &update, done, &mut |step| shown(&witnessed, step))
+                    execute::proceed(host, &update, done, &mut |step| record_step(&witnessed, step))
                 })
                 .await?
             }
         };
-        self.conclude(outcome, &plan, &target).await
+        self.finish_update(outcome, &plan, &target).await
     }
 
-    /// Says that the reboot is over.
-    pub(super) async fn note_reboot(&mut self) -> Result<Next, SyncError> {
-        self.note(Event::Rebooted);
+    /// Clears the Rebooting annotation after the reboot.
+    pub(super) async fn clear_rebooting(&mut self) -> Result<AfterSync, SyncError> {
+        self.report_event(Event::Rebooted);
         let key = annotation::POST_CONFIG_ACTION.name().to_owned();
         self.annotate([(key, Some(String::new()))].into()).await?;
-        Ok(Next::Again)
+        Ok(AfterSync::SyncAgain)
     }
 
-    async fn conclude(
+    async fn finish_update(
         &mut self,
         outcome: Result<Outcome, ExecuteError>,
         plan: &NodePlan,
         config: &str,
-    ) -> Result<Next, SyncError> {
+    ) -> Result<AfterSync, SyncError> {
         let outcome = outcome.inspect_err(|_| {
-            let last = self.glass.look().last_step.unwrap_or_default();
+            let last = self.glass.get().last_step.unwrap_or_default();
             if plan.steps.iter().any(|step| is_pivot(step) && step.to_string() == last) {
                 self.metrics.pivot(true);
             }
         })?;
-        self.applied(plan).await;
+        self.report_applied(plan).await;
         match outcome {
-            Outcome::Applied => Ok(Next::Again),
+            Outcome::Applied => Ok(AfterSync::SyncAgain),
             Outcome::RebootDue => self.reboot_into(config).await,
         }
     }
 
-    /// Says that the machine reboots, and has it reboot.
-    pub(super) async fn reboot_into(&mut self, config: &str) -> Result<Next, SyncError> {
+    /// Reports the reboot and starts it.
+    pub(super) async fn reboot_into(&mut self, config: &str) -> Result<AfterSync, SyncError> {
         info!("Performing post config change action: Reboot for config {config}");
-        self.note(Event::Rebooting);
+        self.report_event(Event::Rebooting);
         let text = format!("Node will reboot into config {config}");
-        self.cluster.tell(Weight::Normal, "Reboot", &text).await;
+        self.cluster.publish_event(EventType::Normal, "Reboot", &text).await;
         let key = annotation::POST_CONFIG_ACTION.name().to_owned();
         let value = Some(PostConfigAction::Rebooting.to_string());
         if let Err(error) = self.annotate([(key, value)].into()).await {
-            warn!(%error, "Could not update annotation");
+            warn!(error = chain(&error), "Could not update annotation");
         }
-        self.leave_standby().await?;
-        // What is not said before the machine goes down is said late.
+        self.install_standby().await?;
+        // Updates that are not written in time are written after the reboot.
         self.cluster.flush().await;
         self.unprotect().await;
         let config = config.to_owned();
         let rebooted = self.on_host(move |host| execute::reboot(host, &config)).await?;
         rebooted.inspect_err(|_| self.metrics.reboot_failed())?;
-        Ok(Next::Rebooting)
+        Ok(AfterSync::Rebooting)
     }
 
     async fn plan(
@@ -197,7 +203,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     fn refuse(&self, from: &Machine, to: &Machine, refusal: &Refusal) {
         let (from, to) = (from.name.clone(), to.name.clone());
-        self.note(Event::NotPrepared { from, to, why: refusal.to_string() });
+        self.report_event(Event::NotPrepared { from, to, why: refusal.to_string() });
     }
 }
 
@@ -205,11 +211,11 @@ fn is_pivot(step: &Step) -> bool {
     matches!(step, Step::StageOs(_) | Step::StageKernel(_) | Step::StageExtensions { .. })
 }
 
-fn shown(glass: &Glass, step: &Step) {
-    glass.note(|state| state.last_step = Some(step.to_string()));
+fn record_step(glass: &Glass, step: &Step) {
+    glass.update(|state| state.last_step = Some(step.to_string()));
 }
 
-/// Compat: which parts differ, in the reference's words (pkg/daemon/update.go).
+/// Compat: the parts that differ, in the reference's words (pkg/daemon/update.go).
 fn flags(plan: &NodePlan) -> String {
     let diff = &plan.diff;
     format!(

@@ -1,4 +1,4 @@
-//! Which files a ControllerConfig has for a node, and writing those that differ.
+//! The certificate files of a ControllerConfig, and writing those that differ.
 
 use mco_api::{
     Bytes,
@@ -11,38 +11,46 @@ const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const INTERNAL_REGISTRY: &str = "/etc/mco/internal-registry-pull-secret.json";
 const REGISTRIES: &str = "/etc/docker/certs.d";
-/// Which directories of registries are ours. The others are somebody else's and stay.
-const OURS: &str = "/etc/machine-config-daemon/mco-registry-cas.json";
+/// Record of the registry directories that the daemon created. Others are left alone.
+const OWNED_REGISTRIES: &str = "/etc/machine-config-daemon/mco-registry-cas.json";
 
-/// A file as it is to be.
+/// A file to write.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct CertificateFile {
     path: &'static str,
     bytes: Vec<u8>,
-    /// What it gets where it is new.
+    /// Mode of a new file.
     mode: u32,
 }
 
-/// The files of a ControllerConfig, without those it says nothing about.
-pub(super) fn files(spec: &ControllerConfigSpec) -> Vec<Wanted> {
+/// Returns the files of a ControllerConfig, without those that are empty in it.
+pub(super) fn files(spec: &ControllerConfigSpec) -> Vec<CertificateFile> {
     let certificates = |path, data: Option<&Bytes>| {
         let bytes = data.map(Bytes::as_slice).unwrap_or_default();
-        (!bytes.is_empty()).then(|| Wanted { path, bytes: with_line_end(bytes), mode: 0o644 })
+        (!bytes.is_empty()).then(|| CertificateFile {
+            path,
+            bytes: with_newline(bytes),
+            mode: 0o644,
+        })
     };
     let secret = spec.internal_registry_pull_secret.as_ref().map(Bytes::as_slice);
     let secret = secret.filter(|bytes| !bytes.is_empty());
     [
         certificates(KUBELET_CA, Some(&spec.kube_api_server_serving_ca_data)),
         certificates(CLOUD_CA, spec.cloud_provider_ca_data.as_ref()),
-        // It holds credentials, so only the superuser reads it.
-        secret.map(|it| Wanted { path: INTERNAL_REGISTRY, bytes: it.to_vec(), mode: 0o600 }),
+        // The file holds credentials, so only root reads it.
+        secret.map(|it| CertificateFile {
+            path: INTERNAL_REGISTRY,
+            bytes: it.to_vec(),
+            mode: 0o600,
+        }),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-/// The certificates of registries, by the name of their directory.
+/// Returns the certificates of registries, by the name of their directory.
 pub(super) fn registries(spec: &ControllerConfigSpec) -> Vec<(String, Vec<u8>)> {
     let all = spec.image_registry_bundle_data.iter().chain(&spec.image_registry_bundle_user_data);
     let mut found: Vec<(String, Vec<u8>)> = all.filter_map(registry).collect();
@@ -56,44 +64,47 @@ fn registry(bundle: &ImageRegistryBundle) -> Option<(String, Vec<u8>)> {
     let name = bundle.file.replace("..", ":");
     let is_name = !name.is_empty() && name != "." && !name.contains(['/', '\0']);
     if !is_name {
-        warn!("Registry {:?} cannot be a directory; its certificates are left out", bundle.file);
+        warn!(
+            registry = bundle.file,
+            "Ignored certificates of a registry whose name is no directory name"
+        );
         return None;
     }
-    Some((name, with_line_end(bundle.data.as_slice())))
+    Some((name, with_newline(bundle.data.as_slice())))
 }
 
-/// Writes what differs; which paths that were.
-pub(super) fn write(root: &Root, wanted: &[Wanted]) -> Result<Vec<String>, RootError> {
+/// Writes the files that differ; returns the written paths.
+pub(super) fn write(root: &Root, wanted: &[CertificateFile]) -> Result<Vec<String>, RootError> {
     let mut changed = Vec::new();
-    for Wanted { path, bytes, mode } in wanted {
-        if put(root, path, bytes, *mode)? {
+    for CertificateFile { path, bytes, mode } in wanted {
+        if write_if_different(root, path, bytes, *mode)? {
             changed.push((*path).to_owned());
         }
     }
     Ok(changed)
 }
 
-/// Writes the certificates of registries that differ and takes away those of ours that are no longer
-/// named; which paths that were.
+/// Writes the registry certificates that differ and removes the daemon's own that are no longer
+/// listed; returns the changed paths.
 pub(super) fn write_registries(
     root: &Root,
     wanted: &[(String, Vec<u8>)],
 ) -> Result<Vec<String>, RootError> {
     let mut changed = Vec::new();
-    let ours = read_ours(root)?;
+    let owned = read_owned(root)?;
     let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
-    let mut record: Vec<&str> = ours.iter().map(String::as_str).chain(names.clone()).collect();
+    let mut record: Vec<&str> = owned.iter().map(String::as_str).chain(names.clone()).collect();
     record.sort_unstable();
     record.dedup();
-    // On record before they are there, so that a crash leaves none that nobody knows of.
-    write_ours(root, &ours, &record)?;
+    // Recorded before they are created, so that a crash leaves no unrecorded directory.
+    write_owned(root, &owned, &record)?;
     for (name, bytes) in wanted {
         let path = format!("{REGISTRIES}/{name}/ca.crt");
-        if put(root, &path, bytes, 0o644)? {
+        if write_if_different(root, &path, bytes, 0o644)? {
             changed.push(path);
         }
     }
-    for name in ours.iter().filter(|name| !names.contains(&name.as_str())) {
+    for name in owned.iter().filter(|name| !names.contains(&name.as_str())) {
         let folder = format!("{REGISTRIES}/{name}");
         let path = format!("{folder}/ca.crt");
         if root.remove(&path)? {
@@ -102,29 +113,30 @@ pub(super) fn write_registries(
         root.remove_empty_directory(&folder)?;
     }
     let record: Vec<String> = record.into_iter().map(str::to_owned).collect();
-    write_ours(root, &record, &names)?;
+    write_owned(root, &record, &names)?;
     Ok(changed)
 }
 
-fn read_ours(root: &Root) -> Result<Vec<String>, RootError> {
-    let bytes = root.read(OURS)?.unwrap_or_default();
+fn read_owned(root: &Root) -> Result<Vec<String>, RootError> {
+    let bytes = root.read(OWNED_REGISTRIES)?.unwrap_or_default();
     let names: Vec<String> = serde_json::from_slice(&bytes).unwrap_or_default();
-    // It names what will be removed; nothing but names of directories may stand there.
+    // The record decides what is removed, so that only names of directories are accepted.
     Ok(names.into_iter().filter(|name| !name.contains('/') && name != "..").collect())
 }
 
-fn write_ours(root: &Root, before: &[String], after: &[&str]) -> Result<(), RootError> {
+fn write_owned(root: &Root, before: &[String], after: &[&str]) -> Result<(), RootError> {
     let mut sorted = after.to_vec();
     sorted.sort_unstable();
     if before.iter().map(String::as_str).eq(sorted.iter().copied()) {
         return Ok(());
     }
     let bytes = serde_json::to_vec(&sorted).expect("text is JSON");
-    root.write(OURS, &bytes, 0o600)
+    root.write(OWNED_REGISTRIES, &bytes, 0o600)
 }
 
-/// Writes a file unless it has these bytes; says whether it did. A file that is there keeps its mode.
-fn put(root: &Root, path: &str, bytes: &[u8], mode: u32) -> Result<bool, RootError> {
+/// Writes a file unless it has these bytes; returns true if written. An existing file keeps its
+/// mode.
+fn write_if_different(root: &Root, path: &str, bytes: &[u8], mode: u32) -> Result<bool, RootError> {
     let stat = root.stat(path)?.filter(mco_host::Stat::is_file);
     if stat.is_some() && root.read(path)?.as_deref() == Some(bytes) {
         return Ok(false);
@@ -133,7 +145,7 @@ fn put(root: &Root, path: &str, bytes: &[u8], mode: u32) -> Result<bool, RootErr
     Ok(true)
 }
 
-fn with_line_end(bytes: &[u8]) -> Vec<u8> {
+fn with_newline(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.last() != Some(&b'\n') {
         bytes.push(b'\n');
@@ -167,7 +179,7 @@ mod tests {
 
     // covers: C101, C105
     #[test]
-    fn what_differs_is_written_once_and_what_is_empty_never() {
+    fn changed_files_are_written_once_and_empty_ones_never() {
         let (_folder, root) = root();
         let wanted = files(&spec(&[]));
         assert_eq!(write(&root, &wanted).unwrap(), [KUBELET_CA, INTERNAL_REGISTRY]);
@@ -181,7 +193,7 @@ mod tests {
 
     // covers: C102
     #[test]
-    fn registries_come_and_go_and_those_of_others_stay() {
+    fn registries_come_and_go_and_foreign_ones_stay() {
         let (_folder, root) = root();
         root.write("/etc/docker/certs.d/theirs/ca.crt", b"x", 0o644).unwrap();
         let both = registries(&spec(&[("a.example..5000", "1"), ("b.example", "2")]));
@@ -195,10 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_lead_elsewhere_is_left_out() {
+    fn a_name_with_path_separators_is_ignored() {
         assert_eq!(registries(&spec(&[("../../x", "1"), ("", "1"), (".", "1")])), []);
         let (_folder, root) = root();
-        root.write(OURS, br#"["../kept", "..", "gone"]"#, 0o600).unwrap();
-        assert_eq!(read_ours(&root).unwrap(), ["gone"]);
+        root.write(OWNED_REGISTRIES, br#"["../kept", "..", "gone"]"#, 0o600).unwrap();
+        assert_eq!(read_owned(&root).unwrap(), ["gone"]);
     }
 }

@@ -1,6 +1,6 @@
-//! What new CAs of the API server come to for a kubeconfig.
+//! Replaces the CAs of the API server in a kubeconfig.
 //!
-//! Pure. A kubeconfig is text that others write, in YAML or JSON; only the value of the one member is
+//! Pure. A kubeconfig is written by others, in YAML or JSON; only the value of the one member is
 //! replaced, and everything else stays as it is.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -9,32 +9,33 @@ use x509_parser::pem::Pem;
 
 const MEMBER: &str = "certificate-authority-data";
 
-/// New CAs that only these signed need no restart: they are for addresses that kubelets do not use.
-const PATIENT: [&str; 3] = [
+/// New CAs of these signers need no restart at once: they are for addresses that kubelets do not
+/// use.
+const DEFERRABLE_SIGNERS: [&str; 3] = [
     "kube-apiserver-localhost-signer",
     "openshift-kube-apiserver-operator_localhost-recovery-serving-signer",
     "kube-apiserver-lb-signer",
 ];
 
-/// Whether the kubelet must be restarted.
+/// The restart of the kubelet that a rotation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Restart {
-    /// It need not.
+    /// No restart.
     No,
-    /// It need not now.
+    /// A restart that can be deferred.
     Later,
-    /// It must.
+    /// A restart at once.
     Now,
 }
 
-/// What new CAs come to.
+/// The result of a rotation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Rotation {
     pub(super) kubeconfig: String,
     pub(super) restart: Restart,
 }
 
-/// The kubeconfig with the CAs of the bundle, if any of them is new to it.
+/// Returns the kubeconfig with the CAs of the bundle; none if it has all of them already.
 pub(super) fn rotate(kubeconfig: &str, bundle: &[u8]) -> Option<Rotation> {
     let (start, end) = value(kubeconfig)?;
     let known = STANDARD.decode(kubeconfig.get(start..end)?).unwrap_or_default();
@@ -45,14 +46,15 @@ pub(super) fn rotate(kubeconfig: &str, bundle: &[u8]) -> Option<Rotation> {
     if new.is_empty() {
         return None;
     }
-    let waits = |it: &&&Certificate| PATIENT.iter().any(|signer| it.name.contains(signer));
+    let waits =
+        |it: &&&Certificate| DEFERRABLE_SIGNERS.iter().any(|signer| it.name.contains(signer));
     let restart = if new.iter().all(|it| waits(&it)) { Restart::Later } else { Restart::Now };
     let all: String = offered.iter().map(Certificate::pem).collect();
     let (head, tail) = (kubeconfig.get(..start)?, kubeconfig.get(end..)?);
     Some(Rotation { kubeconfig: format!("{head}{}{tail}", STANDARD.encode(all)), restart })
 }
 
-/// Where the value of the member is.
+/// Returns the range of the member's value.
 fn value(kubeconfig: &str) -> Option<(usize, usize)> {
     let after = kubeconfig.find(MEMBER)? + MEMBER.len();
     let rest = kubeconfig.get(after..)?;
@@ -79,7 +81,7 @@ impl Certificate {
     }
 }
 
-/// The certificates of a bundle; those that cannot be read are left out.
+/// Parses the certificates of a bundle; unreadable ones are skipped.
 fn certificates(bundle: &[u8]) -> Vec<Certificate> {
     let mut found = Vec::new();
     for block in Pem::iter_from_buffer(bundle) {
@@ -118,7 +120,7 @@ mod tests {
 
     // covers: C103
     #[test]
-    fn new_authorities_are_taken_over_and_only_three_of_them_can_wait() {
+    fn new_authorities_are_installed_and_three_signers_can_wait() {
         let old = authority("old");
         let before = kubeconfig(&old);
         assert_eq!(rotate(&before, old.as_bytes()), None, "nothing new");
@@ -136,7 +138,7 @@ mod tests {
             assert_eq!(after.restart, restart, "{name}");
             let (start, end) = value(&after.kubeconfig).unwrap();
             let held = STANDARD.decode(&after.kubeconfig[start..end]).unwrap();
-            assert_eq!(certificates(&held).len(), 2, "{name}: the broken one is left out");
+            assert_eq!(certificates(&held).len(), 2, "{name}: the malformed one is skipped");
             assert!(after.kubeconfig.ends_with("    server: https://a\n  name: local\n"));
         }
     }

@@ -1,11 +1,11 @@
-//! The machine's own way back: a unit that takes a config back where no daemon comes to do so.
+//! A standby unit that rolls a config back if no daemon starts after the reboot.
 //!
-//! A config may break what starts the daemon: the kubelet, the container engine, the network of both. So
-//! before a machine reboots into a config that has to be confirmed, a copy of this program and a unit that
-//! starts it are put on the machine. Neither outlives the confirmation.
+//! A config may break what starts the daemon: the kubelet, the container engine, the network of
+//! both. So before a machine reboots into a config that has to be confirmed, a copy of this program
+//! and a unit that starts it are installed on the machine. Both are removed after the confirmation.
 //!
-//! Invariant: whoever decides holds the machine's lock. A daemon holds it as long as it lives, so that a
-//! standby never decides beside one.
+//! Invariant: only the holder of the machine's lock decides. A daemon holds the lock as long as it
+//! lives, so that a standby never decides beside a daemon.
 
 use std::{
     collections::BTreeMap,
@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::{
-    Health, PAUSE, faults, policy,
-    settle::{Open, Proof, Settled, look, on_host, pause},
+    CHECK_INTERVAL, Health, failures, policy,
+    startup::{PendingUpdate, Settled, Unconfirmed, on_host, read_pending, sleep_or_shutdown},
 };
 use crate::{
     Ended,
@@ -34,67 +34,67 @@ use crate::{
     ledger::{self, LedgerError, Stage},
 };
 
-/// The unit.
+/// Name of the unit.
 pub const UNIT: &str = "machine-config-daemon-confirm.service";
 const UNIT_PATH: &str = "/etc/systemd/system/machine-config-daemon-confirm.service";
-/// Where its program is: on image-based systems, too, this can be written and survives another image.
+/// Directory of the program: writable on image-based systems, too, and kept across images.
 const FOLDER: &str = "/var/lib/machine-config-daemon/confirm";
 const PARENT: &str = "/var/lib/machine-config-daemon";
 const PROGRAM: &str = "mco";
 
-/// What a program of the machine is labelled with: systemd does not start just any file of `/var` where
-/// labels are enforced.
-const LABELLED: &str = "/usr/bin/env";
+/// A program whose SELinux label is copied: where labels are enforced, systemd does not start just
+/// any file in `/var`.
+const LABEL_SOURCE: &str = "/usr/bin/env";
 const LABEL: &str = "security.selinux";
 
-/// Larger than any build of ours.
-const LARGEST: u64 = 1 << 30;
-/// Larger than any list of what a process has mapped.
-const LARGEST_LIST: u64 = 4 << 20;
+/// Larger than any build of this program.
+const MAX_PROGRAM_SIZE: u64 = 1 << 30;
+/// Larger than any `/proc/PID/maps`.
+const MAX_MAPS_SIZE: u64 = 4 << 20;
 
-/// Why the machine has no way back of its own.
+/// A failure to install or remove the standby unit.
 #[derive(Debug, thiserror::Error)]
 pub enum StandbyError {
     /// This program cannot be read.
     #[error(transparent)]
     Program(#[from] InputError),
-    /// The unit cannot be switched on or off.
+    /// The unit cannot be enabled or disabled.
     #[error(transparent)]
     Unit(#[from] UnitError),
-    /// The tree cannot be read or written.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The daemon's own files cannot be used.
+    /// The daemon's own files cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The ledger cannot be used.
+    /// The ledger cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// systemd does not hear of it.
+    /// systemd cannot be reloaded.
     #[error(transparent)]
     System(#[from] SystemError),
 }
 
-/// A program that can be started on the machine, whatever libraries that has.
+/// A program that runs on the machine, whatever libraries the machine has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// What is copied, by the names it gets.
+    /// The files to copy, by their target names.
     files: BTreeMap<String, PathBuf>,
-    /// Which of them starts the others.
+    /// The dynamic loader among the files, if any.
     loader: Option<String>,
 }
 
 impl Program {
-    /// This very program. One that runs in a container brings its libraries along.
+    /// Returns this program, with its libraries if it runs in a container.
     pub fn own() -> Result<Self, InputError> {
-        let maps = input::file(Path::new("/proc/self/maps"), LARGEST_LIST)?;
+        let maps = input::file(Path::new("/proc/self/maps"), MAX_MAPS_SIZE)?;
         Ok(Self::new(PathBuf::from("/proc/self/exe"), &String::from_utf8_lossy(&maps)))
     }
 
-    /// A program that has these files mapped, in the words of `/proc/PID/maps`.
+    /// Builds the program with the libraries in `maps`, in the format of `/proc/PID/maps`.
     #[must_use]
     pub fn new(program: PathBuf, maps: &str) -> Self {
-        // After the address, the rights, the offset, the device and the inode.
+        // After the address, the permissions, the offset, the device and the inode.
         let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
         let libraries: BTreeMap<String, PathBuf> = paths
             .filter_map(|path| Some((path.rsplit_once('/')?.1.to_owned(), PathBuf::from(path))))
@@ -102,7 +102,7 @@ impl Program {
             .collect();
         let loader = libraries.keys().find(|name| name.starts_with("ld")).cloned();
         // Older systems name the files by version and not as a loader looks for them; there the
-        // machine's own must do.
+        // machine's own libraries are used.
         let (mut files, loader) = match loader {
             Some(loader) if libraries.contains_key("libc.so.6") => (libraries, Some(loader)),
             _ => (BTreeMap::new(), None),
@@ -111,7 +111,7 @@ impl Program {
         Self { files, loader }
     }
 
-    /// How systemd is to start it.
+    /// Returns the command line of the unit.
     fn command(&self) -> String {
         let program = format!("{FOLDER}/{PROGRAM} host confirm --standby");
         match &self.loader {
@@ -120,18 +120,18 @@ impl Program {
         }
     }
 
-    /// The text of the unit. Ordered after nothing that a config may have broken.
+    /// Returns the text of the unit. Ordered after nothing that a config may have broken.
     fn unit(&self) -> String {
         format!(
             "\
 [Unit]
-Description=Takes the new config of this node back if its daemon does not come up
+Description=Rolls back the new config of this node if its daemon does not start
 StartLimitIntervalSec=0
 RequiresMountsFor={FOLDER}
 
 [Service]
 ExecStart={}
-# 1 says that the config was taken back.
+# 1 means that the config was rolled back.
 SuccessExitStatus=1
 Restart=on-failure
 RestartSec=10
@@ -144,8 +144,8 @@ WantedBy=multi-user.target
     }
 }
 
-/// Gives the machine a way back of its own where a config is about to be confirmed, and takes it away
-/// where none is.
+/// Installs the standby unit if the machine is about to reboot into a config that has to be
+/// confirmed, and removes it otherwise.
 pub fn arrange<S: System>(host: &mut Host<S>, program: &Program) -> Result<(), StandbyError> {
     let update = ledger::open(&host.root)?;
     let is_due = update.is_some_and(|(_, progress)| progress.stage == Stage::Rebooting);
@@ -156,12 +156,12 @@ pub fn arrange<S: System>(host: &mut Host<S>, program: &Program) -> Result<(), S
     }
 }
 
-/// Puts program and unit on the machine; what is there already is not written again.
+/// Writes program and unit; skips files that are up to date.
 fn install(root: &Root, program: &Program) -> Result<(), StandbyError> {
     let label: Vec<Attribute> =
-        root.attributes(LABELLED)?.into_iter().filter(|found| found.name == LABEL).collect();
+        root.attributes(LABEL_SOURCE)?.into_iter().filter(|found| found.name == LABEL).collect();
     for (name, path) in &program.files {
-        let bytes = input::file(path, LARGEST)?;
+        let bytes = input::file(path, MAX_PROGRAM_SIZE)?;
         let target = format!("{FOLDER}/{name}");
         if root.read(&target)?.as_ref() == Some(&bytes) {
             root.set_mode(&target, 0o755)?;
@@ -175,22 +175,22 @@ fn install(root: &Root, program: &Program) -> Result<(), StandbyError> {
     if root.read(UNIT_PATH)?.as_deref() != Some(text.as_bytes()) {
         root.write(UNIT_PATH, text.as_bytes(), 0o644)?;
     }
-    // By links: it is the next boot that counts.
+    // By links, because it must start at the next boot only.
     unit::enable(root, UNIT)?;
-    info!("{UNIT} takes the config back should no daemon come up after the reboot");
+    info!(unit = UNIT, "Installed the standby unit for the reboot");
     Ok(())
 }
 
-/// Takes program and unit off the machine, where they are there.
+/// Removes program and unit, if installed.
 pub fn remove<S: System>(host: &mut Host<S>) -> Result<(), StandbyError> {
     let root = &host.root;
     let had_unit = is_installed(root)?;
     if had_unit {
-        // Switched off first: a crash in between must not leave a link to nothing.
+        // Disabled first: a crash in between must not leave a dangling link.
         unit::disable(root, UNIT)?;
         root.remove(UNIT_PATH)?;
     }
-    root.sweep(UNIT_PATH)?;
+    root.remove_temporary(UNIT_PATH)?;
     if root.stat(FOLDER)?.is_some() {
         root.remove_tree(FOLDER)?;
         root.remove_empty_directory(PARENT)?;
@@ -205,75 +205,79 @@ fn is_installed(root: &Root) -> Result<bool, RootError> {
     Ok(root.stat(UNIT_PATH)?.is_some())
 }
 
-/// What a standby found.
-enum Found {
-    /// Somebody decided.
-    Settled,
-    /// Nobody has, and there is time left.
-    Open(Duration),
-    /// The config is taken back, and the machine reboots.
+/// The state of the decision, as the standby sees it.
+enum StandbyStatus {
+    /// The decision was made.
+    Decided,
+    /// No decision was made, and this much time is left.
+    Waiting(Duration),
+    /// The config is rolled back, and the machine reboots.
     Rebooting,
 }
 
-/// Waits until the daemon has decided about the config; takes it back where none has in time.
+/// Waits until the daemon has decided about the config; rolls it back if no daemon decides in time.
 ///
-/// Never keeps a config: that is for the daemon, which sees more.
+/// Never confirms a config: only the daemon can check everything.
 pub async fn stand_by<S: System + 'static>(mut host: Host<S>, shutdown: &Shutdown) -> Settled<S> {
     let since = Instant::now();
     loop {
         let waited = since.elapsed();
-        let found;
-        (host, found) = on_host(host, move |host| glance(host, waited)).await;
-        let left = match found {
-            Ok(Found::Settled) => return Settled::Go(host),
-            Ok(Found::Rebooting) => return Settled::Ended(Ended::Rebooting),
-            Ok(Found::Open(left)) => left.min(PAUSE),
+        let status;
+        (host, status) = on_host(host, move |host| check_once(host, waited)).await;
+        let left = match status {
+            Ok(StandbyStatus::Decided) => return Settled::Go(host),
+            Ok(StandbyStatus::Rebooting) => return Settled::Ended(Ended::Rebooting),
+            Ok(StandbyStatus::Waiting(left)) => left.min(CHECK_INTERVAL),
             Err(fault) => {
-                error!("Cannot stand by: {}", chain(&fault));
-                PAUSE
+                error!(error = chain(&fault), "Failed to check the pending update");
+                CHECK_INTERVAL
             }
         };
-        if pause(left, shutdown).await {
+        if sleep_or_shutdown(left, shutdown).await {
             return Settled::Ended(Ended::Stopped);
         }
     }
 }
 
-fn glance<S: System>(host: &mut Host<S>, waited: Duration) -> Result<Found, ExecuteError> {
-    // A daemon that has decided takes us away.
+fn check_once<S: System>(
+    host: &mut Host<S>,
+    waited: Duration,
+) -> Result<StandbyStatus, ExecuteError> {
+    // A daemon that has decided removes the unit.
     if !is_installed(&host.root).map_err(DiskError::from)? {
-        return Ok(Found::Settled);
+        return Ok(StandbyStatus::Decided);
     }
     let lock = host.root.lock(disk::RECORDS).map_err(DiskError::from)?;
-    let Some(_lock) = lock else { return Ok(Found::Open(PAUSE)) };
-    let proof = match look(host)? {
-        Open::Nothing => {
+    let Some(_lock) = lock else { return Ok(StandbyStatus::Waiting(CHECK_INTERVAL)) };
+    let unconfirmed = match read_pending(host)? {
+        PendingUpdate::None => {
             if let Err(fault) = remove(host) {
-                warn!(error = chain(&fault), "Cannot remove {UNIT}");
+                warn!(unit = UNIT, error = chain(&fault), "Failed to remove the standby unit");
             }
-            return Ok(Found::Settled);
+            return Ok(StandbyStatus::Decided);
         }
-        Open::Reboot(config) => {
+        PendingUpdate::Reboot(config) => {
             execute::reboot(host, &config)?;
-            return Ok(Found::Rebooting);
+            return Ok(StandbyStatus::Rebooting);
         }
-        Open::Prove(proof) => *proof,
+        PendingUpdate::Confirm(unconfirmed) => *unconfirmed,
     };
-    let Proof { update, policy, .. } = proof;
+    let Unconfirmed { update, policy, .. } = unconfirmed;
     let deadline = policy.deadline();
     if let Some(left) = deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
-        return Ok(Found::Open(left));
+        return Ok(StandbyStatus::Waiting(left));
     }
-    let late = format!("no daemon came up to confirm it within {}", duration::go(deadline));
-    let (kubelet, checks) = policy.ask(host);
-    // A cluster that is down starts no daemon either, so that the machine's own checks count for both.
-    let why = faults(&Health { cluster: Answer::No(late), kubelet, checks }).join("; ");
+    let late = format!("no daemon started to confirm it within {}", duration::go(deadline));
+    let (kubelet, checks) = policy.check(host);
+    // A cluster that is down starts no daemon either, so that passing checks of the machine count
+    // for both.
+    let why = failures(&Health { cluster: Answer::No(late), kubelet, checks }).join("; ");
     if why.is_empty() {
-        return Ok(Found::Open(PAUSE));
+        return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));
     }
-    error!("Taking the config back: {why}");
-    execute::take_back(host, &update, &why)?;
-    Ok(Found::Open(Duration::ZERO))
+    error!(reason = why, "Rolling back the config");
+    execute::roll_back_booted(host, &update, &why)?;
+    Ok(StandbyStatus::Waiting(Duration::ZERO))
 }
 
 #[cfg(test)]
@@ -291,7 +295,7 @@ mod tests {
 ";
 
     #[test]
-    fn a_program_brings_its_libraries_where_a_loader_finds_them() {
+    fn a_program_brings_its_libraries_if_the_loader_finds_them() {
         let names = |maps: &str| {
             let program = Program::new(PathBuf::from("/proc/self/exe"), maps);
             let names: Vec<&str> = program.files.keys().map(String::as_str).collect();
@@ -302,7 +306,7 @@ mod tests {
         assert_eq!(files, "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 mco");
         let loader = format!("{FOLDER}/ld-linux-x86-64.so.2 --library-path {FOLDER} {alone}");
         assert_eq!(command, loader);
-        // Linked to nothing, or to files that no loader would find by their names.
+        // Linked statically, or with file names that the loader does not look for.
         for maps in ["", &MAPS.replace("libc.so.6", "libc-2.28.so")] {
             assert_eq!(names(maps), ("mco".to_owned(), alone.clone()));
         }

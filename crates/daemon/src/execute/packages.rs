@@ -1,4 +1,5 @@
-//! Packages of extensions and kernels are on the machine only while something is staged that needs them.
+//! Provides the packages of extensions and kernels while an update stages something that needs
+//! them.
 
 use mco_core::{machine::Machine, plan::Step};
 use mco_host::System;
@@ -9,16 +10,16 @@ use super::ExecuteError;
 /// The packages that one update needs.
 #[derive(Debug)]
 pub(super) struct Packages<'m> {
-    /// The image that they are in; none where the update needs none.
+    /// The image with the packages; none if the update needs none.
     image: Option<&'m str>,
-    are_there: bool,
+    are_provided: bool,
 }
 
 impl<'m> Packages<'m> {
-    /// Those for the way from one config to another.
+    /// Returns the packages for an update from one config to another.
     ///
-    /// Compat: also what the old config layered needs them, for it is resolved anew
-    /// (`pkg/daemon/update.go`).
+    /// Compat: layered packages of the old config need the repository, too, because rpm-ostree
+    /// resolves them again (`pkg/daemon/update.go`).
     pub(super) fn of(from: &Machine, to: &'m Machine) -> Self {
         let image = to.spec.base_os_extensions_container_image.as_str();
         let layers = |machine: &Machine| {
@@ -26,31 +27,31 @@ impl<'m> Packages<'m> {
             !machine.spec.extensions.is_empty() || !is_default
         };
         let needed = !image.is_empty() && (layers(from) || layers(to));
-        Self { image: needed.then_some(image), are_there: false }
+        Self { image: needed.then_some(image), are_provided: false }
     }
 
-    /// Has them at hand for this step, if it is one that needs them.
-    pub(super) fn at_hand<S: System>(
+    /// Provides the packages if this step needs them.
+    pub(super) fn provide<S: System>(
         &mut self,
         system: &mut S,
         step: &Step,
     ) -> Result<(), ExecuteError> {
-        let Some(image) = self.image.filter(|_| step.stages() && !self.are_there) else {
+        let Some(image) = self.image.filter(|_| step.stages() && !self.are_provided) else {
             return Ok(());
         };
-        // A try that fails may leave some of them, too.
-        self.are_there = true;
+        // A failed attempt may leave some of them, too.
+        self.are_provided = true;
         Ok(system.provide_packages(image)?)
     }
 
-    /// Takes them away where they are there.
-    pub(super) fn put_away<S: System>(&mut self, system: &mut S) {
-        if !std::mem::take(&mut self.are_there) {
+    /// Removes the packages, if provided.
+    pub(super) fn withdraw<S: System>(&mut self, system: &mut S) {
+        if !std::mem::take(&mut self.are_provided) {
             return;
         }
-        // What stays is in nobody's way, and the next start of the daemon takes it away.
+        // Leftovers are harmless, and the next start of the daemon removes them.
         if let Err(error) = system.withdraw_packages() {
-            warn!(%error, "The packages of extensions could not be taken away");
+            warn!(%error, "Failed to remove the packages of extensions");
         }
     }
 }

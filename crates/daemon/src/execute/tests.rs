@@ -1,4 +1,4 @@
-//! What fails is named, and undone.
+//! Failed steps are named and rolled back.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A folder in memory where there is one: the tests write much, and trust the disk to keep it.
+/// Returns a directory in memory if there is one: the tests write much and need no durability.
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -42,10 +42,10 @@ fn old() -> MachineConfig {
     config("rendered-worker-old", &ignition, &json!({"kernelArguments": ["quiet"]}))
 }
 
-/// A machine that has the old config.
+/// Returns a machine that has the old config.
 fn machine(folder: &Path) -> Host<SimulatedSystem> {
     let root = Root::open(folder).unwrap();
-    SimulatedSystem::furnish(&root).unwrap();
+    SimulatedSystem::write_base_files(&root).unwrap();
     for path in ["/usr/etc/motd", "/etc/motd"] {
         root.write(path, b"welcome", 0o644).unwrap();
     }
@@ -62,7 +62,7 @@ fn planned(from: &MachineConfig, to: &MachineConfig) -> NodePlan {
 }
 
 #[test]
-fn a_service_that_does_not_reload_is_named_as_the_reference_names_it() {
+fn a_failed_reload_has_the_references_text() {
     let folder = folder();
     let mut host = machine(folder.path());
     host.system.journal().fail("reload crio.service");
@@ -81,7 +81,7 @@ fn a_service_that_does_not_reload_is_named_as_the_reference_names_it() {
          Error: error running systemctl reload crio.service: exit status 1"
     );
     assert!(!folder.path().join("etc/containers/policy.json").exists());
-    host.system.journal().mend("reload crio.service");
+    host.system.journal().succeed("reload crio.service");
     let done = begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::Applied);
     assert!(folder.path().join("etc/containers/policy.json").exists());
@@ -96,7 +96,7 @@ fn a_machine_with_another_engine_has_no_crio_to_reload() {
         reload(&mut host.system, service, "rendered-worker-new").unwrap();
         restart(&mut host.system, service, "rendered-worker-new").unwrap();
     }
-    // Any other that is missing is somebody's mistake.
+    // Any other missing service is an error.
     host.system.journal().fail("reload missing.service");
     assert!(reload(&mut host.system, "missing.service", "rendered-worker-new").is_err());
     let calls = host.system.journal().calls();
@@ -117,7 +117,7 @@ fn the_kubelets_credentials_are_for_the_superuser_only() {
 
 // covers: C90
 #[test]
-fn a_machine_that_cannot_reboot_says_so() {
+fn a_failed_reboot_is_an_error() {
     let folder = folder();
     let mut host = machine(folder.path());
     host.system.journal().fail("reboot");
@@ -127,7 +127,7 @@ fn a_machine_that_cannot_reboot_says_so() {
 
 // covers: C84
 #[test]
-fn packages_are_at_hand_for_as_long_as_something_is_staged() {
+fn packages_are_provided_while_something_is_staged() {
     let folder = folder();
     let mut host = machine(folder.path());
     let rest = json!({
@@ -146,16 +146,16 @@ fn packages_are_at_hand_for_as_long_as_something_is_staged() {
     begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap_err();
     let tried = ["provide-packages extensions-2", "stage-os image-2", "stage-kernel realtime"];
     assert_eq!(asked(&host)[begun..][..3], tried);
-    assert_eq!(asked(&host)[begun + 3], "withdraw-packages", "before anything is undone");
+    assert_eq!(asked(&host)[begun + 3], "withdraw-packages", "before the rollback");
 
-    host.system.journal().mend("stage-kernel realtime");
+    host.system.journal().succeed("stage-kernel realtime");
     let begun = asked(&host).len();
     let done = begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::RebootDue);
     let all = [tried.as_slice(), &["stage-extensions -[] +[usbguard]", "withdraw-packages"]];
     assert_eq!(asked(&host)[begun..], all.concat());
 
-    // A config that layers nothing needs none.
+    // A config without extensions needs none.
     let begun = asked(&host).len();
     let rest = json!({"osImageURL": "image-2", "baseOSExtensionsContainerImage": "extensions-2"});
     let plain = config("rendered-worker-plain", &ignition, &rest);

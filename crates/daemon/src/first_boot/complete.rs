@@ -1,9 +1,9 @@
 //! Completes the installation of a machine before its kubelet starts: the operating system, kernel
 //! arguments, kernel and extensions that Ignition cannot set.
 //!
-//! Compat: file names, what is compared and the texts are the reference's (`pkg/daemon/daemon.go`,
-//! `RunFirstbootCompleteMachineconfig`). Different: where the whole config is on the disk, that one is
-//! put on record and not the one without its files, so that nothing is forgotten later.
+//! Compat: file names, the comparison and the texts are the reference's (`pkg/daemon/daemon.go`,
+//! `RunFirstbootCompleteMachineconfig`). Different: if the complete config is on the disk, it is
+//! recorded instead of the one without files, so that its files are not forgotten later.
 
 use mco_api::MachineConfig;
 use mco_core::{
@@ -19,41 +19,41 @@ use crate::{
     ledger,
 };
 
-/// What completing came to.
+/// The result of completing an installation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Completed {
-    /// There is nothing to complete.
+    /// There is no config to complete.
     Nothing,
-    /// The machine has everything already, and need not reboot.
+    /// The machine already matches this config and needs no reboot.
     Matches(String),
     /// The machine reboots into this config.
     Rebooting(String),
 }
 
-/// Why an installation cannot be completed.
+/// A failed completion.
 #[derive(Debug, thiserror::Error)]
 pub enum FirstBootError {
-    /// The file does not hold a MachineConfig.
-    #[error("cannot understand {path}")]
+    /// The file is no MachineConfig.
+    #[error("failed to parse {path}")]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong with it.
+        /// The parse error.
         source: serde_json::Error,
     },
     /// The config cannot be planned.
     #[error(transparent)]
     Refused(#[from] plan::Refusal),
-    /// The config could not be put on the machine.
+    /// The config could not be applied.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// The daemon's own files cannot be used.
+    /// The daemon's own files cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
-    /// The system does not answer.
+    /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The tree cannot be read or written.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
 }
@@ -68,7 +68,7 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
         Machine::read(config)
             .map_err(|source| ExecuteError::Config { config: name.clone(), source })
     };
-    // An update that was cut short is not to be mixed with this one.
+    // An interrupted update must not be mixed with this one.
     if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
         execute::put_back(host, &update, &progress)?;
     }
@@ -88,7 +88,7 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
         Some(whole) if whole.metadata.name == target.metadata.name => {
             disk::record_config(&host.root, &whole)?;
         }
-        // The daemon puts the cluster's on record once it has seen that the disk equals it.
+        // The daemon records the cluster's config once it has verified the disk against it.
         _ if target.spec.config.is_none() || to.config == Machine::blank().config => {
             disk::forget_config(&host.root)?;
         }
@@ -98,14 +98,14 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
     host.root.rename(path, &done)?;
     let why = format!("Completing firstboot provisioning to {name}");
     if let Err(error) = execute::reboot_because(host, &why) {
-        // Without the reboot nothing is complete, so that the next try must find the file.
+        // Without the reboot nothing is complete, so that a retry must find the file.
         host.root.rename(&done, path)?;
         return Err(error.into());
     }
     Ok(Completed::Rebooting(name))
 }
 
-/// What the machine has of the config already.
+/// Returns the parts of the config that the machine already has.
 fn present<S: System>(
     host: &Host<S>,
     target: &MachineConfig,
@@ -134,7 +134,7 @@ mod tests {
     fn machine() -> (tempfile::TempDir, Host<SimulatedSystem>) {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        SimulatedSystem::furnish(&root).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
         let mut system = SimulatedSystem::open(&root).unwrap();
         system.stage_os("image-1").unwrap();
         system.stage_kernel_arguments(&[], &["quiet".to_owned()]).unwrap();
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(done, Completed::Matches("rendered-worker-1".to_owned()));
         assert!(!host.root.exists(ENCAPSULATED).unwrap());
         assert!(!host.system.wants_reboot());
-        // Another file than the usual one is the one that goes.
+        // With another file than the default, that file is removed.
         lay_down(
             &host,
             "/etc/mco/machineconfig-revert.json",
@@ -203,31 +203,31 @@ mod tests {
         assert_eq!(facts.booted_image.as_deref(), Some("image-2"));
         assert_eq!(facts.kernel_arguments, ["quiet", "nosmt"]);
         let record = disk::current_config(&host.root).unwrap().unwrap();
-        assert!(record.spec.config.is_some(), "with its files, or they would be forgotten");
+        assert!(record.spec.config.is_some(), "recorded with its files");
     }
 
     // covers: C20
     #[test]
-    fn what_fails_is_undone_and_can_be_tried_again() {
+    fn a_failed_completion_is_rolled_back_and_can_be_retried() {
         let (_folder, mut host) = machine();
         lay_down(&host, ENCAPSULATED, &json!({"osImageURL": "image-2"}));
         for call in ["stage-os image-2", "reboot"] {
             host.system.journal().fail(call);
             assert!(complete(&mut host, ENCAPSULATED).is_err());
-            assert!(host.root.exists(ENCAPSULATED).unwrap(), "{call}: the next try must find it");
-            host.system.journal().mend(call);
+            assert!(host.root.exists(ENCAPSULATED).unwrap(), "{call}: a retry must find it");
+            host.system.journal().succeed(call);
         }
         let done = complete(&mut host, ENCAPSULATED).unwrap();
         assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));
         assert_eq!(disk::current_config(&host.root).unwrap(), None, "it had no files to record");
         host.root.write(ENCAPSULATED, b"{", 0o600).unwrap();
         let error = complete(&mut host, ENCAPSULATED).unwrap_err();
-        assert_eq!(error.to_string(), format!("cannot understand {ENCAPSULATED}"));
+        assert_eq!(error.to_string(), format!("failed to parse {ENCAPSULATED}"));
     }
 
     // covers: C25
     #[test]
-    fn a_machine_that_joins_with_another_image_boots_the_configs() {
+    fn a_machine_that_joins_with_another_image_pivots() {
         let (_folder, mut host) = machine();
         let mut config = Machine::blank();
         config.spec.os_image_url = "image-1".to_owned();

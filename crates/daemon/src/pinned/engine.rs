@@ -1,5 +1,5 @@
-//! The container engine, by its command lines. Credentials and mirrors are the engine's own affair: it
-//! reads the pull secret and registries.conf of the machine, so none of them passes through here.
+//! The container engine, through its command lines. The engine itself reads the machine's pull
+//! secret and registries.conf, so that neither credentials nor mirrors are handled here.
 
 use std::collections::BTreeSet;
 
@@ -8,17 +8,17 @@ use serde::Deserialize;
 
 use super::{PinError, RunCommand};
 
-/// Where the machine's pull secret is.
+/// Path of the machine's pull secret.
 const AUTH: &str = "/var/lib/kubelet/config.json";
 
-/// A pull is tried so often.
-const TRIES: usize = 5;
+/// Attempts of a pull.
+const ATTEMPTS: usize = 5;
 
-/// How the machine's images are handled.
+/// The command lines of the container engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Engine {
     crictl: &'static str,
-    /// Tells how large an image is before it is pulled, where it is there.
+    /// Reads the size of an image before it is pulled, if installed.
     podman: Option<&'static str>,
 }
 
@@ -51,7 +51,7 @@ struct Layer {
 }
 
 impl Engine {
-    /// The commands of the machine below `root`.
+    /// Finds the commands on the machine below `root`.
     pub(super) fn find(root: &Root) -> Result<Self, RootError> {
         let first = |paths: [&'static str; 2]| -> Result<Option<&'static str>, RootError> {
             for path in paths {
@@ -63,11 +63,11 @@ impl Engine {
         };
         let crictl = first(["/usr/bin/crictl", "/usr/local/bin/crictl"])?;
         let podman = first(["/usr/bin/podman", "/usr/local/bin/podman"])?;
-        // A machine without it says so when it is called.
+        // If crictl is missing, its first call fails.
         Ok(Self { crictl: crictl.unwrap_or("/usr/bin/crictl"), podman })
     }
 
-    /// Which of these images the machine does not have.
+    /// Returns the images that the machine does not have.
     pub(super) fn missing(
         self,
         run: &RunCommand,
@@ -88,19 +88,19 @@ impl Engine {
 
     /// Pulls one image.
     pub(super) fn pull(self, run: &RunCommand, image: &str) -> Result<(), PinError> {
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
             let Err(fault) = run(&[self.crictl, "pull", image]) else { return Ok(()) };
-            tries += 1;
-            // More tries make no more room.
+            attempts += 1;
+            // A full disk is not retried.
             let is_full = fault.to_string().contains("no space left on device");
-            if tries == TRIES || is_full {
+            if attempts == ATTEMPTS || is_full {
                 return Err(PinError::Pull { image: image.to_owned(), source: fault });
             }
         }
     }
 
-    /// How many bytes these images need; zero where nobody can tell.
+    /// Returns the bytes that these images need; zero if the size cannot be read.
     pub(super) fn size(self, run: &RunCommand, images: &[String]) -> Result<u64, PinError> {
         let Some(podman) = self.podman else { return Ok(0) };
         let mut layers = BTreeSet::new();
@@ -115,7 +115,8 @@ impl Engine {
             })?;
             for layer in manifest.layers {
                 if layers.insert(layer.digest) {
-                    // Compat: twice, for layers are compressed (pkg/daemon/pinned_image_set.go).
+                    // Compat: twice, because layers are compressed
+                    // (pkg/daemon/pinned_image_set.go).
                     bytes = bytes.saturating_add(layer.size.saturating_mul(2));
                 }
             }

@@ -1,4 +1,4 @@
-//! What the sets come to: which images, whether they fit, and what is said of each set.
+//! Plans the sync of pinned images: the images, their space, and the state of each set.
 //!
 //! Pure.
 
@@ -8,29 +8,29 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use mco_api::{PinnedImageSet, machine_config_node::PinnedImageSetState};
 
-/// What must stay free: the kubelet begins to evict below it.
+/// Bytes that must stay free: below it the kubelet begins to evict.
 const RESERVE: u64 = 16 << 30;
 
-/// What the API server takes.
-const LONGEST_FAULT: usize = 32768;
+/// Longest error message that the API server accepts.
+const MAX_ERROR_LENGTH: usize = 32768;
 
-/// Why a node cannot take images now.
+/// The reason why a node cannot take images now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unfit {
-    /// It is not ready.
+pub(crate) enum CannotPull {
+    /// The node is not ready.
     #[error("node {node} is reporting NotReady={status}")]
     NotReady {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// What it says.
+        /// Status of its Ready condition.
         status: String,
     },
-    /// It is short of room.
+    /// The node has disk pressure.
     #[error("node {node} is reporting OutOfDisk={status}")]
     OutOfDisk {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// What it says.
+        /// Status of its `DiskPressure` condition.
         status: String,
     },
     /// The images do not fit.
@@ -38,14 +38,14 @@ pub(crate) enum Unfit {
     NoRoom,
 }
 
-/// The images of all sets, each once.
+/// Returns the images of all sets, each once.
 pub(super) fn images(sets: &[PinnedImageSet]) -> Vec<String> {
     let all = sets.iter().flat_map(|set| &set.spec.pinned_images);
     let unique: BTreeSet<String> = all.map(|image| image.name.clone()).collect();
     unique.into_iter().collect()
 }
 
-/// What tells the engine to keep these; none if there is nothing to keep.
+/// Builds CRI-O's drop-in; none without images.
 pub(super) fn pin_file(images: &[String]) -> Option<String> {
     if images.is_empty() {
         return None;
@@ -55,40 +55,40 @@ pub(super) fn pin_file(images: &[String]) -> Option<String> {
     Some(format!("[crio]\n  [crio.image]\n    pinned_images = [{}]\n", names.join(", ")))
 }
 
-/// All images that have or had a label from us, and those that are to lose it.
+/// Returns all images that have or get the daemon's label, and those that lose it.
 pub(super) fn labels(before: &[String], wanted: &[String]) -> (Vec<String>, Vec<String>) {
     let all: BTreeSet<&String> = before.iter().chain(wanted).collect();
-    let let_go = before.iter().filter(|image| !wanted.contains(image)).cloned().collect();
-    (all.into_iter().cloned().collect(), let_go)
+    let unpin = before.iter().filter(|image| !wanted.contains(image)).cloned().collect();
+    (all.into_iter().cloned().collect(), unpin)
 }
 
-/// How many bytes a node that is well has for images.
-pub(super) fn room(node: &Node) -> Result<u64, Unfit> {
+/// Returns the bytes that a healthy node has for images.
+pub(super) fn available_bytes(node: &Node) -> Result<u64, CannotPull> {
     let status = node.status.clone().unwrap_or_default();
-    let says = |kind: &str| {
+    let status_of = |kind: &str| {
         let mut all = status.conditions.iter().flatten();
         all.find(|it| it.type_ == kind).map_or_else(String::new, |it| it.status.clone())
     };
     let name = node.name_any();
-    let (ready, full) = (says("Ready"), says("DiskPressure"));
+    let (ready, full) = (status_of("Ready"), status_of("DiskPressure"));
     if ready != "True" {
-        return Err(Unfit::NotReady { node: name, status: ready });
+        return Err(CannotPull::NotReady { node: name, status: ready });
     }
     if full == "True" {
-        return Err(Unfit::OutOfDisk { node: name, status: full });
+        return Err(CannotPull::OutOfDisk { node: name, status: full });
     }
     let storage = status.allocatable.as_ref().and_then(|all| all.get("ephemeral-storage"));
-    // A node that does not say is not held to anything.
+    // A node without the quantity has no limit.
     let bytes = storage.map_or(Some(u64::MAX), |quantity| bytes(&quantity.0));
-    bytes.and_then(|bytes| bytes.checked_sub(RESERVE)).ok_or(Unfit::NoRoom)
+    bytes.and_then(|bytes| bytes.checked_sub(RESERVE)).ok_or(CannotPull::NoRoom)
 }
 
-/// Refuses images that need more than there is.
-pub(super) fn fits(room: u64, needed: u64) -> Result<(), Unfit> {
-    if needed < room { Ok(()) } else { Err(Unfit::NoRoom) }
+/// Fails if the images need more space than available.
+pub(super) fn fits(available: u64, needed: u64) -> Result<(), CannotPull> {
+    if needed < available { Ok(()) } else { Err(CannotPull::NoRoom) }
 }
 
-/// The number of bytes that a quantity stands for.
+/// Parses a quantity of bytes.
 fn bytes(quantity: &str) -> Option<u64> {
     let end = quantity.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(quantity.len());
     let (number, unit) = quantity.split_at(end);
@@ -109,7 +109,7 @@ fn bytes(quantity: &str) -> Option<u64> {
     number.checked_mul(factor)
 }
 
-/// What is said of each set while images are pulled, or once that failed.
+/// Builds the state of each set while images are pulled, or after a failure.
 pub(super) fn states(
     sets: &[PinnedImageSet],
     known: &[PinnedImageSetState],
@@ -120,17 +120,17 @@ pub(super) fn states(
         let before = known.iter().find(|known| known.name == name).cloned().unwrap_or_default();
         let desired_generation = generation(set);
         let mut state = PinnedImageSetState { name, desired_generation, ..before };
-        // A set that is complete is not to blame for another.
+        // A failure is not reported for a set that is complete.
         if let Some(fault) = fault.filter(|_| state.current_generation != desired_generation) {
             state.last_failed_generation = desired_generation;
-            state.last_failed_generation_error = fault.chars().take(LONGEST_FAULT).collect();
+            state.last_failed_generation_error = fault.chars().take(MAX_ERROR_LENGTH).collect();
         }
         state
     };
     sets.iter().map(state).collect()
 }
 
-/// What is said of each set once its images are there.
+/// Builds the state of each set once its images are pinned.
 pub(super) fn complete(sets: &[PinnedImageSet]) -> Vec<PinnedImageSetState> {
     let state = |set: &PinnedImageSet| PinnedImageSetState {
         name: set.name_any(),
@@ -173,7 +173,7 @@ mod tests {
 
     // covers: C115
     #[test]
-    fn a_node_that_is_ill_or_full_takes_no_images() {
+    fn a_node_that_is_not_ready_or_full_takes_no_images() {
         let node = |ready: &str, full: &str, storage: &str| -> Node {
             serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {
                 "conditions": [{"type": "Ready", "status": ready},
@@ -181,10 +181,10 @@ mod tests {
                 "allocatable": {"ephemeral-storage": storage}}}))
             .unwrap()
         };
-        let said = |ready, full, storage| {
-            room(&node(ready, full, storage))
-                .and_then(|room| fits(room, 1 << 30))
-                .map_or_else(|unfit| unfit.to_string(), |()| "fits".to_owned())
+        let result = |ready, full, storage| {
+            available_bytes(&node(ready, full, storage))
+                .and_then(|available| fits(available, 1 << 30))
+                .map_or_else(|error| error.to_string(), |()| "fits".to_owned())
         };
         let small = "storage available is less than minimum required";
         let cases = [
@@ -198,22 +198,22 @@ mod tests {
             ("True", "True", "18Gi", "node n is reporting OutOfDisk=True"),
         ];
         for (ready, full, storage, want) in cases {
-            assert_eq!(said(ready, full, storage), want, "{ready} {full} {storage}");
+            assert_eq!(result(ready, full, storage), want, "{ready} {full} {storage}");
         }
     }
 
     // covers: C114
     #[test]
-    fn a_failure_is_said_of_the_sets_that_are_not_complete() {
+    fn a_failure_is_reported_for_incomplete_sets_only() {
         let sets = [set("a", 1, &[]), set("b", 2, &[])];
         let first = complete(&sets[..1]);
         let failed = states(&sets, &first, Some("no route"));
-        let told = |state: &PinnedImageSetState| {
+        let generations = |state: &PinnedImageSetState| {
             (state.current_generation, state.desired_generation, state.last_failed_generation)
         };
-        assert_eq!(failed.iter().map(told).collect::<Vec<_>>(), [(1, 1, 0), (0, 2, 2)]);
+        assert_eq!(failed.iter().map(generations).collect::<Vec<_>>(), [(1, 1, 0), (0, 2, 2)]);
         assert_eq!(failed[1].last_failed_generation_error, "no route");
         let done = complete(&sets);
-        assert_eq!(done.iter().map(told).collect::<Vec<_>>(), [(1, 1, 0), (2, 2, 0)]);
+        assert_eq!(done.iter().map(generations).collect::<Vec<_>>(), [(1, 1, 0), (2, 2, 0)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Which sets the node's pool names, and what they say.
+//! Watches the PinnedImageSets of the node's pool.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -7,71 +7,71 @@ use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_core::progress::NOT_YET_SET;
 use tokio::sync::watch;
 
-use crate::cluster::follow::{Listening, follow_object};
+use crate::cluster::object_watch::{AfterChange, watch_one};
 
-/// Keeps `wanted` at the sets of the node's pool; none while the pool is not known, or one of its sets.
-pub(super) async fn follow(
+/// Keeps `wanted` at the sets of the node's pool; none until the pool and all of its sets are read.
+pub(super) async fn watch_sets(
     client: Client,
-    mut report: watch::Receiver<Option<MachineConfigNode>>,
+    mut machine_config_node: watch::Receiver<Option<MachineConfigNode>>,
     wanted: watch::Sender<Option<Vec<PinnedImageSet>>>,
 ) {
     loop {
-        let pool = pool_of(report.borrow_and_update().as_ref());
+        let pool = pool_of(machine_config_node.borrow_and_update().as_ref());
         let other = async {
             let is_other = |now: &Option<MachineConfigNode>| pool_of(now.as_ref()) != pool;
-            report.wait_for(is_other).await.is_ok()
+            machine_config_node.wait_for(is_other).await.is_ok()
         };
-        let following = follow_pool(&client, pool.as_deref(), &wanted);
+        let watching = watch_pool(&client, pool.as_deref(), &wanted);
         tokio::select! {
-            goes_on = other => if !goes_on { return },
-            () = following => return,
+            continues = other => if !continues { return },
+            () = watching => return,
         }
     }
 }
 
-fn pool_of(report: Option<&MachineConfigNode>) -> Option<String> {
-    let name = &report?.spec.pool.name;
+fn pool_of(machine_config_node: Option<&MachineConfigNode>) -> Option<String> {
+    let name = &machine_config_node?.spec.pool.name;
     (!name.is_empty() && name != NOT_YET_SET).then(|| name.clone())
 }
 
-async fn follow_pool(
+async fn watch_pool(
     client: &Client,
     pool: Option<&str>,
     wanted: &watch::Sender<Option<Vec<PinnedImageSet>>>,
 ) {
     let Some(pool) = pool else { return std::future::pending().await };
     let (sender, mut sets) = watch::channel(None);
-    let tell = |object: Option<MachineConfigPool>| {
+    let on_change = |object: Option<MachineConfigPool>| {
         let named = object.map(|pool| {
             pool.spec.pinned_image_sets.into_iter().map(|set| set.name).collect::<Vec<String>>()
         });
-        // A pool that is gone pins nothing.
+        // A deleted pool pins nothing.
         let named = Some(named.unwrap_or_default());
         sender.send_if_modified(|known| {
-            let is_news = *known != named;
+            let is_new = *known != named;
             *known = named;
-            is_news
+            is_new
         });
-        Listening::Yes
+        AfterChange::Continue
     };
-    let following = Box::pin(follow_object(Api::all(client.clone()), pool, tell));
+    let watching = Box::pin(watch_one(Api::all(client.clone()), pool, on_change));
     let gathering = async {
         loop {
             let named = sets.borrow_and_update().clone();
             tokio::select! {
                 changed = sets.changed() => if changed.is_err() { return },
-                () = follow_sets(client, named, wanted) => {}
+                () = watch_each(client, named, wanted) => {}
             }
         }
     };
     tokio::select! {
-        () = following => {}
+        () = watching => {}
         () = gathering => {}
     }
 }
 
-/// Follows each of the sets; never ends.
-async fn follow_sets(
+/// Watches each of the sets; never ends.
+async fn watch_each(
     client: &Client,
     names: Option<Vec<String>>,
     wanted: &watch::Sender<Option<Vec<PinnedImageSet>>>,
@@ -79,9 +79,9 @@ async fn follow_sets(
     let Some(names) = names else { return std::future::pending().await };
     let publish = |sets: Option<Vec<PinnedImageSet>>| {
         wanted.send_if_modified(|known| {
-            let is_news = *known != sets;
+            let is_new = *known != sets;
             *known = sets;
-            is_news
+            is_new
         });
     };
     if names.is_empty() {
@@ -91,16 +91,16 @@ async fn follow_sets(
     let found: Arc<std::sync::Mutex<BTreeMap<String, Option<PinnedImageSet>>>> = Arc::default();
     let each = names.iter().map(|name| {
         let (found, names) = (Arc::clone(&found), &names);
-        let tell = move |object: Option<PinnedImageSet>| {
+        let on_change = move |object: Option<PinnedImageSet>| {
             let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             found.insert(name.clone(), object);
-            // A set that is deleted pins nothing; one that was not asked for yet is waited for.
+            // A deleted set pins nothing; a set that was not read yet is waited for.
             if found.len() == names.len() {
                 publish(Some(found.values().flatten().cloned().collect()));
             }
-            Listening::Yes
+            AfterChange::Continue
         };
-        Box::pin(follow_object(Api::all(client.clone()), name, tell))
+        Box::pin(watch_one(Api::all(client.clone()), name, on_change))
     });
     futures::future::join_all(each).await;
 }

@@ -1,4 +1,4 @@
-//! A machine that was part of the cluster before any config was.
+//! Adoption of machines that joined the cluster before any config existed.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::fleet::{Drains, Fleet};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_nobody_managed_keeps_what_it_has_until_its_turn() {
+async fn an_adopted_machine_keeps_its_files_until_it_is_updated() {
     let files = [("/etc/same", "1"), ("/etc/other", "theirs"), ("/etc/new", "3")];
     let mut fleet = Fleet::new(&files, Drains::Answered).await;
     for (path, text) in [("same", "1"), ("other", "ours"), ("unnamed", "stays")] {
@@ -17,7 +17,7 @@ async fn a_machine_that_nobody_managed_keeps_what_it_has_until_its_turn() {
     }
     fleet.adopt();
     fleet.wait("currentConfig=adopted-worker-1, desiredConfig=adopted-worker-1, state=Done").await;
-    assert_eq!(fleet.text("/etc/other").as_deref(), Some("ours"), "nothing changes unasked");
+    assert_eq!(fleet.text("/etc/other").as_deref(), Some("ours"), "adoption changes nothing");
     assert_eq!(fleet.text("/etc/new"), None);
     let kept = fs::metadata(fleet.path("/etc/same")).unwrap().modified().unwrap();
 
@@ -27,12 +27,12 @@ async fn a_machine_that_nobody_managed_keeps_what_it_has_until_its_turn() {
     assert_eq!(fleet.text("/etc/new").as_deref(), Some("3"));
     assert_eq!(fleet.text("/etc/unnamed").as_deref(), Some("stays"));
     let same = fs::metadata(fleet.path("/etc/same")).unwrap().modified().unwrap();
-    assert_eq!(same, kept, "what is as it should be is not written");
+    assert_eq!(same, kept, "a file that is up to date is not written");
     fleet.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_that_has_it_all_already_is_done() {
+async fn a_machine_that_matches_its_config_is_done() {
     let mut fleet = Fleet::new(&[("/etc/same", "1")], Drains::Ignored).await;
     fs::create_dir_all(fleet.path("/etc")).unwrap();
     fs::write(fleet.path("/etc/same"), "1").unwrap();
@@ -45,7 +45,7 @@ async fn a_machine_that_has_it_all_already_is_done() {
 
 // covers: C22, C23
 #[tokio::test(flavor = "multi_thread")]
-async fn what_first_boot_left_behind_is_put_away() {
+async fn leftovers_of_first_boot_are_removed() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     let preset = fleet.path("/etc/systemd/system-preset/20-ignition.preset");
     let left = fleet.path("/etc/ignition-machine-config-encapsulated.json");
@@ -53,7 +53,7 @@ async fn what_first_boot_left_behind_is_put_away() {
     fs::write(&preset, "enable x.service").unwrap();
     fs::write(&left, "{}").unwrap();
     fleet.adopt();
-    // An update comes after the look at what was there.
+    // An update comes after the verification.
     fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
     fleet.wait("state=Done").await;
     fleet.desire("rendered-worker-2").await;

@@ -1,23 +1,23 @@
-//! Updates of real trees, one folder each below `tests/cases`: what is there before, the configs, and
-//! what is there after.
+//! Updates of real trees, one directory each below `tests/cases`: the machine before, the configs,
+//! and the machine after.
 //!
-//! | file | what it says |
+//! | file | contents |
 //! | --- | --- |
 //! | `config.yaml` | the `spec` of the config that the machine has, then of the one it gets; one alone is what it gets, or with `drift.txt` what it has and gets again |
-//! | `before/`, `after/` | the files of the machine, beside those that every simulated one has; none is no folder, as git keeps no empty ones: directories count only through the files in them |
+//! | `before/`, `after/` | the files of the machine, beside those that every simulated one has; none is no directory, as git keeps no empty ones: directories count only through their files |
 //! | `before.modes.txt`, `modes.txt` | `0600 /path` or `0600 1000:1000 /path` of files that are not 0644 (0755 for executables), and of directories |
-//! | `calls.txt` | what the system was asked for, in order, and `drain` where pods had to leave first; none if absent |
+//! | `calls.txt` | the calls to the system, in order, and `drain` if pods had to be evicted first; none if absent |
 //! | `policy.yaml` | the administrator's node disruption policies |
-//! | `overrides.yaml` | changes to storage that are let through |
+//! | `overrides.yaml` | storage changes that are allowed |
 //! | `booted.yaml` | image and kernel arguments that the machine booted, if not those of its config |
-//! | `force` | the force file is there |
+//! | `force` | the force file exists |
 //! | `unrecorded` | the machine lost the record of its config |
-//! | `drift.txt` | what is wrong with `before/`: without `force` nothing is done about it |
-//! | `refused.txt` | why there is no plan; nothing is done |
-//! | `error.txt` | why the update fails; everything is as before |
-//! | `failing.txt` | the calls that fail until somebody mends them; then `after/` is reached |
+//! | `drift.txt` | the drift of `before/`: without `force` nothing is done about it |
+//! | `refused.txt` | the reason why there is no plan; nothing is done |
+//! | `error.txt` | the error of the update; everything is rolled back |
+//! | `failing.txt` | the calls that fail until the test repairs them; then `after/` is reached |
 //!
-//! The records of originals (`orig`, `noorig`) count in cases that show any.
+//! The records of originals (`orig`, `noorig`) count in cases that contain any.
 
 use std::{
     collections::BTreeMap,
@@ -56,12 +56,12 @@ use crate::crash::{faulty, folder, open, recover, tree};
 type Simulated = Host<SimulatedSystem>;
 type Tree = BTreeMap<String, String>;
 
-/// What the daemon keeps about itself; of it only the originals are part of a case.
+/// Records of the daemon; only the originals are part of a case.
 const RECORDS: &str = "etc/machine-config-daemon/";
 const ORIGINALS: [&str; 2] =
     ["etc/machine-config-daemon/orig/", "etc/machine-config-daemon/noorig/"];
 
-/// The one folder among them that configs write to.
+/// The one directory among them that configs write to.
 const NO_REBOOT: &str = "etc/machine-config-daemon/no-reboot/";
 
 struct Case {
@@ -87,7 +87,7 @@ struct Row {
     path: String,
 }
 
-/// Every case, by name.
+/// Returns every case, by name.
 fn cases() -> Vec<Case> {
     let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases");
     let mut folders: Vec<PathBuf> =
@@ -97,8 +97,8 @@ fn cases() -> Vec<Case> {
     folders.into_iter().map(Case::read).collect()
 }
 
-/// The documents of a YAML file in its JSON form, which is all that cases need: flow style, and
-/// comments on lines of their own.
+/// Parses the documents of a YAML file in its JSON form, which is all that cases need: flow style,
+/// and comments on lines of their own.
 fn documents(text: &str) -> Vec<Value> {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let parsed = |text: &[&str]| serde_json::from_str(&text.join("\n")).expect("JSON in YAML");
@@ -152,15 +152,15 @@ impl Case {
         self.folder.join(file).exists()
     }
 
-    /// Makes the machine that has the old config.
-    fn furnish(&self, folder: &Path) {
+    /// Creates the machine that has the old config.
+    fn create_machine(&self, folder: &Path) {
         self.lay_out(folder, "before", "before.modes.txt");
         let mut host = open(Root::open(folder).unwrap());
         let machine = Machine::read(&self.old).unwrap();
         let booted = self.booted.as_ref().unwrap_or(&machine.spec);
         host.system.stage_os(&booted.os_image_url).unwrap();
         host.system.stage_kernel_arguments(&[], &booted.kernel_arguments).unwrap();
-        // Locked, where no config ever set it.
+        // Locked if no config ever set it.
         host.system.set_password("core", machine.password_hash().unwrap_or("*")).unwrap();
         host.system.boot().unwrap();
         if !self.has("unrecorded") {
@@ -171,17 +171,17 @@ impl Case {
         }
     }
 
-    /// Puts one side of the case into a tree, with what every machine has.
+    /// Writes one side of the case into a tree, with the base files of every machine.
     fn lay_out(&self, folder: &Path, side: &str, modes: &str) {
         let from = self.folder.join(side);
         if from.exists() {
             copy(&from, folder, Modes::Plain);
         }
-        SimulatedSystem::furnish(&Root::open(folder).unwrap()).unwrap();
+        SimulatedSystem::write_base_files(&Root::open(folder).unwrap()).unwrap();
         for Row { mode, owner, path } in self.modes(modes) {
             let path = folder.join(path.trim_start_matches('/'));
             if let Some((user, group)) = owner {
-                // Only the superuser can; nobody else's tests look at owners.
+                // Only root can; the tests of other users do not check owners.
                 let _ = lchown(&path, Some(user), Some(group));
             }
             if path.exists() {
@@ -203,7 +203,8 @@ impl Case {
         text.lines().map(row).collect()
     }
 
-    /// The files of a machine that are part of the case: mode and contents, or where a link leads.
+    /// Returns the files of a machine that are part of the case: mode and contents, or the target
+    /// of a link.
     fn files(&self, folder: &Path) -> Tree {
         let is_part = |path: &str| {
             !path.starts_with(RECORDS)
@@ -213,7 +214,7 @@ impl Case {
         let entry = |(path, what): (String, String)| {
             let mut words = what.splitn(3, ' ');
             let (mode, what) = (words.next()?, words.nth(1)?);
-            // A directory is there for its files, and a link's own mode says nothing.
+            // A directory exists for its files, and a link's own mode is meaningless.
             (!mode.starts_with("40") && is_part(&path)).then(|| match mode.strip_prefix("100") {
                 Some(mode) => (path, format!("0{mode} {what:?}")),
                 None => (path, what.to_owned()),
@@ -222,7 +223,7 @@ impl Case {
         tree(folder).into_iter().filter_map(entry).collect()
     }
 
-    /// The files as the case says they are in the end.
+    /// Returns the expected files at the end.
     fn after(&self) -> Tree {
         let folder = folder();
         self.lay_out(folder.path(), "after", "modes.txt");
@@ -245,20 +246,20 @@ impl Case {
         execute::begin(host, &self.old, &self.new, plan, &mut |_| {})
     }
 
-    /// Whether the daemon gets as far as changing anything.
+    /// Returns true if the daemon changes anything.
     fn proceeds(&self) -> bool {
         self.refused.is_none() && (self.drift.is_empty() || self.has("force"))
     }
 
-    /// Whether the new config gets on the machine in the end.
+    /// Returns true if the new config is applied in the end.
     fn can_end(&self) -> bool {
         self.error.is_none() || !self.failing.is_empty()
     }
 
-    /// Carries the case out as the daemon does, and lists what is not as it says.
+    /// Executes the case as the daemon does, and lists all differences from the expectation.
     fn run(&self) -> Vec<String> {
         let folder = folder();
-        self.furnish(folder.path());
+        self.create_machine(folder.path());
         let before = self.files(folder.path());
         let inodes = inodes(folder.path(), &before);
         let mut host = open(Root::open(folder.path()).unwrap());
@@ -296,7 +297,7 @@ impl Case {
         complaints
     }
 
-    /// Takes the update to its end, the reboot included.
+    /// Executes the update, including the reboot.
     fn update(&self, host: &mut Simulated, folder: &Path, before: &Tree) -> Vec<String> {
         let mut calls = Vec::new();
         let plan = self.plan(host).unwrap();
@@ -313,9 +314,9 @@ impl Case {
                 complaints.extend(self.text("calls", &self.calls.join("\n"), &calls.join("\n")));
                 return complaints;
             }
-            complaints.extend(self.trees(", taken back", before, &self.files(folder)));
+            complaints.extend(self.trees(", rolled back", before, &self.files(folder)));
             for call in &self.failing {
-                host.system.journal().mend(call);
+                host.system.journal().succeed(call);
             }
             let plan = self.plan(host).unwrap();
             done = execute::begin(host, &self.old, &self.new, plan, &mut |_| {});
@@ -334,13 +335,13 @@ impl Case {
         complaints
     }
 
-    /// Carries the case out with a crash at every change to the disk, one run each.
+    /// Executes the case with a crash at every change of the disk, one run each.
     fn crash(&self) -> Vec<String> {
         if !self.proceeds() {
             return Vec::new();
         }
         let template = folder();
-        self.furnish(template.path());
+        self.create_machine(template.path());
         let before = self.files(template.path());
         let plan = self.plan(&open(Root::open(template.path()).unwrap())).unwrap();
         let after = if self.can_end() { self.after() } else { before.clone() };
@@ -348,7 +349,7 @@ impl Case {
         for number in 1.. {
             let folder = folder();
             copy(template.path(), folder.path(), Modes::Same);
-            let faults = Arc::new(Faults::at(number, Fault::Die));
+            let faults = Arc::new(Faults::at(number, Fault::Crash));
             let mut host = open(faulty(folder.path(), &faults));
             drop(self.begin(&mut host, plan.clone()));
             drop(host);
@@ -358,8 +359,8 @@ impl Case {
             let has_begun = is_over || ledger::open(&root).unwrap().is_some();
             drop(recover(folder.path()));
             let found = self.files(folder.path());
-            let at = format!(", died at {number} {at}");
-            // An update that fails is on its way back, or goes on and gets through.
+            let at = format!(", crashed at {number} {at}");
+            // A failing update is being rolled back, or resumes and succeeds.
             let is_back = !self.failing.is_empty() && found == before;
             let want = if has_begun && !is_back { &after } else { &before };
             complaints.extend(self.trees(&at, want, &found));
@@ -417,18 +418,18 @@ impl Case {
     }
 }
 
-/// What is wrong with a machine, a line each.
+/// Lists the drift of a machine, a line each.
 fn drift(host: &Simulated, config: &MachineConfig) -> String {
     let found = verify::all(host, &Machine::read(config).unwrap()).unwrap();
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 
-/// Which modes and owners copied files get.
+/// The modes and owners of copied files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Modes {
     /// Those that git tells apart.
     Plain,
-    /// Those that they have.
+    /// The same as before.
     Same,
 }
 
@@ -465,7 +466,7 @@ fn inodes(folder: &Path, tree: &Tree) -> BTreeMap<String, u64> {
     tree.keys().map(|path| (path.clone(), inode(path))).collect()
 }
 
-/// Does something with every case, on all processors, and fails with every complaint.
+/// Runs a check on every case, on all processors, and fails with all complaints.
 fn with_each(check: fn(&Case) -> Vec<String>) {
     let mut cases = cases();
     if fs::metadata(folder().path()).unwrap().uid() != 0 {
@@ -499,6 +500,6 @@ fn every_case_ends_as_its_folder_says() {
 
 // covers: C134
 #[test]
-fn every_case_ends_as_its_folder_says_whatever_it_dies_in_the_middle_of() {
+fn every_case_ends_as_its_folder_says_wherever_it_crashes() {
     with_each(Case::crash);
 }

@@ -31,7 +31,7 @@ fn authority(name: &str) -> String {
     params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
 }
 
-/// Makes or changes the ControllerConfig; its version is what the node must say.
+/// Creates or changes the ControllerConfig; returns the version that the node must report.
 pub(crate) async fn configure(fleet: &Fleet, rotates: bool, spec: Value) -> String {
     let api: Api<ControllerConfig> = Api::all(fleet.client.clone());
     let key = "machineconfiguration.openshift.io/service-ca-rotate";
@@ -131,10 +131,10 @@ async fn new_authorities_of_the_api_server_restart_the_kubelet_unless_they_can_w
     };
     fleet.wait(&synced(&version, true)).await;
     let first = fleet.text("/etc/kubernetes/kubeconfig").unwrap();
-    assert_ne!(first, kubeconfig.to_string(), "it trusts the new one");
+    assert_ne!(first, kubeconfig.to_string(), "the new CA is trusted");
     let restarts =
         || journal.calls().iter().filter(|call| *call == "restart kubelet.service").count();
-    assert_eq!(restarts(), 0, "this one can wait");
+    assert_eq!(restarts(), 0, "this signer can wait");
 
     let version = configure(&fleet, false, json!({})).await;
     fleet.wait(&synced(&version, false)).await;
@@ -150,7 +150,7 @@ async fn new_authorities_of_the_api_server_restart_the_kubelet_unless_they_can_w
 
 // covers: C103
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubelet_that_was_spared_asks_anew_once_the_api_server_is_not_trusted_any_longer() {
+async fn a_deferred_restart_runs_once_the_api_server_is_not_trusted() {
     let folder = tempfile::tempdir().unwrap();
     let api = ApiServer::in_memory(Settings::default()).await.unwrap();
     let (place, any) = (folder.path().join("api"), "127.0.0.1:0".parse().unwrap());
@@ -165,7 +165,7 @@ async fn a_kubelet_that_was_spared_asks_anew_once_the_api_server_is_not_trusted_
 
     let path = folder.path().join("machine");
     let root = Root::create(&path).unwrap();
-    SimulatedSystem::furnish(&root).unwrap();
+    SimulatedSystem::write_base_files(&root).unwrap();
     let own = "/var/lib/kubelet/kubeconfig";
     for (file, text) in [
         ("/etc/kubernetes/kubeconfig", "with the new authorities"),
@@ -181,21 +181,21 @@ async fn a_kubelet_that_was_spared_asks_anew_once_the_api_server_is_not_trusted_
     let around = Surroundings::new(client, reporter);
     let daemon =
         mco_daemon::run("worker-0".parse().unwrap(), host, around, mco_cluster::Shutdown::new());
-    // Plays the kubelet: without credentials it asks for others.
+    // Plays the kubelet: without credentials it requests new ones.
     let kubelet = async {
         loop {
             let mut watch = Watch::new(&root, [own].into_iter()).unwrap();
             if !root.exists(own).unwrap() {
-                return root.write(own, b"asked for anew", 0o600).unwrap();
+                return root.write(own, b"bootstrapped again", 0o600).unwrap();
             }
             watch.changed().await.unwrap();
         }
     };
     let both = async { tokio::join!(daemon, kubelet) };
-    let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.expect("it starts anew");
+    let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.expect("the daemon stops");
     assert_eq!(ended, mco_daemon::Ended::Stopped);
     assert_eq!(journal.calls(), ["restart kubelet.service"]);
-    assert_eq!(root.read(own).unwrap().as_deref(), Some(b"asked for anew".as_slice()));
+    assert_eq!(root.read(own).unwrap().as_deref(), Some(b"bootstrapped again".as_slice()));
     let records = root.list("/etc/machine-config-daemon").unwrap();
     assert!(!records.iter().any(|name| name.contains("deferred")), "{records:?}");
 }
@@ -219,7 +219,7 @@ async fn certificates_that_cannot_be_written_degrade_the_node_until_they_can() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_login_over_ssh_is_said_on_the_node() {
+async fn an_ssh_login_is_annotated_on_the_node() {
     let mut fleet = Fleet::new(&[], Drains::Ignored).await;
     let sessions = fleet.path("/run/systemd/sessions");
     fs::create_dir_all(&sessions).unwrap();

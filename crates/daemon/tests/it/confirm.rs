@@ -27,14 +27,17 @@ use mco_host::{
     fault::{Fault, Faults},
 };
 
-use crate::crash::{Ways, begin, faulty, folder, furnish, new, open, recover, system, tree, ways};
+use crate::crash::{
+    Ways, begin, create_machine, faulty, folder, new, open, recover, system, tree, ways,
+};
 
 const HEALTH: &str = "kubelet healthz";
 const MINUTE: Duration = Duration::from_mins(1);
-/// What is left of it once the daemon has started. Time stands still save while somebody waits for it.
+/// Time left of a minute once the daemon has started. The clock is paused and advances only while a
+/// task sleeps.
 const LEFT: Duration = Duration::from_secs(50);
 
-/// A cluster that can be reached from some question on.
+/// A cluster that can be reached from the probe with this number on.
 struct Reachable {
     from: usize,
     asked: AtomicUsize,
@@ -51,14 +54,14 @@ impl Probe for Reachable {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= self.from {
             Answer::Yes
         } else {
-            Answer::No("the cluster cannot be reached".to_owned())
+            Answer::No("failed to reach the API server".to_owned())
         }
     }
 }
 
-/// A machine that is about to reboot into the new config.
+/// Returns a machine that is about to reboot into the new config.
 fn applied(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
-    furnish(folder);
+    create_machine(folder);
     let mut host = open(Root::open(folder).unwrap());
     host.system.journal().answer(HEALTH);
     confirm::prepare(&host, deadline).unwrap();
@@ -66,7 +69,7 @@ fn applied(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
     host
 }
 
-/// A machine that has just rebooted into the new config.
+/// Returns a machine that has just rebooted into the new config.
 fn rebooted(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
     reboot(applied(folder, deadline))
 }
@@ -77,7 +80,7 @@ fn reboot(mut host: Host<SimulatedSystem>) -> Host<SimulatedSystem> {
     host
 }
 
-/// The tree without what speaks of the attempt.
+/// Returns the tree without the records of the attempt.
 fn without_notes(mut tree: BTreeMap<String, String>) -> BTreeMap<String, String> {
     tree.retain(|name, _| !name.contains("mco-taken-back") && !name.contains("mco-confirm"));
     tree
@@ -100,7 +103,7 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
         assert!(progress.confirmed);
         let booted = host.system.facts().unwrap().boot_id;
         assert_eq!(ledger::resume(&progress, &update.boot_id, &booted), Resume::Verify);
-        // The next daemon of this boot asks nobody any longer.
+        // The next daemon of this boot probes nothing any longer.
         let probe = Reachable::from(usize::MAX);
         let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
@@ -110,10 +113,10 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_does_not_get_healthy_goes_back_by_itself_and_stays_there() {
+async fn an_unhealthy_machine_rolls_back_and_does_not_retry() {
     let ways = ways();
     let name = "rendered-worker-new";
-    for (fault, want) in [("kubelet healthz", "kubelet healthz fails"), ("", "cannot be reached")] {
+    for (fault, want) in [("kubelet healthz", "kubelet healthz fails"), ("", "failed to reach")] {
         let folder = folder();
         let host = rebooted(folder.path(), MINUTE);
         host.system.journal().fail(fault);
@@ -121,11 +124,11 @@ async fn a_machine_that_does_not_get_healthy_goes_back_by_itself_and_stays_there
         let before = tokio::time::Instant::now();
         let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
-        assert_eq!(before.elapsed(), LEFT, "not before its time is up");
+        assert_eq!(before.elapsed(), LEFT, "not before the deadline");
 
         let mut host = open(Root::open(folder.path()).unwrap());
         assert!(host.system.wants_reboot());
-        // A daemon that starts again before the machine is down asks for the reboot again.
+        // A daemon that starts again before the machine is down requests the reboot again.
         let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
         host = open(Root::open(folder.path()).unwrap());
@@ -136,19 +139,19 @@ async fn a_machine_that_does_not_get_healthy_goes_back_by_itself_and_stays_there
         assert!(ledger::open(&host.root).unwrap().is_none());
         let back = confirm::refusal(&host.root, name, false).unwrap().unwrap();
         assert!(back.why.contains(want), "{back:?}");
-        assert_eq!(confirm::refusal(&host.root, name, true).unwrap(), None, "asked for");
+        assert_eq!(confirm::refusal(&host.root, name, true).unwrap(), None, "forced");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_cannot_stay_up_runs_out_of_time_too() {
+async fn a_crashing_daemon_runs_out_of_time_too() {
     let folder = folder();
     let mut host = rebooted(folder.path(), MINUTE);
     let probe = Reachable::from(usize::MAX);
     let mut starts = 0;
     let ended = loop {
         starts += 1;
-        assert!(starts < 20, "it would try for ever");
+        assert!(starts < 20, "it never ends");
         let shutdown = Shutdown::new();
         shutdown.request();
         let settled = confirm::settle(host, &probe, &shutdown).await;
@@ -162,7 +165,7 @@ async fn a_daemon_that_cannot_stay_up_runs_out_of_time_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_deadline_nobody_is_asked() {
+async fn without_a_deadline_nothing_is_checked() {
     let folder = folder();
     let host = rebooted(folder.path(), Duration::ZERO);
     let probe = Reachable::from(usize::MAX);
@@ -172,13 +175,13 @@ async fn without_a_deadline_nobody_is_asked() {
 }
 
 #[test]
-fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
+fn a_crash_at_any_change_of_a_rollback_ends_rolled_back() {
     let ways = ways();
     let attempt = |folder: &Path, faults: &Arc<Faults>| {
         drop(rebooted(folder, MINUTE));
         let mut host = open(faulty(folder, faults));
         let (update, _) = ledger::open(&host.root).unwrap().unwrap();
-        execute::take_back(&mut host, &update, "not healthy")
+        execute::roll_back_booted(&mut host, &update, "not healthy")
     };
     let folder = folder();
     let faults = Arc::new(Faults::none());
@@ -188,14 +191,14 @@ fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
     let mut back = 0;
     for number in 1..=faults.points() {
         let folder = crate::crash::folder();
-        let faults = Arc::new(Faults::at(number, Fault::Die));
+        let faults = Arc::new(Faults::at(number, Fault::Crash));
         let died = attempt(folder.path(), &faults);
         let at = format!("{number} {}: {died:?}", faults.failed().unwrap_or_default());
         let root = Root::open(folder.path()).unwrap();
         let (_, progress) = ledger::open(&root).unwrap().unwrap();
         let host = recover(folder.path());
         if progress.back_in.is_none() {
-            // It died before it had said so; the next daemon decides anew.
+            // Crashed before the rollback was recorded; the next daemon decides again.
             similar_asserts::assert_eq!(without_notes(tree(folder.path())), ways.new, "{}", at);
             continue;
         }
@@ -204,7 +207,7 @@ fn at_whatever_change_it_dies_while_taking_back_it_ends_up_back() {
         let name = new().metadata.name.unwrap();
         assert!(confirm::refusal(&host.root, &name, false).unwrap().is_some(), "{at}");
     }
-    assert!(back > 40, "the way back was tried: {back}");
+    assert!(back > 40, "the rollback was crashed: {back}");
 }
 
 const UNIT: &str = "etc/systemd/system/machine-config-daemon-confirm.service";
@@ -212,25 +215,25 @@ const LINK: &str =
     "etc/systemd/system/multi-user.target.wants/machine-config-daemon-confirm.service";
 const COPY: &str = "var/lib/machine-config-daemon/confirm/mco";
 
-/// Any file will do: nobody starts it here.
+/// Any file will do: it is never started here.
 fn program() -> Program {
     Program::new(PathBuf::from("/etc/passwd"), "")
 }
 
-/// A machine that has just rebooted into the new config, with a standby.
+/// Returns a machine that has just rebooted into the new config, with a standby.
 fn rebooted_with_standby(folder: &Path) -> Host<SimulatedSystem> {
     let mut host = applied(folder, MINUTE);
     standby::arrange(&mut host, &program()).unwrap();
-    assert!(folder.join(LINK).is_symlink(), "it starts at boot");
+    assert!(folder.join(LINK).is_symlink(), "it is enabled");
     reboot(host)
 }
 
-/// Whether there is something, be it a link that leads nowhere here.
+/// Returns true if the path exists, even as a dangling link.
 fn is_there(folder: &Path, path: &str) -> bool {
     fs::symlink_metadata(folder.join(path)).is_ok()
 }
 
-/// Looks once.
+/// Checks once.
 async fn stand_by(host: Host<SimulatedSystem>) -> Settled<SimulatedSystem> {
     let shutdown = Shutdown::new();
     shutdown.request();
@@ -242,7 +245,7 @@ fn reopened(folder: &Path) -> Host<SimulatedSystem> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_daemon_comes_up_the_machine_takes_the_config_back_once_its_time_is_up() {
+async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
     let (folder, ways) = (folder(), ways());
     let host = rebooted_with_standby(folder.path());
     let settled = stand_by(host).await;
@@ -260,14 +263,14 @@ async fn where_no_daemon_comes_up_the_machine_takes_the_config_back_once_its_tim
     host.system.boot().unwrap();
     let settled = stand_by(host).await;
     assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
-    assert_back(folder.path(), &ways, "nothing of the standby is left either");
+    assert_back(folder.path(), &ways, "the standby is removed, too");
 
-    // The daemon that comes up at last finds why, and does not try again.
+    // The daemon that starts at last finds the reason, and does not retry.
     let (host, probe) = (reopened(folder.path()), Reachable::from(0));
     let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
     let Settled::Go(host) = settled else { panic!("{settled:?}") };
     let back = confirm::refusal(&host.root, "rendered-worker-new", false).unwrap().unwrap();
-    assert_eq!(back.why, "kubelet healthz fails; no daemon came up to confirm it within 0s");
+    assert_eq!(back.why, "kubelet healthz fails; no daemon started to confirm it within 0s");
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,14 +292,14 @@ async fn a_standby_never_decides_beside_a_daemon() {
     for path in [UNIT, LINK, COPY] {
         assert!(!is_there(folder.path(), path), "{path}");
     }
-    // The lock is the daemon's still.
+    // The daemon still holds the lock.
     let settled = stand_by(reopened(folder.path())).await;
     assert!(matches!(settled, Settled::Go(_)), "its unit is gone, so it is over: {settled:?}");
     drop(lock);
 }
 
 #[test]
-fn a_standby_is_there_only_while_a_config_is_to_be_confirmed() {
+fn a_standby_is_installed_only_while_a_config_is_to_be_confirmed() {
     let folder = folder();
     let there = || [UNIT, COPY, LINK].map(|path| is_there(folder.path(), path));
     let mut host = applied(folder.path(), Duration::ZERO);
@@ -316,7 +319,7 @@ fn a_standby_is_there_only_while_a_config_is_to_be_confirmed() {
 }
 
 #[test]
-fn at_whatever_change_it_dies_the_next_daemon_arranges_the_standby() {
+fn after_a_crash_at_any_change_the_next_daemon_installs_the_standby() {
     let attempt = |folder: &Path, faults: &Arc<Faults>| {
         drop(applied(folder, MINUTE));
         standby::arrange(&mut open(faulty(folder, faults)), &program())
@@ -328,7 +331,7 @@ fn at_whatever_change_it_dies_the_next_daemon_arranges_the_standby() {
     assert!(faults.points() > 8, "{}", faults.points());
     for number in 1..=faults.points() {
         let folder = folder();
-        let faults = Arc::new(Faults::at(number, Fault::Die));
+        let faults = Arc::new(Faults::at(number, Fault::Crash));
         let died = attempt(folder.path(), &faults);
         let at = format!("{number} {}: {died:?}", faults.failed().unwrap_or_default());
         let mut host = reopened(folder.path());

@@ -1,5 +1,5 @@
-//! Whatever a daemon dies in the middle of, the next one ends up with the new config or the old one
-//! and nothing else.
+//! Wherever a daemon crashes, the next one ends up with the new config or the old one and nothing
+//! else.
 
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::Path, sync::Arc};
 
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 
 type Simulated = Host<SimulatedSystem>;
 
-/// A folder in memory where there is one: the tests write much, and trust the disk to keep it.
+/// Returns a directory in memory if there is one: the tests write much and need no durability.
 pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -77,10 +77,11 @@ pub(crate) fn new() -> MachineConfig {
     config("rendered-worker-new", &ignition, &rest)
 }
 
-/// A machine that has the old config, and files of the admin's own where the new one will write.
-pub(crate) fn furnish(folder: &Path) {
+/// Creates a machine that has the old config, and files of the administrator where the new one
+/// writes.
+pub(crate) fn create_machine(folder: &Path) {
     let root = Root::open(folder).unwrap();
-    SimulatedSystem::furnish(&root).unwrap();
+    SimulatedSystem::write_base_files(&root).unwrap();
     for path in ["/usr/etc/motd", "/etc/motd"] {
         root.write(path, b"welcome", 0o644).unwrap();
     }
@@ -108,12 +109,12 @@ pub(crate) fn begin(host: &mut Simulated) -> Result<Outcome, ExecuteError> {
     execute::begin(host, &old(), &new(), planned(&old(), &new()), &mut |_| {})
 }
 
-/// What a new daemon does with what an old one left, until nothing is left to do.
+/// Does what a new daemon does with the ledger of an old one, until nothing is left to do.
 pub(crate) fn recover(folder: &Path) -> Simulated {
     let mut host = open(Root::open(folder).unwrap());
     for tries in 0.. {
         let Some((update, progress)) = ledger::open(&host.root).unwrap() else { break };
-        assert!(tries < 10, "it goes round in circles: {progress:?}");
+        assert!(tries < 10, "recovery does not end: {progress:?}");
         let booted = host.system.facts().unwrap().boot_id;
         match ledger::resume(&progress, &update.boot_id, &booted) {
             Resume::Continue(done) => {
@@ -130,7 +131,8 @@ pub(crate) fn recover(folder: &Path) -> Simulated {
     host
 }
 
-/// Everything in the tree, without what differs from run to run: kind, mode, owner and contents.
+/// Returns everything in the tree, without what differs from run to run: kind, mode, owner and
+/// contents.
 pub(crate) fn tree(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -139,7 +141,7 @@ pub(crate) fn tree(folder: &Path) -> BTreeMap<String, String> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(folder).unwrap().display().to_string();
             let stat = fs::symlink_metadata(&path).unwrap();
-            // The record of the last update has the boot it began in, and its pack.
+            // The record of the last update has the boot in which it began, and its pack.
             let is_record = name.contains("mco-before") || name.ends_with("mco-last-update.json");
             if is_record {
                 continue;
@@ -161,7 +163,7 @@ pub(crate) fn tree(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// What one boot has that the next may not, of the machine itself.
+/// Returns the booted and staged deployments of the machine.
 pub(crate) fn system(folder: &Path) -> Value {
     let text = fs::read_to_string(folder.join("var/lib/mco-simulated/state.json")).unwrap();
     let mut state: Value = serde_json::from_str(&text).unwrap();
@@ -169,7 +171,7 @@ pub(crate) fn system(folder: &Path) -> Value {
     state
 }
 
-/// The trees before and after, and how many changes to the disk lie between.
+/// The trees before and after, and the number of changes to the disk in between.
 pub(crate) struct Ways {
     pub(crate) old: BTreeMap<String, String>,
     pub(crate) new: BTreeMap<String, String>,
@@ -180,7 +182,7 @@ pub(crate) struct Ways {
 
 pub(crate) fn ways() -> Ways {
     let folder = folder();
-    furnish(folder.path());
+    create_machine(folder.path());
     let (old, old_system) = (tree(folder.path()), system(folder.path()));
     let faults = Arc::new(Faults::none());
     let mut host = open(faulty(folder.path(), &faults));
@@ -198,7 +200,7 @@ pub(crate) fn faulty(folder: &Path, faults: &Arc<Faults>) -> Root {
 
 // covers: C134, C92, C64, C72, C73
 #[test]
-fn at_whatever_change_to_the_disk_it_dies_the_node_ends_up_with_the_new_config() {
+fn a_crash_at_any_change_ends_with_the_new_config() {
     let ways = ways();
     assert!(ways.points > 100, "every change to the disk is a point: {}", ways.points);
     assert!(ways.new["etc/motd"].ends_with("welcome"), "{:#?}", ways.new);
@@ -206,8 +208,8 @@ fn at_whatever_change_to_the_disk_it_dies_the_node_ends_up_with_the_new_config()
     let mut began = 0;
     for number in 1..=ways.points {
         let folder = folder();
-        furnish(folder.path());
-        let faults = Arc::new(Faults::at(number, Fault::Die));
+        create_machine(folder.path());
+        let faults = Arc::new(Faults::at(number, Fault::Crash));
         let mut host = open(faulty(folder.path(), &faults));
         let died = begin(&mut host);
         let at = faults.failed().unwrap_or_default();
@@ -216,18 +218,18 @@ fn at_whatever_change_to_the_disk_it_dies_the_node_ends_up_with_the_new_config()
         let has_begun = ledger::open(&Root::open(folder.path()).unwrap()).unwrap().is_some();
         began += usize::from(has_begun);
         recover(folder.path());
-        // Before the ledger nothing is touched but the ledger's own files.
+        // Before the ledger only the ledger's own files are written.
         let (want, want_system) =
             if has_begun { (&ways.new, &ways.new_system) } else { (&ways.old, &ways.old_system) };
         let found = tidied(tree(folder.path()), has_begun);
         similar_asserts::assert_eq!(
             found,
             tidied(want.clone(), has_begun),
-            "died at {} {}",
+            "crashed at {} {}",
             number,
             at
         );
-        assert_eq!(system(folder.path()), *want_system, "died at {number} {at}");
+        assert_eq!(system(folder.path()), *want_system, "crashed at {number} {at}");
 
         let mut host = open(Root::open(folder.path()).unwrap());
         if !has_begun {
@@ -240,8 +242,8 @@ fn at_whatever_change_to_the_disk_it_dies_the_node_ends_up_with_the_new_config()
     assert!(began > 80, "most of it is after the ledger: {began}");
 }
 
-/// A crash before the ledger may leave an empty folder for packs and what was half made there; the
-/// next update takes both over.
+/// A crash before the ledger may leave an empty directory for packs and a temporary file in it; the
+/// next update reuses both.
 pub(crate) fn tidied(
     mut tree: BTreeMap<String, String>,
     has_begun: bool,
@@ -256,10 +258,10 @@ pub(crate) fn tidied(
 
 // covers: C91
 #[test]
-fn at_whatever_change_it_dies_on_the_way_back_everything_is_as_it_was() {
+fn a_crash_at_any_change_of_a_rollback_ends_with_the_old_config() {
     let ways = ways();
     let attempt = |folder: &Path, faults: &Arc<Faults>| {
-        furnish(folder);
+        create_machine(folder);
         let mut host = open(faulty(folder, faults));
         host.system.journal().fail("stage-os image-2");
         begin(&mut host)
@@ -274,28 +276,29 @@ fn at_whatever_change_it_dies_on_the_way_back_everything_is_as_it_was() {
     let mut back = 0;
     for number in 1..=faults.points() {
         let folder = self::folder();
-        let faults = Arc::new(Faults::at(number, Fault::Die));
+        let faults = Arc::new(Faults::at(number, Fault::Crash));
         let died = attempt(folder.path(), &faults).unwrap_err();
         let at = format!("{number} {}: {died}", faults.failed().unwrap_or_default());
         let host = recover(folder.path());
         let current = disk::current_config(&host.root).unwrap().unwrap();
-        // Died before the fault was on record: the next daemon goes on, and gets through.
+        // Crashed before the fault was recorded: the next daemon resumes the update, which
+        // succeeds.
         let is_new = current != old();
         let want = if is_new { &ways.new } else { &ways.old };
         back += usize::from(!is_new);
         let found = tidied(tree(folder.path()), is_new);
         similar_asserts::assert_eq!(found, tidied(want.clone(), is_new), "died at {}", at);
     }
-    assert!(back > 50, "the way back was tried: {back}");
+    assert!(back > 50, "the rollback was crashed: {back}");
 }
 
 // covers: C91
 #[test]
-fn a_disk_that_fails_once_at_any_point_leaves_the_old_config_or_the_new() {
+fn a_disk_error_at_any_change_leaves_the_old_config_or_the_new() {
     let ways = ways();
     for number in 1..=ways.points {
         let folder = folder();
-        furnish(folder.path());
+        create_machine(folder.path());
         let faults = Arc::new(Faults::at(number, Fault::Once(rustix::io::Errno::IO)));
         let mut host = open(faulty(folder.path(), &faults));
         let done = begin(&mut host);
@@ -312,10 +315,10 @@ fn a_disk_that_fails_once_at_any_point_leaves_the_old_config_or_the_new() {
 
 // covers: C134
 #[test]
-fn an_update_can_be_taken_back_after_it_was_finished() {
+fn a_completed_update_can_be_rolled_back() {
     let ways = ways();
     let folder = folder();
-    furnish(folder.path());
+    create_machine(folder.path());
     let mut host = open(Root::open(folder.path()).unwrap());
     begin(&mut host).unwrap();
     drop(host);
@@ -332,13 +335,13 @@ fn an_update_can_be_taken_back_after_it_was_finished() {
 
 // covers: C136
 #[test]
-fn a_file_that_matches_already_is_not_written_again() {
+fn a_file_that_is_up_to_date_is_not_written_again() {
     let folder = folder();
-    furnish(folder.path());
+    create_machine(folder.path());
     let inode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().ino();
     let before = inode("etc/same");
     let mut host = open(Root::open(folder.path()).unwrap());
-    // Somebody else was first.
+    // Another process wrote it first.
     host.root.write("/etc/deep/new", b"1", 0o644).unwrap();
     let there = inode("etc/deep/new");
     begin(&mut host).unwrap();

@@ -1,4 +1,4 @@
-//! Disks that do not do what they are asked to: full, read-only, immutable, in the way.
+//! Disks that fail: full, read-only, immutable, or with a file in the way.
 
 use std::{
     fs,
@@ -9,16 +9,16 @@ use std::{
 use mco_daemon::{disk, execute::Outcome};
 use mco_host::Root;
 
-use crate::crash::{begin, furnish, old, open, recover, tidied, tree, ways};
+use crate::crash::{begin, create_machine, old, open, recover, tidied, tree, ways};
 
-/// Runs a command of the machine that a test needs; says whether it worked.
+/// Runs a command that a test needs; returns true if it succeeded.
 fn run(command: &str) -> bool {
     let mut words = command.split_whitespace();
     let done = Command::new(words.next().unwrap()).args(words).output();
     done.is_ok_and(|output| output.status.success())
 }
 
-/// Undoes something when the test is over, however it ends.
+/// Runs a command when the test is over, however it ends.
 struct Finally(String);
 
 impl Drop for Finally {
@@ -27,7 +27,7 @@ impl Drop for Finally {
     }
 }
 
-/// Has an update fail by the disk as it is, then again with the obstacle out of the way.
+/// Fails an update by the state of the disk, then repeats it after `clear`.
 fn fails_for(folder: &Path, why: &str, clear: impl FnOnce()) {
     let before = tree(folder);
     let mut host = open(Root::open(folder).unwrap());
@@ -50,7 +50,7 @@ fn fails_for(folder: &Path, why: &str, clear: impl FnOnce()) {
 #[test]
 fn a_file_in_place_of_a_directory_fails_the_update_and_leaves_no_trace() {
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
+    create_machine(folder.path());
     let deep = folder.path().join("etc/deep");
     fs::write(&deep, "in the way").unwrap();
     fails_for(folder.path(), "/etc/deep/new: Not a directory", || fs::remove_file(&deep).unwrap());
@@ -62,7 +62,7 @@ fn a_file_in_place_of_a_directory_fails_the_update_and_leaves_no_trace() {
 fn an_immutable_file_or_directory_fails_the_update_and_leaves_no_trace() {
     for path in ["etc/changed", "etc/deep", "etc/gone"] {
         let folder = tempfile::tempdir().unwrap();
-        furnish(folder.path());
+        create_machine(folder.path());
         let path = folder.path().join(path);
         if path.ends_with("deep") {
             fs::create_dir(&path).unwrap();
@@ -83,7 +83,7 @@ fn an_immutable_file_or_directory_fails_the_update_and_leaves_no_trace() {
 #[test]
 fn a_read_only_directory_fails_the_update_and_leaves_no_trace() {
     let folder = tempfile::tempdir().unwrap();
-    furnish(folder.path());
+    create_machine(folder.path());
     let deep = folder.path().join("etc/deep");
     fs::create_dir(&deep).unwrap();
     let deep = deep.display().to_string();
@@ -114,7 +114,7 @@ fn a_full_disk_leaves_the_old_config_whole_or_the_new_one() {
     for spare in (0..200).step_by(5) {
         let folder = PathBuf::from(&path).join(format!("machine-{spare}"));
         fs::create_dir(&folder).unwrap();
-        furnish(&folder);
+        create_machine(&folder);
         let filler = place.path().join("filler");
         fill(&filler, spare * 1024);
         let mut host = open(Root::open(&folder).unwrap());
@@ -124,7 +124,7 @@ fn a_full_disk_leaves_the_old_config_whole_or_the_new_one() {
             Ok(_) => done += 1,
             Err(_) => failed += 1,
         }
-        // The disk stays full for the next try, too.
+        // The disk stays full for the next attempt, too.
         fs::remove_file(&filler).unwrap();
         let host = recover(&folder);
         let is_new = disk::current_config(&host.root).unwrap() != Some(old());
@@ -137,7 +137,7 @@ fn a_full_disk_leaves_the_old_config_whole_or_the_new_one() {
     assert!(failed > 5 && done > 0, "both happened: {failed} failed, {done} done");
 }
 
-/// Fills the disk but for so many bytes.
+/// Fills the disk except for so many bytes.
 fn fill(path: &Path, spare: usize) {
     let block = vec![0_u8; 1024];
     let mut contents = Vec::new();
@@ -145,7 +145,7 @@ fn fill(path: &Path, spare: usize) {
     while contents.len() < 8 << 20 {
         contents.extend_from_slice(&block);
     }
-    // Fails where the disk ends, which is the point.
+    // Fails at the end of the disk, which is the purpose.
     drop(fs::write(path, &contents));
     let size = usize::try_from(fs::metadata(path).unwrap().len()).unwrap();
     let file = fs::File::options().write(true).open(path).unwrap();

@@ -1,4 +1,5 @@
-//! A file that somebody edits is noticed at once, named, and never overwritten.
+//! An edited file is detected at once, reported, and overwritten only if the pool's policy asks for
+//! it.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -35,9 +36,10 @@ async fn drift_degrades_blocks_updates_and_is_over_once_repaired() {
     assert_eq!(fleet.text("/etc/foo").as_deref(), Some("1"), "a drifted node is not updated");
     assert_eq!(fleet.text("/etc/sub/bar").as_deref(), Some("edited"), "nor repaired");
     fleet.desire("rendered-worker-1").await;
-    // One that has not heard of it yet would begin the update, and rightly so, once it can.
+    // A daemon that has not observed the change yet would begin the update, and rightly so, once it
+    // can.
     let is_back = |state: &State| state.desired_config.as_deref() == Some("rendered-worker-1");
-    fleet.wait_shown("the old config is desired again", is_back).await;
+    fleet.wait_for_state("the old config is desired again", is_back).await;
 
     // As an editor saves: a new file in place of the old.
     fs::write(fleet.path("/etc/sub/.bar.swp"), "1").unwrap();
@@ -54,7 +56,7 @@ async fn drift_degrades_blocks_updates_and_is_over_once_repaired() {
 
 // covers: C30
 #[tokio::test(flavor = "multi_thread")]
-async fn drift_while_the_daemon_was_away_is_found_when_it_starts() {
+async fn drift_while_the_daemon_was_stopped_is_found_at_its_start() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -81,22 +83,22 @@ async fn a_drifted_node_gets_its_config_back_by_the_force_file_and_a_reboot() {
     fs::write(fleet.path("/etc/foo"), "edited").unwrap();
     fs::remove_file(fleet.path("/etc/bar")).unwrap();
     fleet.wait("state=Degraded").await;
-    // Nobody waits for the next try: the file is seen when it comes.
+    // No wait for the next retry: the file is noticed at once.
     fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
     fleet.wait("state=Done, reason=, desiredDrain=uncordon-rendered-worker-1").await;
     for path in ["/etc/foo", "/etc/bar"] {
         assert_eq!(fleet.text(path).as_deref(), Some("1"), "{path}");
     }
     assert_ne!(fleet.boot_id(), boot);
-    assert!(!fleet.path("/run/machine-config-daemon-force").exists(), "it served once");
+    assert!(!fleet.path("/run/machine-config-daemon-force").exists(), "it counts once");
     assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
     fleet.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_wants_it_has_drift_put_right_until_somebody_insists() {
+async fn drift_is_repaired_by_policy_until_a_path_keeps_changing() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/bar", "1")], Drains::Answered).await;
-    fleet.wish("heal").await;
+    fleet.set_drift_policy("heal").await;
     fleet.start();
     fleet.wait("state=Done").await;
     let boot = fleet.boot_id();
@@ -108,8 +110,8 @@ async fn a_pool_that_wants_it_has_drift_put_right_until_somebody_insists() {
     fleet.wait_for_text("/etc/bar", "1").await;
     fs::write(fleet.path("/etc/foo"), "edited").unwrap();
     fleet.wait("state=Degraded, reason~content mismatch for file \"/etc/foo\"").await;
-    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("edited"), "who insists is let be");
-    assert_eq!(fleet.boot_id(), boot, "healing never reboots");
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("edited"), "left alone");
+    assert_eq!(fleet.boot_id(), boot, "a repair never reboots");
     fs::write(fleet.path("/etc/foo"), "1").unwrap();
     fleet.wait("state=Done, reason=").await;
     fleet.stop().await;

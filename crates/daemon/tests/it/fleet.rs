@@ -1,4 +1,4 @@
-//! One node, its cluster, and whoever else takes part.
+//! One node, its cluster, and the simulated controllers.
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 
@@ -26,7 +26,7 @@ use mco_daemon::{
     state::{Glass, State},
     watch::Watch,
 };
-use mco_host::{Host, Journal, Root, SimulatedSystem};
+use mco_host::{CallLog, Host, Root, SimulatedSystem};
 use mco_testkit::{PATIENCE, objects, watching};
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ pub(crate) struct Fleet {
     daemon: Option<(JoinHandle<()>, Shutdown)>,
 }
 
-/// Whether somebody plays the drain controller.
+/// The behaviour of the simulated drain controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drains {
     Answered,
@@ -56,7 +56,7 @@ pub(crate) enum Drains {
 }
 
 impl Fleet {
-    /// A pool whose config has these files, and a node in it that is not installed yet.
+    /// Creates a pool whose config has these files, and a node in it that is not installed yet.
     pub(crate) async fn new(files: &[(&str, &str)], drains: Drains) -> Self {
         let client =
             Client::new(ApiServer::in_memory(Settings::default()).await.unwrap(), "default");
@@ -80,8 +80,8 @@ impl Fleet {
             nodes,
             folder,
             power: watch::Sender::new(Power::Off),
-            // No machine is too slow to say all it has to say.
-            limits: Limits { last_words: PATIENCE, ..Limits::default() },
+            // Slow machines need time to write all status updates.
+            limits: Limits { status_flush: PATIENCE, ..Limits::default() },
             metrics: Metrics::register(&mut registry),
             registry,
             glass: Glass::default(),
@@ -99,8 +99,8 @@ impl Fleet {
         fleet
     }
 
-    /// Says what the pool wants done about drift.
-    pub(crate) async fn wish(&self, policy: &str) {
+    /// Sets the drift policy of the pool.
+    pub(crate) async fn set_drift_policy(&self, policy: &str) {
         let pools: Api<MachineConfigPool> = Api::all(self.client.clone());
         let patch =
             json!({"metadata": {"annotations": {(format!("{PREFIX}drift-policy")): policy}}});
@@ -112,7 +112,7 @@ impl Fleet {
         let root = Root::open(self.folder.path()).unwrap();
         let has_it = async {
             loop {
-                // Watched before it is looked at, so that nothing slips between.
+                // Watched before it is read, so that no change is missed in between.
                 let mut watch = Watch::new(&root, [path].into_iter()).unwrap();
                 if self.text(path).as_deref() == Some(want) {
                     return;
@@ -124,7 +124,7 @@ impl Fleet {
         assert!(done.is_ok(), "{path} never had {want:?}: {:?}", self.text(path));
     }
 
-    /// Makes a config.
+    /// Creates a config.
     pub(crate) async fn render(&self, name: &str, files: &[(&str, &str)], rest: &Value) {
         let file = |(path, text): &(&str, &str)| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
         let files: Vec<Value> = files.iter().map(file).collect();
@@ -140,7 +140,7 @@ impl Fleet {
         configs.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    /// Switches the machine on.
+    /// Starts the machine.
     pub(crate) fn start(&mut self) {
         let shutdown = Shutdown::new();
         let machine = Machine {
@@ -154,10 +154,10 @@ impl Fleet {
         self.daemon = Some((handle, shutdown));
     }
 
-    /// Switches on a machine that is installed, and that nobody boots again when it asks for it.
-    pub(crate) async fn start_watched(&mut self) -> Journal {
+    /// Starts an installed machine, which is not booted again when it requests a reboot.
+    pub(crate) async fn start_watched(&mut self) -> CallLog {
         let root = Root::create(self.folder.path()).unwrap();
-        SimulatedSystem::furnish(&root).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
         let mut host =
             Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
         let configs: Api<MachineConfig> = Api::all(self.client.clone());
@@ -167,8 +167,8 @@ impl Fleet {
         self.start_again()
     }
 
-    /// The same with a machine that was on before, as it is.
-    pub(crate) fn start_again(&mut self) -> Journal {
+    /// Starts a machine that ran before, in its last state.
+    pub(crate) fn start_again(&mut self) -> CallLog {
         let root = Root::open(self.folder.path()).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
         let journal = system.journal();
@@ -176,10 +176,10 @@ impl Fleet {
         journal
     }
 
-    /// Switches on a machine that has been somebody's for long and never had a config.
+    /// Starts a machine that existed before the cluster and never had a config.
     pub(crate) fn adopt(&mut self) {
         let root = Root::create(self.folder.path()).unwrap();
-        SimulatedSystem::furnish(&root).unwrap();
+        SimulatedSystem::write_base_files(&root).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
         self.run(Host { root, system });
     }
@@ -205,35 +205,35 @@ impl Fleet {
         }
     }
 
-    /// Stops the daemon and waits for it.
+    /// Stops the daemon and waits for its end.
     pub(crate) async fn stop(&mut self) {
         let (handle, shutdown) = self.daemon.take().expect("it was started");
         shutdown.request();
         tokio::time::timeout(PATIENCE, handle).await.expect("it stops").unwrap();
     }
 
-    /// Asks the daemon to stop, as SIGTERM does, and does not wait.
+    /// Requests the daemon's shutdown, as SIGTERM does, without waiting.
     pub(crate) fn terminate(&self) {
         self.daemon.as_ref().expect("it was started").1.request();
     }
 
-    /// Makes the node's MachineConfigNode, as the controller does.
-    pub(crate) async fn make_report(&self) {
+    /// Creates the node's MachineConfigNode, as the controller does.
+    pub(crate) async fn create_machine_config_node(&self) {
         let node = self.nodes.get("worker-0").await.unwrap();
         let object = mco_core::progress::object(&node, Some("worker"));
-        self.reports().create(&PostParams::default(), &object).await.unwrap();
+        self.machine_config_nodes().create(&PostParams::default(), &object).await.unwrap();
     }
 
-    pub(crate) fn reports(&self) -> Api<MachineConfigNode> {
+    pub(crate) fn machine_config_nodes(&self) -> Api<MachineConfigNode> {
         Api::all(self.client.clone())
     }
 
-    /// Which version of it there is.
-    pub(crate) async fn report_version(&self) -> Option<String> {
-        self.reports().get("worker-0").await.unwrap().metadata.resource_version
+    /// Returns the resource version of the MachineConfigNode.
+    pub(crate) async fn machine_config_node_version(&self) -> Option<String> {
+        self.machine_config_nodes().get("worker-0").await.unwrap().metadata.resource_version
     }
 
-    /// Everything that people were told of the node, by reason and in order.
+    /// Returns the reasons of all events about the node, in order.
     pub(crate) async fn events(&self) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
         let mut found = events.list(&ListParams::default()).await.unwrap().items;
@@ -241,24 +241,24 @@ impl Fleet {
         found.into_iter().filter_map(|event| event.reason).collect()
     }
 
-    /// Has everybody forget what people were told.
+    /// Deletes all events.
     pub(crate) async fn forget_events(&self) {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
         let all = (DeleteParams::default(), ListParams::default());
         events.delete_collection(&all.0, &all.1).await.unwrap();
     }
 
-    /// Waits until people were told of this.
+    /// Waits for an event with this reason.
     pub(crate) async fn wait_for_event(&self, reason: &str) -> Event {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
         let is_it = |event: &Event| event.reason.as_deref() == Some(reason);
         let Some(event) = watching::find(events, |event| Some(event).filter(is_it)).await else {
-            panic!("{reason} was not told; told: {:?}", self.events().await);
+            panic!("no event {reason}; events: {:?}", self.events().await);
         };
         event
     }
 
-    /// The line of the metrics that begins so.
+    /// Returns the line of the metrics with this prefix.
     pub(crate) fn metric(&self, begin: &str) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
@@ -266,7 +266,7 @@ impl Fleet {
         found.unwrap_or_else(|| panic!("no {begin} in {text}"))
     }
 
-    /// Points the node at a config.
+    /// Sets the desired config of the node.
     pub(crate) async fn desire(&self, config: &str) {
         self.annotate("desiredConfig", config).await;
     }
@@ -277,7 +277,7 @@ impl Fleet {
         self.nodes.patch("worker-0", &PatchParams::default(), &patch).await.unwrap();
     }
 
-    /// Waits until the node's annotations are as `key=value` words say; `key~text` contains it.
+    /// Waits until the node's annotations match: `key=value` equals, `key~text` contains.
     pub(crate) async fn wait(&self, what: &str) -> BTreeMap<String, String> {
         let holds = |annotations: &BTreeMap<String, String>| {
             what.split(", ").all(|word| {
@@ -301,10 +301,10 @@ impl Fleet {
         last
     }
 
-    /// Waits until the daemon shows that it does what `holds` is content with.
-    pub(crate) async fn wait_shown(&self, what: &str, holds: impl Fn(&State) -> bool) {
+    /// Waits until `holds` returns true for the daemon's state.
+    pub(crate) async fn wait_for_state(&self, what: &str, holds: impl Fn(&State) -> bool) {
         let seen = tokio::time::timeout(PATIENCE, self.glass.wait_for(holds)).await;
-        assert!(seen.is_ok(), "not shown: {what}; last: {:#?}", self.glass.look());
+        assert!(seen.is_ok(), "not shown: {what}; last: {:#?}", self.glass.get());
     }
 
     pub(crate) fn path(&self, path: &str) -> PathBuf {
@@ -322,7 +322,7 @@ impl Fleet {
     }
 }
 
-/// Plays the drain controller: whatever is asked for is done at once.
+/// Plays the drain controller: completes every request at once.
 async fn answer_drains(nodes: Api<Node>) {
     let changes = watcher(nodes.clone(), watcher::Config::default()).default_backoff();
     let mut changes = std::pin::pin!(changes.applied_objects());

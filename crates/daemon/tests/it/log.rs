@@ -1,4 +1,4 @@
-//! Lines that people and their tools look for in the daemon's log.
+//! Lines of the daemon's log that administrators and tools search for.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{
     fleet::{Drains, Fleet},
 };
 
-/// What was logged.
+/// The captured log.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -40,7 +40,7 @@ impl<'w> MakeWriter<'w> for Lines {
     }
 }
 
-/// Runs something on threads of its own, and gives all that was logged there.
+/// Runs a future on its own threads, and returns everything logged there.
 fn logged<F: Future<Output = ()> + Send + 'static>(work: F) -> String {
     let lines = Lines::default();
     let subscriber = tracing_subscriber::fmt()
@@ -77,7 +77,7 @@ fn contains_all(log: &str, lines: &[&str]) {
 
 // covers: C128
 #[test]
-fn an_update_with_everything_has_every_line_that_is_promised() {
+fn an_update_of_everything_logs_every_promised_line() {
     let log = logged(async {
         let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
         let version = certificates::configure(&fleet, false, json!({})).await;
@@ -99,7 +99,7 @@ fn an_update_with_everything_has_every_line_that_is_promised() {
         fleet.render("rendered-worker-3", &[], &json!({"fips": true})).await;
         fleet.desire("rendered-worker-3").await;
         fleet.wait("state=Unreconcilable").await;
-        // An older memory of the node than its disk has.
+        // An annotation that is older than the disk.
         fleet.stop().await;
         fleet.desire("rendered-worker-2").await;
         fleet.annotate("currentConfig", "rendered-worker-1").await;
@@ -144,12 +144,12 @@ fn an_update_with_everything_has_every_line_that_is_promised() {
             "Certificate was synced from controllerconfig resourceVersion",
         ],
     );
-    assert!(!log.contains("a key") && !log.contains("$6$x"), "what is written is never logged");
+    assert!(!log.contains("a key") && !log.contains("$6$x"), "contents are never logged");
 }
 
 // covers: C104, C128, C132
 #[test]
-fn a_new_pull_secret_needs_neither_drain_nor_reboot_and_the_log_says_so() {
+fn a_new_pull_secret_needs_neither_drain_nor_reboot_and_is_logged() {
     let log = logged(async {
         let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
         fs::create_dir_all(fleet.path("/etc/pivot")).unwrap();
@@ -178,8 +178,8 @@ fn a_new_pull_secret_needs_neither_drain_nor_reboot_and_the_log_says_so() {
             "Drain calculated for node disruption: false for config rendered-worker-2",
             "Performing post config change action: None for config rendered-worker-2",
             "Node has Desired Config rendered-worker-2, skipping reboot",
-            "/etc/pivot/kernel-args is not read: put kernelArguments into a MachineConfig",
+            "Ignoring /etc/pivot/kernel-args; use kernelArguments of a MachineConfig instead",
         ],
     );
-    assert!(!log.contains("c2VjcmV0"), "what is written is never logged");
+    assert!(!log.contains("c2VjcmV0"), "contents are never logged");
 }

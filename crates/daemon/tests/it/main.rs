@@ -1,4 +1,5 @@
-//! The daemon against the embedded API, with a real tree. The test plays the controllers.
+//! Tests the daemon against the embedded API server, with a real tree. The test plays the
+//! controllers.
 
 #![expect(clippy::disallowed_methods, reason = "the tests look at the tree from outside")]
 
@@ -22,14 +23,14 @@ mod fleet;
 #[cfg(test)]
 mod log;
 #[cfg(test)]
-mod patience;
+mod machine_config_node;
 #[cfg(test)]
 mod pinned;
 #[cfg(test)]
 mod protocol;
 #[cfg(test)]
-mod report;
-#[cfg(test)]
 mod start;
+#[cfg(test)]
+mod timeouts;
 #[cfg(test)]
 mod update;

@@ -1,4 +1,4 @@
-//! Images that the pool pins are pulled ahead of time, kept, and let go.
+//! Pinned images are pulled ahead of time, kept, and released.
 
 use std::{
     collections::BTreeSet,
@@ -94,7 +94,7 @@ async fn name_sets(fleet: &Fleet, names: &[&str]) {
     pools.patch("worker", &PatchParams::default(), &patch).await.unwrap();
 }
 
-/// Waits until the conditions and sets are as the words say, such as `a=2/2 b=1/3! Progressing`.
+/// Waits until conditions and sets match, such as `a=2/2 b=1/3! Progressing`.
 async fn wait(fleet: &Fleet, want: &str) {
     let words = |object: &MachineConfigNode| {
         let status = object.status.clone().unwrap_or_default();
@@ -111,7 +111,7 @@ async fn wait(fleet: &Fleet, want: &str) {
         words.join(" ")
     };
     let mut last = String::new();
-    let seen = watching::find(fleet.reports(), |object| {
+    let seen = watching::find(fleet.machine_config_nodes(), |object| {
         last = words(&object);
         (last == want).then_some(())
     });
@@ -119,9 +119,9 @@ async fn wait(fleet: &Fleet, want: &str) {
     assert!(seen, "not seen: {want}; last: {last}");
 }
 
-async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
+async fn fleet() -> (Fleet, Engine, mco_host::CallLog) {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
-    fleet.make_report().await;
+    fleet.create_machine_config_node().await;
     let status = json!({"status": {
         "conditions": [{"type": "Ready", "status": "True"}],
         "allocatable": {"ephemeral-storage": "100Gi"}}});
@@ -138,7 +138,7 @@ async fn fleet() -> (Fleet, Engine, mco_host::Journal) {
 
 // covers: C113, C117
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_are_pulled_pinned_changed_and_let_go() {
+async fn sets_are_pulled_pinned_changed_and_released() {
     let (mut fleet, engine, journal) = fleet().await;
     let reloads = || journal.calls().iter().filter(|call| *call == "reload crio.service").count();
     pin(&fleet, "a", "ab").await;
@@ -158,7 +158,7 @@ async fn sets_are_pulled_pinned_changed_and_let_go() {
     fleet.wait("state=Done").await;
     pin(&fleet, "b", "c").await;
     wait(&fleet, "a=1/1 b=2/2").await;
-    assert_eq!(before, 1, "told once");
+    assert_eq!(before, 1, "reloaded once");
     let calls = journal.calls();
     assert!(!calls.contains(&"reload crio.service".to_owned()), "the same images: {calls:?}");
     assert_eq!(engine.0.lock().unwrap().pulls.len(), 3, "a restart pulls nothing again");
@@ -175,21 +175,21 @@ async fn sets_are_pulled_pinned_changed_and_let_go() {
 
 // covers: C114
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_pulled_is_said_and_a_newer_set_mends_it() {
+async fn a_failed_pull_is_reported_and_a_newer_set_recovers() {
     let (mut fleet, engine, _journal) = fleet().await;
     engine.0.lock().unwrap().broken.insert(image('d'));
     pin(&fleet, "a", "ad").await;
     name_sets(&fleet, &["a"]).await;
     wait(&fleet, "Degraded Progressing a=0/1!").await;
-    let object = fleet.reports().get("worker-0").await.unwrap();
+    let object = fleet.machine_config_nodes().get("worker-0").await.unwrap();
     let fault = object.status.unwrap().pinned_image_sets[0].last_failed_generation_error.clone();
     let want = format!("failed to pull image {:?}: ", image('d'));
     assert!(fault.starts_with(&want) && fault.contains("manifest unknown"), "{fault}");
-    assert_eq!(fleet.text(PIN_FILE), None, "nothing is pinned that is not there");
+    assert_eq!(fleet.text(PIN_FILE), None, "a missing image is not pinned");
     pin(&fleet, "a", "a").await;
     wait(&fleet, "a=2/2").await;
     assert!(fleet.text(PIN_FILE).is_some());
-    // What somebody else took away comes back by itself only with the next change.
+    // A drop-in that another process removed is written again only with the next change.
     fs::remove_file(fleet.path(PIN_FILE)).unwrap();
     pin(&fleet, "a", "ab").await;
     wait(&fleet, "a=3/3").await;
@@ -204,9 +204,9 @@ async fn containerd_keeps_images_by_a_label_and_without_an_engine_none_are_pulle
     pin(&fleet, "a", "ab").await;
     name_sets(&fleet, &["a"]).await;
     wait(&fleet, "Degraded Progressing a=0/1!").await;
-    let object = fleet.reports().get("worker-0").await.unwrap();
+    let object = fleet.machine_config_nodes().get("worker-0").await.unwrap();
     let fault = object.status.unwrap().pinned_image_sets[0].last_failed_generation_error.clone();
-    assert!(fault.starts_with("this machine has neither CRI-O nor containerd"), "{fault}");
+    assert!(fault.starts_with("neither CRI-O nor containerd is installed"), "{fault}");
     assert!(engine.0.lock().unwrap().pulls.is_empty());
 
     let unit = "[Service]\nExecStart=/usr/bin/containerd\n";
@@ -215,7 +215,7 @@ async fn containerd_keeps_images_by_a_label_and_without_an_engine_none_are_pulle
     wait(&fleet, "a=2/2").await;
     let labels = || engine.0.lock().unwrap().labels.iter().cloned().collect::<Vec<_>>();
     assert_eq!(labels(), [image('a'), image('b'), image('c')]);
-    assert_eq!(fleet.text(PIN_FILE), None, "nobody would read it");
+    assert_eq!(fleet.text(PIN_FILE), None, "containerd does not read it");
     pin(&fleet, "a", "b").await;
     wait(&fleet, "a=3/3").await;
     assert_eq!(labels(), [image('b')]);
@@ -228,7 +228,7 @@ async fn containerd_keeps_images_by_a_label_and_without_an_engine_none_are_pulle
 
 // covers: C116
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_and_credentials_are_the_engine_s_affair_and_pass_through_no_command() {
+async fn mirrors_and_credentials_are_left_to_the_engine() {
     let (mut fleet, engine, _journal) = fleet().await;
     let secret = r#"{"auths":{"q.example":{"auth":"c2VjcmV0"}}}"#;
     fs::create_dir_all(fleet.path("/var/lib/kubelet")).unwrap();
@@ -249,26 +249,30 @@ async fn mirrors_and_credentials_are_the_engine_s_affair_and_pass_through_no_com
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_does_not_take_holds_up_nothing_that_comes_after_it() {
+async fn an_invalid_status_update_does_not_block_later_ones() {
     let (mut fleet, _engine, _journal) = fleet().await;
     wait(&fleet, "").await;
-    // A generation may not go down, and this one is ahead of all that will be said.
+    // A generation may not decrease, and this one is ahead of all later ones.
     let ahead = json!({"name": "a", "currentGeneration": 5, "desiredGeneration": 5});
     let patch = Patch::Merge(json!({"status": {"pinnedImageSets": [ahead]}}));
-    fleet.reports().patch_status("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    fleet
+        .machine_config_nodes()
+        .patch_status("worker-0", &PatchParams::default(), &patch)
+        .await
+        .unwrap();
     pin(&fleet, "a", "a").await;
     name_sets(&fleet, &["a"]).await;
     let text = format!("[crio]\n  [crio.image]\n    pinned_images = [\"{}\"]\n", image('a'));
     fleet.wait_for_text(PIN_FILE, &text).await;
     fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
     fleet.desire("rendered-worker-2").await;
-    let told = watching::find(fleet.reports(), |object| {
+    let reported = watching::find(fleet.machine_config_nodes(), |object| {
         let status = object.status?;
         let is_updated = |it: &Condition| it.type_ == "Updated" && it.status == "True";
         (status.config_version?.current == "rendered-worker-2"
             && status.conditions.iter().any(is_updated))
         .then_some(())
     });
-    assert!(told.await.is_some(), "the update is told");
+    assert!(reported.await.is_some(), "the update is reported");
     fleet.stop().await;
 }

@@ -1,7 +1,7 @@
-//! Our daemon under the reference's controller: what each writes on the node, in which order.
+//! Our daemon under the reference's controller: the annotations that each writes, in order.
 //!
 //! The daemon's side is the table that `mco_testkit::daemons` plays against our controller, so both
-//! halves are held to the same words.
+//! halves are held to the same protocol.
 
 use std::collections::BTreeMap;
 
@@ -23,10 +23,10 @@ use crate::fleet::{Drains, Fleet};
 
 const PREFIX: &str = "machineconfiguration.openshift.io/";
 
-/// Every state that a node was in, as its annotations told.
+/// Every state of a node, by its annotations.
 type States = Vec<BTreeMap<String, String>>;
 
-/// What the reference's controller does with a request, write by write.
+/// Returns the patches of the reference's controller for a request.
 fn answers(request: &str) -> [Value; 2] {
     let closed = request.starts_with("drain-");
     let answer = format!("{PREFIX}lastAppliedDrain");
@@ -36,7 +36,7 @@ fn answers(request: &str) -> [Value; 2] {
     ]
 }
 
-/// Plays the reference's drain controller, and keeps every state of the node.
+/// Plays the reference's drain controller, and records every state of the node.
 async fn control(nodes: Api<Node>, seen: watch::Sender<States>) {
     let changes = watcher(nodes.clone(), watcher::Config::default()).default_backoff();
     let mut changes = std::pin::pin!(changes.applied_objects());
@@ -60,8 +60,8 @@ async fn control(nodes: Api<Node>, seen: watch::Sender<States>) {
     }
 }
 
-/// What the table has a daemon write, pair by pair.
-fn words(script: Script, config: &str) -> Vec<(String, String)> {
+/// Returns the annotations of the table, pair by pair.
+fn entries(script: Script, config: &str) -> Vec<(String, String)> {
     let mut words = Vec::new();
     for step in script {
         match step {
@@ -75,7 +75,7 @@ fn words(script: Script, config: &str) -> Vec<(String, String)> {
     words
 }
 
-/// Says how far the states of a node follow the table, and what they say that it does not.
+/// Returns how far the states of a node follow the table, and annotations that the table lacks.
 fn follow(states: &[BTreeMap<String, String>], table: &[(String, String)]) -> (usize, Vec<String>) {
     let (mut next, mut foreign, mut before) = (0, Vec::new(), states[0].clone());
     for state in &states[1..] {
@@ -86,11 +86,11 @@ fn follow(states: &[BTreeMap<String, String>], table: &[(String, String)]) -> (u
             .filter(|pair| keys.contains(&pair.0.as_str()) && changed(pair))
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect();
-        // One write may bring several words of the table; their order within it is nobody's.
+        // One write may bring several entries of the table; their order within it does not matter.
         while let Some(at) = table.get(next).and_then(|word| news.iter().position(|n| n == word)) {
             news.remove(at);
             next += 1;
-            // A word that changes nothing is not seen.
+            // An entry that changes nothing is not observed.
             while table.get(next).is_some_and(|(key, value)| {
                 state.get(key).unwrap_or(&String::new()) == value && news.is_empty()
             }) {
@@ -103,8 +103,8 @@ fn follow(states: &[BTreeMap<String, String>], table: &[(String, String)]) -> (u
     (next, foreign)
 }
 
-/// All states up to the one in which the node is done with a config.
-async fn told(seen: &mut watch::Receiver<States>, config: &str) -> States {
+/// Returns all states up to the one in which the node is Done with a config.
+async fn states_until_done(seen: &mut watch::Receiver<States>, config: &str) -> States {
     let is_done = |states: &States| {
         states.last().is_some_and(|last| {
             let is = |key: &str, value: &str| last.get(key).is_some_and(|found| found == value);
@@ -112,7 +112,7 @@ async fn told(seen: &mut watch::Receiver<States>, config: &str) -> States {
         })
     };
     let states = tokio::time::timeout(PATIENCE, seen.wait_for(is_done)).await;
-    states.expect("the watch tells").expect("somebody watches").clone()
+    states.expect("the watch delivers").expect("the watch runs").clone()
 }
 
 async fn update(files: &[(&str, &str)], rest: &Value, script: Script) {
@@ -120,26 +120,26 @@ async fn update(files: &[(&str, &str)], rest: &Value, script: Script) {
     let (sender, mut seen) = watch::channel(States::new());
     let controller = tokio::spawn(control(fleet.nodes.clone(), sender));
     fleet.start();
-    let before = told(&mut seen, "rendered-worker-1").await.len() - 1;
+    let before = states_until_done(&mut seen, "rendered-worker-1").await.len() - 1;
     fleet.render("rendered-worker-2", files, rest).await;
     fleet.desire("rendered-worker-2").await;
-    let states = told(&mut seen, "rendered-worker-2").await.split_off(before);
+    let states = states_until_done(&mut seen, "rendered-worker-2").await.split_off(before);
     fleet.stop().await;
     controller.abort();
-    let table = words(script, "rendered-worker-2");
+    let table = entries(script, "rendered-worker-2");
     let (reached, foreign) = follow(&states, &table);
     assert_eq!(foreign, [""; 0], "{states:#?}");
-    assert_eq!(reached, table.len(), "{:?} did not come: {states:#?}", table.get(reached));
+    assert_eq!(reached, table.len(), "{:?} is missing: {states:#?}", table.get(reached));
 }
 
 // covers: C35, C37, C38, C56
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_with_a_reboot_goes_by_the_reference_s_words() {
+async fn an_update_with_a_reboot_follows_the_references_protocol() {
     update(&[("/etc/foo", "2")], &json!({"kernelArguments": ["nosmt"]}), REBOOT).await;
 }
 
 // covers: C38, C92
 #[tokio::test(flavor = "multi_thread")]
-async fn an_update_in_place_goes_by_the_reference_s_words() {
+async fn an_update_in_place_follows_the_references_protocol() {
     update(&[("/etc/containers/policy.json", "1")], &json!({}), IN_PLACE).await;
 }

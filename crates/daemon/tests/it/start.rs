@@ -1,4 +1,4 @@
-//! What a daemon does once when it starts, and how it learns why the last update did not come up.
+//! Preparation of the machine at the daemon's start, and the report of a failed finalization.
 
 use std::fs;
 
@@ -9,12 +9,12 @@ use crate::fleet::{Drains, Fleet};
 
 // covers: C24, C29
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_is_made_ready_once_for_what_its_node_is_for() {
+async fn a_machine_is_prepared_once_for_its_role() {
     let cases =
         [("worker", "worker"), ("master", "control-plane"), ("control-plane", "control-plane")];
-    for (role, duty) in cases {
+    for (label, role) in cases {
         let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
-        let label = format!("node-role.kubernetes.io/{role}");
+        let label = format!("node-role.kubernetes.io/{label}");
         let patch = Patch::Merge(json!({"metadata": {"labels": {label: ""}}}));
         fleet.nodes.patch("worker-0", &PatchParams::default(), &patch).await.unwrap();
         let journal = fleet.start_watched().await;
@@ -27,13 +27,13 @@ async fn a_machine_is_made_ready_once_for_what_its_node_is_for() {
         let calls = journal.calls();
         let prepared: Vec<&String> =
             calls.iter().filter(|call| call.starts_with("prepare")).collect();
-        assert_eq!(prepared, [&format!("prepare {duty}")], "{role}");
+        assert_eq!(prepared, [&format!("prepare {role}")], "{role}");
     }
 }
 
 // covers: C33
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_end_of_the_last_boot_complained_of_is_said_until_it_is_over() {
+async fn a_finalization_error_is_reported_until_it_is_resolved() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;

@@ -1,4 +1,4 @@
-//! A node follows its desired config, and says so as the reference would.
+//! A node follows its desired config and reports so as the reference does.
 
 use std::fs;
 
@@ -43,7 +43,7 @@ async fn a_change_that_needs_it_drains_reboots_and_uncordons() {
     fleet.wait("desiredDrain=uncordon-rendered-worker-1").await;
     fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-1").await;
     fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
-    assert_eq!(fleet.text("/etc/bar"), None, "what no config has any longer is gone");
+    assert_eq!(fleet.text("/etc/bar"), None, "a file that no config has is removed");
     let on = fleet.power.subscribe().borrow().to_owned();
     assert_eq!(on, Power::On);
     fleet.stop().await;
@@ -51,7 +51,7 @@ async fn a_change_that_needs_it_drains_reboots_and_uncordons() {
 
 // covers: C92
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_needs_neither_does_neither() {
+async fn a_change_that_needs_no_drain_and_no_reboot_has_neither() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -67,7 +67,7 @@ async fn a_change_that_needs_neither_does_neither() {
 
 // covers: C38, C43
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_is_refused_and_a_new_config_is_picked_up() {
+async fn an_unreconcilable_change_is_refused_and_a_new_config_is_picked_up() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -95,7 +95,7 @@ async fn what_cannot_be_is_refused_and_a_new_config_is_picked_up() {
 
 // covers: C17, C59
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_that_was_away_goes_on_where_it_was() {
+async fn a_restarted_daemon_resumes_its_update() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -149,7 +149,7 @@ async fn new_authorities_of_the_user_are_trusted_without_drain_or_reboot() {
     for silent in ["Drain", "Cordon", "Reboot"] {
         assert!(!events.iter().any(|event| event == silent), "{silent} in {events:?}");
     }
-    // It stays trusted when its config goes, as with the reference.
+    // The certificate stays trusted when its config is removed, as with the reference.
     fleet.desire("rendered-worker-1").await;
     fleet.wait("state=Done, currentConfig=rendered-worker-1").await;
     assert_eq!(fleet.text(path).as_deref(), Some("authority"));
@@ -158,7 +158,7 @@ async fn new_authorities_of_the_user_are_trusted_without_drain_or_reboot() {
 
 // covers: C26
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_whose_config_the_cluster_does_not_have_is_moved_from_the_copy_on_its_disk() {
+async fn a_config_that_is_not_in_the_cluster_is_read_from_the_disk() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1"), ("/etc/old", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -168,6 +168,6 @@ async fn a_node_whose_config_the_cluster_does_not_have_is_moved_from_the_copy_on
     fleet.desire("rendered-worker-2").await;
     fleet.wait("state=Done, currentConfig=rendered-worker-2, reason=").await;
     assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
-    assert_eq!(fleet.text("/etc/old"), None, "what only the old one had is gone");
+    assert_eq!(fleet.text("/etc/old"), None, "a file of the old config only is removed");
     fleet.stop().await;
 }

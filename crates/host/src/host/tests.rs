@@ -19,7 +19,7 @@ struct Machine {
 fn machine() -> Machine {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open(folder.path()).unwrap();
-    SimulatedSystem::furnish(&root).unwrap();
+    SimulatedSystem::write_base_files(&root).unwrap();
     let system = SimulatedSystem::open(&root).unwrap();
     Machine { folder, host: Host { root, system } }
 }
@@ -93,7 +93,7 @@ fn an_unchanged_file_is_not_written_again() {
 
 // covers: C64, C65
 #[test]
-fn what_the_system_ships_comes_back_and_what_it_does_not_goes() {
+fn shipped_files_are_restored_and_others_removed() {
     let mut machine = machine();
     for path in ["/usr/etc/motd", "/etc/motd"] {
         machine.host.root.write(path, b"welcome", 0o600).unwrap();
@@ -110,7 +110,7 @@ fn what_the_system_ships_comes_back_and_what_it_does_not_goes() {
         assert_eq!(machine.text(&stamp).as_deref(), Some(""), "{path}");
     }
 
-    // Twice, as after a crash that came before the first could be recorded.
+    // Twice, as after a crash before the first could be recorded.
     for _ in 0..2 {
         for path in ["/etc/motd", "/etc/own"] {
             machine.host.remove_file(&file(path, "ours2")).unwrap();
@@ -120,7 +120,7 @@ fn what_the_system_ships_comes_back_and_what_it_does_not_goes() {
         assert_eq!(machine.text(copy), None);
     }
     let mode = fs::metadata(machine.at("/etc/motd")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o7777, 0o600, "with the mode it had");
+    assert_eq!(mode & 0o7777, 0o600, "with its previous mode");
 }
 
 // covers: C69, C70
@@ -151,11 +151,11 @@ fn units_and_dropins_come_and_go() {
     machine.host.unmask_unit("a.service").unwrap();
     assert!(fs::symlink_metadata(&path).is_err());
     let left = fs::read_dir(path.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name());
-    assert_eq!(left.collect::<Vec<_>>(), ["a.service.d"], "nothing temporary stays behind");
+    assert_eq!(left.collect::<Vec<_>>(), ["a.service.d"], "no temporary file is left");
 }
 
 #[test]
-fn a_unit_that_no_config_wrote_stays_when_its_drop_in_goes() {
+fn a_unit_file_of_others_stays_when_its_drop_in_is_removed() {
     let mut machine = machine();
     let path = machine.at("/etc/systemd/system/theirs.service");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -171,7 +171,7 @@ fn a_unit_that_no_config_wrote_stays_when_its_drop_in_goes() {
 }
 
 #[test]
-fn a_unit_that_is_not_there_is_not_enabled_and_one_of_the_system_is() {
+fn a_missing_unit_is_not_enabled_and_a_system_unit_is() {
     let mut machine = machine();
     machine.host.enable_unit("gone.service").unwrap();
     machine.host.enable_unit("kubelet.service").unwrap();
@@ -186,7 +186,7 @@ fn a_unit_that_is_not_there_is_not_enabled_and_one_of_the_system_is() {
 
 // covers: C75
 #[test]
-fn keys_go_where_the_reference_puts_them_and_nowhere_else() {
+fn keys_are_written_to_the_references_path_only() {
     let mut machine = machine();
     let outside = tempfile::tempdir().unwrap();
     symlink(outside.path(), machine.at("/home/core/.ssh")).unwrap();
@@ -206,7 +206,7 @@ fn keys_go_where_the_reference_puts_them_and_nowhere_else() {
 }
 
 #[test]
-fn a_leaked_link_goes_unless_the_config_has_its_unit() {
+fn a_leaked_link_is_removed_unless_the_config_has_its_unit() {
     let mut machine = machine();
     let unit_file = "[Install]\nRequiredBy=network-online.target";
     let unit = unit("node-valid-hostname.service", unit_file);
@@ -222,7 +222,7 @@ fn a_leaked_link_goes_unless_the_config_has_its_unit() {
 }
 
 #[test]
-fn a_boot_takes_what_was_staged_and_forgets_run() {
+fn a_boot_activates_the_staged_deployment_and_empties_run() {
     let mut machine = machine();
     let before = machine.host.system.facts().unwrap();
     machine.host.root.write("/run/force", b"", 0o644).unwrap();

@@ -1,6 +1,6 @@
-//! Kernel arguments as words.
+//! Splits kernel arguments into words.
 
-/// The words of some kernel arguments: split at spaces, save between double quotes, which stay.
+/// Splits kernel arguments at spaces outside of double quotes; the quotes stay.
 #[must_use]
 pub fn words(texts: &[String]) -> Vec<String> {
     let mut words = Vec::new();

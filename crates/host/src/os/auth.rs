@@ -1,7 +1,7 @@
-//! Which credentials the operating system pulls its images with.
+//! Links the pull secret for OS images.
 //!
-//! Compat: paths and the choice are the reference's (`pkg/daemon/image_manager_helper.go`). Better: the
-//! link is replaced in one step, so that there is no moment without one.
+//! Compat: paths and the choice are the reference's (`pkg/daemon/image_manager_helper.go`). Better:
+//! the link is replaced atomically.
 
 use serde::de::IgnoredAny;
 use tracing::{info, warn};
@@ -9,16 +9,16 @@ use tracing::{info, warn};
 use super::Backend;
 use crate::root::{Root, RootError};
 
-/// The cluster's pull secret with that of the internal registry.
+/// The cluster's pull secret merged with that of the internal registry.
 pub(super) const MERGED: &str = "/etc/mco/internal-registry-pull-secret.json";
 /// The cluster's pull secret.
 pub(super) const CLUSTER: &str = "/var/lib/kubelet/config.json";
 
-/// Where each kind of system looks for credentials.
+/// Paths at which each kind of system looks for credentials.
 const RPM_OSTREE: &str = "/run/ostree/auth.json";
 const BOOTC: &str = "/etc/ostree/auth.json";
 
-/// What of the merged credentials can be used.
+/// The state of the merged pull secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Merged {
     Good,
@@ -26,7 +26,7 @@ enum Merged {
     Broken,
 }
 
-/// Which file the link leads to.
+/// Returns the target of the link.
 fn choose(merged: Merged) -> &'static str {
     match merged {
         Merged::Good => MERGED,
@@ -34,7 +34,7 @@ fn choose(merged: Merged) -> &'static str {
     }
 }
 
-/// Gives the operating system the credentials of this cluster.
+/// Links the pull secret of this cluster for the operating system.
 pub(crate) fn link(root: &Root, os: Backend) -> Result<(), RootError> {
     let place = match os {
         Backend::RpmOstree => RPM_OSTREE,
@@ -47,7 +47,7 @@ pub(crate) fn link(root: &Root, os: Backend) -> Result<(), RootError> {
         Some(_) => Merged::Broken,
     };
     if merged == Merged::Broken {
-        warn!("{MERGED} is no JSON; images are pulled with {CLUSTER} alone");
+        warn!("{MERGED} is not valid JSON; using {CLUSTER} to pull OS images");
     }
     let target = choose(merged);
     if root.read_link(place)?.as_deref() != Some(target) {
@@ -63,20 +63,20 @@ mod tests {
 
     // covers: C106
     #[test]
-    fn images_are_pulled_with_both_secrets_unless_that_file_is_broken() {
+    fn the_merged_secret_is_linked_unless_it_is_broken() {
         for (os, place) in [(Backend::RpmOstree, RPM_OSTREE), (Backend::Bootc, BOOTC)] {
             let folder = tempfile::tempdir().unwrap();
             let root = Root::open(folder.path()).unwrap();
             let leads_to = || root.read_link(place).unwrap();
             link(&root, os).unwrap();
-            assert_eq!(leads_to().as_deref(), Some(CLUSTER), "there is no other");
+            assert_eq!(leads_to().as_deref(), Some(CLUSTER), "no merged secret");
             root.write(MERGED, br#"{"auths": {}}"#, 0o600).unwrap();
             link(&root, os).unwrap();
             assert_eq!(leads_to().as_deref(), Some(MERGED));
             root.write(MERGED, br#"{"auths": "#, 0o600).unwrap();
             link(&root, os).unwrap();
-            assert_eq!(leads_to().as_deref(), Some(CLUSTER), "a broken one helps nobody");
-            // Somebody's own file there gives way, as it does to the reference.
+            assert_eq!(leads_to().as_deref(), Some(CLUSTER), "the merged secret is broken");
+            // A regular file there is replaced, as in the reference.
             root.remove(place).unwrap();
             root.write(place, b"{}", 0o600).unwrap();
             link(&root, os).unwrap();
@@ -86,7 +86,7 @@ mod tests {
         let root = Root::open(folder.path()).unwrap();
         link(&root, Backend::None).unwrap();
         for place in [RPM_OSTREE, BOOTC] {
-            assert_eq!(root.read_link(place).unwrap(), None, "it pulls no images of its own");
+            assert_eq!(root.read_link(place).unwrap(), None, "no OS images are pulled");
         }
     }
 }

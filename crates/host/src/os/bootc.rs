@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{CommandRunner, garbled};
+use super::{CommandRunner, parse_error};
 use crate::system::{Staged, SystemError};
 
 const BOOTC: &str = "/usr/bin/bootc";
@@ -32,11 +32,11 @@ struct Reference {
     image: String,
 }
 
-/// The image that is booted.
+/// Returns the booted image.
 pub(super) fn booted(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
     let text = runner.run(&[BOOTC, "status", "--json"])?;
     let host: Host =
-        serde_json::from_str(&text).map_err(|error| garbled("bootc status --json", &error))?;
+        serde_json::from_str(&text).map_err(|error| parse_error("bootc status --json", &error))?;
     let image = host.status.booted.and_then(|entry| entry.image);
     Ok(image.map(|image| image.image.image))
 }
@@ -48,7 +48,7 @@ pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), Syst
     runner.run(&[BOOTC, "switch", image]).map(drop)
 }
 
-pub(super) fn go_back(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
     let is_same_boot = booted(runner)?.as_deref() == Some(before);
     runner.run(&[BOOTC, "switch", before])?;
     Ok(if is_same_boot { Staged::Back } else { Staged::AtNextBoot })

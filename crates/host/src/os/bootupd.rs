@@ -1,8 +1,9 @@
-//! The boot loader, which an image does not replace: under Secure Boot one that is too old refuses the
-//! kernel of the next image.
+//! Updates the boot loader, which an image does not replace: under Secure Boot an old one refuses
+//! the kernel of the next image.
 //!
-//! Compat: when and by which commands is the reference's (`pkg/daemon/bootupd.go`); its last resort, to
-//! copy the files onto the boot partitions by hand, is not here: what bootupd cannot do is said aloud.
+//! Compat: the conditions and commands are the reference's (`pkg/daemon/bootupd.go`); its last
+//! resort, to copy the files onto the boot partitions by hand, is not here: a failure of bootupd is
+//! logged.
 
 use tracing::info;
 
@@ -13,34 +14,34 @@ const MOKUTIL: &str = "/usr/bin/mokutil";
 const PODMAN: &str = "/usr/bin/podman";
 const SYSTEMCTL: &str = "/usr/bin/systemctl";
 const UNIT: &str = "bootloader-update.service";
-/// There only on machines that booted by EFI, and no other has Secure Boot.
+/// Exists only on machines that booted by EFI; no other has Secure Boot.
 const EFI: &str = "/sys/firmware/efi";
 
-/// How a boot loader is brought up to date.
+/// The method of a boot loader update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// It need not be.
+enum UpdateMethod {
+    /// No update is needed.
     None,
-    /// By the machine's own unit, and by the image where that fails.
+    /// The machine's own unit, or the image if that fails.
     Unit,
-    /// By what the next image brings along.
+    /// The bootupctl of the next image.
     Image,
 }
 
-/// Decides how.
-fn way(release: &OsRelease, architecture: &str, secure_boot: bool) -> Way {
+/// Chooses the method.
+fn method(release: &OsRelease, architecture: &str, secure_boot: bool) -> UpdateMethod {
     let is_meant = release.is_coreos() && matches!(architecture, "x86_64" | "aarch64");
     if !is_meant || !secure_boot {
-        return Way::None;
+        return UpdateMethod::None;
     }
     match (release.major(), release.minor()) {
-        (Some(major), _) if major > 9 => Way::Unit,
-        (Some(9), Some(minor)) if minor >= 6 => Way::Unit,
-        _ => Way::Image,
+        (Some(major), _) if major > 9 => UpdateMethod::Unit,
+        (Some(9), Some(minor)) if minor >= 6 => UpdateMethod::Unit,
+        _ => UpdateMethod::Image,
     }
 }
 
-/// Brings the boot loader up to date before an image is staged that may need it.
+/// Updates the boot loader before an image is staged.
 pub(super) fn update(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -48,22 +49,24 @@ pub(super) fn update(
 ) -> Result<(), SystemError> {
     let release = OsRelease::read(root)?.unwrap_or_default();
     let architecture = std::env::consts::ARCH;
-    if way(&release, architecture, true) == Way::None || !root.exists(EFI)? {
+    if method(&release, architecture, true) == UpdateMethod::None || !root.exists(EFI)? {
         return Ok(());
     }
-    // Whoever cannot tell may well have it.
+    // If mokutil fails, Secure Boot is assumed.
     let state = runner.run(&[MOKUTIL, "--sb-state"]);
     let secure_boot = state.map_or(true, |text| text.contains("SecureBoot enabled"));
-    match way(&release, architecture, secure_boot) {
-        Way::None => {
+    match method(&release, architecture, secure_boot) {
+        UpdateMethod::None => {
             info!("Secure Boot not enabled, bootloader update not required");
             return Ok(());
         }
-        Way::Unit => match runner.run(&[SYSTEMCTL, "start", UNIT]) {
+        UpdateMethod::Unit => match runner.run(&[SYSTEMCTL, "start", UNIT]) {
             Ok(_) => return Ok(()),
-            Err(error) => info!("{UNIT} failed ({error}), trying the next image's own"),
+            Err(error) => {
+                info!(unit = UNIT, %error, "Unit failed; using bootupctl of the next image");
+            }
         },
-        Way::Image => {}
+        UpdateMethod::Image => {}
     }
     by_image(root, runner, image)
 }
@@ -72,7 +75,7 @@ fn by_image(root: &Root, runner: &dyn CommandRunner, image: &str) -> Result<(), 
     if !storage::has(runner, image).unwrap_or_default() {
         repository::pull(root, runner, image)?;
     }
-    // bootupctl runs only where it sees that systemd started it.
+    // bootupctl refuses to run unless systemd started it.
     let invocation = format!("INVOCATION_ID={:032x}", 1);
     let command = [
         PODMAN,
@@ -100,19 +103,19 @@ mod tests {
 
     // covers: C88
     #[test]
-    fn only_secure_boot_on_an_image_based_machine_needs_it() {
+    fn only_secure_boot_on_an_image_based_machine_needs_an_update() {
         let cases = [
-            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", true, Way::Unit),
-            ("ID=rhcos\nRHEL_VERSION=10.0", "aarch64", true, Way::Unit),
-            ("ID=rhcos\nRHEL_VERSION=9.4", "x86_64", true, Way::Image),
-            ("ID=rhcos\nRHEL_VERSION=8.6", "x86_64", true, Way::Image),
-            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", false, Way::None),
-            ("ID=rhcos\nRHEL_VERSION=9.6", "s390x", true, Way::None),
-            ("ID=rhel\nVERSION_ID=9.6", "x86_64", true, Way::None),
-            ("ID=debian\nVERSION_ID=12", "x86_64", true, Way::None),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", true, UpdateMethod::Unit),
+            ("ID=rhcos\nRHEL_VERSION=10.0", "aarch64", true, UpdateMethod::Unit),
+            ("ID=rhcos\nRHEL_VERSION=9.4", "x86_64", true, UpdateMethod::Image),
+            ("ID=rhcos\nRHEL_VERSION=8.6", "x86_64", true, UpdateMethod::Image),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "x86_64", false, UpdateMethod::None),
+            ("ID=rhcos\nRHEL_VERSION=9.6", "s390x", true, UpdateMethod::None),
+            ("ID=rhel\nVERSION_ID=9.6", "x86_64", true, UpdateMethod::None),
+            ("ID=debian\nVERSION_ID=12", "x86_64", true, UpdateMethod::None),
         ];
         for (release, architecture, secure_boot, want) in cases {
-            let found = way(&OsRelease::parse(release), architecture, secure_boot);
+            let found = method(&OsRelease::parse(release), architecture, secure_boot);
             assert_eq!(found, want, "{release} {architecture} {secure_boot}");
         }
     }

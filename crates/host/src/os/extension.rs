@@ -1,4 +1,4 @@
-//! Which packages an extension is, and whether they are there.
+//! The packages of extensions, and their verification.
 
 use super::CommandRunner;
 use crate::system::SystemError;
@@ -16,24 +16,24 @@ const EXTENSIONS: [(&str, &[&str]); 7] = [
     ("sysstat", &["sysstat"]),
 ];
 
-/// The packages of an extension; none if there is no such extension.
+/// Returns the packages of an extension; none if the extension is unknown.
 #[must_use]
 pub fn packages(extension: &str) -> Option<&'static [&'static str]> {
     EXTENSIONS.iter().find(|(name, _)| *name == extension).map(|(_, packages)| *packages)
 }
 
-/// Whether a package belongs to any extension.
+/// Returns true if a package belongs to any extension.
 #[must_use]
 pub fn is_extension(package: &str) -> bool {
     EXTENSIONS.iter().any(|(_, packages)| packages.contains(&package))
 }
 
-/// Sets of packages that stood for an extension in earlier releases, and are as good.
+/// Package sets of extensions in earlier releases, which count as well.
 const LEGACY: [(&str, &[&str]); 1] = [("ipsec", &["NetworkManager-libreswan", "libreswan"])];
 
-/// Refuses a machine that lacks packages of these extensions.
+/// Fails if packages of these extensions are not installed.
 ///
-/// Compat: any of the sets is enough, and the words are the reference's (`pkg/daemon/update.go`).
+/// Compat: any of the sets is enough, and the texts are the reference's (`pkg/daemon/update.go`).
 pub(crate) fn verify(runner: &dyn CommandRunner, extensions: &[String]) -> Result<(), SystemError> {
     for name in extensions {
         let current = packages(name).into_iter();
@@ -82,7 +82,7 @@ mod tests {
 
     // covers: C34
     #[test]
-    fn an_extension_is_there_once_one_of_its_sets_is() {
+    fn an_extension_is_installed_once_one_of_its_sets_is() {
         let ask = |names: &[&str], installed: &'static [&'static str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             verify(&Installed(installed), &names).map_err(|error| error.to_string())

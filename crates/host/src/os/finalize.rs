@@ -1,22 +1,21 @@
-//! Why the system that was staged last did not come up: what its finalisation said when the machine
-//! went down.
+//! Reads the error of the last deployment's finalization, which runs when the machine shuts down.
 //!
-//! Compat: the question is rpm-ostree's own client's, which the reference asks by.
+//! Compat: the query is that of rpm-ostree's own client, which the reference runs.
 
 use super::CommandRunner;
 use crate::system::SystemError;
 
 const JOURNALCTL: &str = "/usr/bin/journalctl";
-/// Puts a staged system in place at shutdown.
+/// Finalizes a staged deployment at shutdown.
 pub(crate) const UNIT: &str = "ostree-finalize-staged.service";
 
-/// What went wrong when the boot before this one ended; none if all went well.
+/// Returns the error of the finalization at the end of the previous boot; none if it succeeded.
 pub(crate) fn fault(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
     let text = runner.run(&[JOURNALCTL, "-b", "-1", "-o", "cat", "_UID=0", "-u", UNIT])?;
     Ok(first_error(&text))
 }
 
-/// The first line that tells of an error.
+/// Returns the first line with an error.
 pub(crate) fn first_error(text: &str) -> Option<String> {
     text.lines().find(|line| line.starts_with("error:")).map(|line| line.trim_end().to_owned())
 }
@@ -27,7 +26,7 @@ mod tests {
 
     // covers: C33
     #[test]
-    fn the_first_error_of_the_finalisation_is_told() {
+    fn the_first_error_of_the_finalization_is_returned() {
         let cases = [
             ("", None),
             ("Finalizing staged deployment\nBootloader updated\n", None),

@@ -1,7 +1,7 @@
-//! Kernel arguments of systems that come as packages, through the boot loader that they have.
+//! Kernel arguments of package-based systems, through their boot loader.
 //!
-//! Three kinds are known: grub with a folder of settings (Debian and its kin), `grubby` (Fedora and its
-//! kin), and boot loader entries with `/etc/kernel/cmdline` (systemd-boot). Others are left alone.
+//! Three kinds are supported: grub with a directory of settings (Debian and its kin), `grubby`
+//! (Fedora and its kin), and boot loader entries with `/etc/kernel/cmdline` (systemd-boot).
 
 use super::{CommandRunner, words};
 use crate::{
@@ -15,10 +15,10 @@ const GRUB_SETTINGS: &str = "/etc/default/grub.d/90-mco.cfg";
 const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
 const GRUBBY: &str = "/usr/sbin/grubby";
 const ENTRIES: &str = "/boot/loader/entries";
-/// What new entries are made with.
+/// Kernel arguments of new entries.
 const CMDLINE: &str = "/etc/kernel/cmdline";
 
-/// A boot loader that can be told.
+/// A supported boot loader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loader {
     Grub,
@@ -38,7 +38,7 @@ fn detect(root: &Root) -> Result<Option<Loader>, SystemError> {
     })
 }
 
-/// Has the second list of kernel arguments in place of the first at the next boot.
+/// Stages kernel arguments: removes one list and adds the other.
 pub(crate) fn stage(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -54,7 +54,7 @@ pub(crate) fn stage(
             what: format!(
                 "this machine cannot change kernel arguments (-[{}] +[{}]): it has neither \
                  {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {ENTRIES}. Set them \
-                 by hand, or leave them out of the config",
+                 by hand, or remove them from the config",
                 remove.join(" "),
                 add.join(" ")
             ),
@@ -62,11 +62,11 @@ pub(crate) fn stage(
     }
 }
 
-/// What the boot loader is told now, in words of our own; none where it cannot be told anything.
+/// Returns the current settings of the boot loader as JSON; none if there is no supported one.
 pub(crate) fn staged(root: &Root) -> Result<Option<String>, SystemError> {
     let kept: Vec<(String, String)> = match detect(root)? {
         Some(Loader::Grub) => vec![(GRUB_SETTINGS.to_owned(), text(root, GRUB_SETTINGS)?)],
-        // grubby keeps them in the entries, and in the settings for new ones.
+        // grubby keeps them in the entries, and in the file for new ones.
         Some(Loader::Grubby | Loader::Entries) => {
             let paths = entries(root)?.into_iter().chain([CMDLINE.to_owned()]);
             paths
@@ -78,7 +78,7 @@ pub(crate) fn staged(root: &Root) -> Result<Option<String>, SystemError> {
     Ok(Some(serde_json::to_string(&kept).expect("text is JSON")))
 }
 
-/// Tells the boot loader again what it was told when [`staged`] gave these words.
+/// Restores the settings that [`staged`] returned.
 pub(crate) fn restage(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -105,12 +105,12 @@ pub(crate) fn restage(
     Ok(Staged::Back)
 }
 
-/// The settings file: all arguments of the config, and nothing of anybody else's.
+/// Builds the settings file, with the arguments of the config only.
 fn settings(add: &[String]) -> String {
     if add.is_empty() {
         return String::new();
     }
-    // Read by a shell: what it would take for more than text is quoted.
+    // Read by a shell: characters with a special meaning are quoted.
     let words: Vec<String> = add
         .iter()
         .map(|word| {
@@ -126,7 +126,7 @@ fn grub(root: &Root, runner: &dyn CommandRunner, wanted: &str) -> Result<(), Sys
     } else if text(root, GRUB_SETTINGS)? != wanted {
         root.write(GRUB_SETTINGS, wanted.as_bytes(), 0o644)?;
     }
-    // Always: a crash may have come between the settings and this.
+    // Always: a crash may have happened between the write and this command.
     runner.run(&[UPDATE_GRUB]).map(drop)
 }
 
@@ -175,7 +175,7 @@ fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), Sy
     Ok(())
 }
 
-/// Boot loader entries that have arguments.
+/// Lists boot loader entries that have arguments.
 fn entries(root: &Root) -> Result<Vec<String>, SystemError> {
     let mut found = Vec::new();
     for name in root.list(ENTRIES)? {
@@ -229,7 +229,7 @@ mod tests {
 
     // covers: C129
     #[test]
-    fn grub_is_told_by_a_settings_file_of_our_own() {
+    fn grub_gets_a_settings_file() {
         let (_folder, root) = machine(&[(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", "")]);
         let tools = Tools::default();
         let before = staged(&root).unwrap().unwrap();
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn grubby_is_told_by_its_command() {
+    fn grubby_gets_a_command() {
         let (_folder, root) = machine(&[(GRUBBY, "")]);
         let tools = Tools::default();
         stage(&root, &tools, &list(&["a b"]), &list(&["c"])).unwrap();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_edited_once_however_often_it_is_asked_for() {
+    fn entries_are_edited_once_however_often_it_is_repeated() {
         let entry = "/boot/loader/entries/a.conf";
         let (_folder, root) = machine(&[
             (entry, "title A\noptions root=/dev/x quiet\nlinux /vmlinuz\n"),
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loader_that_nobody_knows_is_left_alone() {
+    fn an_unknown_loader_is_refused() {
         let (_folder, root) = machine(&[]);
         let error = stage(&root, &Tools::default(), &[], &list(&["nosmt"])).unwrap_err();
         assert!(

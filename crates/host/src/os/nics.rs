@@ -1,8 +1,8 @@
 //! Keeps the names of network interfaces across a new major version of the operating system.
 //!
-//! Compat: which systems, and nmstatectl's arguments, are the reference's (`pkg/daemon/daemon.go`). Better:
-//! the kernel arguments are set so that nothing is staged where nothing changes, for this runs at every
-//! start of the daemon; and taken away by an option that rpm-ostree has.
+//! Compat: which systems, and nmstatectl's arguments, are the reference's (`pkg/daemon/daemon.go`).
+//! Better: the kernel arguments are set so that nothing is staged if nothing changes, because this
+//! runs at every start of the daemon; and removed by an option that rpm-ostree has.
 
 use tracing::{info, warn};
 
@@ -10,12 +10,12 @@ use super::{CommandRunner, OsRelease, words};
 use crate::{root::Root, system::SystemError};
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
-/// Where nmstatectl may be: brought along by the daemon, or the machine's own.
-const PLACES: [&str; 2] = ["/run/machine-config-daemon-bin/nmstatectl", "/usr/bin/nmstatectl"];
-/// Where it leaves the kernel arguments that go with the names.
+/// Paths of nmstatectl: the daemon's own, or the machine's.
+const PATHS: [&str; 2] = ["/run/machine-config-daemon-bin/nmstatectl", "/usr/bin/nmstatectl"];
+/// File in which nmstatectl leaves the kernel arguments for the names.
 const ARGUMENTS: &str = "/run/mco-nic-kargs";
 
-/// Pins the names on one release, and lets go of them again on the next.
+/// Pins the names on Enterprise Linux 9, and unpins them on 10.
 pub(crate) fn persist(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
     let release = OsRelease::read(root)?.unwrap_or_default();
     let (clean_up, verb) = match (release.is_el(9), release.is_el(10)) {
@@ -24,13 +24,13 @@ pub(crate) fn persist(root: &Root, runner: &dyn CommandRunner) -> Result<(), Sys
         (false, false) => return Ok(()),
     };
     let mut program = None;
-    for place in PLACES {
+    for place in PATHS {
         if program.is_none() && root.exists(place)? {
             program = Some(place);
         }
     }
     let Some(program) = program else {
-        info!("There is no nmstatectl, so the names of network interfaces are not pinned");
+        info!("nmstatectl is not installed; skipping the pinning of network interface names");
         return Ok(());
     };
     root.remove(ARGUMENTS)?;
@@ -39,9 +39,9 @@ pub(crate) fn persist(root: &Root, runner: &dyn CommandRunner) -> Result<(), Sys
         command.push("--cleanup");
     }
     match runner.run(&command) {
-        // Names that were never pinned cannot be let go of.
+        // Names that were never pinned cannot be unpinned.
         Err(error) if clean_up => {
-            warn!(%error, "Cannot clean up the names of network interfaces");
+            warn!(%error, "Failed to unpin the names of network interfaces");
             return Ok(());
         }
         done => done?,
@@ -80,7 +80,7 @@ mod tests {
 
     // covers: C05, C24
     #[test]
-    fn names_are_pinned_on_one_release_and_let_go_on_the_next() {
+    fn names_are_pinned_on_one_release_and_unpinned_on_the_next() {
         let nmstate = "/run/machine-config-daemon-bin/nmstatectl persist-nic-names --root / --kargs-out /run/mco-nic-kargs";
         let cases = [
             (

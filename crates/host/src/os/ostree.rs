@@ -1,26 +1,26 @@
 //! Image-based systems that rpm-ostree drives.
 //!
-//! Compat: the commands are the reference's (`pkg/daemon/update.go`, `rpm-ostree.go`), so that what the
-//! journal shows is what people know.
+//! Compat: the commands are the reference's (`pkg/daemon/update.go`, `rpm-ostree.go`), so that the
+//! journal shows the familiar ones.
 
 use serde::Deserialize;
 use tracing::{info, warn};
 
-use super::{CommandRunner, arguments::words, bootupd, extension, garbled, storage};
+use super::{CommandRunner, arguments::words, bootupd, extension, parse_error, storage};
 use crate::{
     log::{self, Priority},
     root::Root,
-    system::{Duty, Staged, SystemError},
+    system::{MachineRole, Staged, SystemError},
 };
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
 const OSTREE: &str = "/usr/bin/ostree";
 
-/// Where an image comes from, as rpm-ostree writes it before the image.
+/// Transports of an image, as rpm-ostree prefixes them.
 const REGISTRY: &str = "ostree-unverified-registry:";
 const STORAGE: &str = "ostree-unverified-image:containers-storage:";
 
-/// How often a pull is tried: registries have moments.
+/// Attempts of a pull.
 const ATTEMPTS: u32 = 5;
 
 /// The packages of the default kernel.
@@ -34,14 +34,14 @@ const LARGE_PAGES: &[&str] = &[
     "kernel-64k-modules-extra",
 ];
 
-/// What `rpm-ostree status --json` tells.
+/// The output of `rpm-ostree status --json`.
 #[derive(Deserialize)]
 pub(super) struct Status {
     #[serde(default)]
     deployments: Vec<Deployment>,
 }
 
-/// One system that is or can be booted.
+/// A deployment.
 #[derive(Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[derive(Default)]
@@ -62,7 +62,7 @@ struct Removal {
 }
 
 impl Status {
-    /// The system that is booted.
+    /// Returns the booted deployment.
     pub(super) fn booted(&self) -> Result<&Deployment, SystemError> {
         self.deployments.iter().find(|it| it.booted).ok_or_else(|| SystemError::Command {
             command: "rpm-ostree status --json".to_owned(),
@@ -76,7 +76,7 @@ impl Status {
 }
 
 impl Deployment {
-    /// The image that it was made from.
+    /// Returns the image of the deployment.
     pub(super) fn image(&self) -> Option<String> {
         let reference = self.container_image_reference.as_deref()?;
         // Such as `ostree-unverified-registry:host/image` or `ostree-unverified-image:docker://…`.
@@ -90,27 +90,27 @@ impl Deployment {
 
 pub(super) fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> {
     let text = runner.run(&[RPM_OSTREE, "status", "--json"])?;
-    serde_json::from_str(&text).map_err(|error| garbled("rpm-ostree status --json", &error))
+    serde_json::from_str(&text).map_err(|error| parse_error("rpm-ostree status --json", &error))
 }
 
-/// Stages an image; a try that failed may be repeated, and what is booted already is not pulled.
+/// Stages an image; can be repeated, and an image that is already booted is not pulled.
 pub(super) fn rebase(
     root: &Root,
     runner: &dyn CommandRunner,
     image: &str,
 ) -> Result<(), SystemError> {
-    // What an earlier try staged would otherwise be mixed with this one.
+    // Staged changes of an earlier attempt would be mixed with this one.
     runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
     let status = status(runner)?;
     if status.booted()?.image().as_deref() == Some(image) {
         info!("Already in desired image {image}");
         return Ok(());
     }
-    refuse_old(runner)?;
+    check_supports_images(runner)?;
     if let Err(error) = bootupd::update(root, runner, image) {
         let text = format!("bootloader update failed: {error}");
         warn!("{text}");
-        // Where whoever finds that the machine does not boot will look.
+        // Also in the machine's journal, in case the machine does not boot.
         log::write(root, Priority::Error, &text);
     }
     match storage::find(root, runner, image)? {
@@ -119,20 +119,20 @@ pub(super) fn rebase(
     }
 }
 
-/// Refuses a machine whose rpm-ostree comes from before there were images.
+/// Fails if the machine's rpm-ostree is older than container images.
 ///
-/// Different from the reference, which runs the new image's own rpm-ostree in a container and reboots
-/// twice: no boot image of a supported release is that old.
-fn refuse_old(runner: &dyn CommandRunner) -> Result<(), SystemError> {
+/// Different from the reference, which runs the new image's own rpm-ostree in a container and
+/// reboots twice: no boot image of a supported release is that old.
+fn check_supports_images(runner: &dyn CommandRunner) -> Result<(), SystemError> {
     let text = runner.run(&[RPM_OSTREE, "--version"])?;
     let mut features =
         text.lines().skip_while(|line| line.trim() != "Features:").skip(1).peekable();
-    // One that does not say is not held to anything.
+    // A version without a list of features is accepted.
     if features.peek().is_none() || features.any(|line| line.trim() == "- container") {
         return Ok(());
     }
-    let what = "rpm-ostree of this machine is too old to take images (it lacks the feature container); \
-                install the machine again from a newer boot image";
+    let what = "rpm-ostree of this machine is too old for container images (it lacks the feature \
+                container); reinstall the machine from a newer boot image";
     Err(SystemError::Os { what: what.to_owned() })
 }
 
@@ -141,9 +141,9 @@ fn rebase_from_storage(
     runner: &dyn CommandRunner,
     image: &storage::Local,
 ) -> Result<(), SystemError> {
-    // A policy that may well allow the image as it is must not be in the way.
+    // A policy that cannot be changed may still allow the image.
     if let Err(error) = storage::allow(root, runner, image) {
-        warn!(%error, "The policy for images cannot be opened for {}", image.digest);
+        warn!(image = image.digest, %error, "Failed to allow the image in the image policy");
     }
     info!("Executing local container storage rebase to {}", image.digest);
     let target = format!("{STORAGE}{}", image.digest);
@@ -158,7 +158,7 @@ fn rebase_from_registry(runner: &dyn CommandRunner, image: &str) -> Result<(), S
     info!("Executing rebase to {image}");
     let target = format!("{REGISTRY}{image}");
     let command = [RPM_OSTREE, "rebase", "--experimental", &target];
-    super::repeat(runner, ATTEMPTS, || runner.run(&command).map(drop)).map_err(|last| {
+    super::retry(runner, ATTEMPTS, || runner.run(&command).map(drop)).map_err(|last| {
         SystemError::Os {
             what: format!(
                 "failed to update OS to {image} after retries: {last}: \
@@ -168,12 +168,15 @@ fn rebase_from_registry(runner: &dyn CommandRunner, image: &str) -> Result<(), S
     })
 }
 
-/// Has objects written one by one on machines that hold the cluster's store: a flood of writes would
-/// hold that up. Others are not asked for it.
-pub(super) fn sync_objects(runner: &dyn CommandRunner, duty: Duty) -> Result<(), SystemError> {
-    match duty {
-        Duty::Worker => Ok(()),
-        Duty::ControlPlane => {
+/// Makes ostree sync each object by itself on control plane machines: a flood of writes would block
+/// etcd. Not set on workers.
+pub(super) fn sync_objects(
+    runner: &dyn CommandRunner,
+    role: MachineRole,
+) -> Result<(), SystemError> {
+    match role {
+        MachineRole::Worker => Ok(()),
+        MachineRole::ControlPlane => {
             let repository = "--repo=/sysroot/ostree/repo";
             let command = [OSTREE, repository, "config", "set", "core.per-object-fsync", "true"];
             runner.run(&command).map(drop)
@@ -188,7 +191,7 @@ pub(super) fn kernel_arguments(
 ) -> Result<(), SystemError> {
     let (remove, add) = (words(remove), words(add));
     let present = words(&[runner.run(&[RPM_OSTREE, "kargs"])?]);
-    // Adding is not idempotent, so that a step that was cut short must not be taken twice.
+    // Appending is not idempotent, so that an interrupted step must not be executed twice.
     let is_done = present.ends_with(&add)
         && !remove.iter().any(|gone| present.contains(gone) && !add.contains(gone));
     if is_done {
@@ -263,7 +266,7 @@ pub(super) fn extensions(
     for package in required.iter().filter(|it| !present.iter().any(|have| have == *it)) {
         command.extend(["--install", package]);
     }
-    // Packages that somebody layered by hand stay.
+    // Packages that the administrator layered by hand stay.
     for package in present.iter().map(String::as_str) {
         if extension::is_extension(package) && !required.contains(&package) {
             command.extend(["--uninstall", package]);
@@ -276,7 +279,7 @@ pub(super) fn extensions(
     Ok(())
 }
 
-/// Sees that what was asked for is what will be booted.
+/// Fails unless the staged deployment has the required packages.
 fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemError> {
     let after = status(runner)?;
     let Some(staged) = after.staged() else {
@@ -298,7 +301,7 @@ fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemErr
     })
 }
 
-pub(super) fn go_back(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
     runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
     if status(runner)?.booted()?.checksum == before {
         return Ok(Staged::Back);

@@ -1,13 +1,13 @@
-//! Which operating system a machine has, by its own description.
+//! The operating system of a machine, from its os-release file.
 //!
-//! Compat: how versions and families are told is the reference's (`pkg/daemon/osrelease`).
+//! Compat: versions and families are told apart as in the reference (`pkg/daemon/osrelease`).
 
 use crate::root::{Root, RootError};
 
-/// Where a system describes itself, first match first.
-const PLACES: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
+/// Paths of os-release; the first match counts.
+const PATHS: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
-/// What a system says of itself.
+/// A parsed os-release file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsRelease {
     id: String,
@@ -17,9 +17,9 @@ pub struct OsRelease {
 }
 
 impl OsRelease {
-    /// What the system below `root` says of itself; none if it does not.
+    /// Reads os-release of the system below `root`; none if it does not exist.
     pub fn read(root: &Root) -> Result<Option<Self>, RootError> {
-        for path in PLACES {
+        for path in PATHS {
             if let Some(bytes) = root.read(path)? {
                 return Ok(Some(Self::parse(&String::from_utf8_lossy(&bytes))));
             }
@@ -27,7 +27,7 @@ impl OsRelease {
         Ok(None)
     }
 
-    /// Reads the description.
+    /// Parses an os-release file.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let value = |key: &str| {
@@ -44,13 +44,13 @@ impl OsRelease {
         }
     }
 
-    /// Whether the system is of the `coreos` kind, whose `/usr` is an image.
+    /// Returns true for any `CoreOS`, whose `/usr` is an image.
     #[must_use]
     pub fn is_coreos(&self) -> bool {
         self.variant == "coreos" || self.is_el_coreos()
     }
 
-    /// Whether it is the `coreos` that is made from Enterprise Linux.
+    /// Returns true for a `CoreOS` that is based on Enterprise Linux.
     #[must_use]
     pub fn is_el_coreos(&self) -> bool {
         match self.id.as_str() {
@@ -60,43 +60,43 @@ impl OsRelease {
         }
     }
 
-    /// Whether it is the `coreos` that is made from Fedora.
+    /// Returns true for Fedora `CoreOS`.
     #[must_use]
     pub fn is_fedora_coreos(&self) -> bool {
         self.id == "fedora" && self.variant == "coreos"
     }
 
-    /// Whether it is the `coreos` that is made from this major version of Enterprise Linux.
+    /// Returns true for a `CoreOS` that is based on this major version of Enterprise Linux.
     #[must_use]
     pub fn is_el(&self, major: u32) -> bool {
         self.is_el_coreos() && self.major() == Some(major)
     }
 
-    /// Whether it is Enterprise Linux or says that it is like it.
+    /// Returns true for Enterprise Linux and systems that are like it.
     #[must_use]
     pub fn is_like_rhel(&self) -> bool {
         self.id == "rhel" || self.like.iter().any(|like| like == "rhel")
     }
 
-    /// The version, without what only the cluster's release adds to it.
+    /// Returns the version, without the part of the `OpenShift` release.
     #[must_use]
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The first number of the version.
+    /// Returns the major version.
     #[must_use]
     pub fn major(&self) -> Option<u32> {
         self.version.split('.').next()?.parse().ok()
     }
 
-    /// The second number of the version.
+    /// Returns the minor version.
     #[must_use]
     pub fn minor(&self) -> Option<u32> {
         self.version.split('.').nth(1)?.parse().ok()
     }
 
-    /// The name, as metrics have it.
+    /// Returns the name, as metrics have it.
     #[must_use]
     pub fn label(&self) -> String {
         self.id.to_uppercase()
@@ -124,7 +124,7 @@ mod tests {
 
     // covers: C12
     #[test]
-    fn systems_are_told_apart_by_what_they_say_of_themselves() {
+    fn systems_are_told_apart_by_os_release() {
         let cases = [
             (
                 "ID=\"rhcos\"\nVERSION=\"412.86.202301061548-0\"\nVERSION_ID=\"4.12\"\nOPENSHIFT_VERSION=\"4.12\"\nRHEL_VERSION=\"8.6\"\nVARIANT_ID=coreos",
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_administrators_description_counts_first() {
+    fn the_file_in_etc_has_precedence() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         assert_eq!(OsRelease::read(&root).unwrap(), None);

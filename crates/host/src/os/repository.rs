@@ -1,8 +1,9 @@
-//! The packages of extensions and kernels, which come in an image of their own: a repository of them is
-//! on the machine only while an update needs it.
+//! The repository with the packages of extensions and kernels, extracted from an image for the
+//! duration of an update.
 //!
 //! Compat: commands, paths and the repository's file are the reference's (`pkg/daemon/update.go`).
-//! Better: the folder and the container have fixed names, so that what a daemon left that died is found.
+//! Better: directory and container have fixed names, so that leftovers of a crashed daemon are
+//! found.
 
 use tracing::info;
 
@@ -17,10 +18,10 @@ const CONTENT: &str = "/run/mco-extensions/os-extensions-content-update";
 const CONTAINER: &str = "ostree-container-pivot-extensions";
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
-/// A pull is tried so often: registries have moments.
-const TRIES: u32 = 6;
+/// Attempts of a pull.
+const ATTEMPTS: u32 = 6;
 
-/// Puts the packages of this image where rpm-ostree finds them.
+/// Extracts the packages of this image and adds them as a repository of rpm-ostree.
 pub(crate) fn provide(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -42,7 +43,7 @@ pub(crate) fn provide(
     ];
     runner.run(&create)?;
     let copied = copy(root, runner);
-    // The container has served; what cannot be removed now is removed by the next update.
+    // If the container cannot be removed now, the next update removes it.
     let removed = runner.run(&[PODMAN, "rm", "-f", CONTAINER]);
     copied.and(removed)?;
     let text = format!(
@@ -51,20 +52,20 @@ pub(crate) fn provide(
          skip_if_unavailable=False\n"
     );
     root.write(FILE, text.as_bytes(), 0o644)?;
-    info!("The packages of {image} are at {CONTENT} until the update is staged");
+    info!(image, path = CONTENT, "Extracted the packages of extensions until the update is staged");
     Ok(())
 }
 
 fn copy(root: &Root, runner: &dyn CommandRunner) -> Result<String, SystemError> {
     runner.run(&[PODMAN, "cp", &format!("{CONTAINER}:/"), CONTENT])?;
-    // Without it rpm-ostree may not read them.
+    // Without the label rpm-ostree cannot read them.
     if root.exists(SELINUX)? {
         runner.run(&[CHCON, "-R", "-t", "var_run_t", CONTENT])?;
     }
     Ok(String::new())
 }
 
-/// Pulls an image into podman's storage with the machine's own credentials.
+/// Pulls an image into podman's storage with the machine's pull secret.
 pub(super) fn pull(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -75,15 +76,15 @@ pub(super) fn pull(
         command.extend(["--authfile", auth::CLUSTER]);
     }
     command.push(image);
-    super::repeat(runner, TRIES, || runner.run(&command).map(drop))
+    super::retry(runner, ATTEMPTS, || runner.run(&command).map(drop))
 }
 
-/// Takes the packages away again; says nothing where there are none.
+/// Removes the repository and its packages, if any.
 pub(crate) fn withdraw(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
     let is_there = root.stat(FOLDER)?.is_some();
     root.remove(FILE)?;
     if is_there {
-        // A daemon that died may have left its container, which holds on to the image.
+        // A crashed daemon may have left its container, which keeps the image in use.
         runner.run(&[PODMAN, "rm", "-f", "--ignore", CONTAINER])?;
         root.remove_tree(FOLDER)?;
     }

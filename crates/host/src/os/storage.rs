@@ -1,14 +1,14 @@
-//! OS images that the machine has already, in podman's storage: no registry is needed for them.
+//! OS images that are already in podman's storage, so that no registry is needed.
 //!
 //! Compat: commands, paths and the key in the policy are the reference's (`pkg/daemon/podman.go`,
-//! `rpm-ostree.go`). Better: an image that is known only by a tag comes from the registry, for what the
-//! tag means may have changed since; and a policy that allows the image anyway is left alone.
+//! `rpm-ostree.go`). Better: an image that is known only by a tag comes from the registry, because
+//! the tag may have moved since; and a policy that allows the image anyway is not changed.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
-use super::{CommandRunner, garbled};
+use super::{CommandRunner, parse_error};
 use crate::{root::Root, system::SystemError};
 
 const PODMAN: &str = "/usr/bin/podman";
@@ -22,7 +22,7 @@ const TRANSPORT: &str = "containers-storage";
 /// An image in podman's storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Local {
-    /// What it is called, with its digest.
+    /// Name with digest.
     pub(super) digest: String,
     id: String,
 }
@@ -47,12 +47,12 @@ struct Store {
     graph_root: String,
 }
 
-/// Whether podman has this image, by whatever name.
+/// Returns true if podman has this image, by whatever name.
 pub(super) fn has(runner: &dyn CommandRunner, image: &str) -> Result<bool, SystemError> {
     Ok(!list(runner, image)?.is_empty())
 }
 
-/// The image, if podman has it by its digest.
+/// Finds the image by its digest.
 pub(super) fn find(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -71,10 +71,10 @@ pub(super) fn find(
 fn list(runner: &dyn CommandRunner, image: &str) -> Result<Vec<Listed>, SystemError> {
     let filter = format!("reference={image}");
     let text = runner.run(&[PODMAN, "images", "--format=json", "--filter", &filter])?;
-    serde_json::from_str(&text).map_err(|error| garbled("podman images --format=json", &error))
+    serde_json::from_str(&text).map_err(|error| parse_error("podman images --format=json", &error))
 }
 
-/// Lets rpm-ostree take this image, where the machine's policy may not.
+/// Allows this image for rpm-ostree, if the machine's policy may not.
 pub(super) fn allow(
     root: &Root,
     runner: &dyn CommandRunner,
@@ -82,35 +82,35 @@ pub(super) fn allow(
 ) -> Result<(), SystemError> {
     let Some(bytes) = root.read(POLICY)? else { return Ok(()) };
     let policy: Value = serde_json::from_slice(&bytes)
-        .map_err(|error| garbled(&format!("read {POLICY}"), &error))?;
+        .map_err(|error| parse_error(&format!("read {POLICY}"), &error))?;
     if is_allowed(&policy) {
         return Ok(());
     }
     let text = runner.run(&[PODMAN, "system", "info", "--format=json"])?;
     let Info { store } = serde_json::from_str(&text)
-        .map_err(|error| garbled("podman system info --format=json", &error))?;
+        .map_err(|error| parse_error("podman system info --format=json", &error))?;
     let key =
         format!("[{}@{}]{}@{}", store.graph_driver_name, store.graph_root, image.digest, image.id);
     let opened = with(policy, &key);
     root.write(OWN_POLICY, opened.to_string().as_bytes(), 0o644)?;
     let dropin = format!("[Service]\nBindReadOnlyPaths={OWN_POLICY}:{POLICY}\n");
     root.write(DROPIN, dropin.as_bytes(), 0o644)?;
-    info!("rpm-ostree may take {key} from local storage until the image is staged");
+    info!(image = key, "Allowed the local image for rpm-ostree until it is staged");
     reload(runner)
 }
 
-/// Takes back what [`allow`] let; also what a daemon that died left behind.
+/// Reverts [`allow`], also that of a crashed daemon.
 pub(super) fn forbid(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
-    // The drop-in first: without it the policy of ours is only a file.
+    // The drop-in first: without it the daemon's policy has no effect.
     let was_there = root.remove(DROPIN)?;
     root.remove(OWN_POLICY)?;
     if was_there { reload(runner) } else { Ok(()) }
 }
 
-/// The same where nothing can be done about a failure but say so.
+/// Like [`forbid`], but only logs a failure.
 pub(super) fn forbid_or_warn(root: &Root, runner: &dyn CommandRunner) {
     if let Err(error) = forbid(root, runner) {
-        warn!(%error, "rpm-ostree still has the policy of the last update");
+        warn!(%error, "Failed to restore the image policy of rpm-ostree");
     }
 }
 
@@ -119,14 +119,14 @@ fn reload(runner: &dyn CommandRunner) -> Result<(), SystemError> {
     runner.run(&[SYSTEMCTL, "try-restart", "rpm-ostreed"]).map(drop)
 }
 
-/// Whether a policy lets any image of local storage through, for all that can be told at a glance.
+/// Returns true if a policy clearly allows any image of local storage.
 fn is_allowed(policy: &Value) -> bool {
     let anything = json!([{"type": "insecureAcceptAnything"}]);
     policy.get("default") == Some(&anything)
         && policy.pointer(&format!("/transports/{TRANSPORT}")).is_none()
 }
 
-/// The policy with one more image that it lets through.
+/// Adds one allowed image to the policy.
 fn with(mut policy: Value, key: &str) -> Value {
     if !policy.is_object() {
         policy = json!({});
@@ -139,7 +139,7 @@ fn with(mut policy: Value, key: &str) -> Value {
         {
             members.insert(member.to_owned(), json!({}));
         }
-        place = place.get_mut(member).expect("it was put there");
+        place = place.get_mut(member).expect("the member was inserted above");
     }
     if let Some(images) = place.as_object_mut() {
         images.insert(key.to_owned(), anything);
@@ -153,7 +153,7 @@ mod tests {
 
     // covers: C86
     #[test]
-    fn a_policy_is_opened_for_one_image_and_only_where_it_is_closed() {
+    fn a_policy_is_changed_for_one_image_and_only_if_needed() {
         let open = json!({"default": [{"type": "insecureAcceptAnything"}], "transports": {
             "docker": {"r.example": [{"type": "reject"}]}}});
         assert!(is_allowed(&open));

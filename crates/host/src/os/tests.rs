@@ -1,4 +1,4 @@
-//! rpm-ostree and bootc, played by scripts that keep state in a folder as the real ones do.
+//! rpm-ostree and bootc, played by scripts that keep state in a directory as the real ones do.
 
 use std::{fs, io::Write as _, os::unix::fs::PermissionsExt as _, path::Path, process::Command};
 
@@ -11,8 +11,8 @@ struct Machine {
     folder: tempfile::TempDir,
 }
 
-/// Notes every call; `booted` and `staged` are files with one deployment each, `kargs` the arguments.
-/// `fail-VERB` has that many calls of the verb fail.
+/// Records every call; `booted` and `staged` are files with one deployment each, `kargs` the
+/// arguments. `fail-VERB` has that many calls of the verb fail.
 const RPM_OSTREE: &str = r#"#!/bin/sh
 cd "$STATE" || exit 9
 echo "rpm-ostree $*" >> calls
@@ -79,7 +79,7 @@ impl Machine {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The machine's own files.
+    /// Returns the machine's own files.
     fn root(&self) -> Root {
         let path = self.folder.path().join("root");
         fs::create_dir_all(&path).unwrap();
@@ -104,7 +104,7 @@ impl Machine {
         self.put("booted", &deployment.to_string());
     }
 
-    /// What was asked for, questions left out.
+    /// Returns the calls, without queries.
     fn calls(&self) -> Vec<String> {
         let text = fs::read_to_string(self.folder.path().join("calls")).unwrap_or_default();
         let is_question = |line: &str| {
@@ -167,14 +167,14 @@ fn an_image_is_staged_with_retries_and_one_that_is_booted_is_not_pulled() {
 
 // covers: C21
 #[test]
-fn a_machine_that_cannot_take_images_is_refused_at_once_and_told_what_to_do() {
+fn a_machine_without_image_support_is_refused_with_a_hint() {
     let machine = Machine::new();
     machine.put("old", "");
     let error = machine.stage(Backend::RpmOstree, "registry.example/os:2").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "rpm-ostree of this machine is too old to take images (it lacks the feature container); \
-         install the machine again from a newer boot image"
+        "rpm-ostree of this machine is too old for container images (it lacks the feature \
+         container); reinstall the machine from a newer boot image"
     );
     assert_eq!(machine.calls(), ["rpm-ostree cleanup -p"], "nothing is tried");
     machine.stage(Backend::RpmOstree, "registry.example/os:1").unwrap();
@@ -202,7 +202,7 @@ fn kernel_arguments_go_in_one_call_and_not_twice() {
 
 // covers: C80, C81
 #[test]
-fn a_kernel_replaces_the_default_one_and_gives_way_to_it_again() {
+fn a_kernel_replaces_the_default_one_and_is_replaced_by_it() {
     let machine = Machine::new();
     Backend::RpmOstree.stage_kernel(&machine, "realtime").unwrap();
     let remove = "rpm-ostree override remove kernel kernel-core kernel-modules kernel-modules-core \
@@ -221,7 +221,7 @@ fn a_kernel_replaces_the_default_one_and_gives_way_to_it_again() {
 
 // covers: C82, C83
 #[test]
-fn extensions_come_and_go_and_what_somebody_layered_stays() {
+fn extensions_come_and_go_and_other_layered_packages_stay() {
     let machine = Machine::new();
     machine.booted(&["sysstat", "vim"], &[]);
     let stage = |names: &[&str]| Backend::RpmOstree.stage_extensions(&machine, &list(names));
@@ -247,7 +247,7 @@ fn extensions_come_and_go_and_what_somebody_layered_stays() {
 
 // covers: C91
 #[test]
-fn what_was_staged_is_dropped_on_the_way_back() {
+fn staged_changes_are_dropped_by_a_rollback() {
     let machine = Machine::new();
     let os = Backend::RpmOstree;
     let before = os.staged(&machine).unwrap().unwrap();
@@ -259,7 +259,7 @@ fn what_was_staged_is_dropped_on_the_way_back() {
 }
 
 #[test]
-fn bootc_switches_images_and_refuses_what_belongs_into_them() {
+fn bootc_switches_images_and_refuses_other_changes() {
     let machine = Machine::new();
     let os = Backend::Bootc;
     machine.stage(os, "registry.example/os:1").unwrap();
@@ -276,7 +276,7 @@ fn bootc_switches_images_and_refuses_what_belongs_into_them() {
 
 // covers: C129
 #[test]
-fn a_plain_system_says_what_it_cannot_do_and_is_told_from_the_others() {
+fn a_package_based_system_is_detected_and_refuses_images() {
     let machine = Machine::new();
     let error = Backend::None
         .stage_kernel_arguments(&machine, &list(&["quiet"]), &list(&["nosmt"]))
@@ -290,7 +290,7 @@ fn a_plain_system_says_what_it_cannot_do_and_is_told_from_the_others() {
     let root = Root::open(folder.path()).unwrap();
     let detect = || Backend::detect(&root).unwrap();
     root.write("/usr/bin/bootc", b"", 0o755).unwrap();
-    assert_eq!(detect(), Backend::None, "the tool alone makes no such system");
+    assert_eq!(detect(), Backend::None, "the tool alone is not enough");
     root.write("/run/ostree-booted", b"", 0o644).unwrap();
     assert_eq!(detect(), Backend::Bootc);
     root.write("/usr/bin/rpm-ostree", b"", 0o755).unwrap();

@@ -1,15 +1,16 @@
-//! Has the machine trust the certificates in its folder of anchors.
+//! Updates the machine's trust store from its anchors.
 
 use crate::root::{Root, RootError};
 
-/// What reads the anchors on systems that have such a unit.
+/// Unit that updates the trust store on `CoreOS`.
 const UNIT: &str = "coreos-update-ca-trust.service";
-/// What reads them anywhere else.
+/// Tool that updates the trust store elsewhere.
 const TOOL: &str = "/usr/bin/update-ca-trust";
 
-/// What to run where this unit does not do; none if there is nothing else.
+/// Returns the tool to run if this unit fails; none if there is no alternative.
 ///
-/// Compat: only for the one unit that the reference has a way round (`pkg/daemon/update.go`).
+/// Compat: only for the one unit that the reference has an alternative for
+/// (`pkg/daemon/update.go`).
 pub(crate) fn tool(root: &Root, service: &str) -> Result<Option<&'static str>, RootError> {
     Ok((service == UNIT && root.exists(TOOL)?).then_some(TOOL))
 }
@@ -20,7 +21,7 @@ mod tests {
 
     // covers: C107
     #[test]
-    fn anchors_are_read_where_the_unit_for_it_is_missing() {
+    fn the_tool_replaces_a_missing_unit() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         assert_eq!(tool(&root, UNIT).unwrap(), None);

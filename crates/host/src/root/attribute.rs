@@ -1,7 +1,7 @@
-//! What the kernel keeps beside a file: its security label, and what its owner wrote there.
+//! Extended attributes of files: the security label, and `user.` attributes.
 //!
-//! Access lists are not among them, for a config says who may read a file, nor are capabilities, which
-//! no contents of ours should have by accident.
+//! Access control lists are excluded, because the config sets the permissions of a file, and so are
+//! capabilities, which no file of a config should have by accident.
 
 use std::{io, os::fd::AsFd};
 
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Root, RootError, read};
 
-/// One name and its value.
+/// An extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attribute {
     /// The name, such as `security.selinux`.
@@ -24,13 +24,13 @@ pub struct Attribute {
 }
 
 const LABEL: &str = "security.selinux";
-const OF_THE_OWNER: &str = "user.";
+const USER_PREFIX: &str = "user.";
 
-/// As much as the kernel lets a file have.
-const LARGEST: usize = 64 << 10;
+/// Largest attribute that the kernel allows.
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 impl Root {
-    /// The labels of a plain file; none for anything else.
+    /// Returns the attributes of a regular file; none for anything else.
     pub fn attributes(&self, path: &str) -> Result<Vec<Attribute>, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(Vec::new()) };
@@ -38,11 +38,11 @@ impl Root {
     }
 }
 
-/// The labels of a plain file; none for anything else.
+/// Returns the attributes of a regular file; none for anything else.
 pub(super) fn of(directory: &Dir, name: &str) -> io::Result<Vec<Attribute>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let Ok(file) = openat(directory, name, flags, Mode::empty()) else { return Ok(Vec::new()) };
-    let mut names = vec![0; LARGEST];
+    let mut names = vec![0; MAX_ATTRIBUTES];
     let length = match flistxattr(&file, names.as_mut_slice()) {
         Ok(length) => length,
         Err(Errno::NOTSUP | Errno::ACCESS | Errno::PERM) => 0,
@@ -51,16 +51,16 @@ pub(super) fn of(directory: &Dir, name: &str) -> io::Result<Vec<Attribute>> {
     let names = names.get(..length).unwrap_or_default();
     let mut attributes = Vec::new();
     for name in names.split(|&byte| byte == 0).filter_map(|name| std::str::from_utf8(name).ok()) {
-        if name != LABEL && !name.starts_with(OF_THE_OWNER) {
+        if name != LABEL && !name.starts_with(USER_PREFIX) {
             continue;
         }
-        let mut value = vec![0; LARGEST];
+        let mut value = vec![0; MAX_ATTRIBUTES];
         match fgetxattr(&file, name, value.as_mut_slice()) {
             Ok(length) => {
                 value.truncate(length);
                 attributes.push(Attribute { name: name.to_owned(), value });
             }
-            // Gone since it was listed, or not ours to see.
+            // Removed since it was listed, or not readable.
             Err(Errno::NODATA | Errno::ACCESS | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }
@@ -68,11 +68,11 @@ pub(super) fn of(directory: &Dir, name: &str) -> io::Result<Vec<Attribute>> {
     Ok(attributes)
 }
 
-/// Gives these labels to a file.
+/// Sets attributes of a file.
 pub(super) fn put(file: impl AsFd, attributes: &[Attribute]) -> io::Result<()> {
     for Attribute { name, value } in attributes {
         match fsetxattr(&file, name.as_str(), value, XattrFlags::empty()) {
-            // A tree on another kind of disk, or a user who may not: the contents matter more.
+            // A file system without attributes, or an unprivileged user: the contents matter more.
             Ok(()) | Err(Errno::NOTSUP | Errno::ACCESS | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

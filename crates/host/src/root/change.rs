@@ -1,34 +1,34 @@
-//! Links, removal, copies and permissions. Each change is on the disk when the call returns.
+//! Links, removal, copies and permissions. Each change is durable when the call returns.
 
 use std::io;
 
 use rustix::fs::{AtFlags, Mode, OFlags, fchmod, fsync, openat, renameat, unlinkat};
 
-use super::{Owner, Root, RootError, split, write::give};
+use super::{Owner, Root, RootError, split, write::chown};
 
 impl Root {
-    /// Takes a file or link away; says whether there was one.
+    /// Removes a file or link; returns false if there is none.
     pub fn remove(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
         if self.stat(path)?.is_none() {
             return Ok(false);
         }
-        self.point("unlink", name).map_err(|error| refused(path, error))?;
+        self.fault_point("unlink", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::empty()) {
             Ok(()) => {}
             Err(rustix::io::Errno::NOENT) => return Ok(false),
             Err(error) => return Err(refused(path, error.into())),
         }
-        self.settle(&directory, name).map_err(|error| refused(path, error))?;
+        self.sync_directory(&directory, name).map_err(|error| refused(path, error))?;
         Ok(true)
     }
 
-    /// Takes a directory away if it is empty; says whether it is gone.
+    /// Removes a directory if it is empty; returns true if it is gone.
     pub fn remove_empty_directory(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(true) };
-        self.point("rmdir", name).map_err(|error| refused(path, error))?;
+        self.fault_point("rmdir", name).map_err(|error| refused(path, error))?;
         match unlinkat(&directory, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(true),
             Err(rustix::io::Errno::NOTEMPTY | rustix::io::Errno::EXIST) => Ok(false),
@@ -36,56 +36,56 @@ impl Root {
         }
     }
 
-    /// Takes a directory and everything in it away; links in it are not followed.
+    /// Removes a directory and everything in it; links in it are not followed.
     pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(()) };
-        self.point("remove all of", name).map_err(|error| refused(path, error))?;
+        self.fault_point("remove all of", name).map_err(|error| refused(path, error))?;
         match directory.remove_dir_all(name) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(refused(path, error)),
             _ => Ok(()),
         }
     }
 
-    /// Puts a link to `target` at `path`, in place of a file or link there.
+    /// Writes a link to `target` at `path`, replacing a file or link there.
     pub fn link(&self, target: &str, path: &str) -> Result<(), RootError> {
         if self.read_link(path)?.as_deref() == Some(target) {
             return Ok(());
         }
         let (directories, name) = split(path)?;
         let refuse = |source| refused(path, source);
-        let directory = self.descend(&directories).map_err(refuse)?;
+        let directory = self.open_or_create(&directories).map_err(refuse)?;
         self.put_link(&directory, name, target).map_err(refuse)
     }
 
-    /// Gives a file another name inside the tree.
+    /// Renames a file inside the tree.
     pub fn rename(&self, from: &str, to: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(from)?;
         let refuse = |source| refused(from, source);
         let directory = directory.ok_or_else(|| refuse(io::ErrorKind::NotFound.into()))?;
         let (directories, new) = split(to)?;
-        let target = self.descend(&directories).map_err(refuse)?;
-        self.point("rename", name).map_err(refuse)?;
+        let target = self.open_or_create(&directories).map_err(refuse)?;
+        self.fault_point("rename", name).map_err(refuse)?;
         renameat(&directory, name, &target, new).map_err(|error| refuse(error.into()))?;
         for (changed, name) in [(&target, new), (&directory, name)] {
-            self.settle(changed, name).map_err(refuse)?;
+            self.sync_directory(changed, name).map_err(refuse)?;
         }
         Ok(())
     }
 
-    /// Sets the permissions of a file or directory; says whether there is one.
+    /// Sets the permissions of a file or directory; returns false if there is none.
     pub fn set_mode(&self, path: &str, mode: u32) -> Result<bool, RootError> {
         self.with_open(path, |file| {
             fchmod(file, Mode::from_raw_mode(mode & 0o7777)).map_err(io::Error::from)
         })
     }
 
-    /// Gives a file or directory away; says whether there is one.
+    /// Changes the owner of a file or directory; returns false if there is none.
     pub fn set_owner(&self, path: &str, owner: Owner) -> Result<bool, RootError> {
-        self.with_open(path, |file| give(file, owner))
+        self.with_open(path, |file| chown(file, owner))
     }
 
-    /// Copies a file or a link with permissions and owner; says whether there is one.
+    /// Copies a file or link with permissions and owner; returns false if there is none.
     pub fn copy(&self, from: &str, to: &str) -> Result<bool, RootError> {
         let Some(stat) = self.stat(from)? else { return Ok(false) };
         if let Some(target) = self.read_link(from)? {
@@ -107,7 +107,7 @@ impl Root {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match openat(&directory, name, flags, Mode::empty()) {
             Ok(file) => self
-                .point("set owner or mode of", name)
+                .fault_point("set owner or mode of", name)
                 .and_then(|()| change(&file))
                 .and_then(|()| Ok(fsync(&file)?))
                 .map(|()| true)

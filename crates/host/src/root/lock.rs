@@ -1,4 +1,4 @@
-//! One at a time: whoever changes a machine holds a lock on a folder of it.
+//! Locks a directory of a machine, so that only one process changes the machine at a time.
 
 use std::os::fd::OwnedFd;
 
@@ -6,14 +6,15 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::{Root, RootError};
 
-/// A folder that nobody else changes for as long as this lives.
+/// An exclusive lock on a directory, released on drop.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held, never read")] OwnedFd);
 
 impl Root {
-    /// Locks a folder, which is made where it is missing; none if somebody else has it.
+    /// Locks a directory, which is created if missing; returns none if another process holds the
+    /// lock.
     ///
-    /// The kernel lets go of it when the process ends, however that happens.
+    /// The kernel releases the lock when the process ends, for whatever reason.
     pub fn lock(&self, path: &str) -> Result<Option<Lock>, RootError> {
         self.create_directory(path)?;
         let Some(directory) = self.directory(path)? else { return Ok(None) };
@@ -27,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_at_a_time() {
+    fn only_one_process_holds_the_lock() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let held = root.lock("/etc/x").unwrap();

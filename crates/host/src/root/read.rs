@@ -1,4 +1,4 @@
-//! Looking at the tree. What is not there is no error.
+//! Reads the tree. A missing path is no error.
 
 use std::{
     io::{self, Read as _},
@@ -14,41 +14,41 @@ use rustix::{
 
 use super::{Owner, Root, RootError, parts, split};
 
-/// Larger files than any config can hold are not read.
-const LIMIT: u64 = 256 << 20;
+/// Larger files are not read; no config can hold them.
+const MAX_FILE_SIZE: u64 = 256 << 20;
 
-/// As many links as the kernel follows.
+/// Number of links that the kernel follows.
 const MAX_LINKS: usize = 40;
 
-/// What a path is.
+/// The type, permissions and owner of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Kind and permissions, as the kernel tells them.
+    /// Type and permissions, as in `st_mode`.
     pub mode: u32,
-    /// Who it belongs to.
+    /// Owner of the path.
     pub owner: Owner,
 }
 
 impl Stat {
-    /// Whether it is a plain file.
+    /// Returns true for a regular file.
     #[must_use]
     pub fn is_file(&self) -> bool {
         self.mode & 0o170_000 == 0o100_000
     }
 
-    /// Whether it is a link.
+    /// Returns true for a symbolic link.
     #[must_use]
     pub fn is_link(&self) -> bool {
         self.mode & 0o170_000 == 0o120_000
     }
 
-    /// Whether it is a directory.
+    /// Returns true for a directory.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         self.mode & 0o170_000 == 0o040_000
     }
 
-    /// Whether it is a socket.
+    /// Returns true for a socket.
     #[must_use]
     pub fn is_socket(&self) -> bool {
         self.mode & 0o170_000 == 0o140_000
@@ -56,13 +56,13 @@ impl Stat {
 }
 
 impl Root {
-    /// The bytes of a file, through links inside the tree.
+    /// Reads a file, following links inside the tree.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         split(path)?;
         absent_is_none(path, self.read_bytes(path))
     }
 
-    /// What the path itself is; a link at its end is not followed.
+    /// Returns the type of the path itself; a link at its end is not followed.
     pub fn stat(&self, path: &str) -> Result<Option<Stat>, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(None) };
@@ -73,14 +73,14 @@ impl Root {
         absent_is_none(path, stat.map_err(io::Error::from))
     }
 
-    /// Whether the path leads to something, through links inside the tree.
+    /// Returns true if the path leads to something, following links inside the tree.
     pub fn exists(&self, path: &str) -> Result<bool, RootError> {
         parts(path)?;
         let opened = self.open_path(path, OFlags::PATH);
         absent_is_none(path, opened).map(|found| found.is_some())
     }
 
-    /// Where a link points; none for anything else.
+    /// Returns the target of a link; none for anything else.
     pub fn read_link(&self, path: &str) -> Result<Option<String>, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(None) };
@@ -91,9 +91,10 @@ impl Root {
         }
     }
 
-    /// Where a path leads in the end; none if there is nothing at it.
+    /// Follows the links at a path to their end; returns none if the path does not exist.
     ///
-    /// The end need not be there, so that a link to `/dev/null` is known in a tree without devices.
+    /// The end need not exist, so that a link to `/dev/null` is recognized in a tree without
+    /// devices.
     pub fn destination(&self, path: &str) -> Result<Option<String>, RootError> {
         if self.stat(path)?.is_none() {
             return Ok(None);
@@ -106,7 +107,7 @@ impl Root {
         Err(refused(path, Errno::LOOP.into()))
     }
 
-    /// The names in a directory, sorted; none if it is not there.
+    /// Lists the names in a directory, sorted; empty if it does not exist.
     pub fn list(&self, path: &str) -> Result<Vec<String>, RootError> {
         let relative: PathBuf = parts(path)?.into_iter().collect();
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
@@ -123,7 +124,7 @@ impl Root {
         Ok(found)
     }
 
-    /// A handle on a directory, through links inside the tree; none if it is not there.
+    /// Opens a directory, following links inside the tree; none if it does not exist.
     pub fn directory(&self, path: &str) -> Result<Option<OwnedFd>, RootError> {
         let relative: PathBuf = parts(path)?.into_iter().collect();
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
@@ -133,7 +134,7 @@ impl Root {
         }
     }
 
-    /// The directory of a path, if it is there, and the last name.
+    /// Opens the parent directory of a path, if it exists; also returns the last name.
     pub(super) fn parent<'p>(&self, path: &'p str) -> Result<(Option<Dir>, &'p str), RootError> {
         let (directories, name) = split(path)?;
         let mut relative: PathBuf = directories.into_iter().collect();
@@ -148,14 +149,14 @@ impl Root {
     }
 
     fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
-        // Non-blocking, for a pipe in place of the file would never answer.
+        // Non-blocking, because opening a pipe would block for ever.
         let file = self.open_path(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         let mut bytes = Vec::new();
-        if file.take(LIMIT + 1).read_to_end(&mut bytes)? as u64 > LIMIT {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is too large"));
+        if file.take(MAX_FILE_SIZE + 1).read_to_end(&mut bytes)? as u64 > MAX_FILE_SIZE {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "file is too large"));
         }
         Ok(bytes)
     }
@@ -173,7 +174,7 @@ impl Root {
     }
 }
 
-/// Where a link at `link` leads, as text.
+/// Resolves the target of a link at `link`, as text.
 fn joined(link: &str, target: &str) -> String {
     let start = if target.starts_with('/') {
         PathBuf::new()

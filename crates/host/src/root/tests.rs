@@ -83,19 +83,19 @@ fn a_file_in_place_of_a_directory_is_an_error() {
     let tree = tree();
     tree.root.write("/etc", b"1", 0o644).unwrap();
     let error = tree.root.write("/etc/motd", b"1", 0o644).unwrap_err();
-    assert_eq!(error.to_string(), "cannot write /etc/motd");
+    assert_eq!(error.to_string(), "failed to write /etc/motd");
     assert!(tree.root.create_directory("/etc").is_err());
 }
 
 #[test]
-fn a_root_that_is_not_there_is_named() {
+fn the_error_names_a_missing_root() {
     let error = Root::open(Path::new("/no/such/root")).unwrap_err();
-    assert_eq!(error.to_string(), "cannot open directory /no/such/root");
+    assert_eq!(error.to_string(), "failed to open directory /no/such/root");
 }
 
 // covers: C04
 #[test]
-fn no_change_or_look_leaves_the_root_through_a_link() {
+fn no_access_leaves_the_root_through_a_link() {
     let tree = tree();
     let outside = tree.folder.path().join("outside");
     fs::write(outside.join("secret"), "keep").unwrap();
@@ -126,7 +126,7 @@ fn no_change_or_look_leaves_the_root_through_a_link() {
 }
 
 #[test]
-fn links_copies_and_renames_stay_what_they_are() {
+fn links_copies_and_renames_keep_their_type() {
     let tree = tree();
     let root = &tree.root;
     root.write("/a/file", b"1", 0o600).unwrap();
@@ -145,5 +145,5 @@ fn links_copies_and_renames_stay_what_they_are() {
     assert_eq!(root.read("/c/moved").unwrap().as_deref(), Some(b"1".as_slice()));
     assert_eq!(root.list("/b").unwrap(), ["link", "loop", "relative"]);
     assert!(!root.remove_empty_directory("/b").unwrap());
-    assert_eq!(root.read("/a").unwrap_err().to_string(), "cannot read /a");
+    assert_eq!(root.read("/a").unwrap_err().to_string(), "failed to read /a");
 }

@@ -1,8 +1,8 @@
-//! Files, written whole or not at all.
+//! Atomic writes of files.
 //!
-//! The new file is made beside the old one under a name of our own, is on the disk before it takes the
-//! old one's name, and the change of names is on the disk when the call returns. That name follows from
-//! the file's, so that whoever finds what a crash left behind knows what it was.
+//! The new file is written under a temporary name in the same directory, synced, and renamed over
+//! the old one; the rename is durable when the call returns. The temporary name is derived from the
+//! file's, so that leftovers of a crash can be found and removed.
 
 use std::{
     io::{self, Write as _},
@@ -20,47 +20,47 @@ use rustix::{
 };
 
 use super::{Attribute, Owner, Root, RootError, attribute, change::refused, split};
-use crate::fault::{Ahead, WRITE, dead};
+use crate::fault::{Injected, WRITE, crashed};
 
-/// Names longer than this are cut for the file beside: with the ending it must fit into 255 bytes.
-const LONGEST_STEM: usize = 200;
+/// Longer names are cut for the temporary name: with the suffix it must fit into 255 bytes.
+const MAX_STEM: usize = 200;
 
-/// Whether a change is on the disk when the call returns.
+/// The durability of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
-    /// It is.
+    /// Durable when the call returns.
     Now,
-    /// It survives the process, and a power cut only if it comes late enough.
+    /// Survives the process, but not a power cut soon after.
     Later,
 }
 
-/// What a new file is to be.
-struct New<'a> {
+/// A file to write.
+struct NewFile<'a> {
     bytes: &'a [u8],
     mode: u32,
     owner: Option<Owner>,
-    /// Labels; those of the file that it replaces where none are given.
+    /// Extended attributes; those of the replaced file if none.
     attributes: Option<&'a [Attribute]>,
 }
 
 impl Root {
-    /// Replaces the file at `path` by `bytes` with exactly `mode`, making its directories first.
+    /// Replaces the file at `path` by `bytes` with exactly `mode`, creating its directories.
     ///
     /// A reader sees the old file or the new one, never a part. A link at `path` is replaced, not
-    /// followed. The security label of the file that was there stays.
+    /// followed. The security label of the replaced file is kept.
     pub fn write(&self, path: &str, bytes: &[u8], mode: u32) -> Result<(), RootError> {
         self.write_owned(path, bytes, mode, None)
     }
 
-    /// Whether this process can give files away, so that their owners mean something.
+    /// Returns true if this process can change owners of files.
     #[must_use]
-    pub fn gives_away(&self) -> bool {
+    pub fn can_chown(&self) -> bool {
         geteuid().is_root()
     }
 
-    /// As [`Root::write`], with the file in these hands before anybody can see it.
+    /// Like [`Root::write`]; the file has this owner before it is visible.
     ///
-    /// Only the superuser can give files away; for anybody else the owner stays who writes.
+    /// Only root can change owners; for any other user the file belongs to the process.
     pub fn write_owned(
         &self,
         path: &str,
@@ -68,10 +68,10 @@ impl Root {
         mode: u32,
         owner: Option<Owner>,
     ) -> Result<(), RootError> {
-        self.put(path, &New { bytes, mode, owner, attributes: None })
+        self.replace(path, &NewFile { bytes, mode, owner, attributes: None })
     }
 
-    /// As [`Root::write_owned`], with these labels and no others.
+    /// Like [`Root::write_owned`], with exactly these extended attributes.
     pub fn write_labelled(
         &self,
         path: &str,
@@ -80,147 +80,162 @@ impl Root {
         owner: Owner,
         attributes: &[Attribute],
     ) -> Result<(), RootError> {
-        self.put(path, &New { bytes, mode, owner: Some(owner), attributes: Some(attributes) })
+        self.replace(
+            path,
+            &NewFile { bytes, mode, owner: Some(owner), attributes: Some(attributes) },
+        )
     }
 
-    /// Adds to a file that only its owner can read, making it where it is missing.
+    /// Appends to a file that only its owner can read, creating it if missing.
     pub fn append(&self, path: &str, bytes: &[u8], durable: Durable) -> Result<(), RootError> {
         let (directories, name) = split(path)?;
         let add = || -> io::Result<()> {
-            let directory = self.descend(&directories)?;
+            let directory = self.open_or_create(&directories)?;
             let flags = OFlags::WRONLY
                 | OFlags::APPEND
                 | OFlags::CREATE
                 | OFlags::NOFOLLOW
                 | OFlags::CLOEXEC;
-            self.point("open", name)?;
+            self.fault_point("open", name)?;
             let file = openat(&directory, name, flags, Mode::from_raw_mode(0o600))?;
-            self.fill(&file, name, bytes)?;
+            self.write_bytes(&file, name, bytes)?;
             if durable == Durable::Now {
-                self.point("fsync", name)?;
+                self.fault_point("fsync", name)?;
                 fsync(&file)?;
-                self.settle(&directory, name)?;
+                self.sync_directory(&directory, name)?;
             }
             Ok(())
         };
         add().map_err(|source| refused(path, source))
     }
 
-    /// Takes away what a crash in the middle of writing this file or link left beside it.
-    pub fn sweep(&self, path: &str) -> Result<bool, RootError> {
+    /// Removes the temporary file or link of an interrupted write at this path; returns true if
+    /// there was one.
+    pub fn remove_temporary(&self, path: &str) -> Result<bool, RootError> {
         let (directory, name) = self.parent(path)?;
         let Some(directory) = directory else { return Ok(false) };
-        let beside = beside(name);
-        // Looked for first: a disk that cannot be written says so even of what is not there.
-        if statat(&directory, &beside, AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        let temporary = temporary(name);
+        // Checked first: unlink fails on a read-only disk even if the file does not exist.
+        if statat(&directory, &temporary, AtFlags::SYMLINK_NOFOLLOW).is_err() {
             return Ok(false);
         }
-        match unlinkat(&directory, beside, AtFlags::empty()) {
+        match unlinkat(&directory, temporary, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::NOENT) => Ok(false),
             Err(error) => Err(refused(path, error.into())),
         }
     }
 
-    fn put(&self, path: &str, new: &New<'_>) -> Result<(), RootError> {
+    fn replace(&self, path: &str, new: &NewFile<'_>) -> Result<(), RootError> {
         let (directories, name) = split(path)?;
-        self.descend(&directories)
+        self.open_or_create(&directories)
             .and_then(|directory| {
-                let beside = beside(name);
-                let made = self.make(&directory, name, &beside, new);
-                self.take_name(&directory, &beside, name, made)
+                let temporary = temporary(name);
+                let made = self.write_temporary(&directory, name, &temporary, new);
+                self.rename_into_place(&directory, &temporary, name, made)
             })
             .map_err(|source| refused(path, source))
     }
 
     pub(super) fn put_link(&self, directory: &Dir, name: &str, target: &str) -> io::Result<()> {
-        let beside = beside(name);
+        let temporary = temporary(name);
         let make = || -> io::Result<()> {
-            self.point("link", name)?;
-            match symlinkat(target, directory, &beside) {
+            self.fault_point("link", name)?;
+            match symlinkat(target, directory, &temporary) {
                 Err(Errno::EXIST) => {
-                    unlinkat(directory, &beside, AtFlags::empty())?;
-                    Ok(symlinkat(target, directory, &beside)?)
+                    unlinkat(directory, &temporary, AtFlags::empty())?;
+                    Ok(symlinkat(target, directory, &temporary)?)
                 }
                 made => Ok(made?),
             }
         };
-        self.take_name(directory, &beside, name, make())
+        self.rename_into_place(directory, &temporary, name, make())
     }
 
-    /// Gives what was made beside its name, or takes it away again if it could not be made.
-    fn take_name(
+    /// Renames the temporary file into place, or removes it if its write failed.
+    fn rename_into_place(
         &self,
         directory: &Dir,
-        beside: &str,
+        temporary: &str,
         name: &str,
         made: io::Result<()>,
     ) -> io::Result<()> {
         let renamed = made.and_then(|()| {
-            self.point("rename", name)?;
-            Ok(renameat(directory, beside, directory, name)?)
+            self.fault_point("rename", name)?;
+            Ok(renameat(directory, temporary, directory, name)?)
         });
         if let Err(error) = renamed {
-            if self.point("unlink", name).is_ok() {
-                let _ = unlinkat(directory, beside, AtFlags::empty());
+            if self.fault_point("unlink", name).is_ok() {
+                let _ = unlinkat(directory, temporary, AtFlags::empty());
             }
             return Err(error);
         }
-        self.settle(directory, name)
+        self.sync_directory(directory, name)
     }
 
-    fn make(&self, directory: &Dir, name: &str, beside: &str, new: &New<'_>) -> io::Result<()> {
-        let file = self.create_beside(directory, name, beside)?;
-        self.fill(&file, name, new.bytes)?;
-        self.point("set owner and mode of", name)?;
+    fn write_temporary(
+        &self,
+        directory: &Dir,
+        name: &str,
+        temporary: &str,
+        new: &NewFile<'_>,
+    ) -> io::Result<()> {
+        let file = self.create_temporary(directory, name, temporary)?;
+        self.write_bytes(&file, name, new.bytes)?;
+        self.fault_point("set owner and mode of", name)?;
         if let Some(owner) = new.owner {
-            give(&file, owner)?;
+            chown(&file, owner)?;
         }
-        // After the owner, for a change of owner takes special bits away.
+        // After the owner, because chown clears special bits.
         fchmod(&file, Mode::from_raw_mode(new.mode & 0o7777))?;
         match new.attributes {
             Some(attributes) => attribute::put(&file, attributes)?,
             None => attribute::put(&file, &attribute::of(directory, name)?)?,
         }
-        self.point("fsync", name)?;
+        self.fault_point("fsync", name)?;
         Ok(fsync(&file)?)
     }
 
-    fn create_beside(&self, directory: &Dir, name: &str, beside: &str) -> io::Result<OwnedFd> {
+    fn create_temporary(
+        &self,
+        directory: &Dir,
+        name: &str,
+        temporary: &str,
+    ) -> io::Result<OwnedFd> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // Nobody else reads it before it has its mode.
-        let open = || openat(directory, beside, flags, Mode::from_raw_mode(0o600));
-        self.point("create", name)?;
+        // Readable by its owner only until it has its mode.
+        let open = || openat(directory, temporary, flags, Mode::from_raw_mode(0o600));
+        self.fault_point("create", name)?;
         match open() {
-            // A crash left it behind.
+            // Left by a crash.
             Err(Errno::EXIST) => {
-                unlinkat(directory, beside, AtFlags::empty())?;
+                unlinkat(directory, temporary, AtFlags::empty())?;
                 Ok(open()?)
             }
             opened => Ok(opened?),
         }
     }
 
-    fn fill(&self, file: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
+    fn write_bytes(&self, file: &OwnedFd, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut file = std::fs::File::from(file.try_clone()?);
-        match self.ahead(WRITE, name)? {
-            Ahead::Whole => file.write_all(bytes),
-            Ahead::Torn => {
+        match self.next_fault(WRITE, name)? {
+            Injected::None => file.write_all(bytes),
+            Injected::TornWrite => {
                 file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
-                Err(dead())
+                Err(crashed())
             }
         }
     }
 }
 
-/// The name under which a file is made before it takes its own.
-fn beside(name: &str) -> String {
-    let stem = name.get(..name.floor_char_boundary(LONGEST_STEM)).unwrap_or_default();
+/// Returns the temporary name of a file.
+fn temporary(name: &str) -> String {
+    let stem = name.get(..name.floor_char_boundary(MAX_STEM)).unwrap_or_default();
     format!(".{stem}.mco-new")
 }
 
-pub(super) fn give(file: impl AsFd, owner: Owner) -> io::Result<()> {
+pub(super) fn chown(file: impl AsFd, owner: Owner) -> io::Result<()> {
     let (user, group) = (Uid::from_raw(owner.user), Gid::from_raw(owner.group));
     match fchown(file, Some(user), Some(group)) {
         Err(Errno::PERM) if !geteuid().is_root() => Ok(()),

@@ -1,4 +1,4 @@
-//! What was there is there again, whatever happened in between.
+//! A restored snapshot equals the tree before, whatever happened in between.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 
 use super::*;
 
-/// Everything below a folder: name, mode, owner, contents.
+/// Returns everything below a directory: name, mode, owner, contents.
 fn tree(folder: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut pending = vec![folder.to_owned()];
@@ -80,11 +80,11 @@ fn files_links_directories_and_enablement_come_back_exactly() {
     assert_eq!(tree(folder.path()), before);
     let inode = fs::metadata(at("etc/a")).unwrap().ino();
     taken.restore(&root, &pack).unwrap();
-    assert_eq!(fs::metadata(at("etc/a")).unwrap().ino(), inode, "what is right is left alone");
+    assert_eq!(fs::metadata(at("etc/a")).unwrap().ino(), inode, "unchanged files are kept");
 }
 
 #[test]
-fn what_somebody_else_put_into_a_new_directory_stays() {
+fn foreign_files_in_a_new_directory_stay() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open(folder.path()).unwrap();
     let (taken, pack) = Snapshot::take(&root, &wanted(&["/etc/new/file"], &[], &[])).unwrap();
@@ -96,7 +96,7 @@ fn what_somebody_else_put_into_a_new_directory_stays() {
 }
 
 #[test]
-fn a_damaged_pack_is_named_and_writes_nothing() {
+fn a_corrupt_pack_is_reported_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open(folder.path()).unwrap();
     root.write("/etc/a", b"old", 0o644).unwrap();
@@ -104,12 +104,12 @@ fn a_damaged_pack_is_named_and_writes_nothing() {
     root.write("/etc/a", b"new", 0o644).unwrap();
     pack.truncate(5);
     let error = taken.restore(&root, &pack).unwrap_err();
-    assert_eq!(error.to_string(), "what was at /etc/a is damaged");
+    assert_eq!(error.to_string(), "backup of /etc/a is corrupt");
     assert_eq!(root.read("/etc/a").unwrap().as_deref(), Some(&b"new"[..]));
 }
 
 #[test]
-fn a_label_survives_replacement_where_the_disk_has_labels() {
+fn a_label_survives_replacement_if_the_disk_has_labels() {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::open(folder.path()).unwrap();
     root.write("/a", b"old", 0o644).unwrap();

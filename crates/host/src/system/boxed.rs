@@ -1,6 +1,6 @@
-//! A system of whatever kind turned out to be there.
+//! Forwards [`System`] through a box, for callers that detect the kind of system at run time.
 
-use super::{Answer, Duty, HostFacts, Packaged, Staged, System, SystemError};
+use super::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError};
 
 impl System for Box<dyn System> {
     fn facts(&self) -> Result<HostFacts, SystemError> {
@@ -79,8 +79,8 @@ impl System for Box<dyn System> {
         (**self).restage(staged)
     }
 
-    fn prepare(&mut self, duty: Duty) -> Result<(), SystemError> {
-        (**self).prepare(duty)
+    fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {
+        (**self).prepare(role)
     }
 
     fn finalization_fault(&self) -> Result<Option<String>, SystemError> {
@@ -99,12 +99,12 @@ impl System for Box<dyn System> {
         (**self).check_extensions(extensions)
     }
 
-    fn kubelet(&self) -> Answer {
-        (**self).kubelet()
+    fn check_kubelet(&self) -> Answer {
+        (**self).check_kubelet()
     }
 
-    fn checks(&self) -> Answer {
-        (**self).checks()
+    fn run_checks(&self) -> Answer {
+        (**self).run_checks()
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

@@ -1,7 +1,8 @@
-//! Talks to a machine's systemd over the machine's own message bus.
+//! Calls a machine's systemd over the machine's own message bus.
 //!
-//! Calls block. The connection lives on a runtime of its own, which runs only while a call does, so
-//! that a daemon at rest costs nothing; it is made on the first call and made anew where it does not answer any longer.
+//! Calls block. The connection lives on a runtime of its own, which runs only during calls, so that
+//! an idle daemon costs nothing; it is opened on the first call and reopened once it does not
+//! respond.
 
 use std::{
     io::Read as _,
@@ -15,80 +16,80 @@ use futures::StreamExt as _;
 use tokio::runtime::Runtime;
 use zbus::{DynamicType, OwnedObjectPath, Proxy, Variant, connection::Builder};
 
-/// Longer than any unit is given to start or stop by default.
+/// Longer than any unit's default timeout to start or stop.
 const JOB_LIMIT: Duration = Duration::from_mins(10);
-/// Longer than an image takes over a slow line.
+/// Longer than pulling an image over a slow line.
 const COMMAND_LIMIT: Duration = Duration::from_hours(2);
-/// As much of what a command prints as is kept: lists of images are long.
+/// Longest output of a command that is kept: lists of images are long.
 const OUTPUT_LIMIT: u64 = 8 << 20;
-/// As much of what it complains about.
-const COMPLAINT_LIMIT: u64 = 64 << 10;
+/// Longest error output that is kept.
+const STDERR_LIMIT: u64 = 64 << 10;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
-/// What systemd calls a second wish for its signals.
+/// The error name of a repeated subscription.
 const SUBSCRIBED: &str = "org.freedesktop.systemd1.AlreadySubscribed";
 const PEER: &str = "org.freedesktop.DBus.Peer";
 const SERVICE: &str = "org.freedesktop.systemd1.Service";
 
-/// Why systemd did not do what it was asked to, in its own words.
+/// A failed call, in systemd's words.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BusError {
-    /// The bus does not answer.
-    #[error("cannot reach systemd at {address}")]
+    /// The bus does not respond.
+    #[error("failed to reach systemd at {address}")]
     Connect { address: String, source: zbus::Error },
     /// systemd refused.
     #[error("{text}")]
     Refused { name: String, text: String },
-    /// The bus broke.
+    /// The connection was lost.
     #[error("lost the connection to systemd")]
     Lost(#[source] zbus::Error),
-    /// The job did not end well.
-    #[error("Job for {unit} {}", ending(.result))]
+    /// The job failed.
+    #[error("Job for {unit} {}", describe_result(.result))]
     Job { unit: String, result: String },
-    /// The job did not end in time.
+    /// The job timed out.
     #[error("Job for {unit} did not end in time")]
-    Late { unit: String },
-    /// A pipe for a command cannot be made.
-    #[error("cannot make a pipe")]
+    Timeout { unit: String },
+    /// A pipe for a command cannot be created.
+    #[error("failed to create a pipe")]
     Pipe(#[source] std::io::Error),
 }
 
-/// A command of the machine, as systemd is to run it.
-pub(super) struct Task<'a> {
-    /// The transient unit that it runs as.
+/// A command to run as a transient unit.
+pub(super) struct TransientUnit<'a> {
+    /// Name of the transient unit.
     pub(super) unit: &'a str,
-    /// What `systemctl status` and the journal say about it.
+    /// Description in `systemctl status` and the journal.
     pub(super) description: &'a str,
-    /// The program and its arguments.
+    /// Program and arguments.
     pub(super) command: &'a [&'a str],
     /// Units that must have run before.
     pub(super) after: &'a [&'a str],
 }
 
-/// What a command came to.
+/// The result of a command.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Its exit code.
+    /// Exit code.
     pub(super) status: i32,
-    /// The beginning of what it printed.
+    /// Beginning of its standard output.
     pub(super) text: String,
-    /// The beginning of what it complained about.
-    pub(super) complaints: String,
+    /// Beginning of its standard error.
+    pub(super) stderr: String,
 }
 
-/// One machine's systemd.
+/// The systemd of one machine.
 pub(super) struct Bus {
-    /// There until it is dropped.
+    /// None only while it is dropped.
     runtime: Option<Runtime>,
     address: String,
-    /// Kept from call to call.
+    /// Reused by later calls.
     manager: Mutex<Option<Proxy<'static>>>,
 }
 
 impl Bus {
-    /// The systemd whose root this is.
+    /// Builds the client for the systemd of the machine below `root`.
     pub(super) fn new(root: &Path) -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let socket = root.join("run/dbus/system_bus_socket");
@@ -96,88 +97,88 @@ impl Bus {
         Ok(Self { runtime: Some(runtime), address, manager: Mutex::default() })
     }
 
-    /// Calls a method of the manager and drops what it answers.
-    pub(super) fn order<B>(&self, method: &str, body: &B) -> Result<(), BusError>
+    /// Calls a method of the manager and drops the result.
+    pub(super) fn call<B>(&self, method: &str, body: &B) -> Result<(), BusError>
     where
         B: serde::Serialize + DynamicType,
     {
         self.with(async |manager| manager.call_method(method, body).await.map(drop))
     }
 
-    /// Calls a method of the manager that answers with a text.
-    pub(super) fn ask(&self, method: &str, unit: &str) -> Result<String, BusError> {
+    /// Calls a method of the manager that returns a string.
+    pub(super) fn query(&self, method: &str, unit: &str) -> Result<String, BusError> {
         self.with(async |manager| manager.call(method, &(unit,)).await)
     }
 
-    /// Starts a job for a unit and waits until it ended.
+    /// Starts a job for a unit and waits for its end.
     pub(super) fn job(&self, method: &str, unit: &str) -> Result<(), BusError> {
         let result = self.with(async |manager| {
-            let mut ended = ends_of_jobs(manager).await?;
+            let mut ended = subscribe_to_jobs(manager).await?;
             let job: OwnedObjectPath = manager.call(method, &(unit, "replace")).await?;
-            end_of(&mut ended, &job, JOB_LIMIT).await
+            wait_for_job(&mut ended, &job, JOB_LIMIT).await
         })?;
-        judge(unit, result)
+        check_result(unit, result)
     }
 
-    /// Has systemd run a command without waiting for its end.
-    pub(super) fn start(&self, task: &Task<'_>) -> Result<(), BusError> {
+    /// Starts a command without waiting for its end.
+    pub(super) fn start(&self, task: &TransientUnit<'_>) -> Result<(), BusError> {
         self.with(async |manager| {
             let mut properties = properties(task, "exec");
-            // So that a failed try does not stand in the way of the next one.
+            // A failed unit must not block the next attempt.
             properties.push(("CollectMode", Variant::from("inactive-or-failed")));
-            // A list, not an array: an array of none has another signature on the bus.
+            // A list, not an array: an empty array has another signature on the bus.
             let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
             let body = (task.unit, "fail", properties, none);
             manager.call_method("StartTransientUnit", &body).await.map(drop)
         })
     }
 
-    /// Has systemd run a command, hands it `input`, and waits for its end.
-    pub(super) fn run(&self, task: &Task<'_>, input: &[u8]) -> Result<Output, BusError> {
+    /// Runs a command with `input` on its standard input, and waits for its end.
+    pub(super) fn run(&self, task: &TransientUnit<'_>, input: &[u8]) -> Result<Output, BusError> {
         let (reader, writer) = std::io::pipe().map_err(BusError::Pipe)?;
-        let (complained, complaints) = std::io::pipe().map_err(BusError::Pipe)?;
+        let (stderr_reader, stderr) = std::io::pipe().map_err(BusError::Pipe)?;
         let (stdin, mut feed) = std::io::pipe().map_err(BusError::Pipe)?;
         let input = input.to_vec();
         let feeder = std::thread::spawn(move || {
-            // A command that does not read to the end says so by its exit code.
+            // A command that does not read all input shows so by its exit code.
             let _ = std::io::Write::write_all(&mut feed, &input);
         });
-        let listeners = [(reader, OUTPUT_LIMIT), (complained, COMPLAINT_LIMIT)].map(listen);
-        let ended = self.finish(task, stdin.into(), writer.into(), complaints.into());
-        // All end by themselves: every other end of the pipes is closed by now.
+        let readers = [(reader, OUTPUT_LIMIT), (stderr_reader, STDERR_LIMIT)].map(read_pipe);
+        let ended = self.finish(task, stdin.into(), writer.into(), stderr.into());
+        // All threads end: every other end of the pipes is closed by now.
         let _ = feeder.join();
-        let [text, complaints] = listeners.map(|it| it.join().unwrap_or_default());
-        Ok(Output { status: ended?, text, complaints })
+        let [text, stderr] = readers.map(|it| it.join().unwrap_or_default());
+        Ok(Output { status: ended?, text, stderr })
     }
 
     fn finish(
         &self,
-        task: &Task<'_>,
+        task: &TransientUnit<'_>,
         stdin: OwnedFd,
         output: OwnedFd,
-        complaints: OwnedFd,
+        stderr: OwnedFd,
     ) -> Result<i32, BusError> {
         let result = self.with(async move |manager| {
-            let mut ended = ends_of_jobs(manager).await?;
+            let mut ended = subscribe_to_jobs(manager).await?;
             let mut properties = properties(task, "oneshot");
             let fd = |fd: OwnedFd| Variant::from(zbus::Fd::from(fd));
             properties.push(("StandardInputFileDescriptor", fd(stdin)));
             properties.push(("StandardOutputFileDescriptor", fd(output)));
-            properties.push(("StandardErrorFileDescriptor", fd(complaints)));
-            // A list, not an array: an array of none has another signature on the bus.
+            properties.push(("StandardErrorFileDescriptor", fd(stderr)));
+            // A list, not an array: an empty array has another signature on the bus.
             let none: Vec<(&str, Vec<(&str, Variant<'_>)>)> = Vec::new();
             let body = (task.unit, "fail", properties, none);
             let job: OwnedObjectPath = manager.call("StartTransientUnit", &body).await?;
             drop(body);
-            end_of(&mut ended, &job, COMMAND_LIMIT).await
+            wait_for_job(&mut ended, &job, COMMAND_LIMIT).await
         })?;
         match result.as_deref() {
             Some("failed") => self.exit_code(task.unit),
-            _ => judge(task.unit, result).map(|()| 0),
+            _ => check_result(task.unit, result).map(|()| 0),
         }
     }
 
-    /// How a command that failed ended; forgets the unit that it ran as.
+    /// Returns the exit code of a failed command, and resets its unit.
     fn exit_code(&self, unit: &str) -> Result<i32, BusError> {
         self.with(async |manager| {
             let path: OwnedObjectPath = manager.call("GetUnit", &(unit,)).await?;
@@ -193,10 +194,10 @@ impl Bus {
         work: impl AsyncFnOnce(&Proxy<'static>) -> Result<T, zbus::Error>,
     ) -> Result<T, BusError> {
         let mut kept = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
-        let runtime = self.runtime.as_ref().expect("it is there until it is dropped");
+        let runtime = self.runtime.as_ref().expect("the runtime is only taken on drop");
         runtime.block_on(async {
             let manager = match kept.take() {
-                Some(manager) if answers(&manager).await => manager,
+                Some(manager) if is_alive(&manager).await => manager,
                 _ => self.connect().await?,
             };
             match work(&manager).await {
@@ -226,7 +227,7 @@ impl Bus {
 
 impl Drop for Bus {
     fn drop(&mut self) {
-        // The daemon ends where nothing may block, and dropping a runtime would.
+        // The daemon drops this value in an async context, in which dropping a runtime would panic.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -239,8 +240,8 @@ impl std::fmt::Debug for Bus {
     }
 }
 
-/// Reads the beginning of what comes through a pipe, and lets the rest pass.
-fn listen((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
+/// Reads the beginning of a pipe, and discards the rest.
+fn read_pipe((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = Vec::new();
         let mut reader = reader.take(limit);
@@ -250,7 +251,7 @@ fn listen((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandl
     })
 }
 
-fn properties<'a>(task: &Task<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
+fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
     let words: Vec<String> = task.command.iter().map(|&word| word.to_owned()).collect();
     let program = words.first().cloned().unwrap_or_default();
     let mut properties = vec![
@@ -266,8 +267,8 @@ fn properties<'a>(task: &Task<'a>, kind: &'a str) -> Vec<(&'static str, Variant<
     properties
 }
 
-/// Whether a connection kept from earlier still works; the bus may have been restarted meanwhile.
-async fn answers(manager: &Proxy<'static>) -> bool {
+/// Returns true if a connection still works; the bus may have been restarted meanwhile.
+async fn is_alive(manager: &Proxy<'static>) -> bool {
     manager
         .connection()
         .call_method(Some(SYSTEMD), MANAGER_PATH, Some(PEER), "Ping", &())
@@ -275,20 +276,20 @@ async fn answers(manager: &Proxy<'static>) -> bool {
         .is_ok()
 }
 
-async fn ends_of_jobs(
+async fn subscribe_to_jobs(
     manager: &Proxy<'static>,
 ) -> Result<zbus::proxy::SignalStream<'static>, zbus::Error> {
     let stream = manager.receive_signal("JobRemoved").await?;
     match manager.call_method("Subscribe", &()).await {
         Ok(_) => Ok(stream),
-        // An earlier job of this connection asked for the signals already.
+        // Subscribed by an earlier job of this connection.
         Err(zbus::Error::MethodError(name, ..)) if name.as_str() == SUBSCRIBED => Ok(stream),
         Err(error) => Err(error),
     }
 }
 
-/// How a job ended; none if it did not in time.
-async fn end_of(
+/// Waits for the end of a job; returns none if it times out.
+async fn wait_for_job(
     ended: &mut zbus::proxy::SignalStream<'static>,
     job: &OwnedObjectPath,
     limit: Duration,
@@ -308,16 +309,16 @@ async fn end_of(
     tokio::time::timeout(limit, wait).await.unwrap_or(Ok(None))
 }
 
-fn judge(unit: &str, result: Option<String>) -> Result<(), BusError> {
+fn check_result(unit: &str, result: Option<String>) -> Result<(), BusError> {
     match result {
         Some(result) if matches!(result.as_str(), "done" | "skipped") => Ok(()),
         Some(result) => Err(BusError::Job { unit: unit.to_owned(), result }),
-        None => Err(BusError::Late { unit: unit.to_owned() }),
+        None => Err(BusError::Timeout { unit: unit.to_owned() }),
     }
 }
 
-/// What `systemctl` says of a job that ended so.
-fn ending(result: &str) -> &str {
+/// Describes the result of a job as `systemctl` does.
+fn describe_result(result: &str) -> &str {
     match result {
         "timeout" => "timed out.",
         "canceled" => "was canceled.",
@@ -332,15 +333,19 @@ mod tests {
 
     // covers: C89
     #[test]
-    fn what_must_come_before_a_task_is_waited_for() {
-        let task =
-            Task { unit: "a", description: "b", command: &["/bin/true"], after: &["f.service"] };
+    fn a_task_is_ordered_after_its_prerequisites() {
+        let task = TransientUnit {
+            unit: "a",
+            description: "b",
+            command: &["/bin/true"],
+            after: &["f.service"],
+        };
         let names: Vec<&str> = properties(&task, "exec").iter().map(|(name, _)| *name).collect();
         assert_eq!(names, ["Description", "Type", "ExecStart", "Requires", "After"]);
     }
 
     #[tokio::test]
-    async fn a_machine_can_be_let_go_where_nothing_may_block() {
+    async fn the_bus_can_be_dropped_in_an_async_context() {
         let folder = tempfile::tempdir().unwrap();
         drop(Bus::new(folder.path()).unwrap());
     }

@@ -1,10 +1,10 @@
-//! The `[Install]` section of a unit file, and the links it asks for.
+//! The `[Install]` section of a unit file, and the links that it asks for.
 
 use std::fmt;
 
 use super::name::{self, Kind};
 
-/// What a unit file says about starting at boot.
+/// A parsed `[Install]` section.
 #[derive(Debug, Default)]
 pub(super) struct Install {
     wanted_by: Vec<String>,
@@ -15,50 +15,50 @@ pub(super) struct Install {
     default_instance: Option<String>,
 }
 
-/// The links that a unit asks for, relative to the folder of units.
+/// The links of a unit, relative to the directory of units.
 #[derive(Debug, Default)]
 pub(super) struct Links {
-    /// From other units' folders.
+    /// Links in `.wants`, `.requires` and `.upholds` directories.
     pub(super) wanted: Vec<String>,
-    /// Other names of the unit.
+    /// Aliases of the unit.
     pub(super) aliases: Vec<String>,
-    /// What cannot be had.
-    pub(super) refused: Vec<Refused>,
+    /// Invalid links.
+    pub(super) invalid: Vec<LinkError>,
 }
 
-/// Why a unit file asks for a link that cannot be.
+/// An invalid link that a unit file asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// The unit cannot go by that name.
+pub enum LinkError {
+    /// The alias is not valid for the unit.
     Alias {
-        /// The unit.
+        /// Name of the unit.
         unit: String,
-        /// The other name.
+        /// The alias.
         alias: String,
     },
-    /// The name is only another name of a unit.
+    /// The given name is an alias.
     Linked(String),
-    /// The other name is a path that is none of a unit.
+    /// The alias is a path outside of a unit's directory.
     Reference(String),
-    /// A template without a default instance, wanted by one single unit.
+    /// A template without a default instance, wanted by a unit that is no template.
     NoInstance {
         /// The template.
         unit: String,
-        /// Who wants it.
+        /// Unit that wants the template.
         by: String,
     },
-    /// Wanted by something that cannot be a unit.
+    /// Wanted by an invalid unit name.
     NoUnit(String),
-    /// Something else is there.
+    /// Another file exists at the path.
     Exists {
-        /// Where.
+        /// Path of the file.
         path: String,
-        /// What a link there leads to.
+        /// Target, if the file is a link.
         target: Option<String>,
     },
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for LinkError {
     /// In the words of `systemctl enable`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -114,7 +114,7 @@ impl Install {
                 }
                 _ => continue,
             };
-            // An empty value forgets what was said before.
+            // An empty value clears the list.
             if value.trim().is_empty() {
                 list.clear();
             }
@@ -123,14 +123,14 @@ impl Install {
         install
     }
 
-    /// Whether the file asks for any links at all.
+    /// Returns true if the section asks for any links.
     pub(super) fn has_rules(&self) -> bool {
         [&self.wanted_by, &self.required_by, &self.upheld_by, &self.alias]
             .iter()
             .any(|list| !list.is_empty())
     }
 
-    /// The links for `unit`.
+    /// Returns the links for `unit`.
     pub(super) fn links(&self, unit: &str) -> Links {
         let mut links = Links::default();
         for alias in &self.alias {
@@ -147,8 +147,8 @@ impl Install {
         links
     }
 
-    /// Whether a link of this name is one that `unit` asks for.
-    pub(super) fn knows(&self, unit: &str, link: &str) -> bool {
+    /// Returns true if `unit` asks for a link of this name.
+    pub(super) fn asks_for(&self, unit: &str, link: &str) -> bool {
         let instance = self.default_instance.as_ref();
         link == unit
             || self.alias.iter().any(|alias| expand(alias, unit) == link)
@@ -156,7 +156,7 @@ impl Install {
                 && instance.is_some_and(|it| name::with_instance(unit, it) == link))
     }
 
-    /// The instance that is meant when a template is named, as a unit.
+    /// Returns the default instance of a template.
     pub(super) fn default_unit(&self, unit: &str) -> Option<String> {
         let instance = self.default_instance.as_ref()?;
         let is_template = name::kind(unit) == Some(Kind::Template);
@@ -166,15 +166,16 @@ impl Install {
     fn link_wanted(&self, unit: &str, list: &[String], suffix: &str, links: &mut Links) {
         let is_template = name::kind(unit) == Some(Kind::Template);
         let default = self.default_unit(unit);
-        // A template without an instance gets it from whoever wants it, who must have one too.
+        // A template without a default instance takes the instance of the unit that wants it, which
+        // must be a template too.
         let must_have_instance = is_template && default.is_none();
         let linked = default.unwrap_or_else(|| unit.to_owned());
         for by in list {
             let by = expand(by, &linked);
             match name::kind(&by) {
-                None => return links.refused.push(Refused::NoUnit(by)),
+                None => return links.invalid.push(LinkError::NoUnit(by)),
                 Some(Kind::Plain) if must_have_instance => {
-                    return links.refused.push(Refused::NoInstance { unit: linked, by });
+                    return links.invalid.push(LinkError::NoInstance { unit: linked, by });
                 }
                 Some(Kind::Plain | Kind::Template | Kind::Instance) => {
                     links.wanted.push(format!("{by}.{suffix}/{linked}"));
@@ -184,20 +185,21 @@ impl Install {
     }
 
     fn link_alias(&self, unit: &str, alias: &str, links: &mut Links) {
-        let refuse = || Refused::Alias { unit: unit.to_owned(), alias: alias.to_owned() };
+        let refuse = || LinkError::Alias { unit: unit.to_owned(), alias: alias.to_owned() };
         if let Some((folder, last)) = alias.rsplit_once('/') {
-            // An old way to be wanted.
+            // Old syntax of WantedBy.
             let by = folder.strip_suffix(".wants").or_else(|| folder.strip_suffix(".requires"));
             match by.and_then(name::kind) {
-                None => links.refused.push(Refused::Reference(alias.to_owned())),
+                None => links.invalid.push(LinkError::Reference(alias.to_owned())),
                 Some(_) if last == unit || self.default_unit(unit).as_deref() == Some(last) => {
                     links.wanted.push(alias.to_owned());
                 }
-                Some(_) => links.refused.push(refuse()),
+                Some(_) => links.invalid.push(refuse()),
             }
             return;
         }
-        // Another name of a template is another template, and of an instance one of that.
+        // An alias of a template is a template; an alias of an instance is an instance of that
+        // template.
         let alias = match (name::kind(alias), name::instance(unit)) {
             (Some(Kind::Template), Some(instance)) => name::with_instance(alias, instance),
             _ => alias.to_owned(),
@@ -205,17 +207,17 @@ impl Install {
         if alias == unit {
             return;
         }
-        if may_be(&alias, unit) {
+        if is_valid_alias(&alias, unit) {
             links.aliases.push(alias);
         } else {
-            links.refused.push(refuse());
+            links.invalid.push(refuse());
         }
     }
 }
 
-/// Whether a unit may go by another name.
-fn may_be(alias: &str, unit: &str) -> bool {
-    // systemd has no second names for the other types.
+/// Returns true if a unit may have this alias.
+fn is_valid_alias(alias: &str, unit: &str) -> bool {
+    // systemd allows aliases for these types only.
     let types = ["service", "socket", "target", "device", "timer", "path"];
     let suffix = name::suffix(alias);
     let fits = match (name::kind(alias), name::kind(unit)) {
@@ -229,7 +231,7 @@ fn may_be(alias: &str, unit: &str) -> bool {
     fits && suffix == name::suffix(unit) && types.contains(&suffix)
 }
 
-/// The names that the file of a unit may have: its own, and for an instance its template's.
+/// Returns the file names of a unit: its own, and for an instance its template's.
 pub(super) fn file_names(unit: &str) -> Vec<String> {
     let mut names = vec![unit.to_owned()];
     names.extend(name::template(unit).filter(|template| template != unit));
@@ -259,7 +261,7 @@ fn expand(text: &str, unit: &str) -> String {
     expanded
 }
 
-/// The lines of a unit file, with those that end in a backslash joined to the next.
+/// Returns the lines of a unit file, with continuation lines joined.
 fn logical_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut continues = false;

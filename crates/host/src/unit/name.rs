@@ -1,8 +1,8 @@
-//! The names of units: plain, of a template, or of an instance of one.
+//! Names of units: plain, template or instance.
 
 use mco_core::machine::UNIT_TYPES;
 
-/// What a name is the name of.
+/// The kind of a unit name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// One unit, such as `a.service`.
@@ -13,15 +13,15 @@ pub(crate) enum Kind {
     Instance,
 }
 
-/// systemd's own limit.
-const LONGEST: usize = 255;
+/// Longest unit name that systemd allows.
+const MAX_LENGTH: usize = 255;
 
-/// What the name stands for; none if no unit can have it.
+/// Returns the kind of a name; none if it is not a valid unit name.
 pub(crate) fn kind(name: &str) -> Option<Kind> {
     let (stem, suffix) = name.rsplit_once('.')?;
     let fits = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
     let is_name = !stem.is_empty()
-        && name.len() <= LONGEST
+        && name.len() <= MAX_LENGTH
         && UNIT_TYPES.contains(&suffix)
         && name.chars().all(fits);
     if !is_name {
@@ -35,25 +35,25 @@ pub(crate) fn kind(name: &str) -> Option<Kind> {
     }
 }
 
-/// What the name ends in.
+/// Returns the suffix of a name.
 pub(crate) fn suffix(name: &str) -> &str {
     name.rsplit_once('.').map_or("", |(_, suffix)| suffix)
 }
 
-/// The template of a name that has one.
+/// Returns the template of a name that has one.
 pub(crate) fn template(name: &str) -> Option<String> {
     let (stem, suffix) = name.rsplit_once('.')?;
     let (prefix, _) = stem.split_once('@')?;
     Some(format!("{prefix}@.{suffix}"))
 }
 
-/// What comes between the sign and the suffix.
+/// Returns the instance of a name.
 pub(crate) fn instance(name: &str) -> Option<&str> {
     let (stem, _) = name.rsplit_once('.')?;
     stem.split_once('@').map(|(_, instance)| instance).filter(|instance| !instance.is_empty())
 }
 
-/// The instance of a template.
+/// Builds an instance of a template.
 pub(crate) fn with_instance(template: &str, instance: &str) -> String {
     match (template.split_once('@'), template.rsplit_once('.')) {
         (Some((prefix, _)), Some((_, suffix))) => format!("{prefix}@{instance}.{suffix}"),
@@ -61,7 +61,7 @@ pub(crate) fn with_instance(template: &str, instance: &str) -> String {
     }
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub(crate) fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

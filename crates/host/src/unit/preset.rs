@@ -1,11 +1,11 @@
-//! Which units the operating system wants to start at boot.
+//! The operating system's presets: which units are enabled by default.
 
 use std::collections::BTreeMap;
 
 use crate::root::{Root, RootError};
 
-/// Where presets are; a file hides one of the same name in a later folder.
-const FOLDERS: [&str; 5] = [
+/// Directories of presets; a file hides one of the same name in a later directory.
+const DIRECTORIES: [&str; 5] = [
     "/etc/systemd/system-preset",
     "/run/systemd/system-preset",
     "/usr/local/lib/systemd/system-preset",
@@ -13,10 +13,10 @@ const FOLDERS: [&str; 5] = [
     "/lib/systemd/system-preset",
 ];
 
-/// Whether the first preset that matches enables the unit; without any it is enabled.
+/// Returns true if the first matching preset enables the unit, or none matches.
 pub(super) fn enables(root: &Root, unit: &str) -> Result<bool, RootError> {
     let mut files = BTreeMap::new();
-    for folder in FOLDERS {
+    for folder in DIRECTORIES {
         for name in root.list(folder)?.into_iter().filter(|name| name.ends_with(".preset")) {
             files.entry(name.clone()).or_insert(format!("{folder}/{name}"));
         }
@@ -36,11 +36,11 @@ pub(super) fn enables(root: &Root, unit: &str) -> Result<bool, RootError> {
     Ok(true)
 }
 
-/// Whether a name fits a pattern with `*` and `?`.
+/// Returns true if a name matches a pattern with `*` and `?`.
 fn matches(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
-    // `fits[i]`: the pattern so far takes the first i characters.
+    // `fits[i]` is true if the pattern so far matches the first i characters.
     let mut fits = vec![false; name.len() + 1];
     if let Some(first) = fits.first_mut() {
         *first = true;

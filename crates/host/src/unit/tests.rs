@@ -1,4 +1,4 @@
-//! Links come out as `systemctl --root` makes them.
+//! Links equal those of `systemctl --root`.
 
 use std::{fmt::Write as _, fs, path::Path};
 
@@ -19,7 +19,7 @@ fn tree(files: &[(&str, &str)]) -> Tree {
 }
 
 impl Tree {
-    /// Every link below the folder of units, as `path>target`.
+    /// Returns every link below the directory of units, as `path>target`.
     fn links(&self) -> String {
         let mut found = Vec::new();
         collect(&self.folder.path().join("etc/systemd/system"), "", &mut found);
@@ -48,7 +48,7 @@ const A: &str = "/etc/systemd/system/a.service";
 
 // covers: C68
 #[test]
-fn a_unit_is_linked_from_where_it_asks_to_be() {
+fn a_unit_is_linked_as_its_file_asks() {
     let tree = tree(&[(
         A,
         "[Unit]\nWantedBy=no\n[Install]\nWantedBy=multi-user.target \\\n  x.target\nRequiredBy=r.service\nAlias=z.service\n# WantedBy=n\n",
@@ -65,7 +65,7 @@ fn a_unit_is_linked_from_where_it_asks_to_be() {
     );
     assert_eq!(state(&tree.root, "a.service").unwrap(), "enabled");
     disable(&tree.root, "a.service").unwrap();
-    assert_eq!(tree.links(), "", "empty folders go as well");
+    assert_eq!(tree.links(), "", "empty directories are removed as well");
 }
 
 // covers: C72
@@ -83,7 +83,7 @@ fn a_changed_wanted_by_leaves_no_stale_link() {
 
 // covers: C71
 #[test]
-fn also_takes_others_along_and_the_systems_own_units_can_be_enabled() {
+fn also_enables_others_and_system_units_can_be_enabled() {
     let tree = tree(&[
         (
             "/usr/lib/systemd/system/a.service",
@@ -119,7 +119,7 @@ fn an_instance_is_linked_to_its_template() {
 }
 
 #[test]
-fn what_is_masked_or_missing_cannot_be_enabled() {
+fn a_masked_or_missing_unit_cannot_be_enabled() {
     let tree = tree(&[("/usr/lib/systemd/system/a.service", "[Install]\nWantedBy=m.target")]);
     tree.root.link("/dev/null", A).unwrap();
     assert_eq!(state(&tree.root, "a.service").unwrap(), "masked");
@@ -154,7 +154,7 @@ fn presets_decide_by_the_first_match_and_enable_by_default() {
 }
 
 #[test]
-fn a_link_that_cannot_be_is_refused_in_systemctls_words() {
+fn an_invalid_link_is_refused_in_systemctls_words() {
     let cases = [
         ("Alias=not b.socket", "cannot alias a.service as not."),
         ("Alias=x/y.service", "invalid unit reference \"x/y.service\"."),
@@ -170,7 +170,7 @@ fn a_link_that_cannot_be_is_refused_in_systemctls_words() {
         tree.root.link("/etc/x.service", "/etc/systemd/system/other.service").unwrap();
         let error = enable(&tree.root, "a.service").unwrap_err().to_string();
         assert!(error.contains(want), "{install}: {error}");
-        assert!(!tree.links().contains("m.target"), "nothing is done by halves");
+        assert!(!tree.links().contains("m.target"), "no link is created");
     }
     let tree = tree(&[("/etc/systemd/system/t@.service", "[Install]\nWantedBy=m.target")]);
     assert_eq!(
@@ -182,7 +182,7 @@ fn a_link_that_cannot_be_is_refused_in_systemctls_words() {
 }
 
 #[test]
-fn a_masked_unit_keeps_its_links_and_another_name_stands_for_its_unit() {
+fn a_masked_unit_keeps_its_links_and_an_alias_resolves_to_its_unit() {
     let tree = tree(&[
         ("/usr/lib/systemd/system/a.service", "[Install]\nWantedBy=m.target\nAlias=b.service"),
         ("/usr/lib/systemd/system-preset/90.preset", "disable *"),
@@ -195,19 +195,19 @@ fn a_masked_unit_keeps_its_links_and_another_name_stands_for_its_unit() {
     tree.root.remove(A).unwrap();
     assert_eq!(state(&tree.root, "b.service").unwrap(), "alias");
     preset(&tree.root, "b.service").unwrap();
-    assert_eq!(state(&tree.root, "a.service").unwrap(), "enabled", "not by its other name");
+    assert_eq!(state(&tree.root, "a.service").unwrap(), "enabled", "not by its alias");
     disable(&tree.root, "b.service").unwrap();
     assert_eq!(tree.links(), "");
 }
 
-/// Runs `systemctl --root` on a tree; none where there is no such program.
+/// Runs `systemctl --root` on a tree; none if the program is not installed.
 fn systemctl(folder: &Path, words: &[&str]) -> Option<std::process::Output> {
     let root = format!("--root={}", folder.display());
     std::process::Command::new("systemctl").arg(root).args(words).output().ok()
 }
 
 #[test]
-fn every_unit_comes_out_as_systemctl_itself_would_have_it() {
+fn every_unit_is_linked_as_by_systemctl_itself() {
     let units = [
         ("plain.service", "[Install]\nWantedBy=m.target r.service\nRequiredBy=m.target\n"),
         ("alias.service", "[Install]\nAlias=other.service\nWantedBy=m.target\n"),
@@ -215,7 +215,7 @@ fn every_unit_comes_out_as_systemctl_itself_would_have_it() {
         ("also.socket", "[Socket]\nListenStream=1\n[Install]\nWantedBy=sockets.target\n"),
         ("t@.service", "[Install]\nDefaultInstance=d\nWantedBy=m.target\nAlias=u@.service\n"),
         ("n@.service", "[Install]\nWantedBy=t@.service\n"),
-        ("refused@.service", "[Install]\nWantedBy=m.target\n"),
+        ("invalid@.service", "[Install]\nWantedBy=m.target\n"),
         ("static.service", "[Service]\nExecStart=/bin/true\n"),
         ("self.service", "[Install]\nAlias=self.service m.target.wants/self.service\n"),
         ("spec.service", "[Install]\nWantedBy=%p-x.target %N.target 100%%.target\n"),
@@ -234,31 +234,31 @@ fn every_unit_comes_out_as_systemctl_itself_would_have_it() {
                 "disable" => disable(&ours.root, name),
                 _ => preset(&ours.root, name),
             };
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            let printed = String::from_utf8_lossy(&output.stderr).into_owned();
             if verb == "enable" {
-                assert_eq!(done.is_ok(), output.status.success(), "{verb} {name}: {said}");
+                assert_eq!(done.is_ok(), output.status.success(), "{verb} {name}: {printed}");
             }
             if done.is_ok() {
-                assert_eq!(ours.links(), theirs.links(), "{verb} {name}: {said}");
+                assert_eq!(ours.links(), theirs.links(), "{verb} {name}: {printed}");
             }
             for asked in names() {
                 let output = systemctl(theirs.folder.path(), &["is-enabled", asked]).unwrap();
-                let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-                let said = if said.is_empty() { "not-found".to_owned() } else { said };
+                let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+                let printed = if printed.is_empty() { "not-found".to_owned() } else { printed };
                 if done.is_ok() {
                     let found = state(&ours.root, asked).unwrap();
-                    assert_eq!(found, said, "{asked} after {verb} {name}");
+                    assert_eq!(found, printed, "{asked} after {verb} {name}");
                 }
             }
         }
     }
 }
 
-/// A tree with units of which some are on.
+/// Builds a tree with units, some of which are enabled.
 fn furnished(units: &[(&str, &str)]) -> Tree {
     let tree = tree(&[("/usr/lib/systemd/system-preset/90.preset", "enable p*\ndisable *\n")]);
     for (name, text) in units {
-        tree.root.write(&format!("{OWN}/{name}"), text.as_bytes(), 0o644).unwrap();
+        tree.root.write(&format!("{ETC}/{name}"), text.as_bytes(), 0o644).unwrap();
     }
     for unit in ["plain.service", "alias.service", "also.service", "t@x.service"] {
         enable(&tree.root, unit).unwrap();

@@ -142,7 +142,7 @@ fn equal_configs_are_equal_and_trouble_is_two() {
     let folder = pair();
     folder.mco(&["diff", "old.yaml", "old.yaml"]).assert().code(0).stdout_eq("");
     folder.mco(&["diff", "old.yaml", "missing.yaml"]).assert().code(2).stderr_eq(str![[r#"
-error: cannot read missing.yaml: No such file or directory (os error 2)
+error: failed to read missing.yaml: No such file or directory (os error 2)
 
 "#]]);
 }

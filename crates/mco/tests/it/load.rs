@@ -100,7 +100,7 @@ fn one_bad_file_does_not_hide_the_next() {
 #[test]
 fn what_is_not_there_is_named() {
     mco(&["check", "-f", "no/such/file.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: cannot read no/such/file.yaml: No such file or directory (os error 2)
+error: failed to read no/such/file.yaml: No such file or directory (os error 2)
 
 "#]]);
     Folder::new(&[("deep/a.yaml", b"")]).mco(&["check", "-f", "."]).assert().code(1).stderr_eq(

@@ -196,7 +196,7 @@ fn the_machine_takes_back_a_config_that_keeps_the_daemon_down(
     machine.rebooted_by(|| cluster.add("90-broken", &file("/etc/broken.conf", "new"), &units))?;
     // Nobody but the machine itself is left to do something, and nobody speaks before that.
     let node = cluster.wait("it to say that the config was taken back", |node| {
-        node.state == "Degraded" && node.reason.contains("was taken back after its reboot")
+        node.state == "Degraded" && node.reason.contains("was rolled back after its reboot")
     })?;
     assert!(node.reason.contains("no daemon came up to confirm it within 5s"), "{node:?}");
     assert_eq!(node.current, before);
@@ -207,7 +207,7 @@ fn the_machine_takes_back_a_config_that_keeps_the_daemon_down(
         assert!(machine.disk()?.stat(path)?.is_none(), "{path} is left");
     }
     let journal = said(machine, &["journalctl", "--no-pager", "-t", "machine-config-daemon-host"]);
-    assert!(journal.contains("taken back: no daemon came up"), "{journal}");
+    assert!(journal.contains("rolled back: no daemon started"), "{journal}");
     cluster.remove("90-broken")?;
     cluster.wait("it to be well without that config", |node| {
         node.is_done() && node.current == before && !node.cordoned

@@ -1,9 +1,9 @@
-//! Images and packages that a machine has or must fetch, by command-exact stand-ins.
+//! Images and packages that a machine has or must pull, with scripts that check exact commands.
 
 use super::*;
 use crate::os::{repository, storage};
 
-/// podman with the images in `images`, a JSON list, and with storage as it is by default.
+/// podman with the images in `images`, a JSON list, and with default storage.
 const PODMAN: &str = r#"#!/bin/sh
 cd "$STATE" || exit 9
 echo "podman $*" >> calls
@@ -20,7 +20,7 @@ cp) mkdir -p "root$3/usr/share/rpm-ostree/extensions" ;;
 esac
 "#;
 
-/// Any other program; `fail-NAME` has it fail, `says-NAME` is what it prints.
+/// Any other program; `fail-NAME` makes it fail, `says-NAME` is its output.
 const OTHER: &str = r#"#!/bin/sh
 cd "$STATE" || exit 9
 name=$(basename "$0")
@@ -54,7 +54,7 @@ fn look(image: &str) -> String {
 
 // covers: C86
 #[test]
-fn an_image_that_the_machine_has_needs_no_registry_whatever_the_policy() {
+fn a_local_image_needs_no_registry_whatever_the_policy() {
     let (machine, root) = machine();
     found(&machine, &["registry.example/os@sha256:1111", IMAGE]);
     let rebase = format!(
@@ -83,10 +83,10 @@ fn an_image_that_the_machine_has_needs_no_registry_whatever_the_policy() {
     want.extend(reload.map(str::to_owned));
     assert_eq!(machine.calls(), want);
     for path in [storage::DROPIN, storage::OWN_POLICY] {
-        assert!(!root.exists(path).unwrap(), "the machine's policy is in force again: {path}");
+        assert!(!root.exists(path).unwrap(), "the machine's policy is restored: {path}");
     }
     let own = root.read("/etc/containers/policy.json").unwrap().unwrap();
-    assert_eq!(own, policy.as_bytes(), "it was never touched");
+    assert_eq!(own, policy.as_bytes(), "the policy file is unchanged");
 }
 
 // covers: C86
@@ -102,7 +102,7 @@ fn an_image_known_only_by_its_tag_comes_from_the_registry() {
 
 // covers: C84
 #[test]
-fn packages_are_at_hand_during_the_update_and_at_no_other_time() {
+fn packages_are_provided_during_the_update_only() {
     let (machine, root) = machine();
     root.write("/var/lib/kubelet/config.json", b"{}", 0o600).unwrap();
     root.write("/sys/fs/selinux/enforce", b"1", 0o644).unwrap();
@@ -137,48 +137,48 @@ fn packages_are_at_hand_during_the_update_and_at_no_other_time() {
              skip_if_unavailable=False\n"
         )
     );
-    // The daemon dies here; the next one does not leave it there.
+    // The daemon crashes here; the next one removes the leftovers.
     machine.put("calls", "");
-    Backend::RpmOstree.prepare(&root, &machine, Duty::Worker).unwrap();
+    Backend::RpmOstree.prepare(&root, &machine, MachineRole::Worker).unwrap();
     assert_eq!(
         machine.calls(),
         ["podman rm -f --ignore ostree-container-pivot-extensions"],
-        "and that is all there is to do"
+        "and nothing else"
     );
     assert!(!root.exists(repository::FILE).unwrap() && !root.exists(content).unwrap());
 }
 
 // covers: C24, C28, C29
 #[test]
-fn a_machine_is_prepared_at_each_start_and_a_control_plane_writes_its_objects_one_by_one() {
+fn a_machine_is_prepared_at_each_start_and_a_control_plane_syncs_each_object() {
     let (machine, root) = machine();
     root.write("/etc/os-release", b"ID=rhcos\nRHEL_VERSION=9.6\n", 0o644).unwrap();
     root.write("/usr/bin/nmstatectl", b"", 0o755).unwrap();
     let names = "nmstatectl persist-nic-names --root / --kargs-out /run/mco-nic-kargs";
-    for (duty, extra) in [
-        (Duty::Worker, None),
+    for (role, extra) in [
+        (MachineRole::Worker, None),
         (
-            Duty::ControlPlane,
+            MachineRole::ControlPlane,
             Some("ostree --repo=/sysroot/ostree/repo config set core.per-object-fsync true"),
         ),
     ] {
         machine.put("calls", "");
-        Backend::RpmOstree.prepare(&root, &machine, duty).unwrap();
+        Backend::RpmOstree.prepare(&root, &machine, role).unwrap();
         let want: Vec<&str> = [names].into_iter().chain(extra).collect();
-        assert_eq!(machine.calls(), want, "{duty:?}: the deployment before stays, too");
+        assert_eq!(machine.calls(), want, "{role:?}: the previous deployment is kept");
     }
     assert_eq!(
         root.read_link("/run/ostree/auth.json").unwrap().as_deref(),
         Some("/var/lib/kubelet/config.json")
     );
     machine.put("fail-nmstatectl", "");
-    let error = Backend::RpmOstree.prepare(&root, &machine, Duty::Worker).unwrap_err();
-    assert!(error.to_string().contains("persist-nic-names"), "it is not passed over: {error}");
+    let error = Backend::RpmOstree.prepare(&root, &machine, MachineRole::Worker).unwrap_err();
+    assert!(error.to_string().contains("persist-nic-names"), "the error is returned: {error}");
 }
 
 // covers: C88
 #[test]
-fn the_boot_loader_is_brought_up_to_date_first_and_holds_nothing_up() {
+fn the_boot_loader_is_updated_first_and_a_failure_does_not_block() {
     let (machine, root) = machine();
     root.write("/etc/os-release", b"ID=rhcos\nRHEL_VERSION=9.6\n", 0o644).unwrap();
     root.create_directory("/sys/firmware/efi").unwrap();
@@ -207,7 +207,7 @@ fn the_boot_loader_is_brought_up_to_date_first_and_holds_nothing_up() {
 
 // covers: C33
 #[test]
-fn the_end_of_the_last_boot_is_asked_for() {
+fn the_journal_of_the_last_boot_is_read() {
     let (machine, _root) = machine();
     machine.put("says-journalctl", "Finalizing\nerror: opendir: no space\n");
     let fault = finalize::fault(&machine).unwrap();

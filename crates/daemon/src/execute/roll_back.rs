@@ -1,4 +1,4 @@
-//! The way back: what an update touched is put back as it was.
+//! Rolls an update back: restores everything that it touched.
 
 use mco_core::plan::Step;
 use mco_host::{
@@ -9,22 +9,22 @@ use tracing::warn;
 
 use super::{ExecuteError, Outcome};
 use crate::{
-    confirm::{self, TakenBack},
+    confirm::{self, RolledBackConfig},
     ledger::{self, Ledger, Progress, Stage},
 };
 
-/// Undoes an update on record that failed.
+/// Rolls back a recorded update that failed.
 ///
-/// Always ends in an error: that of the step that failed, or why it could not be undone.
+/// Always returns an error: that of the failed step, or that of the rollback.
 pub fn undo<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
 ) -> Result<Outcome, ExecuteError> {
-    let first = progress.fault.clone().unwrap_or_else(|| "taken back on request".to_owned());
+    let first = progress.fault.clone().unwrap_or_else(|| "rolled back on request".to_owned());
     if let Some(back_in) = &progress.back_in {
         if progress.stage == Stage::Undoing {
-            return go_back(host, ledger, progress);
+            return restore_for_reboot(host, ledger, progress);
         }
         if *back_in != host.system.facts()?.boot_id {
             ledger::forget(&host.root)?;
@@ -38,9 +38,9 @@ pub fn undo<S: System>(
     }
 }
 
-/// Takes back an update that the machine has rebooted into: everything is as before it after another
-/// reboot, and the update is not tried again by itself.
-pub fn take_back<S: System>(
+/// Rolls back an update that the machine has rebooted into. Another reboot completes the rollback,
+/// and the update is not retried by itself.
+pub fn roll_back_booted<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     why: &str,
@@ -53,12 +53,12 @@ pub fn take_back<S: System>(
         ..Progress::default()
     };
     let config = ledger.to.metadata.name.as_deref().unwrap_or_default();
-    log::write(&host.root, Priority::Error, &format!("{config}: taken back: {why}"));
+    log::write(&host.root, Priority::Error, &format!("{config}: rolled back: {why}"));
     ledger::advance(&host.root, &progress)?;
-    go_back(host, ledger, &progress)
+    restore_for_reboot(host, ledger, &progress)
 }
 
-fn go_back<S: System>(
+fn restore_for_reboot<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
@@ -66,12 +66,12 @@ fn go_back<S: System>(
     restore(host, ledger, progress)?;
     let config = ledger.to.metadata.name.clone().unwrap_or_default();
     let why = progress.fault.clone().unwrap_or_default();
-    confirm::refuse_from_now_on(&host.root, &TakenBack { config, why })?;
+    confirm::record_rolled_back(&host.root, &RolledBackConfig { config, why })?;
     ledger::advance(&host.root, &Progress { stage: Stage::Returning, ..progress.clone() })?;
     Ok(Outcome::RebootDue)
 }
 
-/// Puts back everything that an update on record touched, and takes it off the record.
+/// Restores everything that a recorded update touched, and removes it from the ledger.
 pub fn put_back<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
@@ -96,22 +96,22 @@ fn restore<S: System>(
         Some(staged) => host.system.restage(staged)?,
         None => Staged::Back,
     };
-    // The files are right again; services that do not hear of it are no reason to stay in between.
+    // The files are restored; a service that cannot be reloaded does not stop the rollback.
     if !ledger.before.units.is_empty() {
-        tell(host.system.reload_systemd());
+        log_failure(host.system.reload_systemd());
     }
     for step in ledger.plan.steps.iter().take(progress.done + 1) {
         if let Step::ReloadService(service) = step {
-            tell(host.system.reload(service));
+            log_failure(host.system.reload(service));
         } else if let Step::RestartService(service) = step {
-            tell(host.system.restart(service));
+            log_failure(host.system.restart(service));
         }
     }
     Ok(staged)
 }
 
-fn tell(done: Result<(), SystemError>) {
+fn log_failure(done: Result<(), SystemError>) {
     if let Err(error) = done {
-        warn!(%error, "A service has not heard that the config went back");
+        warn!(%error, "Failed to reload a service after the rollback");
     }
 }

@@ -1,4 +1,5 @@
-//! What the machine is: told once when the daemon starts, in the log and as numbers.
+//! Reports the operating system of the machine once when the daemon starts, in the log and in
+//! metrics.
 
 use std::sync::Arc;
 
@@ -16,21 +17,21 @@ use crate::{metrics::Metrics, pinned::RunCommand, shared::SharedHost};
 
 const OSTREE: &str = "/usr/bin/rpm-ostree";
 
-/// What was found out about a machine.
-struct Found {
+/// Facts about the operating system of a machine.
+struct OsInfo {
     os: OsRelease,
     image: Option<String>,
     has_rpm_ostree: bool,
 }
 
-/// Tells what the machine is.
-pub(crate) async fn tell<S: System + 'static>(
+/// Logs the operating system and sets its metrics.
+pub(crate) async fn report<S: System + 'static>(
     host: &SharedHost<S>,
     node: &NodeName,
     metrics: &Metrics,
     commands: Option<&RunCommand>,
 ) {
-    let found = match host.work(look).await {
+    let found = match host.work(read_os_info).await {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return warn!("checking operating system: {}", chain(&error)),
         Err(error) => return warn!("checking operating system: {}", chain(&error)),
@@ -45,21 +46,23 @@ pub(crate) async fn tell<S: System + 'static>(
         Some(run) => {
             let asked = move || run(&[OSTREE, "status", "--json", "--booted"]);
             let asked = tokio::task::spawn_blocking(asked).await;
-            asked.unwrap_or_else(|error| Err(broken(&error))).map(|text| unsupported(&text))
+            asked
+                .unwrap_or_else(|error| Err(join_error(&error)))
+                .map(|text| count_unsupported_packages(&text))
         }
     };
     match packages {
         Ok(count) => metrics.unsupported_packages(node.as_str(), count),
-        Err(error) => warn!("Cannot tell which packages were added: {}", chain(&error)),
+        Err(error) => warn!(error = chain(&error), "Failed to count locally added packages"),
     }
 }
 
-fn broken(error: &tokio::task::JoinError) -> SystemError {
+fn join_error(error: &tokio::task::JoinError) -> SystemError {
     SystemError::Command { command: OSTREE.to_owned(), fault: error.to_string() }
 }
 
-fn look<S: System>(host: &mut Host<S>) -> Result<Found, SystemError> {
-    Ok(Found {
+fn read_os_info<S: System>(host: &mut Host<S>) -> Result<OsInfo, SystemError> {
+    Ok(OsInfo {
         os: OsRelease::read(&host.root)?.unwrap_or_default(),
         image: host.system.facts()?.booted_image.filter(|image| !image.is_empty()),
         has_rpm_ostree: host.root.exists("/run/ostree-booted")? && host.root.exists(OSTREE)?,
@@ -72,11 +75,12 @@ struct Status {
     deployments: Vec<serde_json::Map<String, Value>>,
 }
 
-/// How many packages of the booted system were added, replaced or removed by hand.
+/// Returns the number of packages of the booted deployment that were added, replaced or removed by
+/// hand.
 ///
-/// Compat: which lists count is the reference's (`pkg/daemon/metrics.go`); what an extension brings does
-/// not.
-fn unsupported(status: &str) -> usize {
+/// Compat: which lists count is the reference's (`pkg/daemon/metrics.go`); packages of extensions
+/// do not count.
+fn count_unsupported_packages(status: &str) -> usize {
     const LISTS: [&str; 5] = [
         "requested-packages",
         "requested-local-packages",
@@ -100,7 +104,7 @@ mod tests {
 
     // covers: C126
     #[test]
-    fn packages_that_somebody_added_count_and_those_of_extensions_do_not() {
+    fn packages_added_by_hand_count_and_packages_of_extensions_do_not() {
         let status = r#"{"deployments": [
             {"booted": false, "requested-packages": ["vim"]},
             {"booted": true, "requested-packages": ["usbguard", "strace"],
@@ -108,9 +112,9 @@ mod tests {
              "requested-local-fileoverride-packages": ["over-1-1.x86_64"],
              "base-removals": [{"name": "vim-minimal"}],
              "base-local-replacements": [[{"name": "kernel"}, "x"]]}]}"#;
-        assert_eq!(unsupported(status), 5);
+        assert_eq!(count_unsupported_packages(status), 5);
         for nothing in ["", "{}", r#"{"deployments": [{"booted": true}]}"#] {
-            assert_eq!(unsupported(nothing), 0, "{nothing}");
+            assert_eq!(count_unsupported_packages(nothing), 0, "{nothing}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong, and what the node then says of itself.
+//! Errors of a sync, and their report on the node.
 
 use mco_api::{
     NodeName, RenderedName,
@@ -15,60 +15,63 @@ use tracing::{error, warn};
 
 use super::Agent;
 use crate::{
-    cluster::{Changes, Cluster, ClusterError, Weight},
-    confirm::TakenBack,
-    decide::Missing,
+    cluster::{Changes, Cluster, ClusterError, EventType},
+    confirm::RolledBackConfig,
+    decide::MissingAnnotation,
     disk::DiskError,
     execute::ExecuteError,
     ledger::LedgerError,
     watch::WatchError,
 };
 
-/// Compat: longer reasons are cut (`pkg/daemon/writer.go`).
-pub(super) const LONGEST_REASON: usize = 2000;
+/// Longest reason annotation. Compat: longer reasons are cut (`pkg/daemon/writer.go`).
+pub(super) const MAX_REASON: usize = 2000;
 
-/// Why a node is not where it should be.
+/// First words of the reason annotation of a node with config drift.
+pub(super) const DRIFT_REASON: &str = "unexpected on-disk state validating against";
+
+/// A failed sync.
 #[derive(Debug, thiserror::Error)]
 pub enum SyncError {
-    /// The disk is not as the config says.
-    #[error("unexpected on-disk state validating against {config}: {drift}{}", because(.cause.as_deref()))]
+    /// The disk differs from the config.
+    #[error("{DRIFT_REASON} {config}: {drift}{}", because(.cause.as_deref()))]
     Drift {
         /// The config.
         config: RenderedName,
         /// The first difference.
         drift: Drift,
-        /// When it was found.
-        found: Found,
-        /// What the end of the last boot said, which may well be why.
+        /// The occasion on which the drift was detected.
+        detected: DriftDetected,
+        /// The error of the last deployment's finalization, which may be the cause.
         cause: Option<String>,
     },
-    /// The drain controller does not answer.
+    /// The drain controller did not complete a request in time.
     #[error(
         "failed to {} node: {node} after {}. Please see machine-config-controller logs for more information",
         verb.as_str(), limit(*.verb)
     )]
-    NoAnswer {
-        /// What it was asked for.
+    DrainTimeout {
+        /// The requested action.
         verb: DrainVerb,
         /// The node.
         node: NodeName,
     },
-    /// The kubelet does not run as it did before the update.
+    /// The kubelet was healthy before the update and is not since.
     #[error(
-        "the kubelet was well before this config and is not since: {0}. Correct the config or take it \
+        "kubelet is unhealthy since this config was applied: {0}. Fix the config or roll it \
          back"
     )]
-    Unwell(String),
-    /// The config was taken back, and nobody asked to try it again.
+    KubeletUnhealthy(String),
+    /// The config was rolled back after its reboot and no force file asks to retry it.
     #[error(
-        "config {} was taken back after its reboot: {}. Correct it, or create \
-         /run/machine-config-daemon-force on the node to try it again", .0.config, .0.why
+        "config {} was rolled back after its reboot: {}. Fix the config, or create \
+         /run/machine-config-daemon-force on the node to retry it", .0.config, .0.why
     )]
-    TakenBack(TakenBack),
-    /// The change is one that a running node cannot take.
+    RolledBack(RolledBackConfig),
+    /// The change is not possible on a running node.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The plan could not be carried out.
+    /// The plan failed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
     /// A config cannot be read.
@@ -76,53 +79,53 @@ pub enum SyncError {
     Config {
         /// The config.
         config: String,
-        /// Why not.
+        /// The parse error.
         source: UnreadableConfig,
     },
-    /// Something that the node must have is missing.
+    /// A required annotation is missing.
     #[error(transparent)]
-    Missing(#[from] Missing),
-    /// The pool's config has a name that no node can follow.
+    Missing(#[from] MissingAnnotation),
+    /// The name of the pool's config is not a valid config name.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// An annotation makes no sense.
+    /// An annotation cannot be parsed.
     #[error(transparent)]
     Annotation(#[from] BadAnnotation),
-    /// The daemon's own files cannot be used.
+    /// The daemon's own files cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
     /// The ledger cannot be used.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The tree cannot be read.
+    /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// The system does not answer.
+    /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The disk cannot be watched.
+    /// The drift watch cannot be started.
     #[error("could not start watcher")]
     Watch(#[from] WatchError),
-    /// The cluster does not answer.
+    /// A request to the API server failed.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// Certificates or pull secrets of the cluster are not on the machine.
+    /// Certificates or pull secrets are not up to date.
     #[error("certificates are not up to date: {0}")]
     Certificates(String),
-    /// The work on the machine broke off, which is a fault of ours.
-    #[error("work on the machine broke off")]
-    Broken(#[from] JoinError),
+    /// Work on the machine panicked, which is a bug.
+    #[error("work on the machine panicked")]
+    Panicked(#[from] JoinError),
 }
 
-/// When a difference was found.
+/// The occasion on which drift was detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// When the daemon started.
+pub enum DriftDetected {
+    /// The first verification after the daemon started.
     AtStart,
-    /// Before an update, which is not begun then.
+    /// The preflight check of an update, which is not started then.
     BeforeUpdate,
-    /// At any other time.
-    Later,
+    /// Any other verification.
+    WhileRunning,
 }
 
 fn because(cause: Option<&str>) -> String {
@@ -136,26 +139,26 @@ fn limit(verb: DrainVerb) -> &'static str {
     }
 }
 
-/// What the node says of itself.
+/// The state that an error leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
-    /// Nothing: the cluster cannot hear it, and the next try may do.
+enum DegradeClass {
+    /// No state: the API server failed, so that it cannot be reported either. The sync is retried.
     Retry,
-    /// That it failed.
+    /// Degraded.
     Degrade,
-    /// That it cannot take the config at all.
-    Refuse,
+    /// Unreconcilable: the node cannot take the config at all.
+    Unreconcilable,
 }
 
 impl SyncError {
-    fn class(&self) -> Class {
+    fn class(&self) -> DegradeClass {
         match self {
-            Self::Cluster(ClusterError::Call { .. }) => Class::Retry,
-            Self::Refused(Refusal::Unreconcilable { .. }) => Class::Refuse,
+            Self::Cluster(ClusterError::Call { .. }) => DegradeClass::Retry,
+            Self::Refused(Refusal::Unreconcilable { .. }) => DegradeClass::Unreconcilable,
             Self::Drift { .. }
-            | Self::TakenBack(_)
-            | Self::Unwell(_)
-            | Self::NoAnswer { .. }
+            | Self::RolledBack(_)
+            | Self::KubeletUnhealthy(_)
+            | Self::DrainTimeout { .. }
             | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
             | Self::Execute(_)
             | Self::Config { .. }
@@ -173,18 +176,18 @@ impl SyncError {
                 | ClusterError::Membership(_)
                 | ClusterError::StalePolicies,
             )
-            | Self::Broken(_) => Class::Degrade,
+            | Self::Panicked(_) => DegradeClass::Degrade,
         }
     }
 
-    /// One word for programs.
-    fn word(&self) -> &'static str {
+    /// Returns the reason label of the metrics.
+    fn metric_reason(&self) -> &'static str {
         match self {
             Self::Drift { .. } => "ConfigDrift",
-            Self::NoAnswer { verb: DrainVerb::Drain, .. } => "DrainTimeout",
-            Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
-            Self::TakenBack(_) => "ConfigTakenBack",
-            Self::Unwell(_) => "KubeletUnwell",
+            Self::DrainTimeout { verb: DrainVerb::Drain, .. } => "DrainTimeout",
+            Self::DrainTimeout { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
+            Self::RolledBack(_) => "ConfigTakenBack",
+            Self::KubeletUnhealthy(_) => "KubeletUnwell",
             Self::Refused(_) => "Unreconcilable",
             Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
             Self::Execute(_) => "ApplyFailed",
@@ -199,32 +202,36 @@ impl SyncError {
             Self::Cluster(ClusterError::Membership(_)) => "SeveralPools",
             Self::Cluster(ClusterError::StalePolicies) => "PoliciesNotReady",
             Self::Cluster(ClusterError::Call { .. }) => "ApiFailed",
-            Self::Broken(_) => "Broken",
+            Self::Panicked(_) => "Broken",
         }
     }
 
-    /// The same, found when an update was to begin.
+    /// Marks drift as detected by the preflight check of an update.
     pub(super) fn before_update(mut self) -> Self {
-        if let Self::Drift { found, .. } = &mut self
-            && *found == Found::Later
+        if let Self::Drift { detected, .. } = &mut self
+            && *detected == DriftDetected::WhileRunning
         {
-            *found = Found::BeforeUpdate;
+            *detected = DriftDetected::BeforeUpdate;
         }
         self
     }
 
-    /// The event that goes with it.
+    /// Returns the reason of the event to publish, if any.
     fn event(&self) -> Option<&'static str> {
         match self {
-            Self::Drift { found: Found::AtStart, .. } => Some("OnDiskStateValidationFailed"),
-            Self::Drift { found: Found::BeforeUpdate, .. } => {
+            Self::Drift { detected: DriftDetected::AtStart, .. } => {
+                Some("OnDiskStateValidationFailed")
+            }
+            Self::Drift { detected: DriftDetected::BeforeUpdate, .. } => {
                 Some("PreflightConfigDriftCheckFailed")
             }
-            Self::Drift { found: Found::Later, .. } => Some("ConfigDriftDetected"),
-            Self::NoAnswer { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
-            Self::NoAnswer { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
-            Self::TakenBack(_) => Some("ConfigTakenBack"),
-            Self::Unwell(_) => Some("KubeletUnwell"),
+            Self::Drift { detected: DriftDetected::WhileRunning, .. } => {
+                Some("ConfigDriftDetected")
+            }
+            Self::DrainTimeout { verb: DrainVerb::Drain, .. } => Some("FailedToDrain"),
+            Self::DrainTimeout { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
+            Self::RolledBack(_) => Some("ConfigTakenBack"),
+            Self::KubeletUnhealthy(_) => Some("KubeletUnwell"),
             Self::Refused(_) => Some("FailedToReconcile"),
             Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
             Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),
@@ -240,33 +247,33 @@ impl SyncError {
             | Self::Watch(_)
             | Self::Certificates(_)
             | Self::Cluster(_)
-            | Self::Broken(_) => None,
+            | Self::Panicked(_) => None,
         }
     }
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Says what went wrong, where that is of any use.
+    /// Reports an error in the node's state, metrics and events, unless it is only retried.
     pub(super) async fn fail(&mut self, fault: &SyncError) {
         let text = chain(fault);
         let state = match fault.class() {
-            Class::Retry => {
+            DegradeClass::Retry => {
                 warn!("{text}");
                 return;
             }
-            Class::Degrade => DaemonState::Degraded,
-            Class::Refuse => DaemonState::Unreconcilable,
+            DegradeClass::Degrade => DaemonState::Degraded,
+            DegradeClass::Unreconcilable => DaemonState::Unreconcilable,
         };
         error!("Marking {state} due to: {text:?}");
-        self.metrics.state(&state, fault.word(), &self.now());
-        self.metrics.update("", fault.word(), &self.now());
-        self.note(Event::Degraded(text.clone()));
-        let reason: String = text.chars().take(LONGEST_REASON).collect();
-        let is_news = self.known.annotations.get(annotation::REASON.name()) != Some(&reason);
-        if let Some(event) = fault.event().filter(|_| is_news) {
-            self.cluster.tell(Weight::Warning, event, &text).await;
+        self.metrics.state(&state, fault.metric_reason(), &self.now());
+        self.metrics.update("", fault.metric_reason(), &self.now());
+        self.report_event(Event::Degraded(text.clone()));
+        let reason: String = text.chars().take(MAX_REASON).collect();
+        let is_new = self.node_state.annotations.get(annotation::REASON.name()) != Some(&reason);
+        if let Some(event) = fault.event().filter(|_| is_new) {
+            self.cluster.publish_event(EventType::Warning, event, &text).await;
         }
-        self.glass.note(|shown| {
+        self.glass.update(|shown| {
             shown.state = state.to_string();
             shown.reason.clone_from(&reason);
         });

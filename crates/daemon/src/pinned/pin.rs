@@ -1,35 +1,35 @@
-//! Has the container engine keep images when it makes room: CRI-O by a file of its own, containerd by a
-//! label on each image.
+//! Pins images in the container engine, so that its garbage collection keeps them: CRI-O by a
+//! drop-in, containerd by a label on each image.
 
 use mco_host::{Host, RootError, System, SystemError};
 use tracing::{info, warn};
 
 use super::{PinError, RunCommand, plan};
 
-/// Where CRI-O is told what to keep.
+/// CRI-O's drop-in with the pinned images.
 pub(super) const PIN_FILE: &str = "/etc/crio/crio.conf.d/50-pinned-images";
 const CRIO: &str = "crio.service";
 
 const CONTAINERD: &str = "containerd.service";
-/// Where containerd answers, its own and that of k3s.
+/// Sockets of containerd: its own and that of k3s.
 const SOCKETS: [&str; 2] =
     ["/run/containerd/containerd.sock", "/run/k3s/containerd/containerd.sock"];
 const CTR: [&str; 2] = ["/usr/bin/ctr", "/usr/local/bin/ctr"];
-/// The label that containerd keeps an image by, with this value and no other.
+/// Label by which containerd keeps an image; only the value `pinned` counts.
 const LABEL: &str = "io.cri-containerd.pinned";
-/// Which images have the label from us. Others may have it from somebody else, and keep it.
-pub(super) const LABELLED: &str = "/etc/machine-config-daemon/mco-pinned-images.json";
+/// Record of the images that the daemon labelled. Labels of others are left alone.
+pub(super) const RECORD: &str = "/etc/machine-config-daemon/mco-pinned-images.json";
 
-/// What runs the machine's containers.
+/// The container engine of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Runtime {
     /// CRI-O.
     Crio,
-    /// containerd, by this program.
+    /// containerd, with the path of `ctr`.
     Containerd(&'static str),
 }
 
-/// What runs the containers of this machine; none if we do not know it.
+/// Finds the container engine of the machine; none if it is unknown.
 pub(super) fn find<S: System>(host: &Host<S>) -> Result<Option<Runtime>, PinError> {
     if host.system.has_unit(CRIO).map_err(PinError::Engine)? {
         return Ok(Some(Runtime::Crio));
@@ -43,8 +43,11 @@ pub(super) fn find<S: System>(host: &Host<S>) -> Result<Option<Runtime>, PinErro
     Ok(is_there.then_some(Runtime::Containerd(program)))
 }
 
-/// Tells CRI-O what to keep, if it does not know yet.
-pub(super) fn by_file<S: System>(host: &mut Host<S>, images: &[String]) -> Result<(), PinError> {
+/// Writes CRI-O's drop-in and reloads CRI-O, if the drop-in changes.
+pub(super) fn pin_with_crio<S: System>(
+    host: &mut Host<S>,
+    images: &[String],
+) -> Result<(), PinError> {
     let text = plan::pin_file(images);
     let found = host.root.read(PIN_FILE)?;
     if found.as_deref() == text.as_deref().map(str::as_bytes) {
@@ -58,27 +61,27 @@ pub(super) fn by_file<S: System>(host: &mut Host<S>, images: &[String]) -> Resul
     host.system.reload(CRIO).map_err(PinError::Engine)
 }
 
-/// The images that have the label from us, as far as is on record.
+/// Returns the recorded images with the daemon's label.
 pub(super) fn labelled<S>(host: &Host<S>) -> Result<Vec<String>, RootError> {
-    let bytes = host.root.read(LABELLED)?.unwrap_or_default();
+    let bytes = host.root.read(RECORD)?.unwrap_or_default();
     Ok(serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Puts on record which images have the label from us.
+/// Records the images with the daemon's label.
 pub(super) fn record<S>(host: &Host<S>, images: &[String]) -> Result<(), RootError> {
     if images.is_empty() {
-        return host.root.remove(LABELLED).map(drop);
+        return host.root.remove(RECORD).map(drop);
     }
     let bytes = serde_json::to_vec(images).expect("text is JSON");
-    host.root.write(LABELLED, &bytes, 0o600)
+    host.root.write(RECORD, &bytes, 0o600)
 }
 
-/// Gives these images the label, and takes it from the others.
-pub(super) fn label(
+/// Sets the label on the images in `keep`, and removes it from those in `unpin`.
+pub(super) fn pin_with_containerd(
     run: &RunCommand,
     program: &str,
     keep: &[String],
-    let_go: &[String],
+    unpin: &[String],
 ) -> Result<(), PinError> {
     let set = |image: &str, value: &str| {
         let label = format!("{LABEL}={value}");
@@ -87,11 +90,11 @@ pub(super) fn label(
     for image in keep {
         set(image, "pinned").map_err(PinError::Engine)?;
     }
-    for image in let_go {
+    for image in unpin {
         match set(image, "") {
-            // What is gone is let go of.
+            // An image that is gone needs no unpinning.
             Err(SystemError::Command { fault, .. }) if fault.contains("not found") => {
-                warn!("{image} was pinned and is gone");
+                warn!(image, "Unpinned image is already gone");
             }
             other => _ = other.map_err(PinError::Engine)?,
         }

@@ -1,4 +1,4 @@
-//! Everything that the steps of a plan may change.
+//! Lists everything that the steps of a plan may change.
 
 use mco_core::{
     machine::{self, Machine},
@@ -11,19 +11,19 @@ use crate::{
     execute::{FORCE_FILE, KUBECONFIG},
 };
 
-/// What a plan may change.
+/// Everything that a plan may change.
 #[derive(Debug, Default)]
 pub(super) struct Touched {
-    /// In the tree.
+    /// Paths and units.
     pub(super) wanted: Wanted,
-    /// The password.
+    /// True if the password may change.
     pub(super) password: bool,
-    /// What is booted next.
+    /// True if the staged deployment may change.
     pub(super) system: bool,
 }
 
-/// What the steps of `plan` may change. What a unit takes along when it is switched on depends on its
-/// file, so the tree is asked for those that no config has.
+/// Lists everything that the steps of `plan` may change. Enabling a unit may enable others named in
+/// its file, so the tree is read for units whose file is in no config.
 pub(super) fn of(
     root: &Root,
     plan: &NodePlan,
@@ -42,7 +42,7 @@ pub(super) fn of(
                 touched.links(root, unit, from, to)?;
             }
             Step::MaskUnit(unit) | Step::UnmaskUnit(unit) => {
-                // Whatever is there goes, a folder too.
+                // Any file type is replaced, a directory too.
                 touched.wanted.trees.insert(machine::unit_path(unit));
                 touched.file(&machine::unit_path(unit));
             }

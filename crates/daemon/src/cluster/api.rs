@@ -1,4 +1,4 @@
-//! The cluster by its API: one watch on one node, and everything else by name.
+//! The cluster through its API: one watch on one node, and everything else by name.
 
 use std::{fmt, time::Duration};
 
@@ -15,20 +15,20 @@ use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
-use mco_host::Duty;
+use mco_host::MachineRole;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::{
-    Changes, Cluster, ClusterError, NodeState, Rules, Weight,
-    follow::{Listening, follow_object},
+    Changes, Cluster, ClusterError, EventType, NodeState, Rules,
+    object_watch::{AfterChange, watch_one},
 };
 use crate::{
     Surroundings,
-    report::{Mouth, Said},
+    machine_config_node::{StatusSender, StatusUpdate},
 };
 
-/// The cluster by its API.
+/// The cluster through its API.
 pub struct ApiCluster {
     node: NodeName,
     client: Client,
@@ -36,9 +36,9 @@ pub struct ApiCluster {
     configs: Api<MachineConfig>,
     settings: Api<MachineConfiguration>,
     reporter: Reporter,
-    mouth: Mouth,
-    last_words: Duration,
-    /// The node as it was when we started; events point at it.
+    status: StatusSender,
+    status_flush: Duration,
+    /// The Node at the start; events refer to it.
     object: Node,
 }
 
@@ -49,11 +49,11 @@ impl fmt::Debug for ApiCluster {
 }
 
 impl ApiCluster {
-    /// The cluster as seen by the daemon of `node`, which must exist.
+    /// Connects the daemon of `node`, which must exist, to its cluster.
     pub async fn new(
         node: NodeName,
         around: &Surroundings,
-        mouth: Mouth,
+        status: StatusSender,
     ) -> Result<Self, ClusterError> {
         let client = around.clients.own.clone();
         let nodes: Api<Node> = Api::all(around.clients.node.clone());
@@ -64,24 +64,24 @@ impl ApiCluster {
         let configs = Api::all(client.clone());
         let settings = Api::all(client.clone());
         let reporter = around.reporter.clone();
-        let last_words = around.limits.last_words;
-        Ok(Self { node, client, nodes, configs, settings, reporter, mouth, last_words, object })
+        let status_flush = around.limits.status_flush;
+        Ok(Self { node, client, nodes, configs, settings, reporter, status, status_flush, object })
     }
 }
 
-/// Keeps `seen` at what the cluster says of the node; ends only when nobody listens any longer.
-pub async fn follow(client: Client, node: NodeName, seen: watch::Sender<NodeState>) {
+/// Keeps `observed` at the metadata of the node; ends when all receivers are dropped.
+pub async fn watch_node(client: Client, node: NodeName, observed: watch::Sender<NodeState>) {
     let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
-    let tell = |object: Option<PartialObjectMeta<Node>>| {
-        if seen.is_closed() {
-            return Listening::No;
+    let on_change = |object: Option<PartialObjectMeta<Node>>| {
+        if observed.is_closed() {
+            return AfterChange::Stop;
         }
         if let Some(object) = object {
-            seen.send_replace(state(&object.metadata));
+            observed.send_replace(node_state(&object.metadata));
         }
-        Listening::Yes
+        AfterChange::Continue
     };
-    Box::pin(follow_object(nodes, node.as_str(), tell)).await;
+    Box::pin(watch_one(nodes, node.as_str(), on_change)).await;
 }
 
 impl Cluster for ApiCluster {
@@ -103,14 +103,14 @@ impl Cluster for ApiCluster {
         if let Some(rules) = current_rules(found) {
             return Ok(rules);
         }
-        info!("Waiting for the operator to take up the latest node disruption policies");
+        info!("Waiting for the operator to publish the merged node disruption policies");
         let mut current = None;
-        let tell = |object: Option<MachineConfiguration>| {
+        let on_change = |object: Option<MachineConfiguration>| {
             current = current_rules(object);
-            if current.is_some() { Listening::No } else { Listening::Yes }
+            if current.is_some() { AfterChange::Stop } else { AfterChange::Continue }
         };
-        let following = Box::pin(follow_object(self.settings.clone(), label::CLUSTER, tell));
-        // Whether it came in time is told by what was found.
+        let following = Box::pin(watch_one(self.settings.clone(), label::CLUSTER, on_change));
+        // A timeout shows in `current`.
         drop(tokio::time::timeout(limit, following).await);
         current.ok_or(ClusterError::StalePolicies)
     }
@@ -123,13 +123,13 @@ impl Cluster for ApiCluster {
         let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         let policy = annotation::DRIFT_POLICY.get(&annotations).unwrap_or_else(|error| {
-            warn!(error = chain(&error), "The pool's drift policy makes no sense");
+            warn!(error = chain(&error), "Ignored an invalid drift policy on the pool");
             None
         });
         Ok(policy.unwrap_or(DriftPolicy::Degrade))
     }
 
-    async fn confirm_minutes(&self) -> Result<Option<String>, ClusterError> {
+    async fn confirmation_time(&self) -> Result<Option<String>, ClusterError> {
         let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         Ok(annotation::CONFIRM_MINUTES.get(&annotations).ok().flatten())
@@ -138,31 +138,31 @@ impl Cluster for ApiCluster {
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
         let node = self.node.as_str();
         let patched = apply::patch_annotations(&self.nodes, node, changes).await;
-        patched.map(|object| state(&object.metadata)).map_err(|source| ClusterError::Call {
+        patched.map(|object| node_state(&object.metadata)).map_err(|source| ClusterError::Call {
             what: format!("patch node {node}"),
             source: Box::new(source),
         })
     }
 
-    fn note(&self, said: Said) {
-        self.mouth.say(said);
+    fn report_status(&self, update: StatusUpdate) {
+        self.status.send(update);
     }
 
     async fn flush(&self) {
-        self.mouth.flush(self.last_words).await;
+        self.status.flush(self.status_flush).await;
     }
 
-    async fn tell(&self, weight: Weight, reason: &'static str, text: &str) {
-        let note = match weight {
-            Weight::Normal => Note::normal(&self.object, reason, text),
-            Weight::Warning => Note::warning(&self.object, reason, text),
+    async fn publish_event(&self, event_type: EventType, reason: &'static str, text: &str) {
+        let note = match event_type {
+            EventType::Normal => Note::normal(&self.object, reason, text),
+            EventType::Warning => Note::warning(&self.object, reason, text),
         };
         self.reporter.publish(&note).await;
     }
 }
 
-/// What matters of a node.
-pub(crate) fn state(node: &ObjectMeta) -> NodeState {
+/// Extracts the state of a node from its metadata.
+pub(crate) fn node_state(node: &ObjectMeta) -> NodeState {
     let has_role = |role: &str| {
         let label = format!("{}{role}", label::NODE_ROLE_PREFIX);
         node.labels.as_ref().is_some_and(|labels| labels.contains_key(&label))
@@ -171,11 +171,11 @@ pub(crate) fn state(node: &ObjectMeta) -> NodeState {
     NodeState {
         version: version(node.resource_version.as_ref()),
         annotations: node.annotations.clone().unwrap_or_default(),
-        duty: if is_control_plane { Duty::ControlPlane } else { Duty::Worker },
+        role: if is_control_plane { MachineRole::ControlPlane } else { MachineRole::Worker },
     }
 }
 
-/// Versions are numbers on every server there is; one that is not counts as the newest.
+/// Resource versions are numbers on all known API servers; any other text counts as the newest.
 fn version(text: Option<&String>) -> u64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
@@ -184,31 +184,33 @@ fn failed(what: String, error: kube::Error) -> ClusterError {
     ClusterError::Call { what, source: Box::new(CallError::from(error)) }
 }
 
-/// The rules in force; none while the operator has yet to say what their latest change comes to.
+/// Returns the current settings; none while the operator has not published those of the latest
+/// generation.
 fn current_rules(settings: Option<MachineConfiguration>) -> Option<Rules> {
     let policies = current_policies(settings.as_ref())?;
     let overrides = settings.and_then(|it| it.spec.irreconcilable_validation_overrides);
     Some(Rules { policies, overrides: overrides.map(|it| it.storage).unwrap_or_default() })
 }
 
-/// The policies in force; none while the operator has yet to say what the latest change comes to.
+/// Returns the current policies; none while the operator has not published those of the latest
+/// generation.
 ///
-/// Where no operator says anything, the administrator's entries are merged here: a cluster without
-/// one must not reboot for what its administrator said is harmless.
+/// Without an operator, the administrator's entries are merged here: a cluster without an operator
+/// must not reboot for changes that its administrator declared harmless.
 fn current_policies(settings: Option<&MachineConfiguration>) -> Option<ClusterPolicies> {
     let Some(settings) = settings else { return Some(default_policies()) };
     let status = settings.status.as_ref();
-    let said = status
+    let published = status
         .and_then(|status| status.node_disruption_policy_status.as_ref()?.cluster_policies.clone());
-    let Some(said) = said else {
+    let Some(published) = published else {
         let own = settings.spec.node_disruption_policy.clone().unwrap_or_default();
         return Some(merge_policies(&own));
     };
     let observed = status.map(|status| status.observed_generation).unwrap_or_default();
-    (settings.metadata.generation.unwrap_or_default() == observed).then_some(said)
+    (settings.metadata.generation.unwrap_or_default() == observed).then_some(published)
 }
 
-/// The config that the pool of a node is to have; none while there is no such pool or config.
+/// Fetches the rendered config of a node's pool; none while the pool or its config does not exist.
 pub async fn pool_config(
     client: &Client,
     node: &NodeName,
@@ -223,7 +225,7 @@ pub async fn pool_config(
     found.map_err(|error| failed(format!("read MachineConfig {name}"), error))
 }
 
-/// The pool of a node; none while there is none.
+/// Fetches the primary pool of a node; none while it has none.
 async fn pool(client: &Client, node: &NodeName) -> Result<Option<MachineConfigPool>, ClusterError> {
     let named = |error| failed(format!("find the pool of node {node}"), error);
     let nodes: Api<Node> = Api::all(client.clone());

@@ -1,4 +1,4 @@
-//! How long the daemon waits for others, what it does when they do not answer, and how it stops.
+//! Timeouts of the daemon, and its shutdown.
 
 use std::{fs, time::Duration};
 
@@ -20,7 +20,7 @@ const QUIET: &[(&str, &str)] = &[("/etc/containers/policy.json", "1")];
 
 // covers: C57
 #[tokio::test(flavor = "multi_thread")]
-async fn a_drain_that_takes_too_long_degrades_the_node_and_an_answer_lets_it_go_on() {
+async fn a_drain_timeout_degrades_the_node_and_a_late_answer_lets_it_go_on() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Ignored).await;
     fleet.limits.drain = SHORT;
     fleet.start();
@@ -44,7 +44,7 @@ async fn a_drain_that_takes_too_long_degrades_the_node_and_an_answer_lets_it_go_
 
 // covers: C36
 #[tokio::test(flavor = "multi_thread")]
-async fn an_uncordon_that_takes_too_long_degrades_the_node() {
+async fn an_uncordon_timeout_degrades_the_node() {
     let mut fleet = Fleet::new(&[], Drains::Ignored).await;
     fleet.limits.uncordon = SHORT;
     fleet.start();
@@ -75,11 +75,11 @@ async fn a_newer_config_replaces_one_that_waits_for_its_drain() {
     }
     fleet.desire("rendered-worker-2").await;
     fleet.wait("desiredDrain=drain-rendered-worker-2").await;
-    let waits = fleet.glass.look().waiting_for.expect("it waits");
+    let waits = fleet.glass.get().waiting_for.expect("it waits");
     assert_eq!(waits.what, "drain-rendered-worker-2");
     fleet.desire("rendered-worker-3").await;
     fleet.wait("desiredDrain=drain-rendered-worker-3").await;
-    // The old answer comes late and counts for nothing.
+    // The answer to the old request is ignored.
     fleet.annotate("lastAppliedDrain", "drain-rendered-worker-2").await;
     fleet.annotate("lastAppliedDrain", "drain-rendered-worker-3").await;
     fleet.wait("desiredDrain=uncordon-rendered-worker-3").await;
@@ -91,19 +91,19 @@ async fn a_newer_config_replaces_one_that_waits_for_its_drain() {
 
 // covers: C137
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_clock_once_the_answer_is_there() {
+async fn an_answer_is_noticed_without_polling() {
     let mut fleet = Fleet::new(&[], Drains::Ignored).await;
     let _journal = fleet.start_watched().await;
     fleet.wait("state=Done").await;
     fleet.render("rendered-worker-2", QUIET, &json!({})).await;
     fleet.desire("rendered-worker-2").await;
     fleet.wait("desiredDrain=uncordon-rendered-worker-2").await;
-    // Time stands still save while everybody waits for it, so that each wait shows in full.
+    // The clock is paused and advances only while all tasks sleep, so that each wait shows in full.
     let before = tokio::time::Instant::now();
     fleet.annotate("lastAppliedDrain", "uncordon-rendered-worker-2").await;
     fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
     let waited = before.elapsed();
-    assert!(waited < Duration::from_secs(1), "somebody polls: {waited:?}");
+    assert!(waited < Duration::from_secs(1), "a task polls: {waited:?}");
     fleet.stop().await;
 }
 
@@ -125,9 +125,9 @@ async fn the_only_node_of_a_control_plane_is_not_drained() {
 
 // covers: C09
 #[tokio::test(flavor = "multi_thread")]
-async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
+async fn a_shutdown_in_the_middle_of_an_update_waits_for_its_end() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
-    fleet.limits.farewell = PATIENCE;
+    fleet.limits.shutdown_grace = PATIENCE;
     let journal = fleet.start_watched().await;
     fleet.wait("state=Done").await;
     journal.hold("reload crio.service");
@@ -143,7 +143,7 @@ async fn a_request_to_stop_in_the_middle_of_an_update_waits_for_its_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_config_that_breaks_the_kubelet_in_place_goes_no_further_than_this_node() {
+async fn a_config_that_breaks_the_kubelet_in_place_degrades_the_node() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     fleet.limits.kubelet = SHORT;
     let journal = fleet.start_watched().await;
@@ -157,20 +157,20 @@ async fn a_config_that_breaks_the_kubelet_in_place_goes_no_further_than_this_nod
     journal.release("reload crio.service");
     fleet
         .wait(
-            "state=Degraded, reason=the kubelet was well before this config and is not since: \
-             kubelet healthz fails. Correct the config or take it back",
+            "state=Degraded, reason=kubelet is unhealthy since this config was applied: \
+             kubelet healthz fails. Fix the config or roll it back",
         )
         .await;
     fleet.wait_for_event("KubeletUnwell").await;
-    // Taking it back needs no kubelet.
+    // A rollback needs no kubelet.
     fleet.desire("rendered-worker-1").await;
     fleet.wait("state=Done, reason=, currentConfig=rendered-worker-1").await;
     fleet.stop().await;
 }
 
-// Time stands still save while everybody waits for it.
+// The clock is paused and advances only while all tasks sleep.
 #[tokio::test(start_paused = true)]
-async fn another_config_gives_the_kubelet_all_of_its_time_again() {
+async fn each_config_has_the_full_kubelet_timeout() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     let journal = fleet.start_watched().await;
     fleet.wait("state=Done").await;
@@ -186,16 +186,16 @@ async fn another_config_gives_the_kubelet_all_of_its_time_again() {
         ("rendered-worker-2", "/etc/containers/policy.json", "reload crio.service"),
         ("rendered-worker-3", authorities, "restart crio.service"),
     ] {
-        journal.mend("kubelet healthz");
+        journal.succeed("kubelet healthz");
         journal.hold(step);
         fleet.render(config, &[(path, "1")], &json!({})).await;
         fleet.desire(config).await;
         let is_held = |state: &State| state.last_step.as_deref() == Some(step);
-        fleet.wait_shown("it is in the middle of the change", is_held).await;
+        fleet.wait_for_state("it is in the middle of the change", is_held).await;
         journal.fail("kubelet healthz");
         journal.release(step);
-        fleet.wait_shown("the kubelet is waited for", is_missed(config)).await;
-        fleet.wait("state=Degraded, reason~the kubelet was well before this config").await;
+        fleet.wait_for_state("the kubelet is waited for", is_missed(config)).await;
+        fleet.wait("state=Degraded, reason~kubelet is unhealthy since this config").await;
     }
     fleet.stop().await;
 }
@@ -223,7 +223,7 @@ fn policy(action: &Value) -> Value {
 
 // covers: C53, C54
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_whose_action_fails_degrades_and_one_that_works_lets_the_node_go_on() {
+async fn a_policy_with_a_failing_action_degrades_and_a_working_one_recovers() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     let reload = json!({"type": "Reload", "reload": {"serviceName": "missing.service"}});
     set_policies(&fleet, policy(&reload)).await;
@@ -239,9 +239,9 @@ async fn a_policy_whose_action_fails_degrades_and_one_that_works_lets_the_node_g
              status 1",
         )
         .await;
-    // Who is stopped is in the middle of no further try.
+    // After the stop no further attempt is in progress.
     fleet.stop().await;
-    assert_eq!(fleet.text("/etc/app"), None, "what was done is undone");
+    assert_eq!(fleet.text("/etc/app"), None, "the update is rolled back");
     let restart = json!({"type": "Restart", "restart": {"serviceName": "app.service"}});
     set_policies(&fleet, policy(&restart)).await;
     let journal = fleet.start_again();
@@ -254,18 +254,18 @@ async fn a_policy_whose_action_fails_degrades_and_one_that_works_lets_the_node_g
 
 // covers: C51
 #[tokio::test(flavor = "multi_thread")]
-async fn policies_that_the_operator_has_not_taken_up_are_waited_for() {
+async fn policies_that_the_operator_has_not_merged_are_waited_for() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
     fleet.limits.policies = SHORT;
     let made = set_policies(&fleet, policy(&json!({"type": "None"}))).await;
     let api: Api<MachineConfiguration> = Api::all(fleet.client.clone());
-    let said = |generation: i64| {
+    let merged = |generation: i64| {
         let nothing = json!([{"type": "None"}]);
         json!({"status": {"observedGeneration": generation, "nodeDisruptionPolicyStatus": {
             "clusterPolicies": {"files": [{"path": "/etc/app", "actions": nothing}]}}}})
     };
     let generation = made.metadata.generation.unwrap();
-    let patch = Patch::Merge(said(generation + 1));
+    let patch = Patch::Merge(merged(generation + 1));
     api.patch_status("cluster", &PatchParams::default(), &patch).await.unwrap();
     fleet.start();
     fleet.wait("state=Done").await;
@@ -278,7 +278,7 @@ async fn policies_that_the_operator_has_not_taken_up_are_waited_for() {
              NodeDisruptionPolicyStatus is not up to date",
         )
         .await;
-    let patch = Patch::Merge(said(generation));
+    let patch = Patch::Merge(merged(generation));
     api.patch_status("cluster", &PatchParams::default(), &patch).await.unwrap();
     fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2").await;
     assert_eq!(fleet.boot_id(), boot);
@@ -287,7 +287,7 @@ async fn policies_that_the_operator_has_not_taken_up_are_waited_for() {
 
 // covers: C42
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_of_disks_is_refused_until_somebody_lets_it_through() {
+async fn a_change_of_disks_is_refused_until_it_is_allowed() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -307,7 +307,7 @@ async fn a_change_of_disks_is_refused_until_somebody_lets_it_through() {
 
 // covers: C130
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_two_custom_pools_is_left_alone_and_says_so() {
+async fn a_node_of_two_custom_pools_is_degraded() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -327,7 +327,7 @@ async fn a_node_of_two_custom_pools_is_left_alone_and_says_so() {
 
 // covers: C131
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_somebody_deleted_is_made_anew() {
+async fn a_deleted_record_is_written_again() {
     let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
     fleet.start();
     fleet.wait("state=Done").await;
@@ -347,7 +347,7 @@ async fn drift_is_counted_while_it_lasts_and_a_long_reason_is_cut() {
     let long = format!("/etc/{}", [folder.as_str(); 12].join("/"));
     let mut fleet = Fleet::new(&[(&long, "1")], Drains::Answered).await;
     fleet.start();
-    // Once it has seen that all is well, what differs later is drift.
+    // After the first Done, differences count as drift.
     let more = [(long.as_str(), "1"), ("/etc/containers/policy.json", "1")];
     fleet.render("rendered-worker-2", &more, &json!({})).await;
     fleet.wait("state=Done").await;
@@ -361,13 +361,13 @@ async fn drift_is_counted_while_it_lasts_and_a_long_reason_is_cut() {
     assert_eq!(reason.chars().count(), 2000);
     assert_ne!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
     assert!(fleet.metric("mcd_state{").contains("state=\"Degraded\",reason=\"ConfigDrift\""));
-    assert!(fleet.glass.look().drift.is_some());
+    assert!(fleet.glass.get().drift.is_some());
     fs::write(fleet.path(&long), "1").unwrap();
     fleet.wait("state=Done, reason=").await;
     assert_eq!(fleet.metric("mcd_config_drift"), "mcd_config_drift 0");
     let events = fleet.events().await;
-    for told in ["ConfigDriftMonitorStarted", "ConfigDriftDetected"] {
-        assert!(events.iter().any(|event| event == told), "no {told} in {events:?}");
+    for reason in ["ConfigDriftMonitorStarted", "ConfigDriftDetected"] {
+        assert!(events.iter().any(|event| event == reason), "no {reason} in {events:?}");
     }
     fleet.stop().await;
 }

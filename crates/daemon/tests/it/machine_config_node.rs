@@ -22,13 +22,13 @@ use tokio::sync::watch;
 
 use crate::fleet::{Drains, Fleet};
 
-/// What the MachineConfigNode said, as `Type=Status` of each condition that changed.
-struct Record {
+/// Changed conditions of the MachineConfigNode, as `Type=Status`.
+struct ConditionLog {
     words: Arc<Mutex<Vec<String>>>,
     last: watch::Receiver<Option<MachineConfigNode>>,
 }
 
-impl Record {
+impl ConditionLog {
     fn start(reports: Api<MachineConfigNode>) -> Self {
         let words = Arc::new(Mutex::new(Vec::new()));
         let (sender, last) = watch::channel(None::<MachineConfigNode>);
@@ -59,10 +59,10 @@ impl Record {
         assert!(seen, "{what} not seen: {:#?}", self.last.borrow());
     }
 
-    /// Waits for another object than the one that was there.
+    /// Waits for a new object in place of the previous one.
     async fn wait_anew(&mut self, before: &MachineConfigNode) {
         let uid = before.metadata.uid.clone();
-        self.wait("an object made anew", |object| object.metadata.uid != uid).await;
+        self.wait("a new object", |object| object.metadata.uid != uid).await;
     }
 
     async fn wait_updated(&mut self, config: &str) {
@@ -76,7 +76,7 @@ impl Record {
         self.wait(&format!("updated to {config}"), is_done).await;
     }
 
-    /// What was said since the last time, without what only ends.
+    /// Returns the changed conditions since the last call, without those that only end.
     fn take(&self) -> Vec<String> {
         let mut words = std::mem::take(&mut *self.words.lock().unwrap());
         words.retain(|word| is_step(word));
@@ -94,7 +94,8 @@ fn is_step(word: &str) -> bool {
     !word.ends_with("=False") || word.starts_with("Updated=")
 }
 
-/// What a node that was up to date says of these events; which words belong to which is held elsewhere.
+/// Returns the conditions of these events on an up to date node; other tests check which condition
+/// an event sets.
 fn replayed(events: &[Event]) -> Vec<String> {
     let now: Time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
     let note = |before: &[_], event: &Event| {
@@ -120,10 +121,10 @@ fn conditions(object: &MachineConfigNode) -> Vec<(String, String, String)> {
     conditions.into_iter().map(|it| (it.type_, it.status, it.message)).collect()
 }
 
-async fn fleet(files: &[(&str, &str)]) -> (Fleet, Record) {
+async fn fleet(files: &[(&str, &str)]) -> (Fleet, ConditionLog) {
     let mut fleet = Fleet::new(files, Drains::Answered).await;
-    fleet.make_report().await;
-    let mut record = Record::start(fleet.reports());
+    fleet.create_machine_config_node().await;
+    let mut record = ConditionLog::start(fleet.machine_config_nodes());
     fleet.start();
     record.wait_updated("rendered-worker-1").await;
     record.take();
@@ -132,12 +133,12 @@ async fn fleet(files: &[(&str, &str)]) -> (Fleet, Record) {
 
 // covers: C108, C109, C110, MCN-1
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_reboots_is_told_step_by_step() {
+async fn an_update_with_a_reboot_is_reported_step_by_step() {
     let (mut fleet, mut record) = fleet(&[("/etc/foo", "1")]).await;
     fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
     fleet.desire("rendered-worker-2").await;
     record.wait_updated("rendered-worker-2").await;
-    let told = record.take();
+    let reported = record.take();
     let texts =
         || DrainTexts { desired: "drain-rendered-worker-2".to_owned(), last: String::new() };
     let parts = Parts { system: false, keys: false };
@@ -155,8 +156,8 @@ async fn a_change_that_reboots_is_told_step_by_step() {
         Event::Drain(DrainEvent::Uncordoned),
         Event::UpToDate,
     ];
-    assert_eq!(told, replayed(&events));
-    let object = fleet.reports().get("worker-0").await.unwrap();
+    assert_eq!(reported, replayed(&events));
+    let object = fleet.machine_config_nodes().get("worker-0").await.unwrap();
     let managers = object.metadata.managed_fields.unwrap_or_default();
     let ours = |manager: Option<&str>| manager == Some("machine-config-daemon");
     assert!(managers.iter().any(|entry| ours(entry.manager.as_deref())), "{managers:?}");
@@ -170,12 +171,12 @@ async fn a_change_that_reboots_is_told_step_by_step() {
 
 // covers: C109, C127
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_without_a_reboot_ends_with_what_follows_it() {
+async fn an_update_without_a_reboot_ends_with_its_service_actions() {
     let (mut fleet, mut record) = fleet(&[]).await;
     fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
     fleet.desire("rendered-worker-2").await;
     record.wait_updated("rendered-worker-2").await;
-    let told = record.take();
+    let reported = record.take();
     let parts = Parts { system: false, keys: false };
     let events = [
         Event::NeedsUpdate,
@@ -188,13 +189,13 @@ async fn a_change_without_a_reboot_ends_with_what_follows_it() {
         Event::Drain(DrainEvent::Uncordoned),
         Event::UpToDate,
     ];
-    assert_eq!(told, replayed(&events));
+    assert_eq!(reported, replayed(&events));
     let events = fleet.events().await;
     for silent in ["Drain", "Cordon", "Reboot"] {
         assert!(!events.iter().any(|event| event == silent), "{silent} in {events:?}");
     }
-    for told in ["ServiceReload", "Uncordon", "NodeDone", "AddSigtermProtection"] {
-        assert!(events.iter().any(|event| event == told), "no {told} in {events:?}");
+    for reason in ["ServiceReload", "Uncordon", "NodeDone", "AddSigtermProtection"] {
+        assert!(events.iter().any(|event| event == reason), "no {reason} in {events:?}");
     }
     fleet.stop().await;
 }
@@ -217,9 +218,9 @@ async fn a_failure_leaves_the_steps_open_and_names_node_and_cause() {
             })
         })
         .await;
-    // Who is stopped is in the middle of no further try.
+    // After the stop no further attempt is in progress.
     fleet.stop().await;
-    let last = fleet.reports().get("worker-0").await.unwrap();
+    let last = fleet.machine_config_nodes().get("worker-0").await.unwrap();
     for open in ["UpdateExecuted", "AppliedFilesAndOS"] {
         let found = conditions(&last).into_iter().find(|(kind, ..)| kind == open).unwrap();
         assert_eq!(found.1, "Unknown", "{open}");
@@ -232,7 +233,7 @@ async fn a_failure_leaves_the_steps_open_and_names_node_and_cause() {
 
 // covers: C109
 #[tokio::test(flavor = "multi_thread")]
-async fn a_change_that_cannot_be_is_not_prepared_and_not_said_to_be_desired() {
+async fn an_unreconcilable_change_is_not_prepared_and_not_reported_as_desired() {
     let (mut fleet, mut record) = fleet(&[]).await;
     fleet.render("rendered-worker-2", &[], &json!({"fips": true})).await;
     fleet.desire("rendered-worker-2").await;
@@ -252,25 +253,25 @@ async fn a_change_that_cannot_be_is_not_prepared_and_not_said_to_be_desired() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_report_that_is_made_late_or_anew_hears_all_of_it_and_a_restart_says_nothing_twice() {
+async fn a_recreated_object_gets_all_updates_and_a_restart_repeats_none() {
     let mut fleet = Fleet::new(&[], Drains::Answered).await;
-    let mut record = Record::start(fleet.reports());
+    let mut record = ConditionLog::start(fleet.machine_config_nodes());
     fleet.start();
     fleet.wait("state=Done").await;
-    fleet.make_report().await;
+    fleet.create_machine_config_node().await;
     record.wait_updated("rendered-worker-1").await;
-    let before = fleet.reports().get("worker-0").await.unwrap();
-    fleet.reports().delete("worker-0", &DeleteParams::default()).await.unwrap();
-    fleet.make_report().await;
+    let before = fleet.machine_config_nodes().get("worker-0").await.unwrap();
+    fleet.machine_config_nodes().delete("worker-0", &DeleteParams::default()).await.unwrap();
+    fleet.create_machine_config_node().await;
     record.wait_anew(&before).await;
     record.wait_updated("rendered-worker-1").await;
     fleet.stop().await;
 
-    let before = fleet.report_version().await;
+    let before = fleet.machine_config_node_version().await;
     fleet.forget_events().await;
     fleet.start();
-    // It looks at the disk before it says that all is well, and says so before it stops.
+    // The daemon verifies the disk before it reports UpToDate, and writes that before it stops.
     fleet.wait_for_event("ConfigDriftMonitorStarted").await;
     fleet.stop().await;
-    assert_eq!(before, fleet.report_version().await, "nothing new, nothing written");
+    assert_eq!(before, fleet.machine_config_node_version().await, "nothing new, nothing written");
 }

@@ -1,4 +1,5 @@
-//! How the daemon says what it does: conditions, numbers and what its admin address shows.
+//! Reports of the daemon: MachineConfigNode conditions, events, metrics and the state at its admin
+//! address.
 
 use mco_core::{
     plan::{Action, Drain, NodePlan, Step},
@@ -9,44 +10,44 @@ use tracing::info;
 
 use super::Agent;
 use crate::{
-    cluster::{Cluster, Weight},
-    decide::{DiskView, NodeView},
-    report::{Said, What},
+    cluster::{Cluster, EventType},
+    decide::{DiskView, NodeAnnotations},
+    machine_config_node::{StatusChange, StatusUpdate},
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Says that a step of an update was taken.
-    pub(super) fn note(&self, event: Event) {
-        self.say(What::Event(event));
+    /// Reports an event of an update in the node's MachineConfigNode.
+    pub(super) fn report_event(&self, event: Event) {
+        self.report_status(StatusChange::Event(event));
     }
 
-    /// Says something in the node's MachineConfigNode.
-    pub(super) fn say(&self, what: What) {
-        let value = |key: &str| self.known.annotations.get(key).cloned().unwrap_or_default();
-        self.cluster.note(Said {
-            what,
+    /// Queues a status update of the node's MachineConfigNode.
+    pub(super) fn report_status(&self, change: StatusChange) {
+        let value = |key: &str| self.node_state.annotations.get(key).cloned().unwrap_or_default();
+        self.cluster.report_status(StatusUpdate {
+            change,
             current: value(mco_api::annotation::CURRENT_CONFIG.name()),
             desired: value(mco_api::annotation::DESIRED_CONFIG.name()),
         });
     }
 
-    /// Shows what was seen of node and disk.
-    pub(super) fn show(&self, node: &NodeView, disk: &DiskView) {
+    /// Publishes the observed node and disk in the shared state and metrics.
+    pub(super) fn publish_state(&self, node: &NodeAnnotations, disk: &DiskView) {
         let current = disk.current.as_ref().or(node.current.as_ref());
-        let before = self.glass.look();
-        let is_news = before.current_config.as_deref() != current.map(AsRef::as_ref)
+        let before = self.glass.get();
+        let is_new = before.current_config.as_deref() != current.map(AsRef::as_ref)
             || before.desired_config.as_deref() != node.desired.as_ref().map(AsRef::as_ref);
-        if is_news {
+        if is_new {
             configs(node, disk);
         }
-        self.glass.note(|state| {
+        self.glass.update(|state| {
             state.current_config = current.map(ToString::to_string);
             state.desired_config = node.desired.as_ref().map(ToString::to_string);
             state.state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
             state.reason.clone_from(&node.reason);
             state.boot_id.clone_from(&disk.boot_id);
-            // A daemon that was away goes on waiting for what it asked for before.
-            state.waiting_for = state.waiting_for.take().filter(|_| self.waiting.is_some());
+            // A restarted daemon goes on waiting for the drain that it requested before.
+            state.waiting_for = state.waiting_for.take().filter(|_| self.drain_wait.is_some());
         });
         if !node.is_failing() {
             let state = node.state.clone().unwrap_or(mco_api::annotation::DaemonState::Done);
@@ -54,8 +55,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
     }
 
-    /// Says that a config change is about to be made.
-    pub(super) async fn announce(&self, plan: &NodePlan) {
+    /// Publishes events about an OS update that is about to start.
+    pub(super) async fn publish_os_update_started(&self, plan: &NodePlan) {
         let diff = &plan.diff;
         if diff.os_image.is_none()
             && diff.kernel_type.is_none()
@@ -66,7 +67,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         if let Some(image) = &diff.os_image {
             let text = format!("Updating from oscontainer {}", image.to);
-            self.cluster.tell(Weight::Normal, "InClusterUpgrade", &text).await;
+            self.cluster.publish_event(EventType::Normal, "InClusterUpgrade", &text).await;
         }
         let parts = [
             (diff.os_image.is_some(), "Upgrading OS"),
@@ -75,32 +76,33 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             (diff.kernel_arguments.is_some(), "Changing kernel arguments"),
         ];
         let text: Vec<&str> = parts.iter().filter(|(is, _)| *is).map(|(_, text)| *text).collect();
-        self.cluster.tell(Weight::Normal, "OSUpdateStarted", &text.join("; ")).await;
+        self.cluster.publish_event(EventType::Normal, "OSUpdateStarted", &text.join("; ")).await;
     }
 
-    /// Says that a config change was made, and what followed it.
-    pub(super) async fn applied(&self, plan: &NodePlan) {
-        self.note(Event::Applied(parts(plan)));
-        self.staged(plan).await;
+    /// Reports that a plan was applied, and the service actions that followed.
+    pub(super) async fn report_applied(&self, plan: &NodePlan) {
+        self.report_event(Event::Applied(parts(plan)));
+        self.publish_staged(plan).await;
         if plan.reboots() {
             return;
         }
-        let followed: Vec<_> = plan.steps.iter().filter_map(|step| followed(plan, step)).collect();
-        if followed.is_empty() {
+        let service_action: Vec<_> =
+            plan.steps.iter().filter_map(|step| service_action(plan, step)).collect();
+        if service_action.is_empty() {
             info!("Performing post config change action: None for config {}", plan.diff.to);
             info!("Node has Desired Config {}, skipping reboot", plan.diff.to);
-            self.note(Event::NoPostAction);
+            self.report_event(Event::NoPostAction);
             let text = "Config changes do not require reboot.";
-            self.cluster.tell(Weight::Normal, "SkipReboot", text).await;
+            self.cluster.publish_event(EventType::Normal, "SkipReboot", text).await;
         }
-        for (reason, event, what) in followed {
-            self.note(event);
+        for (reason, event, what) in service_action {
+            self.report_event(event);
             let text = format!("Config changes do not require reboot. Service {what}.");
-            self.cluster.tell(Weight::Normal, reason, &text).await;
+            self.cluster.publish_event(EventType::Normal, reason, &text).await;
         }
     }
 
-    async fn staged(&self, plan: &NodePlan) {
+    async fn publish_staged(&self, plan: &NodePlan) {
         if !plan.steps.iter().any(Step::stages) {
             return;
         }
@@ -122,13 +124,15 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 ),
             ),
         };
-        self.cluster.tell(Weight::Normal, reason, &text).await;
-        self.cluster.tell(Weight::Normal, "OSUpdateStaged", "Changes to OS staged").await;
+        self.cluster.publish_event(EventType::Normal, reason, &text).await;
+        self.cluster
+            .publish_event(EventType::Normal, "OSUpdateStaged", "Changes to OS staged")
+            .await;
     }
 }
 
-/// What people are told of a step that follows a config change.
-fn followed(plan: &NodePlan, step: &Step) -> Option<(&'static str, Event, String)> {
+/// Returns the event reason, the MachineConfigNode event and the text for a service action.
+fn service_action(plan: &NodePlan, step: &Step) -> Option<(&'static str, Event, String)> {
     if let Step::RestartService(service) = step {
         let event = Event::ServiceRestarted(service.clone());
         return Some(("ServiceRestart", event, format!("{service} was restarted")));
@@ -144,14 +148,14 @@ fn followed(plan: &NodePlan, step: &Step) -> Option<(&'static str, Event, String
     Some(("ServiceReload", event, format!("{service} was reloaded")))
 }
 
-/// What of a node a plan changes besides files.
+/// Returns the parts of a node that a plan changes besides files.
 pub(super) fn parts(plan: &NodePlan) -> Parts {
     let diff = &plan.diff;
     let system = diff.os_image.is_some() || diff.kernel_type.is_some() || diff.extensions.is_some();
     Parts { system, keys: diff.users.is_some_and(|users| users.keys) }
 }
 
-/// Whether a plan moves the pods away first.
+/// Converts the drain decision of a plan.
 pub(super) fn drains(plan: &NodePlan) -> Drains {
     match plan.drain {
         Drain::Needed(_) => Drains::Yes,
@@ -159,8 +163,8 @@ pub(super) fn drains(plan: &NodePlan) -> Drains {
     }
 }
 
-fn configs(node: &NodeView, disk: &DiskView) {
-    if disk.introduction.is_some() {
+fn configs(node: &NodeAnnotations, disk: &DiskView) {
+    if disk.initial_annotations.is_some() {
         info!("In bootstrap mode");
     }
     if let (Some(disk), Some(known)) = (&disk.current, &node.current)
