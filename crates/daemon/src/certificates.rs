@@ -11,9 +11,9 @@ mod rotation;
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::{Api, Client, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ControllerConfig, NodeName, annotation, label};
-use mco_cluster::{CallError, Shutdown, apply, report::chain};
+use mco_cluster::{Api, CallError, Shutdown, apply, report::chain};
 use mco_host::{Host, RootError, System, SystemError};
 use tokio::{sync::watch, task::JoinError, time::sleep};
 use tracing::{info, warn};

@@ -10,14 +10,14 @@
 use std::{collections::VecDeque, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use kube::{Api, Client, Resource as _, ResourceExt as _};
+use kube::{Client, Resource as _, ResourceExt as _};
 use mco_api::{
     MachineConfigNode, NodeName,
     condition::NodeCondition,
     machine_config_node::{ConfigVersion, MachineConfigNodeStatus, PinnedImageSetState},
 };
 use mco_cluster::{
-    CallError, Clock,
+    Api, CallError, Clock,
     apply::{self, Guard},
     error::Refused,
     report::chain,

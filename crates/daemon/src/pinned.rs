@@ -13,12 +13,11 @@ mod watch;
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use mco_api::{
     MachineConfigNode, NodeName, PinnedImageSet, annotation,
     machine_config_node::PinnedImageSetState,
 };
-use mco_cluster::{CallError, report::chain};
+use mco_cluster::{Api, CallError, report::chain};
 use mco_core::status::machine_config_node::PinEvent;
 use mco_host::{RootError, System, SystemError};
 use tokio::{sync::watch as latest, task::JoinError, time::sleep};

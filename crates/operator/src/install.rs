@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use k8s_openapi::{
     api::core::v1::Namespace,
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
@@ -10,10 +11,10 @@ use k8s_openapi::{
 use kube::{
     Client, ResourceExt as _,
     api::{ObjectMeta, Patch, PatchParams},
-    runtime::wait::{await_condition, conditions},
+    runtime::wait::{Condition as _, conditions},
 };
 use mco_api::label;
-use mco_cluster::{Api, CallError, apply};
+use mco_cluster::{Api, CallError, apply, watch};
 use tracing::info;
 
 /// Field manager of the definitions.
@@ -83,8 +84,16 @@ async fn wait_served(
     api: &Api<CustomResourceDefinition>,
     name: String,
 ) -> Result<(), InstallError> {
-    let established = await_condition(api.clone(), &name, conditions::is_crd_established());
-    if let Ok(Ok(_)) = tokio::time::timeout(ESTABLISH_TIMEOUT, established).await {
+    let is_established = conditions::is_crd_established();
+    let mut states = watch::object(api, &name);
+    let established = async {
+        while let Some(state) = states.next().await {
+            if state.is_ok_and(|found| is_established.matches_object(found.as_ref())) {
+                break;
+            }
+        }
+    };
+    if tokio::time::timeout(ESTABLISH_TIMEOUT, established).await.is_ok() {
         return Ok(());
     }
     let found = api.get(&name).await;

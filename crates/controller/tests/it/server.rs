@@ -199,17 +199,18 @@ impl Writes {
 async fn create_shared_objects(client: &Client) {
     let crds = Api::<CustomResourceDefinition>::all(client.clone());
     for crd in mco_api::crds() {
-        apply::create(&crds, &crd).await.unwrap();
+        apply::create(&mco_cluster::Api::all(client.clone()), &crd).await.unwrap();
         let name = crd.name_any();
         let established = |crd: Option<&_>| is_crd_established().matches_object(crd);
         watching::until(crds.clone(), &name, "its kind", established).await.unwrap();
     }
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
-    apply::create(&Api::all(client.clone()), &namespace).await.unwrap();
+    apply::create(&mco_cluster::Api::all(client.clone()), &namespace).await.unwrap();
     let account: ServiceAccount =
         serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
-    apply::create(&Api::namespaced(client.clone(), "default"), &account).await.unwrap();
+    let accounts = mco_cluster::Api::namespaced(client.clone(), "default");
+    apply::create(&accounts, &account).await.unwrap();
 }
 
 /// Deletes all objects of the last test.

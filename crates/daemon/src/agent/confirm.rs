@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client};
+use kube::Client;
 use mco_api::{
     MachineConfig, NodeName, RenderedName,
     duration::{self, BadDuration},
@@ -35,7 +35,7 @@ pub(crate) struct OwnNode {
 
 impl Probe for OwnNode {
     async fn cluster(&self) -> Answer {
-        let nodes: Api<Node> = Api::all(self.client.clone());
+        let nodes: kube::Api<Node> = kube::Api::all(self.client.clone());
         match tokio::time::timeout(API_TIMEOUT, nodes.get_metadata_opt(self.node.as_str())).await {
             // An API server that refuses the request is reachable, too.
             Ok(Ok(_) | Err(kube::Error::Api(_))) => Answer::Yes,

@@ -2,15 +2,21 @@
 
 use std::{fmt, time::Duration};
 
+use futures::StreamExt as _;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
+use kube::{
+    Client, ResourceExt as _,
+    api::ListParams,
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt as _, watcher::watch_object},
+};
 use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfiguration, NodeName,
     annotation::{self, DriftPolicy},
     label,
     machine_configuration::disruption::ClusterPolicies,
 };
-use mco_cluster::{CallError, Note, Reporter, apply, report::chain};
+use mco_cluster::{Api, CallError, Note, Reporter, apply, report::chain};
 use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
@@ -21,7 +27,7 @@ use tracing::{info, warn};
 
 use super::{
     Changes, Cluster, ClusterError, EventType, NodeState, Rules,
-    object_watch::{AfterChange, watch_one},
+    object_watch::{AfterChange, follow, watch_one},
 };
 use crate::{
     Surroundings,
@@ -71,7 +77,8 @@ impl ApiCluster {
 
 /// Keeps `observed` at the metadata of the node; ends when all receivers are dropped.
 pub async fn watch_node(client: Client, node: NodeName, observed: watch::Sender<NodeState>) {
-    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
+    let nodes: kube::Api<PartialObjectMeta<Node>> = kube::Api::all(client);
+    let changes = watch_object(nodes, node.as_str()).default_backoff().boxed();
     let on_change = |object: Option<PartialObjectMeta<Node>>| {
         if observed.is_closed() {
             return AfterChange::Stop;
@@ -81,7 +88,7 @@ pub async fn watch_node(client: Client, node: NodeName, observed: watch::Sender<
         }
         AfterChange::Continue
     };
-    Box::pin(watch_one(nodes, node.as_str(), on_change)).await;
+    Box::pin(follow(changes, "Node", node.as_str(), on_change, |_| {})).await;
 }
 
 impl Cluster for ApiCluster {

@@ -1,54 +1,51 @@
 //! Watches a single object of the cluster by its name.
 
-use std::fmt::Debug;
-
-use futures::StreamExt as _;
-use kube::{
-    Api, Resource,
-    runtime::{
-        WatchStreamExt as _,
-        watcher::{self, watch_object},
-    },
-};
-use mco_cluster::report::chain;
-use serde::de::DeserializeOwned;
+use futures::{Stream, StreamExt as _};
+use kube::runtime::watcher;
+use mco_cluster::{Api, Object, report::chain, watch};
 use tracing::{debug, info, warn};
 
-/// Calls `on_change` with the object whenever it changes, and with none while it does not exist.
-/// Ends when `on_change` returns `Stop`.
-pub(crate) async fn watch_one<K>(
+/// Calls `on_change` with the object whenever it changes, and with none while it does not exist. Ends
+/// when `on_change` returns `Stop`.
+pub(crate) async fn watch_one<K: Object>(
     api: Api<K>,
     name: &str,
     on_change: impl FnMut(Option<K>) -> AfterChange,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
+) {
     watch_one_with_errors(api, name, on_change, |_| {}).await;
 }
 
 /// Like [`watch_one`], and calls `on_error` with each error of the watch.
-pub(crate) async fn watch_one_with_errors<K>(
+pub(crate) async fn watch_one_with_errors<K: Object>(
     api: Api<K>,
+    name: &str,
+    on_change: impl FnMut(Option<K>) -> AfterChange,
+    on_error: impl FnMut(&watcher::Error),
+) {
+    follow(watch::object(&api, name), &K::kind(&()), name, on_change, on_error).await;
+}
+
+/// Calls `on_change` with each state of a watched object of this kind, and `on_error` with each error
+/// of the watch. Ends when `on_change` returns `Stop`.
+pub(crate) async fn follow<K>(
+    mut changes: impl Stream<Item = Result<Option<K>, watcher::Error>> + Unpin,
+    kind: &str,
     name: &str,
     mut on_change: impl FnMut(Option<K>) -> AfterChange,
     mut on_error: impl FnMut(&watcher::Error),
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
-{
-    let kind = K::kind(&());
-    let mut changes = std::pin::pin!(watch_object(api, name).default_backoff());
+) {
     let mut log = WatchLog::default();
     while let Some(change) = changes.next().await {
         match change {
             Ok(object) => {
-                log.recovered(&kind);
+                log.recovered(kind);
                 if on_change(object) == AfterChange::Stop {
                     return;
                 }
             }
             Err(error) => {
                 on_error(&error);
-                log.failed(&kind, name, &error);
+                log.failed(kind, name, &error);
             }
         }
     }

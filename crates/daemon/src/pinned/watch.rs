@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube::{Api, Client};
+use kube::Client;
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
+use mco_cluster::Api;
 use mco_core::progress::NOT_YET_SET;
 use tokio::sync::watch;
 
