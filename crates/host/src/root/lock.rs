@@ -8,7 +8,14 @@ use super::{Root, RootError};
 
 /// An exclusive lock on a directory, released on drop.
 #[derive(Debug)]
-pub struct Lock(#[expect(dead_code, reason = "held, never read")] OwnedFd);
+pub struct Lock(OwnedFd);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing would not do: a child that was just forked has a copy until it executes its program.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
 
 impl Root {
     /// Locks a directory, which is created if missing; returns none if another process holds the
