@@ -1,46 +1,47 @@
-//! What is known of a drain that is going on, kept on its node.
+//! State of a drain in progress, stored as an annotation of the node.
 
 use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-/// A drain that is going on. Whoever takes the controller over goes on from here.
+/// State of a drain in progress. A controller that becomes the leader continues the drain from this
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainRecord {
-    /// The request it answers, as the daemon wrote it.
+    /// The drain request of the daemon that this drain carries out.
     pub request: String,
-    /// Since when it goes on.
+    /// Time at which the drain started.
     pub since: Time,
-    /// How many attempts have failed.
+    /// Number of failed attempts.
     #[serde(default)]
     pub attempts: u32,
-    /// The pods that hold it up.
+    /// Pods that block the drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blockers: Vec<DrainBlocker>,
-    /// How many more there are.
+    /// Number of further blocking pods that are not listed.
     #[serde(default)]
     pub more: usize,
 }
 
-/// A pod that holds a drain up.
+/// A pod that blocks a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainBlocker {
-    /// The pod, with its namespace.
+    /// Namespace and name of the pod.
     pub pod: String,
-    /// Kind and name of what made the pod; empty if nothing did.
+    /// Kind and name of the pod's owner; empty if the pod has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub owner: String,
-    /// Why it does not go; names the budget, if one is to blame.
+    /// Reason why the pod is not gone; names the PodDisruptionBudget if one blocks the eviction.
     pub why: String,
-    /// Since when it has not gone.
+    /// Time since which the pod has blocked the drain.
     pub since: Time,
 }
 
 impl fmt::Display for DrainRecord {
-    /// As the annotation has it.
+    /// Writes the JSON text of the annotation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -55,7 +56,7 @@ impl FromStr for DrainRecord {
 }
 
 impl fmt::Display for DrainBlocker {
-    /// As people read it.
+    /// Writes one line for administrators.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pod {}", self.pod)?;
         if !self.owner.is_empty() {

@@ -1,4 +1,4 @@
-//! The CRD files in `deploy/crds` are what the types say, and readable as YAML.
+//! Tests that the CRD files in `deploy/crds` match the Rust types and are readable as YAML.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ fn the_crd_files_are_up_to_date() {
         assert!(body == mco_api::crd_yaml(&crd), "deploy/crds/{file} is stale: run `make gen`");
         expected.insert(file);
     }
-    assert_eq!(files_in(&folder), expected, "deploy/crds has files of kinds that are not there");
+    assert_eq!(files_in(&folder), expected, "deploy/crds has files of unknown kinds");
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests read fixtures from disk")]
@@ -53,7 +53,7 @@ fn crds_are_sorted_and_cluster_scoped() {
     assert!(crds.iter().all(|crd| crd.spec.scope == "Cluster"));
 }
 
-/// Every member has words of explanation, except where its name is the whole story.
+/// All members have a description, except those whose name suffices.
 #[test]
 fn every_member_is_described() {
     fn visit(schema: &Value, path: &str, missing: &mut Vec<String>) {
