@@ -22,7 +22,7 @@ pub struct Key<T> {
 
 /// An annotation value that does not parse as the type of its key.
 #[derive(Debug, thiserror::Error)]
-#[error("annotation {key} has an unusable value {text:?}")]
+#[error("annotation {key} has an invalid value {text:?}")]
 pub struct BadAnnotation {
     /// Key of the annotation.
     pub key: &'static str,
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_comes_back_as_it_was_set() {
+    fn a_value_that_was_set_is_read_back() {
         let mut annotations = BTreeMap::new();
         let config: RenderedName = "rendered-worker-1".parse().expect("valid");
         DESIRED_CONFIG.set(&mut annotations, &config);
@@ -347,24 +347,27 @@ mod tests {
         assert_eq!(OBSERVED_SERVER_CA.get(&annotations).expect("set above"), Some(true));
 
         STATE.remove(&mut annotations);
-        assert_eq!(STATE.get(&annotations).expect("absent is fine"), None);
+        assert_eq!(STATE.get(&annotations).expect("an absent annotation is valid"), None);
     }
 
     #[test]
-    fn an_empty_value_counts_as_absent_but_present_as_a_marker() {
+    fn an_empty_value_is_present_but_reads_as_none() {
         let annotations = one(CUSTOM_POOL_LABELS_APPLIED.name(), "");
         assert!(CUSTOM_POOL_LABELS_APPLIED.is_present(&annotations));
-        assert_eq!(CUSTOM_POOL_LABELS_APPLIED.get(&annotations).expect("empty is fine"), None);
+        assert_eq!(
+            CUSTOM_POOL_LABELS_APPLIED.get(&annotations).expect("an empty annotation is valid"),
+            None
+        );
     }
 
     #[test]
-    fn a_bad_value_names_the_key_and_keeps_the_cause_apart() {
+    fn the_error_names_the_key_and_has_a_source() {
         let annotations = one(CURRENT_CONFIG.name(), "Not A Name");
         let error = CURRENT_CONFIG.get(&annotations).expect_err("spaces");
         assert_eq!(
             error.to_string(),
             "annotation machineconfiguration.openshift.io/currentConfig \
-             has an unusable value \"Not A Name\""
+             has an invalid value \"Not A Name\""
         );
         assert!(std::error::Error::source(&error).is_some());
     }
@@ -389,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_distinct_and_under_our_prefix() {
+    fn keys_are_distinct_and_have_the_prefix() {
         let distinct: std::collections::BTreeSet<_> = ALL.iter().collect();
         assert_eq!(distinct.len(), ALL.len());
         assert!(ALL.iter().all(|key| key.starts_with("machineconfiguration.openshift.io/")));

@@ -69,19 +69,19 @@ pub struct ContainerRuntimeSettings {
     /// OCI runtime that starts containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_runtime: Option<DefaultRuntime>,
-    /// Directories with image layers that CRI-O uses in addition to its own.
+    /// Directories with shared image layers that CRI-O uses in addition to its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = &[LAYER_STORES]))]
     pub additional_layer_stores: Vec<Store>,
-    /// Directories with images that CRI-O uses in addition to its own, read-only.
+    /// Directories with shared images that CRI-O uses in addition to its own, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = &[IMAGE_STORES]))]
     pub additional_image_stores: Vec<Store>,
-    /// Directories with OCI artifacts that CRI-O uses in addition to its own, read-only.
+    /// Directories with shared OCI artifacts that CRI-O uses in addition to its own, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_null_members_read_as_empty() {
+    fn absent_and_null_members_deserialize_as_empty() {
         let nulls = json!({
             "metadata": {"name": "a"},
             "spec": {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused() {
+    fn members_of_the_wrong_type_are_rejected() {
         for spec in [
             json!({"kernelArguments": "a=b"}),
             json!({"fips": "yes"}),

@@ -195,7 +195,8 @@ pub struct NodeRelease {
 }
 
 const NEVER_DECREASES: &str = "self >= oldSelf";
-const OBSERVED_GENERATION: Rule = Rule::new(NEVER_DECREASES, "observedGeneration must not decrease");
+const OBSERVED_GENERATION: Rule =
+    Rule::new(NEVER_DECREASES, "observedGeneration must not decrease");
 const CURRENT_GENERATION: Rule = Rule::new(NEVER_DECREASES, "currentGeneration must not decrease");
 const DESIRED_GENERATION: Rule = Rule::new(NEVER_DECREASES, "desiredGeneration must not decrease");
 const LAST_FAILED_GENERATION: Rule =

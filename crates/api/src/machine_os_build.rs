@@ -109,8 +109,10 @@ pub struct BuilderReference {
     pub job: Option<ResourceReference>,
 }
 
-const SPEC_IS_IMMUTABLE: Rule = Rule::new("self == oldSelf", "machineOSBuildSpec is immutable once set");
-const BUILD_START_IS_IMMUTABLE: Rule = Rule::new("self == oldSelf", "buildStart is immutable once set");
+const SPEC_IS_IMMUTABLE: Rule =
+    Rule::new("self == oldSelf", "machineOSBuildSpec is immutable once set");
+const BUILD_START_IS_IMMUTABLE: Rule =
+    Rule::new("self == oldSelf", "buildStart is immutable once set");
 const BUILD_END_IS_IMMUTABLE: Rule = Rule::new("self == oldSelf", "buildEnd is immutable once set");
 const END_AFTER_START: Rule = Rule::new(
     "has(self.buildEnd) ? has(self.buildStart) && timestamp(self.buildStart) < timestamp(self.buildEnd) : true",

@@ -7,7 +7,7 @@ use crate::kind::{Definition, kind};
 use crate::text::DigestedImage;
 
 kind! {
-    /// Images that the nodes of a pool keep pulled, so that a reboot needs no registry. A pool
+    /// Images that the nodes of a pool keep pulled, so that a restart needs no registry. A pool
     /// lists the PinnedImageSets that apply to its nodes.
     pub struct PinnedImageSet {
         spec: PinnedImageSetSpec,

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_buffers_are_read_too() {
+    fn values_and_buffers_are_deserialized() {
         let value = json!({"ignition": {"version": "3.5.0"}});
         let config: RawConfig = serde_json::from_value(value.clone()).expect("a value");
         assert_eq!(config.get(), value.to_string());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_keeps_secrets() {
+    fn debug_output_hides_the_text() {
         let config = RawConfig::from_json(r#"{"password":"x"}"#.to_owned()).expect("JSON");
         assert_eq!(format!("{config:?}"), "RawConfig(16 bytes)");
         assert!(RawConfig::from_json("{".to_owned()).is_err());

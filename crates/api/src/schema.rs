@@ -71,7 +71,8 @@ pub(crate) fn root<K: Kind>() -> JSONSchemaProps {
         RULES: facts.rules,
     });
     normalise(&mut schema);
-    serde_json::from_value(schema).expect("our types yield structural schemas; a test makes each")
+    serde_json::from_value(schema)
+        .expect("our types yield structural schemas; a test builds the schema of each kind")
 }
 
 const API_VERSION: &str = "Group and version of this object's type.";

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_must_hold() {
+    fn all_requirements_must_hold() {
         let both = selector(serde_json::json!({
             "matchLabels": {"role": "worker"},
             "matchExpressions": [{"key": "zone", "operator": "Exists"}]

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn an_unknown_word_survives_a_round_trip() {
         for word in ["\"Done\"", "\"Working\"", "\"Meditating\"", "\"\""] {
-            let state: DaemonState = serde_json::from_str(word).expect("any text");
+            let state: DaemonState = serde_json::from_str(word).expect("any text parses");
             assert_eq!(serde_json::to_string(&state).expect("text"), word);
         }
         assert_eq!(DaemonState::from("Working"), DaemonState::Working);

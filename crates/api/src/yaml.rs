@@ -21,7 +21,8 @@ pub fn object_yaml(object: &Map<String, Value>) -> String {
 }
 
 fn members(crd: &CustomResourceDefinition) -> Map<String, Value> {
-    let value = serde_json::to_value(crd).expect("a CRD has text keys only, so it is JSON");
+    let value =
+        serde_json::to_value(crd).expect("a CRD has only string keys, so it converts to JSON");
     if let Value::Object(map) = value { map } else { Map::new() }
 }
 
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_harmless_text_goes_without_quotes() {
+    fn only_unambiguous_text_is_unquoted() {
         let cases = [
             ("string", "string"),
             ("A sentence, with (marks) and 'quotes'.", "A sentence, with (marks) and 'quotes'."),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_values_keep_their_shape() {
+    fn nested_values_are_indented() {
         let value = json!({
             "b": [{"x": 1, "z": []}, "two"],
             "a": {"c": {}, "d": "first\n\nsecond", "e": 2.0, "f": 0.5}

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_as_it_was_written() {
+    fn a_written_record_parses_to_itself() {
         let since: Time = serde_json::from_str("\"2026-01-02T03:04:05Z\"").expect("a time");
         let blocker = DrainBlocker {
             pod: "shop/web-1".to_owned(),
@@ -90,9 +90,15 @@ mod tests {
             blockers: vec![blocker],
             more: 0,
         };
-        assert_eq!(record.to_string().parse::<DrainRecord>().expect("its own text"), record);
+        assert_eq!(
+            record.to_string().parse::<DrainRecord>().expect("the written text parses"),
+            record
+        );
         let least = r#"{"request":"drain-x","since":"2026-01-02T03:04:05Z"}"#;
-        assert_eq!(least.parse::<DrainRecord>().expect("what is needed").attempts, 0);
+        assert_eq!(
+            least.parse::<DrainRecord>().expect("the other members are optional").attempts,
+            0
+        );
         assert!("drain-x".parse::<DrainRecord>().is_err());
     }
 }

@@ -30,18 +30,18 @@ fn the_crd_files_are_up_to_date() {
 fn files_in(folder: &std::path::Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("deploy/crds is part of the repository");
     entries
-        .map(|entry| entry.expect("a readable folder").file_name())
-        .map(|name| name.into_string().expect("a plain name"))
+        .map(|entry| entry.expect("the directory is readable").file_name())
+        .map(|name| name.into_string().expect("file names are UTF-8"))
         .collect()
 }
 
 #[test]
-fn the_yaml_reads_back_as_the_same_crd() {
+fn the_yaml_parses_to_the_same_crd() {
     for crd in mco_api::crds() {
         let text = mco_api::crd_yaml(&crd);
         let read: CustomResourceDefinition =
             serde_saphyr::from_str(&text).expect("our own YAML is readable");
-        assert!(read == crd, "{} changed on the way through YAML", name(&crd));
+        assert!(read == crd, "{} changed in the round trip through YAML", name(&crd));
     }
 }
 
@@ -70,7 +70,7 @@ fn every_member_is_described() {
     }
     let mut missing = Vec::new();
     for crd in mco_api::crds() {
-        let value = serde_json::to_value(&crd).expect("a CRD is JSON");
+        let value = serde_json::to_value(&crd).expect("a CRD converts to JSON");
         let schema = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         visit(schema, name(&crd), &mut missing);
     }

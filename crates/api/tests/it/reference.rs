@@ -25,7 +25,7 @@ fn our_crds_equal_the_reference_crds() {
     }
     let ours: BTreeMap<String, Value> = mco_api::crds()
         .iter()
-        .map(|crd| serde_json::to_value(crd).expect("a CRD is JSON"))
+        .map(|crd| serde_json::to_value(crd).expect("a CRD converts to JSON"))
         .map(|crd| (plural(&crd), crd))
         .collect();
 
@@ -64,7 +64,7 @@ fn reference_crds() -> BTreeMap<String, Value> {
         .map_or_else(|| workspace().join("../shared/oracle"), PathBuf::from);
     let Ok(entries) = std::fs::read_dir(oracle.join("../crds")) else { return BTreeMap::new() };
     entries
-        .map(|entry| entry.expect("a readable folder").path())
+        .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .map(|path| parse(&path))
         .map(|crd| (plural(&crd), crd))

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 fn through<K: Resource<DynamicType = ()> + DeserializeOwned + Serialize>(text: &str) -> Value {
     let given: Value = serde_saphyr::from_str(text).expect("the example is YAML");
     let object: K = serde_json::from_value(given).expect("the example fits its kind");
-    let written = serde_json::to_value(&object).expect("objects are JSON");
+    let written = serde_json::to_value(&object).expect("objects convert to JSON");
     assert_eq!(written["kind"], K::kind(&()).as_ref());
     assert_eq!(written["apiVersion"], K::api_version(&()).as_ref());
     written
