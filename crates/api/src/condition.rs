@@ -11,7 +11,7 @@ wire_enum! {
         Updated = "Updated",
         /// Some nodes are being updated to the pool's config.
         Updating = "Updating",
-        /// The pool cannot make progress; one of the specific conditions below says why.
+        /// The pool cannot make progress; one of the specific conditions below has the reason.
         Degraded = "Degraded",
         /// Some nodes failed to apply their config.
         NodeDegraded = "NodeDegraded",

@@ -105,7 +105,7 @@ pub struct ContainerRuntimeConfigStatus {
     /// Generation that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// Conditions that tell if the settings were accepted, and the reason if not.
+    /// Conditions that show if the settings were accepted, and the reason if not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<LooseCondition>,

@@ -124,10 +124,10 @@ pub struct ImageRegistryBundle {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxyStatus {
-    /// URL of the proxy for HTTP requests.
+    /// Proxy for HTTP, as a URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub http_proxy: String,
-    /// URL of the proxy for HTTPS requests.
+    /// Proxy for HTTPS, as a URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub https_proxy: String,
     /// Hosts and networks that are reached without a proxy, separated by commas.

@@ -3,7 +3,7 @@
 //! schemars turns the types into JSON Schema; [`normalise`] turns that into a schema for a CRD:
 //!
 //! - a member is required exactly if our types always write it; a type that writes an optional
-//! member anyway has an explicit `required` list;
+//!   member anyway has an explicit `required` list;
 //! - `Option` means "may be absent". If `null` is allowed too, the type has `nullable`;
 //! - Rust's defaults are not API defaults. Those are written as [`DEFAULT`].
 

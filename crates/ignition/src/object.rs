@@ -3,13 +3,13 @@
 //! The rules are those of the reference, and they are the same for all objects:
 //!
 //! - **decode**: members match by exact name, otherwise ignoring case; unknown members are
-//! ignored; a duplicate member is decoded on top of the first; `null` clears an optional value or a
-//! list and leaves other values unchanged.
+//!   ignored; a duplicate member is decoded on top of the first; `null` clears an optional value or
+//!   a list and leaves other values unchanged.
 //! - **encode**: members are in declaration order; empty members are left out unless declared
-//!   `always`;
-//! an object is empty if all its members are; an optional value that is set is never empty.
+//!   `always`; an object is empty if all its members are; an optional value that is set is never
+//!   empty.
 //! - **merge**: plain values come from the child, optional values if the child sets them, objects
-//! merge member by member unless one side is empty, lists merge by key: see [`crate::merge`].
+//!   merge member by member unless one side is empty, lists merge by key: see [`crate::merge`].
 //!
 //! A member declared `since N` does not exist before spec 3.N.
 

@@ -148,7 +148,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A config that all versions support.
+    /// Generates configs that all versions support.
     fn common()(
         mut files in proptest::collection::vec(file(), 0..3),
         mut users in proptest::collection::vec(user(), 0..3),
