@@ -1,4 +1,5 @@
-//! Every annotation we read or write, each with the type of its value.
+//! Annotation keys that the operator, its controllers and the daemon read or write, each with the
+//! type of its value.
 
 mod drain_record;
 
@@ -19,19 +20,19 @@ pub struct Key<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// An annotation whose text does not fit its key.
+/// An annotation value that does not parse as the type of its key.
 #[derive(Debug, thiserror::Error)]
-#[error("annotation {key} has an unusable value {text:?}")]
+#[error("annotation {key} has an invalid value {text:?}")]
 pub struct BadAnnotation {
-    /// The annotation's key.
+    /// Key of the annotation.
     pub key: &'static str,
-    /// Its value as found.
+    /// Value of the annotation.
     pub text: String,
-    /// Why it does not parse.
+    /// Parse error of the value's type.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// Declares the keys of one group of annotations, all under the operator's own prefix.
+/// Declares annotation keys under the prefix `machineconfiguration.openshift.io/`.
 macro_rules! keys {
     ($( $(#[$doc:meta])* $name:ident: $value:ty = $suffix:literal; )*) => {
         $(
@@ -40,93 +41,97 @@ macro_rules! keys {
                 Key::named(concat!("machineconfiguration.openshift.io/", $suffix));
         )*
 
-        /// All keys above, for tests and documentation.
+        /// All annotation keys, for tests and documentation.
         pub const ALL: &[&str] = &[$($name.name),*];
     };
 }
 
 keys! {
-    /// Node: the config it runs. Written by the daemon.
+    /// Node: the config that the node runs. Written by the daemon.
     CURRENT_CONFIG: RenderedName = "currentConfig";
-    /// Node: the config it is to run. Written by the node controller.
+    /// Node: the config that the node is to run. Written by the node controller.
     DESIRED_CONFIG: RenderedName = "desiredConfig";
-    /// Node: the image-mode image it runs. Written by the daemon.
+    /// Node: the image-mode image that the node runs. Written by the daemon.
     CURRENT_IMAGE: String = "currentImage";
-    /// Node: the image-mode image it is to run. Written by the node controller.
+    /// Node: the image-mode image that the node is to run. Written by the node controller.
     DESIRED_IMAGE: String = "desiredImage";
-    /// Node: what the daemon is doing.
+    /// Node: state of the daemon.
     STATE: DaemonState = "state";
-    /// Node: why the daemon is degraded; empty when it is not.
+    /// Node: reason why the daemon is degraded; empty if the daemon is not degraded.
     REASON: String = "reason";
-    /// Node: drain or uncordon, asked for by the daemon.
+    /// Node: drain or uncordon request of the daemon.
     DESIRED_DRAIN: DrainRequest = "desiredDrain";
-    /// Node: the last such request that was carried out. Written by the drain controller.
+    /// Node: the last drain or uncordon request that was carried out. Written by the drain
+    /// controller.
     LAST_APPLIED_DRAIN: DrainRequest = "lastAppliedDrain";
-    /// Node: the drain that is going on. Written by the drain controller; not in the reference.
+    /// Node: state of the drain in progress. Written by the drain controller; not in the reference.
     DRAIN_RECORD: DrainRecord = "drainRecord";
-    /// Pool: after how long a drain of its nodes is overdue. Written by people; not in the reference.
+    /// Pool: duration after which the drain of a node counts as overdue. Set by the administrator;
+    /// not in the reference.
     DRAIN_TIMEOUT: Span = "drain-timeout";
-    /// Pool: how long one attempt at a drain goes on. Written by people; not in the reference.
+    /// Pool: timeout of a single drain attempt. Set by the administrator; not in the reference.
     DRAIN_ATTEMPT_TIMEOUT: Span = "drain-attempt-timeout";
-    /// Pool: what the daemons of its nodes do about drift. Written by people; the reference has none.
+    /// Pool: reaction of the daemons to config drift on the pool's nodes. Set by the administrator;
+    /// not in the reference.
     DRIFT_POLICY: DriftPolicy = "drift-policy";
-    /// Pool: how long its nodes have to prove healthy after a reboot before they take the new config back, in
-    /// minutes or as `90s`; 0 keeps it whatever happens. Written by people; the reference has none.
+    /// Pool: time that a node has after a reboot to prove healthy before the daemon rolls back to
+    /// the old config, in minutes or as `90s`; 0 keeps the new config in any case. Set by the
+    /// administrator; not in the reference.
     CONFIRM_MINUTES: String = "confirm-minutes";
     /// Node: copy of the cluster's control plane topology.
     CONTROL_PLANE_TOPOLOGY: Topology = "controlPlaneTopology";
-    /// Node: the config it pivoted to on first boot.
+    /// Node: the config that the node pivoted to on first boot.
     FIRST_PIVOT_CONFIG: RenderedName = "firstPivotConfig";
-    /// Node: marker, with no value, that custom pool labels were put on once.
+    /// Node: marker without a value; the labels of a custom pool were applied once.
     CUSTOM_POOL_LABELS_APPLIED: String = "customPoolLabelsApplied";
-    /// Node: what follows the config change; emptied by the first sync afterwards.
+    /// Node: action that follows the config change; cleared by the first sync afterwards.
     POST_CONFIG_ACTION: PostConfigAction = "post-config-action";
-    /// Node: why the previous boot could not finish a staged OS update.
+    /// Node: reason why the previous boot failed to finalize a staged OS update.
     FINALIZE_FAILURE: String = "ostree-finalize-staged-failure";
     /// Node: resourceVersion of the ControllerConfig whose certificates are on disk.
     SYNCED_CONTROLLER_CONFIG: String = "lastSyncedControllerConfigResourceVersion";
-    /// Node: `accessed` once somebody logged in over SSH. Written by the daemon.
+    /// Node: `accessed` after an SSH login on the node. Written by the daemon.
     SSH: String = "ssh";
-    /// Node: last seen value of the ControllerConfig's CA rotation mark.
+    /// Node: last observed value of the ControllerConfig's annotation `service-ca-rotate`.
     OBSERVED_SERVER_CA: bool = "lastObservedServerCAAnnotation";
 
-    /// ControllerConfig: the kubelet CA changed in the sync that wrote this object.
+    /// ControllerConfig: true if the kubelet CA changed in the sync that wrote this object.
     SERVICE_CA_ROTATE: bool = "service-ca-rotate";
-    /// ControllerConfig: version of the operator that wrote it.
+    /// ControllerConfig: version of the operator that wrote the object.
     GENERATED_BY_VERSION: String = "generated-by-version";
-    /// ControllerConfig: names of the config server beyond those the cluster says, separated by
-    /// commas. Written by people; not in the reference.
+    /// ControllerConfig: host names of the config server in addition to those derived from the
+    /// cluster, separated by commas. Set by the administrator; not in the reference.
     SERVER_NAMES: String = "server-names";
-    /// ControllerConfig, MachineConfiguration: whether contents that configs name elsewhere are
-    /// fetched. Written by people; not in the reference.
+    /// ControllerConfig, MachineConfiguration: fetching of remote contents that configs refer to.
+    /// Set by the administrator; not in the reference.
     REMOTE_CONTENT: RemoteContent = "remote-content";
-    /// MachineConfig: source hash of the controller that made it.
+    /// MachineConfig: source hash of the controller that generated the config.
     GENERATED_BY_CONTROLLER_VERSION: String = "generated-by-controller-version";
     /// Release version that a generated object belongs to.
     RELEASE_IMAGE_VERSION: String = "release-image-version";
     /// Release payload image that a generated object was read from.
     RELEASE_PAYLOAD_IMAGE: String = "release-payload-image";
-    /// MachineConfig: the OS image was set by the user, not by the release.
+    /// MachineConfig: true if the OS image was set by the user, not by the release.
     OS_IMAGE_URL_OVERRIDDEN: bool = "os-image-url-overridden";
     /// MachineConfig copy on a node: the OS image before the image-mode image replaced it.
     ORIGINAL_OS_IMAGE_URL: String = "original-osimageurl";
-    /// MachineConfig copy on a node: the image-mode image that replaced it.
+    /// MachineConfig copy on a node: the image-mode image that replaced the OS image.
     LAYERED_OS_IMAGE_URL: String = "ocl-osimageurl";
-    /// MachineConfig: the image-mode image that was built before the cluster was.
+    /// MachineConfig: the image-mode image that was built before the cluster was installed.
     PRE_BUILT_IMAGE: String = "pre-built-image";
     /// KubeletConfig, ContainerRuntimeConfig: number in the generated config's name.
     CONFIG_NAME_SUFFIX: String = "mc-name-suffix";
-    /// Pool: how many rendered configs that nobody uses are kept, or `all`; not in the reference.
+    /// Pool: number of unused rendered configs to keep, or `all`; not in the reference.
     RENDERED_HISTORY: String = "rendered-history";
-    /// Pool: newest config that its layered image is equal to.
+    /// Pool: newest config that the pool's layered image is equivalent to.
     NEWEST_IMAGE_EQUIVALENT_CONFIG: RenderedName = "newestImageEquivalentConfig";
-    /// MachineConfiguration: when boot image updates were switched on by default.
+    /// MachineConfiguration: time at which boot image updates were enabled by default.
     BOOT_IMAGE_OPTED_IN_AT: String = "boot-image-updates-opted-in-at";
-    /// Secret: Ignition version that the first-boot stub was raised to.
+    /// Secret: Ignition version that the first-boot stub was upgraded to.
     STUB_IGNITION_VERSION: String = "stub-ignition-upgraded-to";
-    /// Secret: when the first-boot stub was raised.
+    /// Secret: time at which the first-boot stub was upgraded.
     STUB_IGNITION_TIME: String = "stub-ignition-upgraded-at";
-    /// ConfigMap: the CA bundle it was made from.
+    /// ConfigMap: name of the ConfigMap whose CA bundle this one was derived from.
     CA_FROM_CONFIG_MAP: String = "managed-ca-bundle-derived-from-configmap";
 }
 
@@ -135,26 +140,26 @@ impl<T> Key<T> {
         Self { name, value: PhantomData }
     }
 
-    /// The full key, prefix included.
+    /// Returns the full key, prefix included.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Whether the annotation is there at all; markers carry an empty value.
+    /// Returns true if the annotation exists, even with an empty value, as markers have.
     #[must_use]
     pub fn is_present(&self, annotations: &BTreeMap<String, String>) -> bool {
         annotations.contains_key(self.name)
     }
 
-    /// Takes the annotation away.
+    /// Removes the annotation.
     pub fn remove(&self, annotations: &mut BTreeMap<String, String>) {
         annotations.remove(self.name);
     }
 }
 
 impl<T: Display> Key<T> {
-    /// Writes the value.
+    /// Sets the annotation.
     pub fn set(&self, annotations: &mut BTreeMap<String, String>, value: &T) {
         annotations.insert(self.name.to_owned(), value.to_string());
     }
@@ -165,7 +170,7 @@ where
     T: FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
 {
-    /// Reads the value; an empty one counts as absent.
+    /// Parses the annotation's value; an empty value counts as absent.
     pub fn get(&self, annotations: &BTreeMap<String, String>) -> Result<Option<T>, BadAnnotation> {
         match annotations.get(self.name).map(String::as_str) {
             // Compat: an empty value means absent (pkg/controller/node/status.go).
@@ -192,53 +197,54 @@ impl<T> Display for Key<T> {
 }
 
 wire_enum! {
-    /// What a node's daemon is doing.
+    /// State of a node's daemon.
     pub enum DaemonState {
-        /// The node runs the config it should run.
+        /// The node runs its desired config.
         Done = "Done",
-        /// An update is under way.
+        /// An update is in progress.
         Working = "Working",
-        /// The last attempt failed; it will be tried again.
+        /// The last update failed and will be retried.
         Degraded = "Degraded",
-        /// The new config cannot be reached from the present one.
+        /// The daemon cannot move the node from its current config to the desired one.
         Unreconcilable = "Unreconcilable",
-        /// The node is about to restart.
+        /// The node is about to reboot.
         Rebooting = "Rebooting",
     }
 }
 
 wire_enum! {
-    /// What a daemon does about a disk that is not as its config says.
+    /// Reaction of a daemon to config drift: files on disk that differ from the config.
     pub enum DriftPolicy {
-        /// Leave it and mark the node degraded.
+        /// Leave the files and mark the node degraded.
         Degrade = "degrade",
-        /// Write again what the config has.
+        /// Write the files again as the config has them.
         Heal = "heal",
     }
 }
 
 wire_enum! {
-    /// What is done about contents that a config names elsewhere.
+    /// Handling of remote contents, which a config refers to by URL.
     pub enum RemoteContent {
-        /// They are fetched when the config is rendered, and put in.
+        /// The controller fetches remote contents while it renders, and inlines them in the
+        /// rendered config.
         Enabled = "enabled",
-        /// The same, also from the controller's own machine and its link.
+        /// As `Enabled`, and also from loopback and link-local addresses of the controller.
         Local = "local",
-        /// They stay where they are, as in the reference; no node will fetch them.
+        /// Remote contents stay references, as in the reference; no node will fetch them.
         Disabled = "disabled",
     }
 }
 
 wire_enum! {
-    /// How the control plane is laid out.
+    /// Topology of the control plane.
     pub enum Topology {
         /// Three or more control plane nodes.
         HighlyAvailable = "HighlyAvailable",
         /// Two control plane nodes and an arbiter.
         HighlyAvailableArbiter = "HighlyAvailableArbiter",
-        /// One node.
+        /// One control plane node.
         SingleReplica = "SingleReplica",
-        /// Two nodes.
+        /// Two control plane nodes.
         DualReplica = "DualReplica",
         /// The control plane runs outside the cluster.
         External = "External",
@@ -246,47 +252,47 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// What the daemon does after changing the config.
+    /// Action of the daemon after a config change.
     pub enum PostConfigAction {
-        /// Restart the machine.
+        /// Reboot the node.
         Rebooting = "Rebooting",
     }
 }
 
-/// What the daemon asks the drain controller to do.
+/// Kind of a drain request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DrainVerb {
     /// Cordon the node and evict its pods.
     Drain,
-    /// Let pods be scheduled again.
+    /// Allow pods to be scheduled on the node again.
     Uncordon,
 }
 
-/// A drain or uncordon request, tied to the config it is for.
+/// A request of the daemon to drain or uncordon its node, tied to the config that it is for.
 ///
-/// The config makes each request distinct, so that the answer to an old one cannot be taken for
-/// the answer to a new one.
+/// The config makes each request distinct, so that the drain controller's answer to an old request
+/// cannot be mistaken for the answer to a new one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DrainRequest {
-    /// What to do.
+    /// Drain or uncordon.
     pub verb: DrainVerb,
-    /// The config the request belongs to.
+    /// Name of the config that the request is for.
     pub config: String,
 }
 
-/// Why a text is not a drain request.
+/// A text that is not a drain request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDrainRequest {
-    /// No `-` in it.
+    /// The text has no `-`.
     #[error("expected <verb>-<config>")]
     Shape,
-    /// The verb is not one we know.
+    /// The verb is neither `drain` nor `uncordon`.
     #[error("unknown drain verb {0:?}")]
     Verb(String),
 }
 
 impl DrainVerb {
-    /// The word on the wire.
+    /// Returns the verb as written in the annotation.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -325,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_comes_back_as_it_was_set() {
+    fn a_value_that_was_set_is_read_back() {
         let mut annotations = BTreeMap::new();
         let config: RenderedName = "rendered-worker-1".parse().expect("valid");
         DESIRED_CONFIG.set(&mut annotations, &config);
@@ -341,24 +347,27 @@ mod tests {
         assert_eq!(OBSERVED_SERVER_CA.get(&annotations).expect("set above"), Some(true));
 
         STATE.remove(&mut annotations);
-        assert_eq!(STATE.get(&annotations).expect("absent is fine"), None);
+        assert_eq!(STATE.get(&annotations).expect("an absent annotation is valid"), None);
     }
 
     #[test]
-    fn an_empty_value_counts_as_absent_but_present_as_a_marker() {
+    fn an_empty_value_is_present_but_reads_as_none() {
         let annotations = one(CUSTOM_POOL_LABELS_APPLIED.name(), "");
         assert!(CUSTOM_POOL_LABELS_APPLIED.is_present(&annotations));
-        assert_eq!(CUSTOM_POOL_LABELS_APPLIED.get(&annotations).expect("empty is fine"), None);
+        assert_eq!(
+            CUSTOM_POOL_LABELS_APPLIED.get(&annotations).expect("an empty annotation is valid"),
+            None
+        );
     }
 
     #[test]
-    fn a_bad_value_names_the_key_and_keeps_the_cause_apart() {
+    fn the_error_names_the_key_and_has_a_source() {
         let annotations = one(CURRENT_CONFIG.name(), "Not A Name");
         let error = CURRENT_CONFIG.get(&annotations).expect_err("spaces");
         assert_eq!(
             error.to_string(),
             "annotation machineconfiguration.openshift.io/currentConfig \
-             has an unusable value \"Not A Name\""
+             has an invalid value \"Not A Name\""
         );
         assert!(std::error::Error::source(&error).is_some());
     }
@@ -383,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_distinct_and_under_our_prefix() {
+    fn keys_are_distinct_and_have_the_prefix() {
         let distinct: std::collections::BTreeSet<_> = ALL.iter().collect();
         assert_eq!(distinct.len(), ALL.len());
         assert!(ALL.iter().all(|key| key.starts_with("machineconfiguration.openshift.io/")));

@@ -1,4 +1,4 @@
-//! Binary data that travels as base64 text, such as certificates and pull secrets.
+//! Binary data such as certificates and pull secrets, written as base64 text in JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,13 +7,13 @@ use k8s_openapi::ByteString;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// Bytes; base64 on the wire. `Debug` shows only how many, because some of them are secret.
+/// Bytes; base64 on the wire. `Debug` shows only the length, because some values are secret.
 #[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Bytes(ByteString);
 
 impl Bytes {
-    /// The bytes themselves.
+    /// Returns the bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
         &self.0.0

@@ -1,6 +1,6 @@
-//! ClusterOperator: the line that `kubectl get co machine-config` prints.
+//! ClusterOperator: the status that `kubectl get co machine-config` prints.
 //!
-//! OpenShift brings this kind along; on a plain Kubernetes cluster our CRD stands in for it.
+//! OpenShift ships this kind; on a plain Kubernetes cluster our CRD takes its place.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -10,8 +10,7 @@ use crate::kind::{Column, Definition, condition_path, kind};
 use crate::raw_config::RawConfig;
 
 kind! {
-    /// How an operator of the cluster fares: whether it works, what it is doing, which version it
-    /// is at.
+    /// Status of an operator of the cluster: its availability, its progress and its version.
     pub struct ClusterOperator {
         spec: ClusterOperatorSpec,
         status: ClusterOperatorStatus,
@@ -30,89 +29,89 @@ kind! {
             Column::text(
                 "Available",
                 condition_path!("Available"),
-                "Whether what it manages works.",
+                "True if the components that the operator manages work.",
             ),
             Column::text(
                 "Progressing",
                 condition_path!("Progressing"),
-                "Whether it is changing something.",
+                "True if the operator is rolling out a change.",
             ),
             Column::text(
                 "Degraded",
                 condition_path!("Degraded"),
-                "Whether it fails to do its work.",
+                "True if the operator fails to do its work.",
             ),
             Column::date(
                 "Since",
                 r#".status.conditions[?(@.type=="Available")].lastTransitionTime"#,
-                "When availability last changed.",
+                "Time since availability last changed.",
             ),
             Column::text(
                 "Message",
                 r#".status.conditions[?(@.type=="Degraded")].message"#,
-                "Why it fails, when it does.",
+                "Reason for the failure if the operator is degraded.",
             ),
         ],
         ..Definition::COMMON
     }
 }
 
-/// Nothing to configure.
+/// Desired state of the operator; empty, because there is nothing to configure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ClusterOperatorSpec {}
 
-/// How the operator fares.
+/// Observed state of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterOperatorStatus {
-    /// Observations, such as `Available` and `Degraded`.
+    /// Conditions of the operator, such as `Available` and `Degraded`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ClusterOperatorCondition>,
-    /// Versions of the operator and of what it manages.
+    /// Versions of the operator and of the components that it manages.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versions: Vec<OperandVersion>,
-    /// Objects to look at when something is wrong.
+    /// Objects to inspect if the operator is degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub related_objects: Vec<RelatedObject>,
-    /// More to say, in the operator's own format.
+    /// Further status in the operator's own format.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub extension: Option<RawConfig>,
 }
 
-/// One observation about an operator.
+/// One condition of an operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["lastTransitionTime", "status", "type"]))]
 pub struct ClusterOperatorCondition {
-    /// What the condition is about.
+    /// Type of the condition, such as `Available`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds: `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
-    /// When the status last changed.
+    /// Time at which the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
-    /// One word for programs: why the status is what it is.
+    /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence for people: why the status is what it is.
+    /// Reason for the status, as a sentence for administrators.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// Version of one thing.
+/// Version of the operator or of one component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OperandVersion {
-    /// Name of the thing; `operator` for the operator itself.
+    /// Name of the component; `operator` for the operator itself.
     pub name: String,
-    /// Its version.
+    /// Version of the component.
     pub version: String,
 }
 
-/// An object, or all objects of a resource, that the operator has to do with.
+/// An object, or all objects of a resource, that the operator uses or manages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RelatedObject {
@@ -123,6 +122,6 @@ pub struct RelatedObject {
     /// Namespace of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub namespace: String,
-    /// Name of the object; empty for all.
+    /// Name of the object; empty for all objects of the resource.
     pub name: String,
 }

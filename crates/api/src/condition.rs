@@ -1,119 +1,120 @@
-//! Condition types and the fixed reason words that go with them.
+//! Condition types and reasons of all kinds.
 //!
-//! Programs and alerts match on these, so they are part of the contract; messages are not.
+//! Programs and alerts match on these words, so they are part of the contract; messages are not.
 
 use crate::wire_enum::wire_enum;
 
 wire_enum! {
-    /// Conditions of a MachineConfigPool.
+    /// Condition types of a MachineConfigPool.
     pub enum PoolCondition {
-        /// Every node runs the pool's config.
+        /// All nodes run the pool's config.
         Updated = "Updated",
-        /// Some node is on its way to the pool's config.
+        /// Some nodes are being updated to the pool's config.
         Updating = "Updating",
-        /// The pool cannot make progress: any of the specific ones below.
+        /// The pool cannot make progress; one of the specific conditions below has the reason.
         Degraded = "Degraded",
-        /// Some node failed to take its config.
+        /// Some nodes failed to apply their config.
         NodeDegraded = "NodeDegraded",
-        /// The pool's configs cannot be merged.
+        /// The controller failed to render the pool's config.
         RenderDegraded = "RenderDegraded",
-        /// The pool's OS image cannot be built.
+        /// The build of the pool's OS image failed.
         ImageBuildDegraded = "ImageBuildDegraded",
-        /// Pinned images cannot be pulled.
+        /// Some nodes failed to pull pinned images.
         PinnedImageSetsDegraded = "PinnedImageSetsDegraded",
-        /// Side work of the pool fails.
+        /// A pool synchronizer fails.
         PoolSynchronizerDegraded = "PoolSynchronizerDegraded",
-        /// A build is about to start.
+        /// An image build is about to start.
         BuildPending = "BuildPending",
-        /// A build runs.
+        /// An image build is running.
         Building = "Building",
-        /// The last build succeeded.
+        /// The last image build succeeded.
         BuildSuccess = "BuildSuccess",
-        /// The last build failed.
+        /// The last image build failed.
         BuildFailed = "BuildFailed",
-        /// The last build was interrupted.
+        /// The last image build was interrupted.
         BuildInterrupted = "BuildInterrupted",
     }
 }
 
 wire_enum! {
-    /// Conditions of a MachineConfigNode: the steps of an update, and what is wrong.
+    /// Condition types of a MachineConfigNode: the steps of an update, and failures.
     pub enum NodeCondition {
-        /// The node runs its config.
+        /// The node runs its desired config.
         Updated = "Updated",
-        /// The change was checked and can be applied.
+        /// The daemon checked the change and can apply it.
         UpdatePrepared = "UpdatePrepared",
-        /// The change was applied.
+        /// The daemon applied the change.
         UpdateExecuted = "UpdateExecuted",
-        /// What follows the change is done: reload, restart or nothing.
+        /// The action after the change is complete: reload, restart or none.
         UpdatePostActionComplete = "UpdatePostActionComplete",
-        /// The update is over.
+        /// The update is complete.
         UpdateComplete = "UpdateComplete",
-        /// The node works again.
+        /// The node is back in service.
         Resumed = "Resumed",
-        /// No pods are scheduled onto the node.
+        /// The node is unschedulable.
         Cordoned = "Cordoned",
         /// The node's pods were evicted.
         Drained = "Drained",
-        /// Files and OS were changed.
+        /// The files and the OS were changed.
         AppliedFilesAndOS = "AppliedFilesAndOS",
-        /// Files were changed.
+        /// The files were changed.
         AppliedFiles = "AppliedFiles",
         /// The OS was changed.
         AppliedOSImage = "AppliedOSImage",
         /// The OS image was pulled.
         ImagePulledFromRegistry = "ImagePulledFromRegistry",
-        /// The machine restarted.
+        /// The node rebooted.
         RebootedNode = "RebootedNode",
-        /// Pods may be scheduled onto the node again.
+        /// The node is schedulable again.
         Uncordoned = "Uncordoned",
-        /// The last attempt failed.
+        /// The last update failed.
         NodeDegraded = "NodeDegraded",
-        /// Images are being pulled ahead of time.
+        /// The daemon is pulling pinned images.
         PinnedImageSetsProgressing = "PinnedImageSetsProgressing",
-        /// Images cannot be pulled ahead of time.
+        /// The daemon failed to pull pinned images.
         PinnedImageSetsDegraded = "PinnedImageSetsDegraded",
-        /// The node's own registry has problems.
+        /// The registry on the node has problems.
         InternalReleaseImageDegraded = "InternalReleaseImageDegraded",
-        /// The node needs another config and is not told it yet; not in the reference.
+        /// The node needs another config, and the controller has not assigned it yet; not in the
+        /// reference.
         Waiting = "Waiting",
     }
 }
 
 wire_enum! {
-    /// Conditions of a KubeletConfig or a ContainerRuntimeConfig.
+    /// Condition types of a KubeletConfig or a ContainerRuntimeConfig.
     pub enum SettingsCondition {
-        /// The settings became part of a config.
+        /// The controller generated a MachineConfig from the settings.
         Success = "Success",
-        /// The settings were refused.
+        /// The controller rejected the settings.
         Failure = "Failure",
-        /// Whether the settings were accepted; the newer form, on KubeletConfigs only.
+        /// Acceptance of the settings; the newer form, on KubeletConfigs only.
         Accepted = "Accepted",
     }
 }
 
 wire_enum! {
-    /// Conditions of a ControllerConfig.
+    /// Condition types of a ControllerConfig.
     pub enum ControllerConfigConditionType {
-        /// Base configs are being made.
+        /// The template controller is generating base configs.
         TemplateControllerRunning = "TemplateControllerRunning",
-        /// Base configs are made.
+        /// The template controller generated the base configs.
         TemplateControllerCompleted = "TemplateControllerCompleted",
-        /// Base configs cannot be made.
+        /// The template controller failed to generate the base configs.
         TemplateControllerFailing = "TemplateControllerFailing",
     }
 }
 
 wire_enum! {
-    /// Conditions of a MachineOSBuild.
+    /// Condition types of a MachineOSBuild.
     pub enum BuildCondition {
-        /// What the build needs is there.
+        /// The objects that the build needs exist.
         Prepared = "Prepared",
-        /// The build runs.
+        /// The build is running.
         Building = "Building",
         /// The image was built and pushed.
         Succeeded = "Succeeded",
-        /// The build was stopped.
+        /// The build was interrupted.
         Interrupted = "Interrupted",
         /// The build failed.
         Failed = "Failed",
@@ -121,58 +122,58 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Conditions of a ClusterOperator.
+    /// Condition types of a ClusterOperator.
     pub enum OperatorCondition {
-        /// What it manages works.
+        /// The components that the operator manages work.
         Available = "Available",
-        /// It is changing something.
+        /// The operator is rolling out a change.
         Progressing = "Progressing",
-        /// It fails to do its work.
+        /// The operator fails to do its work.
         Degraded = "Degraded",
         /// The cluster may be upgraded.
         Upgradeable = "Upgradeable",
-        /// Settings were found that may matter to support.
+        /// The operator found settings that may matter to support.
         EvaluationConditionsDetected = "EvaluationConditionsDetected",
     }
 }
 
 wire_enum! {
-    /// Conditions of a release in an InternalReleaseImage or on a node.
+    /// Condition types of a release in an InternalReleaseImage or on a node.
     pub enum ReleaseCondition {
         /// The release can be used.
         Available = "Available",
         /// The medium with the release is mounted.
         Mounted = "Mounted",
-        /// The release is being copied.
+        /// The release is being copied to the node.
         Installing = "Installing",
         /// The release is being removed.
         Removing = "Removing",
-        /// Something is wrong.
+        /// The release has a problem.
         Degraded = "Degraded",
     }
 }
 
-/// Reason words, by what they are about.
+/// Condition reasons, grouped by subject.
 pub mod reason {
-    /// All is well.
+    /// Everything is as expected.
     pub const AS_EXPECTED: &str = "AsExpected";
-    /// Nothing is known yet.
+    /// No data yet.
     pub const NO_DATA: &str = "NoData";
     /// The step has not happened in this update.
     pub const NOT_YET_OCCURRED: &str = "NotYetOccurred";
-    /// Images are being pulled ahead of time.
+    /// The daemon is pulling pinned images.
     pub const IMAGE_PREFETCH: &str = "ImagePrefetch";
-    /// Images could not be pulled ahead of time.
+    /// The daemon failed to pull pinned images.
     pub const PREFETCH_FAILED: &str = "PrefetchFailed";
-    /// A pool keeps the cluster from being upgraded.
+    /// A degraded pool blocks cluster upgrades.
     pub const DEGRADED_POOL: &str = "DegradedPool";
-    /// A build was stopped and keeps the cluster from being upgraded.
+    /// An interrupted build blocks cluster upgrades.
     pub const INTERRUPTED_BUILD: &str = "InterruptedBuild";
-    /// Boot images are too old for the next upgrade.
+    /// Boot images are too old for the next cluster upgrade.
     pub const BOOT_IMAGE_SKEW: &str = "ClusterBootImageSkewError";
     /// A build started.
     pub const BUILDING: &str = "Building";
-    /// A build is wanted.
+    /// A build is pending.
     pub const BUILD_PENDING: &str = "BuildPending";
     /// A build succeeded.
     pub const BUILD_SUCCESS: &str = "BuildSuccess";
@@ -180,9 +181,9 @@ pub mod reason {
     pub const BUILD_FAILED: &str = "BuildFailed";
     /// The pool no longer builds images.
     pub const NO_LAYERED_OBJECTS: &str = "NoLayeredObjects";
-    /// Every release is there.
+    /// All releases are available.
     pub const ALL_RELEASES_AVAILABLE: &str = "AllReleasesAvailable";
-    /// The node's own registry does not answer.
+    /// The registry on the node does not answer.
     pub const REGISTRY_UNREACHABLE: &str = "RegistryUnreachable";
     /// A release is missing on the node.
     pub const RELEASE_IMAGE_NOT_FOUND: &str = "ReleaseImageNotFound";
@@ -192,7 +193,7 @@ pub mod reason {
 mod tests {
     use super::*;
 
-    /// The printer columns of `kubectl get` filter on these words.
+    /// The printer columns of `kubectl get` filter on condition types.
     #[test]
     fn columns_name_conditions_that_exist() {
         let known: Vec<&str> = [PoolCondition::WORDS, NodeCondition::WORDS, BuildCondition::WORDS]

@@ -13,8 +13,8 @@ use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
 
 kind! {
-    /// Container runtime settings for the nodes of the pools it selects. The controller turns them
-    /// into a MachineConfig of those pools.
+    /// CRI-O settings for the nodes of the selected pools. The controller generates a MachineConfig
+    /// for each of these pools.
     pub struct ContainerRuntimeConfig {
         spec: ContainerRuntimeConfigSpec,
         status: ContainerRuntimeConfigStatus,
@@ -26,20 +26,20 @@ kind! {
     }
 }
 
-/// The settings and the pools they are for.
+/// CRI-O settings and the pools that they apply to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerRuntimeConfigSpec {
-    /// Pools that the settings are for. None when unset; all when empty.
+    /// Pools that the settings apply to. No pool if unset; all pools if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SelectorSchema")]
     pub machine_config_pool_selector: Option<LabelSelector>,
-    /// The settings.
+    /// CRI-O settings.
     pub container_runtime_config: ContainerRuntimeSettings,
 }
 
 wire_enum! {
-    /// The program that starts containers.
+    /// OCI runtime that starts containers.
     pub enum DefaultRuntime {
         /// crun.
         Crun = "crun",
@@ -48,40 +48,40 @@ wire_enum! {
     }
 }
 
-/// CRI-O settings; what is left out keeps CRI-O's default.
+/// CRI-O settings. Settings that are left out keep CRI-O's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerRuntimeSettings {
-    /// Most processes in one container.
+    /// Maximum number of processes in one container.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pids_limit: Option<i64>,
-    /// How much CRI-O logs: `fatal`, `panic`, `error`, `warn`, `info` or `debug`.
+    /// Log level of CRI-O: `fatal`, `panic`, `error`, `warn`, `info` or `debug`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub log_level: String,
-    /// Largest size of a container's log, at least 8192 bytes. Negative for no limit.
+    /// Maximum size of a container's log, at least 8192 bytes. Negative for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "QuantitySchema")]
     pub log_size_max: Option<IntOrString>,
-    /// Largest size of a container's own files, for example `10G`.
+    /// Maximum size of a container's writable layer, for example `10G`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "QuantitySchema")]
     pub overlay_size: Option<IntOrString>,
-    /// Program that starts containers.
+    /// OCI runtime that starts containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_runtime: Option<DefaultRuntime>,
-    /// Folders with image layers that nodes share.
+    /// Directories with shared image layers that CRI-O uses in addition to its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = &[LAYER_STORES]))]
     pub additional_layer_stores: Vec<Store>,
-    /// Folders with images that nodes share, read-only.
+    /// Directories with shared images that CRI-O uses in addition to its own, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = &[IMAGE_STORES]))]
     pub additional_image_stores: Vec<Store>,
-    /// Folders with OCI artifacts that nodes share, read-only.
+    /// Directories with shared OCI artifacts that CRI-O uses in addition to its own, read-only.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
@@ -89,23 +89,23 @@ pub struct ContainerRuntimeSettings {
     pub additional_artifact_stores: Vec<Store>,
 }
 
-/// A folder on the node to read from.
+/// A storage directory on the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Store {
-    /// Absolute path of the folder.
+    /// Absolute path of the directory.
     #[schemars(with = "StorePath")]
     pub path: String,
 }
 
-/// What the controller made of the settings.
+/// Result of applying the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerRuntimeConfigStatus {
-    /// Generation that the controller last acted on.
+    /// Generation that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// Whether the settings were accepted, and why not.
+    /// Conditions that show if the settings were accepted, and the reason if not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<LooseCondition>,

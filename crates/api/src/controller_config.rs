@@ -1,7 +1,7 @@
-//! ControllerConfig: everything about the cluster that goes into base configs.
+//! ControllerConfig: the cluster facts that go into base configs.
 //!
-//! The operator writes it, the controllers read it. It carries copies of two cluster objects,
-//! Infrastructure and DNS, whose many platform members are data to us.
+//! The operator writes the object, the controllers read it. It carries copies of two cluster
+//! objects, Infrastructure and DNS, whose many platform members are passed on as data.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,8 @@ pub use dns::Dns;
 pub use infrastructure::{Infrastructure, PlatformType};
 
 kind! {
-    /// What the controllers need to know of the cluster to make its base configs. There is one,
-    /// named `machine-config-controller`, and the operator writes it.
+    /// Cluster facts that the controllers need to generate base configs. There is one object, named
+    /// `machine-config-controller`; the operator writes it.
     pub struct ControllerConfig {
         spec: ControllerConfigSpec,
         status: ControllerConfigStatus,
@@ -35,50 +35,50 @@ kind! {
     Definition { plural: "controllerconfigs", ..Definition::COMMON }
 }
 
-/// The cluster as base configs see it.
+/// Cluster facts for the base configs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControllerConfigSpec {
-    /// Address of the cluster's name server.
+    /// IP address of the cluster's DNS server.
     #[serde(rename = "clusterDNSIP")]
     pub cluster_dns_ip: String,
-    /// Config of the cloud provider, as text.
+    /// Configuration of the cloud provider, as text.
     pub cloud_provider_config: String,
-    /// Type of the platform, in the old spelling. Superseded by `infra`.
+    /// Type of the platform in the old spelling. Superseded by `infra`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub platform: String,
-    /// Domain with SRV records of etcd. No longer used.
+    /// Domain with the SRV records of etcd. No longer used.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub etcd_discovery_domain: String,
-    /// Certificates that the API server's own certificate is checked with.
+    /// CA certificates that verify the API server's serving certificate.
     #[serde(rename = "kubeAPIServerServingCAData")]
     pub kube_api_server_serving_ca_data: Bytes,
-    /// Root certificates of the cluster.
+    /// Root CA certificates of the cluster.
     #[serde(rename = "rootCAData")]
     pub root_ca_data: Bytes,
-    /// Certificates for talking to the cloud provider.
+    /// CA certificates for connections to the cloud provider.
     #[serde(rename = "cloudProviderCAData")]
     #[schemars(extend("nullable" = true))]
     pub cloud_provider_ca_data: Option<Bytes>,
-    /// Certificates that the administrator added for the whole cluster.
+    /// CA certificates that the administrator added for the whole cluster.
     #[schemars(extend("nullable" = true))]
     pub additional_trust_bundle: Option<Bytes>,
-    /// Certificates of image registries, from the administrator.
+    /// CA certificates of image registries that the administrator added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub image_registry_bundle_user_data: Vec<ImageRegistryBundle>,
-    /// Certificates of image registries, from the cluster itself.
+    /// CA certificates of image registries that the cluster added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub image_registry_bundle_data: Vec<ImageRegistryBundle>,
-    /// Where the pull secret of the cluster is.
+    /// Reference to the Secret with the cluster's pull secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_secret: Option<ObjectReference>,
-    /// Pull secret for the registry inside the cluster.
+    /// Pull secret for the image registry inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub internal_registry_pull_secret: Option<Bytes>,
-    /// Images of the release, by name, that base configs refer to.
+    /// Images of the release that base configs refer to, by name.
     pub images: BTreeMap<String, String>,
     /// OS image of the release.
     #[serde(rename = "baseOSContainerImage")]
@@ -91,13 +91,13 @@ pub struct ControllerConfigSpec {
     pub os_image_url: String,
     /// Image of the release that the cluster was installed with.
     pub release_image: String,
-    /// Proxy of the cluster.
+    /// Proxy settings of the cluster.
     #[schemars(extend("nullable" = true))]
     pub proxy: Option<ProxyStatus>,
-    /// What the cluster runs on.
+    /// Platform that the cluster runs on; a copy of the Infrastructure object.
     #[schemars(extend("nullable" = true))]
     pub infra: Option<Infrastructure>,
-    /// The cluster's DNS settings.
+    /// DNS settings of the cluster; a copy of the DNS object.
     #[schemars(extend("nullable" = true))]
     pub dns: Option<Dns>,
     /// IP families of the cluster: `IPv4`, `IPv6`, `DualStack` or `DualStackIPv6Primary`.
@@ -105,121 +105,121 @@ pub struct ControllerConfigSpec {
     /// Name of the network plugin.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub network_type: String,
-    /// Changes of the network that are under way.
+    /// Network changes in progress.
     #[schemars(extend("nullable" = true))]
     pub network: Option<NetworkInfo>,
 }
 
-/// Certificates for one registry.
+/// CA certificates of one image registry.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageRegistryBundle {
-    /// Name of the file to write them to.
+    /// Name of the file that the certificates are written to.
     pub file: String,
     /// The certificates.
     pub data: Bytes,
 }
 
-/// The proxy in force.
+/// Proxy settings in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxyStatus {
-    /// Proxy for HTTP.
+    /// Proxy for HTTP, as a URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub http_proxy: String,
-    /// Proxy for HTTPS.
+    /// Proxy for HTTPS, as a URL.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub https_proxy: String,
-    /// Hosts and networks to reach without a proxy, separated by commas.
+    /// Hosts and networks that are reached without a proxy, separated by commas.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub no_proxy: String,
 }
 
-/// Changes of the network that are under way.
+/// Network changes in progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NetworkInfo {
-    /// Change of the packet size limit.
+    /// MTU migration in progress.
     #[schemars(extend("nullable" = true))]
     pub mtu_migration: Option<MtuMigration>,
 }
 
-/// Change of the packet size limit.
+/// A migration to other MTUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MtuMigration {
-    /// For the pods' network.
+    /// MTU of the pod network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<MtuChange>,
-    /// For the machines' interfaces.
+    /// MTU of the machines' interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<MtuChange>,
 }
 
-/// One packet size limit, before and after.
+/// An MTU before and after the migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MtuChange {
-    /// Bytes before.
+    /// MTU before the migration, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub from: Option<i32>,
-    /// Bytes after.
+    /// MTU after the migration, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0))]
     pub to: Option<i32>,
 }
 
-/// What the template controller made of it.
+/// Result of generating the base configs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = []))]
 pub struct ControllerConfigStatus {
-    /// Generation that the controller last acted on.
+    /// Generation that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// How the template controller fares.
+    /// Conditions of the template controller.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ControllerConfigCondition>,
-    /// Certificates that the controllers put on nodes.
+    /// Certificates that the controllers distribute to nodes.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub controller_certificates: Vec<ControllerCertificate>,
 }
 
-/// One observation about the template controller.
+/// One condition of the template controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControllerConfigCondition {
-    /// What the condition is about.
+    /// Type of the condition, such as `TemplateControllerCompleted`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds: `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     pub status: String,
-    /// When the status last changed.
+    /// Time at which the status last changed.
     #[schemars(extend("nullable" = true))]
     pub last_transition_time: Option<Time>,
-    /// One word for programs: why the status is what it is.
+    /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence for people: why the status is what it is.
+    /// Reason for the status, as a sentence for administrators.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// One certificate that is put on nodes.
+/// A certificate that the controllers distribute to nodes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ControllerCertificate {
     /// Subject of the certificate.
     pub subject: String,
-    /// Who signed it.
+    /// Issuer of the certificate.
     pub signer: String,
-    /// First moment at which it is valid.
+    /// Start of the certificate's validity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Last moment at which it is valid.
+    /// End of the certificate's validity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_after: Option<Time>,
-    /// File that holds it.
+    /// Name of the bundle file that contains the certificate.
     pub bundle_file: String,
 }

@@ -1,8 +1,8 @@
-//! Lengths of time as people write them, and as Go prints them.
+//! Durations in text: parsing of text such as `1h30m`, and printing as Go prints durations.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// A length of time that somebody wrote down.
+/// A duration that an administrator sets as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span(pub Duration);
 
@@ -20,18 +20,18 @@ impl fmt::Display for Span {
     }
 }
 
-/// Text that is no length of time.
+/// A text that is not a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDuration {
-    /// It is not made of numbers with units.
-    #[error("not a length of time such as 90s, 30m or 1h30m")]
+    /// The text does not consist of numbers with units.
+    #[error("not a duration such as 90s, 30m or 1h30m")]
     Shape,
-    /// It is longer than can be counted.
-    #[error("too long to be counted")]
+    /// The duration overflows.
+    #[error("duration out of range")]
     Range,
 }
 
-/// Reads text such as `90s`, `30m` or `1h30m`; the units are h, m, s and ms.
+/// Parses a duration such as `90s`, `30m` or `1h30m`; the units are h, m, s and ms.
 pub fn parse(text: &str) -> Result<Duration, BadDuration> {
     let (mut rest, mut total) = (text, Duration::ZERO);
     if rest.is_empty() {
@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Duration, BadDuration> {
     Ok(total)
 }
 
-/// The text that Go has for it, such as `1h0m0s`; parts of a second are left out.
+/// Formats a duration as Go does, such as `1h0m0s`; fractions of a second are dropped.
 #[must_use]
 pub fn go(duration: Duration) -> String {
     let seconds = duration.as_secs();
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_time_are_read_and_written() {
+    fn durations_are_parsed_and_printed() {
         let rows = [
             ("90s", Ok(90), "1m30s"),
             ("0s", Ok(0), "0s"),

@@ -1,4 +1,4 @@
-//! InternalReleaseImage: releases whose images the cluster holds itself.
+//! InternalReleaseImage: releases whose images the cluster's own registry serves.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -10,8 +10,8 @@ use crate::schema::Rule;
 use crate::text::{DigestedImage, ReleaseBundleName};
 
 kind! {
-    /// Releases whose images the cluster keeps in a registry of its own, so that it needs no
-    /// network to install or update. There is one object, named `cluster`.
+    /// Releases whose images the cluster keeps in a registry of its own, so that installation and
+    /// updates need no external registry. There is one object, named `cluster`.
     pub struct InternalReleaseImage {
         spec: InternalReleaseImageSpec,
         status: InternalReleaseImageStatus,
@@ -27,17 +27,17 @@ kind! {
     }
 }
 
-/// The releases that are wanted.
+/// Releases that the cluster is to keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InternalReleaseImageSpec {
-    /// The releases.
+    /// Releases to keep, by name.
     #[schemars(length(min = 1, max = 16))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub releases: Vec<ReleaseReference>,
 }
 
-/// Names a release.
+/// A reference to a release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ReleaseReference {
@@ -46,22 +46,22 @@ pub struct ReleaseReference {
     pub name: String,
 }
 
-/// The releases that are there.
+/// Releases that the cluster has.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InternalReleaseImageStatus {
-    /// Whether anything is wrong.
+    /// Conditions of the InternalReleaseImage, such as `Degraded`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The releases.
+    /// Releases that are stored or being copied.
     #[schemars(length(min = 1, max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub releases: Vec<StoredRelease>,
 }
 
-/// A release that is there, or on its way.
+/// A release that is stored or being copied.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StoredRelease {
@@ -72,7 +72,7 @@ pub struct StoredRelease {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(with = "DigestedImage")]
     pub image: String,
-    /// How far the release is.
+    /// Conditions of the release, such as `Available`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]

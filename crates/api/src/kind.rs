@@ -1,4 +1,4 @@
-//! What makes a Rust type a Kubernetes kind: its root object and its CRD's fixed facts.
+//! Declaration of a Kubernetes kind: its root object and the constant parts of its CRD.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiext;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -6,33 +6,33 @@ use schemars::{Schema, SchemaGenerator};
 
 use crate::schema::{self, Rule};
 
-/// The group of all kinds but two.
+/// API group of all kinds except ClusterOperator and MachineConfiguration.
 pub const GROUP: &str = "machineconfiguration.openshift.io";
 
-/// The version of all kinds.
+/// API version of all kinds.
 pub const VERSION: &str = "v1";
 
-/// The facts about a kind that its Rust type cannot tell.
+/// Parts of a CRD that cannot be derived from the Rust type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Definition {
     /// API group.
     pub(crate) group: &'static str,
     /// Plural name, as in URLs.
     pub(crate) plural: &'static str,
-    /// Names for typing.
+    /// Short names for kubectl.
     pub(crate) short_names: &'static [&'static str],
-    /// What `kubectl get` prints.
+    /// Columns that `kubectl get` prints.
     pub(crate) columns: &'static [Column],
-    /// Members of the root object that must be there.
+    /// Required members of the root object.
     pub(crate) required: &'static [&'static str],
-    /// Rules on the root object.
+    /// CEL rules on the root object.
     pub(crate) rules: &'static [Rule],
     /// Labels on the CRD object.
     pub(crate) labels: &'static [(&'static str, &'static str)],
 }
 
 impl Definition {
-    /// What most kinds share.
+    /// Values that most kinds share.
     pub(crate) const COMMON: Self = Self {
         group: GROUP,
         plural: "",
@@ -55,10 +55,10 @@ pub(crate) struct Column {
 }
 
 impl Column {
-    /// Age of the object.
+    /// Column with the age of the object.
     pub(crate) const AGE: Self = Self::new("Age", "date", ".metadata.creationTimestamp", "");
 
-    /// Any text.
+    /// Returns a column of type string.
     pub(crate) const fn text(
         name: &'static str,
         path: &'static str,
@@ -67,7 +67,7 @@ impl Column {
         Self::new(name, "string", path, description)
     }
 
-    /// A count.
+    /// Returns a column of type number.
     pub(crate) const fn number(
         name: &'static str,
         path: &'static str,
@@ -76,7 +76,7 @@ impl Column {
         Self::new(name, "number", path, description)
     }
 
-    /// A point in time, printed as an age.
+    /// Returns a column of type date, which kubectl prints as an age.
     pub(crate) const fn date(
         name: &'static str,
         path: &'static str,
@@ -85,7 +85,7 @@ impl Column {
         Self::new(name, "date", path, description)
     }
 
-    /// Shown only with `-o wide`.
+    /// Shows the column only with `-o wide`.
     pub(crate) const fn wide(mut self) -> Self {
         self.priority = 1;
         self
@@ -112,7 +112,7 @@ impl Column {
     }
 }
 
-/// Path of a column that shows the status of one condition.
+/// Builds the path of a column that shows the status of one condition.
 macro_rules! condition_path {
     ($kind:literal) => {
         concat!(".status.conditions[?(@.type==\"", $kind, "\")].status")
@@ -120,20 +120,20 @@ macro_rules! condition_path {
 }
 pub(crate) use condition_path;
 
-/// What the CRD generator needs of a kind.
+/// Parts of a kind that the CRD generator needs.
 pub(crate) trait Kind: kube_core::Resource<DynamicType = ()> {
-    /// The fixed facts.
+    /// Parts of the CRD that cannot be derived from the Rust type.
     const DEFINITION: Definition;
-    /// The kind's own description.
+    /// Description of the kind.
     const DESCRIPTION: &'static str;
-    /// Whether it has a status subresource.
+    /// True if the kind has a status subresource.
     const HAS_STATUS: bool;
 
-    /// Schemas of `spec` and, where there is one, `status`.
+    /// Returns the schemas of `spec` and, if the kind has one, `status`.
     fn members(generator: &mut SchemaGenerator) -> Vec<(&'static str, Schema)>;
 }
 
-/// The full CRD of a kind.
+/// Builds the CRD of a kind.
 pub(crate) fn definition<K: Kind>() -> apiext::CustomResourceDefinition {
     let facts = K::DEFINITION;
     let kind = K::kind(&()).into_owned();
@@ -181,10 +181,10 @@ pub(crate) fn definition<K: Kind>() -> apiext::CustomResourceDefinition {
     }
 }
 
-/// Declares the root object of a kind: metadata, spec and perhaps status.
+/// Declares the root object of a kind: metadata, spec and optionally status.
 ///
-/// An absent `spec` reads as the default, as in the reference; the schema decides whether the API
-/// server lets it be absent.
+/// An absent `spec` deserializes as the default, as in the reference; the schema decides if the API
+/// server accepts its absence.
 macro_rules! kind {
     (
         $(#[doc = $doc:literal])+
@@ -198,19 +198,19 @@ macro_rules! kind {
         #[derive(Clone, Debug, Default, PartialEq, serde::Deserialize)]
         #[serde(default)]
         pub struct $name {
-            /// Name, labels, annotations and the rest.
+            /// Standard object metadata.
             pub metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-            /// What is wanted.
+            /// Desired state.
             #[serde(deserialize_with = "crate::wire::null_as_default")]
             pub spec: $spec,
             $(
-                /// What was observed.
+                /// Observed state.
                 pub status: Option<$status>,
             )?
         }
 
         impl $name {
-            /// An object with nothing but a name and a spec.
+            /// Builds an object with the given name and spec, and nothing else.
             #[must_use]
             pub fn new(name: &str, spec: $spec) -> Self {
                 let mut object = Self { spec, ..Self::default() };

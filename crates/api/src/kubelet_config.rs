@@ -11,8 +11,8 @@ use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
 
 kind! {
-    /// Kubelet settings for the nodes of the pools it selects. The controller turns them into a
-    /// MachineConfig of those pools.
+    /// Kubelet settings for the nodes of the selected pools. The controller generates a
+    /// MachineConfig for each of these pools.
     pub struct KubeletConfig {
         spec: KubeletConfigSpec,
         status: KubeletConfigStatus,
@@ -20,48 +20,49 @@ kind! {
     Definition { plural: "kubeletconfigs", ..Definition::COMMON }
 }
 
-/// The settings and the pools they are for.
+/// Kubelet settings and the pools that they apply to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeletConfigSpec {
-    /// Lets each node work out how much memory and CPU to keep for the system from its size.
+    /// True if each node derives the memory and CPU that it reserves for the system from its own
+    /// size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_sizing_reserved: Option<bool>,
-    /// How much the kubelet logs, from 0 to 10.
+    /// Log level of the kubelet, from 0 to 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0, "maximum" = 10))]
     pub log_level: Option<i32>,
-    /// Pools that the settings are for. None when unset; all when empty.
+    /// Pools that the settings apply to. No pool if unset; all pools if empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SelectorSchema")]
     pub machine_config_pool_selector: Option<LabelSelector>,
     /// Members of the kubelet's own `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet_config: Option<RawConfig>,
-    /// TLS versions and ciphers that the kubelet serves with. The API server's profile when unset.
+    /// TLS versions and ciphers of the kubelet's server. The profile of the API server if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls_security_profile: Option<TlsSecurityProfile>,
 }
 
 wire_enum! {
-    /// A named set of TLS settings.
+    /// Name of a TLS profile.
     pub enum TlsProfileType {
-        /// For modern clients and most others.
+        /// Settings for modern clients and most others.
         Intermediate = "Intermediate",
-        /// For very old clients.
+        /// Settings for very old clients.
         Old = "Old",
-        /// For modern clients only.
+        /// Settings for modern clients only.
         Modern = "Modern",
-        /// As listed.
+        /// Settings listed one by one.
         Custom = "Custom",
     }
 }
 
-/// A TLS profile, by name or as a list.
+/// A TLS profile, given by name or as a list of settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct TlsSecurityProfile {
-    /// Which profile. `Custom` takes the settings from `custom`.
+    /// Name of the profile. `Custom` uses the settings in `custom`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<TlsProfileType>,
     /// Accompanies type `Old`; has no settings.
@@ -76,38 +77,38 @@ pub struct TlsSecurityProfile {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub modern: Option<NamedTlsProfile>,
-    /// Settings of type `Custom`.
+    /// Settings of the type `Custom`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub custom: Option<CustomTlsProfile>,
 }
 
-/// A profile whose settings follow from its name.
+/// A TLS profile whose settings follow from its name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedTlsProfile {}
 
-/// TLS settings one by one.
+/// TLS settings listed one by one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct CustomTlsProfile {
-    /// Ciphers to offer, by their OpenSSL names. They do not apply to TLS 1.3.
+    /// Ciphers that the kubelet offers, by their OpenSSL names. They do not apply to TLS 1.3.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub ciphers: Vec<String>,
-    /// Oldest version to accept, for example `VersionTLS12`.
+    /// Oldest TLS version that the kubelet accepts, for example `VersionTLS12`.
     #[serde(rename = "minTLSVersion", skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]))]
     pub min_tls_version: String,
 }
 
-/// What the controller made of the settings.
+/// Result of applying the settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct KubeletConfigStatus {
-    /// Generation that the controller last acted on.
+    /// Generation that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// Whether the settings were accepted, and why not.
+    /// Conditions that show if the settings were accepted, and the reason if not.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<LooseCondition>,

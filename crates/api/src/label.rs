@@ -1,57 +1,59 @@
-//! Labels we read or write, and the fixed names that go with them.
+//! Label keys, and the fixed names of namespaces and singleton objects.
 
-/// On a MachineConfig: the pool role it is meant for.
+/// On a MachineConfig: the pool role that the config is for.
 pub const ROLE: &str = "machineconfiguration.openshift.io/role";
 
-/// On a pool: it shipped with the cluster.
+/// On a pool: the pool ships with the cluster.
 pub const BUILT_IN_POOL: &str = "machineconfiguration.openshift.io/mco-built-in";
 
-/// On a pool: its own name, as a prefix for label selectors (`…/<pool>`).
+/// On a pool: prefix of the label `…/<pool>`, which lets label selectors match the pool by its
+/// name.
 pub const POOL_PREFIX: &str = "pools.operator.machineconfiguration.openshift.io/";
 
-/// On a pool: cluster upgrades wait for it.
+/// On a pool: cluster upgrades wait for this pool.
 pub const REQUIRED_FOR_UPGRADE: &str =
     "operator.machineconfiguration.openshift.io/required-for-upgrade";
 
 /// On a node: `node-role.kubernetes.io/<role>` with an empty value.
 pub const NODE_ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
-/// On a CRD: the operator watches it.
+/// On a CRD: the operator watches the CRD.
 pub const OPERATOR_MANAGED: &str = "openshift.io/operator-managed";
 
 /// On the operator's own pods.
 pub const APP: &str = "k8s-app";
 
-/// On a pool: OS images are built in the cluster (older, label-driven form).
+/// On a pool: the cluster builds the pool's OS image (older form, enabled by label).
 pub const LAYERING_ENABLED: &str = "machineconfiguration.openshift.io/layering-enabled";
 
-/// On a pool: build its OS image again.
+/// On a pool: requests a rebuild of the pool's OS image.
 pub const REBUILD_IMAGE: &str = "machineconfiguration.openshift.io/rebuildImage";
 
-/// On a Secret: it keeps contents that were fetched for a MachineConfig; not in the reference.
+/// On a Secret: the Secret stores contents that were fetched for a MachineConfig; not in the
+/// reference.
 pub const REMOTE_CONTENT: &str = "machineconfiguration.openshift.io/remote-content";
 
-/// On a Secret: the operator writes its certificates.
+/// On a Secret: the operator updates the CA certificates in the Secret.
 pub const MANAGED_USER_DATA: &str =
     "machineconfiguration.openshift.io/managed-ca-bundle-derived-from-configmap";
 
-/// Namespace of the machines that a cluster orders.
+/// Namespace of the Machine API objects.
 pub const MACHINE_NAMESPACE: &str = "openshift-machine-api";
 
-/// Name of the config server's authority: a Secret, and the ConfigMap of those to trust.
+/// Name of the config server's CA: a Secret, and the ConfigMap with the CA certificates to trust.
 pub const SERVER_CA: &str = "machine-config-server-ca";
 
-/// Name of the Secret with the config server's certificate.
+/// Name of the Secret with the config server's serving certificate.
 pub const SERVER_TLS: &str = "machine-config-server-tls";
 
-/// Namespace of everything this operator runs.
+/// Namespace of the operator, its controllers, servers and daemons.
 pub const NAMESPACE: &str = "openshift-machine-config-operator";
 
-/// Name of the one ControllerConfig.
+/// Name of the only ControllerConfig.
 pub const CONTROLLER_CONFIG: &str = "machine-config-controller";
 
-/// Name of the one MachineConfiguration, OSImageStream and InternalReleaseImage.
+/// Name of the only MachineConfiguration, OSImageStream and InternalReleaseImage.
 pub const CLUSTER: &str = "cluster";
 
-/// Name of our ClusterOperator.
+/// Name of this operator's ClusterOperator.
 pub const CLUSTER_OPERATOR: &str = "machine-config";

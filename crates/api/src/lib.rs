@@ -1,7 +1,8 @@
-//! The wire contract: every kind, label, annotation and name that the cluster sees.
+//! The API of the operator: its kinds, labels, annotations and object names.
 //!
-//! One kind per file. The Rust types are the only source; the CRDs are generated from them and
-//! compared with the reference's in a test. Nothing here reads files, clocks or the network.
+//! One kind per file. The Rust types are the only source: the CRDs are generated from them, and a
+//! test compares the CRDs with the reference's. This crate does not read files, clocks or the
+//! network.
 
 pub mod annotation;
 mod bytes;
@@ -53,7 +54,7 @@ pub use pinned_image_set::PinnedImageSet;
 pub use raw_config::RawConfig;
 pub use yaml::{crd_yaml, object_yaml};
 
-/// The CRDs of all kinds, sorted by name.
+/// Returns the CRDs of all kinds, sorted by name.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     use kind::definition;

@@ -1,4 +1,4 @@
-//! MachineConfig: one piece of a machine's configuration, or a whole rendered one.
+//! MachineConfig: one fragment of a machine's configuration, or a whole rendered config.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,9 @@ use crate::raw_config::RawConfig;
 use crate::wire::null_as_default;
 
 kind! {
-    /// A piece of configuration for the machines of a pool: files, units, users, kernel arguments
-    /// and the OS image. All pieces that a pool selects are merged into one rendered MachineConfig.
+    /// A fragment of the configuration of a pool's machines: files, units, users, kernel arguments
+    /// and the OS image. The controller merges all fragments that a pool selects into one rendered
+    /// MachineConfig.
     pub struct MachineConfig {
         spec: MachineConfigSpec,
     }
@@ -21,7 +22,7 @@ kind! {
             Column::text(
                 "GeneratedByController",
                 r".metadata.annotations.machineconfiguration\.openshift\.io/generated-by-controller-version",
-                "Build of the controller that made this config; empty for one made by hand.",
+                "Build of the controller that generated this config; empty for a config made by hand.",
             ),
             Column::text(
                 "IgnitionVersion",
@@ -37,28 +38,29 @@ kind! {
 // Compat: all seven members are written, empty or not, and in this order, because the reference's
 // own type does so (vendor openshift/api machineconfiguration/v1/types.go) and the hash in a
 // rendered config's name covers it.
-/// What a machine is to look like.
+/// Configuration of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = []))]
 pub struct MachineConfigSpec {
-    /// Image to take the operating system from. Leave empty to follow the cluster's release.
+    /// OS image of the machine. Leave empty to use the image of the cluster's release.
     #[serde(rename = "osImageURL", deserialize_with = "null_as_default")]
     pub os_image_url: String,
-    /// Image with the extension packages that fit the OS image.
+    /// Image with the extension packages that match the OS image.
     #[serde(rename = "baseOSExtensionsContainerImage", deserialize_with = "null_as_default")]
     pub base_os_extensions_container_image: String,
     /// Ignition config: files, systemd units and users. Spec 3.x, or 2.2 from older clusters.
     pub config: Option<RawConfig>,
-    /// Arguments to add to the kernel command line, in this order.
+    /// Arguments to append to the kernel command line, in this order.
     #[serde(deserialize_with = "null_as_default")]
     #[schemars(extend("nullable" = true, "x-kubernetes-list-type" = "atomic"))]
     pub kernel_arguments: Vec<String>,
-    /// Sets of additional packages to install, by name, such as `usbguard` or `ipsec`.
+    /// Extensions to install, which are named sets of additional packages, such as `usbguard` or
+    /// `ipsec`.
     #[serde(deserialize_with = "null_as_default")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub extensions: Vec<String>,
-    /// Whether the machine runs in FIPS mode. It can be chosen at installation only.
+    /// True if the machine runs in FIPS mode. FIPS mode can only be chosen at installation.
     #[serde(deserialize_with = "null_as_default")]
     pub fips: bool,
     /// Kernel to boot: `default`, `realtime`, or `64k-pages` (aarch64 only).
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_null_members_read_as_empty() {
+    fn absent_and_null_members_deserialize_as_empty() {
         let nulls = json!({
             "metadata": {"name": "a"},
             "spec": {
@@ -99,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_refused() {
+    fn members_of_the_wrong_type_are_rejected() {
         for spec in [
             json!({"kernelArguments": "a=b"}),
             json!({"fips": "yes"}),

@@ -1,4 +1,4 @@
-//! MachineConfigNode: how far the update of one node is.
+//! MachineConfigNode: progress of the config update on one node.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -11,8 +11,8 @@ use crate::text::{LocalDigestedImage, ObjectName, ReleaseBundleName};
 use crate::wire::is_default;
 
 kind! {
-    /// How far the update of one node is. There is one per node, with the node's name; it is
-    /// written by the operator and the node's daemon and meant for reading.
+    /// Progress of the config update on one node. There is one object per node, with the node's
+    /// name. The operator and the node's daemon write it; administrators only read it.
     pub struct MachineConfigNode {
         spec: MachineConfigNodeSpec,
         status: MachineConfigNodeStatus,
@@ -49,19 +49,19 @@ kind! {
     }
 }
 
-/// The node, its pool and the config it is to run.
+/// The node, its pool and its desired config.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineConfigNodeSpec {
-    /// The node.
+    /// Reference to the node.
     pub node: NameReference,
-    /// The pool that the node belongs to.
+    /// Reference to the pool that the node belongs to.
     pub pool: NameReference,
-    /// The config that the node is to run.
+    /// Config that the node is to run.
     pub config_version: DesiredConfigVersion,
 }
 
-/// Names an object of a kind that follows from where the name stands.
+/// A reference by name to an object whose kind follows from the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NameReference {
@@ -70,61 +70,61 @@ pub struct NameReference {
     pub name: String,
 }
 
-/// The config that a node is to run.
+/// Config that a node is to run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DesiredConfigVersion {
-    /// Name of the config.
+    /// Name of the desired config.
     #[schemars(with = "ObjectName")]
     pub desired: String,
 }
 
-/// How far the node is.
+/// Observed progress of the node's update.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineConfigNodeStatus {
-    /// Steps of the update, each as a condition.
+    /// Steps of the update, one condition each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(max = 20))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Generation that the daemon last acted on.
+    /// Generation that the daemon last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
     #[schemars(extend("x-kubernetes-validations" = &[OBSERVED_GENERATION]))]
     pub observed_generation: i64,
-    /// Config that the node runs and config it is to run.
+    /// Current and desired config of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_version: Option<ConfigVersion>,
-    /// State of each set of pinned images.
+    /// State of each PinnedImageSet on the node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pinned_image_sets: Vec<PinnedImageSetState>,
-    /// Parts of the config that could not be applied to the running node.
+    /// Changes of the config that cannot be applied to the running node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["fieldPath"]))]
     pub irreconcilable_changes: Vec<IrreconcilableChange>,
-    /// Releases whose images the node holds.
+    /// Releases whose images the node stores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal_release_image: Option<NodeReleases>,
 }
 
-/// Config that a node runs and config it is to run.
+/// Current and desired config of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ConfigVersion {
-    /// Name of the config it runs.
+    /// Name of the config that the node runs.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(with = "ObjectName")]
     pub current: String,
-    /// Name of the config it is to run.
+    /// Name of the config that the node is to run.
     #[schemars(with = "ObjectName")]
     pub desired: String,
 }
 
-/// State of one set of pinned images on the node.
+/// State of one PinnedImageSet on the node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = PINNED_SET_RULES))]
@@ -132,51 +132,51 @@ pub struct PinnedImageSetState {
     /// Name of the PinnedImageSet.
     #[schemars(with = "ObjectName")]
     pub name: String,
-    /// Generation of the set that is on the node.
+    /// Generation of the PinnedImageSet whose images are on the node.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
     #[schemars(extend("x-kubernetes-validations" = &[CURRENT_GENERATION]))]
     pub current_generation: i32,
-    /// Generation of the set that is to be on the node.
+    /// Generation of the PinnedImageSet whose images are to be on the node.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
     #[schemars(extend("x-kubernetes-validations" = &[DESIRED_GENERATION]))]
     pub desired_generation: i32,
-    /// Newest generation that could not be brought onto the node.
+    /// Newest generation whose images could not be pulled.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 1))]
     #[schemars(extend("x-kubernetes-validations" = &[LAST_FAILED_GENERATION]))]
     pub last_failed_generation: i32,
-    /// Why it could not.
+    /// Error of the last failed generation.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 32768))]
     pub last_failed_generation_error: String,
 }
 
-/// A change of the config that a running node cannot take.
+/// A change of the config that cannot be applied to a running node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct IrreconcilableChange {
-    /// Path of the member that changed, from `spec.` on.
+    /// Path of the changed member, starting with `spec.`.
     #[schemars(length(min = 1, max = 70))]
     #[schemars(extend("x-kubernetes-validations" = FIELD_PATH_RULES))]
     pub field_path: String,
-    /// What changed.
+    /// Difference between the old and the new value.
     #[schemars(length(min = 1, max = 4096))]
     pub diff: String,
 }
 
-/// Releases whose images a node holds.
+/// Releases whose images a node stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeReleases {
-    /// The releases.
+    /// Releases on the node.
     #[schemars(length(min = 1, max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub releases: Vec<NodeRelease>,
 }
 
-/// A release that a node holds.
+/// A release whose images a node stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeRelease {
@@ -187,19 +187,20 @@ pub struct NodeRelease {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(with = "LocalDigestedImage")]
     pub image: String,
-    /// How far the release is.
+    /// Conditions of the release, such as `Available`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(min = 1, max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 }
 
-const NOT_BACKWARDS: &str = "self >= oldSelf";
-const OBSERVED_GENERATION: Rule = Rule::new(NOT_BACKWARDS, "observedGeneration must not decrease");
-const CURRENT_GENERATION: Rule = Rule::new(NOT_BACKWARDS, "currentGeneration must not decrease");
-const DESIRED_GENERATION: Rule = Rule::new(NOT_BACKWARDS, "desiredGeneration must not decrease");
+const NEVER_DECREASES: &str = "self >= oldSelf";
+const OBSERVED_GENERATION: Rule =
+    Rule::new(NEVER_DECREASES, "observedGeneration must not decrease");
+const CURRENT_GENERATION: Rule = Rule::new(NEVER_DECREASES, "currentGeneration must not decrease");
+const DESIRED_GENERATION: Rule = Rule::new(NEVER_DECREASES, "desiredGeneration must not decrease");
 const LAST_FAILED_GENERATION: Rule =
-    Rule::new(NOT_BACKWARDS, "lastFailedGeneration must not decrease");
+    Rule::new(NEVER_DECREASES, "lastFailedGeneration must not decrease");
 
 const PINNED_SET_RULES: &[Rule] = &[
     Rule::new(

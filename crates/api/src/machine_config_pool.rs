@@ -1,4 +1,4 @@
-//! MachineConfigPool: a set of nodes that share one rendered config.
+//! MachineConfigPool: a set of nodes that run one rendered config.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -13,8 +13,9 @@ use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
 
 kind! {
-    /// A set of nodes that run the same configuration. The pool selects MachineConfigs by label,
-    /// merges them, and brings its nodes to the result a few at a time.
+    /// A set of nodes that run the same configuration. The pool selects MachineConfigs by label;
+    /// the controller merges them into a rendered config and updates the pool's nodes to it a few
+    /// at a time.
     pub struct MachineConfigPool {
         spec: MachineConfigPoolSpec,
         status: MachineConfigPoolStatus,
@@ -27,33 +28,33 @@ kind! {
             Column::text(
                 "Updated",
                 condition_path!("Updated"),
-                "Whether every node runs the pool's config.",
+                "True if all nodes run the pool's config.",
             ),
             Column::text(
                 "Updating",
                 condition_path!("Updating"),
-                "Whether some node does not run the pool's config yet.",
+                "True if some nodes do not run the pool's config yet.",
             ),
             Column::text(
                 "Degraded",
                 condition_path!("Degraded"),
-                "Whether something keeps the pool from its config.",
+                "True if an error keeps the pool from its config.",
             ),
-            Column::number("MachineCount", ".status.machineCount", "Nodes in the pool."),
+            Column::number("MachineCount", ".status.machineCount", "Number of nodes in the pool."),
             Column::number(
                 "ReadyMachineCount",
                 ".status.readyMachineCount",
-                "Nodes that run the pool's config and are ready.",
+                "Number of nodes that run the pool's config and are ready.",
             ),
             Column::number(
                 "UpdatedMachineCount",
                 ".status.updatedMachineCount",
-                "Nodes that run the pool's config.",
+                "Number of nodes that run the pool's config.",
             ),
             Column::number(
                 "DegradedMachineCount",
                 ".status.degradedMachineCount",
-                "Nodes that failed to take their config.",
+                "Number of nodes that failed to apply their config.",
             ),
             Column::AGE,
         ],
@@ -61,53 +62,53 @@ kind! {
     }
 }
 
-/// What a pool is to be.
+/// Desired state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = []))]
 pub struct MachineConfigPoolSpec {
-    /// Which MachineConfigs make up the pool's config. A custom pool must select those of role
-    /// `worker` as well as its own.
+    /// Label selector of the MachineConfigs that are merged into the pool's config. A custom pool
+    /// must select the MachineConfigs of the role `worker` as well as its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SelectorSchema")]
     pub machine_config_selector: Option<LabelSelector>,
-    /// Which nodes belong to the pool.
+    /// Label selector of the nodes that belong to the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SelectorSchema")]
     pub node_selector: Option<LabelSelector>,
-    /// Stops the roll-out: no node is given a new config while this is true.
+    /// True if the rollout is paused. No node of a paused pool is assigned a new config.
     pub paused: bool,
-    /// How many nodes may be out of service at a time, as a number or a percentage of the pool.
-    /// One when unset.
+    /// Maximum number of nodes that may be unavailable at a time, as a number or a percentage of
+    /// the pool. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
-    /// The config that nodes are to run. Written by the controller.
+    /// Rendered config that the nodes are to run. Written by the controller.
     pub configuration: PoolConfiguration,
-    /// Sets of images to keep pulled on every node of the pool.
+    /// PinnedImageSets whose images all nodes of the pool keep pulled.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pinned_image_sets: Vec<PinnedImageSetReference>,
-    /// Stream to take OS images from. The cluster's default stream when unset.
+    /// OS image stream of the pool. The cluster's default stream if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os_image_stream: Option<StreamReference>,
 }
 
-/// A rendered config and the configs it was made of.
+/// A rendered config and the MachineConfigs that were merged into it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct PoolConfiguration {
-    /// The rendered config.
+    /// Reference to the rendered config.
     #[serde(flatten)]
     pub rendered: ObjectReference,
-    /// The configs that were merged, in the order of merging.
+    /// MachineConfigs that were merged, in the order of the merge.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub source: Vec<ObjectReference>,
 }
 
-/// Names a PinnedImageSet.
+/// A reference to a PinnedImageSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PinnedImageSetReference {
@@ -117,7 +118,7 @@ pub struct PinnedImageSetReference {
     pub name: String,
 }
 
-/// Names a stream of the OSImageStream.
+/// A reference to a stream of the OSImageStream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StreamReference {
@@ -126,33 +127,33 @@ pub struct StreamReference {
     pub name: String,
 }
 
-/// How far a pool is.
+/// Observed state of a pool.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = []))]
 pub struct MachineConfigPoolStatus {
-    /// Generation of the pool that the controller last acted on.
+    /// Generation of the pool that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// The config that all nodes last had in common.
+    /// Last config that all nodes of the pool ran.
     pub configuration: PoolConfiguration,
-    /// Nodes in the pool.
+    /// Number of nodes in the pool.
     pub machine_count: i32,
-    /// Nodes that run the pool's config.
+    /// Number of nodes that run the pool's config.
     pub updated_machine_count: i32,
-    /// Nodes that run the pool's config and are ready.
+    /// Number of nodes that run the pool's config and are ready.
     pub ready_machine_count: i32,
-    /// Nodes that are updating or not ready.
+    /// Number of nodes that are updating or not ready.
     pub unavailable_machine_count: i32,
-    /// Nodes that failed to take their config.
+    /// Number of nodes that failed to apply their config.
     pub degraded_machine_count: i32,
-    /// Observations, such as `Updated` and `Degraded`.
+    /// Conditions of the pool, such as `Updated` and `Degraded`.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub conditions: Vec<LooseCondition>,
-    /// When the certificates on the nodes run out.
+    /// Expiry dates of the certificates on the nodes.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub cert_expirys: Vec<CertExpiry>,
-    /// State of the work that runs beside config updates.
+    /// State of the pool synchronizers, which do work besides config updates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["poolSynchronizerType"]))]
     pub pool_synchronizers_status: Vec<PoolSynchronizerStatus>,
@@ -161,51 +162,51 @@ pub struct MachineConfigPoolStatus {
     pub os_image_stream: Option<StreamReference>,
 }
 
-/// When one certificate runs out.
+/// Expiry date of one certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["bundle", "subject"]))]
 pub struct CertExpiry {
-    /// Bundle that holds the certificate.
+    /// Name of the bundle that contains the certificate.
     pub bundle: String,
     /// Subject of the certificate.
     pub subject: String,
-    /// Last moment at which it is valid.
+    /// End of the certificate's validity.
     pub expiry: Option<Time>,
 }
 
 wire_enum! {
-    /// What a pool synchronizer takes care of.
+    /// Work of a pool synchronizer.
     pub enum PoolSynchronizerType {
-        /// Keeping images pulled.
+        /// Pulling and pinning images.
         PinnedImageSets = "PinnedImageSets",
     }
 }
 
-/// How far one kind of side work is.
+/// State of one pool synchronizer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = SYNCHRONIZER_RULES))]
 pub struct PoolSynchronizerStatus {
-    /// What it takes care of.
+    /// Work of the synchronizer.
     #[schemars(extend("maxLength" = 256))]
     pub pool_synchronizer_type: PoolSynchronizerType,
-    /// Nodes it manages.
+    /// Number of nodes that the synchronizer manages.
     #[schemars(range(min = 0))]
     pub machine_count: i64,
-    /// Nodes that are done.
+    /// Number of nodes that are up to date.
     #[schemars(range(min = 0))]
     pub updated_machine_count: i64,
-    /// Nodes that are ready.
+    /// Number of nodes that are ready.
     #[schemars(range(min = 0))]
     pub ready_machine_count: i64,
-    /// Nodes that can be worked on.
+    /// Number of nodes that are available to the synchronizer.
     #[schemars(range(min = 0))]
     pub available_machine_count: i64,
-    /// Nodes that cannot be worked on.
+    /// Number of nodes that are not available to the synchronizer.
     #[schemars(range(min = 0))]
     pub unavailable_machine_count: i64,
-    /// Generation last applied.
+    /// Generation that was last applied.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(range(min = 0))]
     #[schemars(extend("x-kubernetes-validations" = &[GENERATION_RULE]))]

@@ -1,4 +1,4 @@
-//! MachineConfiguration: how this operator itself is to behave.
+//! MachineConfiguration: settings of the operator itself.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -18,8 +18,8 @@ use boot_images::{BootImageSkewEnforcement, BootImageSkewEnforcementStatus, Mana
 use disruption::{NodeDisruptionPolicyConfig, NodeDisruptionPolicyStatus};
 
 kind! {
-    /// How the machine config operator behaves: what a config change may interrupt on a node, which
-    /// boot images are kept current, how much is logged. There is one, named `cluster`.
+    /// Settings of the machine config operator: node disruption policies, managed boot images and
+    /// log levels. There is one object, named `cluster`.
     pub struct MachineConfiguration {
         spec: MachineConfigurationSpec,
         status: MachineConfigurationStatus,
@@ -34,34 +34,34 @@ kind! {
 }
 
 wire_enum! {
-    /// How much is logged.
+    /// Log level of a component.
     pub enum LogLevel {
-        /// What an administrator needs.
+        /// Messages that administrators need.
         Normal = "Normal",
-        /// What helps when something is wrong.
+        /// Messages that help to debug problems.
         Debug = "Debug",
-        /// Each step.
+        /// Messages for each step.
         Trace = "Trace",
-        /// Everything, whole objects included.
+        /// All messages, including whole objects.
         TraceAll = "TraceAll",
-        /// Not said; the same as `Normal`.
+        /// No level is set; the same as `Normal`.
         Unset = "",
     }
 }
 
-/// What is wanted of the operator.
+/// Desired behaviour of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineConfigurationSpec {
-    /// Whether the operator manages the cluster: `Managed`, `Unmanaged`, `Force` or `Removed`.
+    /// Management state of the operator: `Managed`, `Unmanaged`, `Force` or `Removed`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("pattern" = "^(Managed|Unmanaged|Force|Removed)$"))]
     pub management_state: String,
-    /// How much the controllers, servers and daemons log.
+    /// Log level of the controllers, servers and daemons.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-default" = "Normal"))]
     pub log_level: Option<LogLevel>,
-    /// How much the operator itself logs.
+    /// Log level of the operator itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-default" = "Normal"))]
     pub operator_log_level: Option<LogLevel>,
@@ -69,76 +69,77 @@ pub struct MachineConfigurationSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub unsupported_config_overrides: Option<RawConfig>,
-    /// Settings that the operator gathered by itself.
+    /// Settings that the operator collected from the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true))]
     pub observed_config: Option<RawConfig>,
-    /// Any new text here rolls everything out again.
+    /// Any new text here rolls out all components again.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub force_redeployment_reason: String,
-    /// How many failed revisions to keep. -1 for all, 0 or unset for 5.
+    /// Number of failed revisions to keep. -1 for all, 0 or unset for 5.
     #[serde(skip_serializing_if = "is_default")]
     pub failed_revision_limit: i32,
-    /// How many good revisions to keep. -1 for all, 0 or unset for 5.
+    /// Number of succeeded revisions to keep. -1 for all, 0 or unset for 5.
     #[serde(skip_serializing_if = "is_default")]
     pub succeeded_revision_limit: i32,
-    /// Which boot images the operator keeps at the version of the cluster.
+    /// Boot images that the operator keeps at the cluster's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_boot_images: Option<ManagedBootImages>,
-    /// What to do on a node when certain files, units or SSH keys change, instead of a reboot.
+    /// Actions on a node, instead of a reboot, after changes of certain files, units or SSH keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_disruption_policy: Option<NodeDisruptionPolicyConfig>,
-    /// Which changes to let through although running nodes cannot take them. New nodes get them.
+    /// Changes to accept although they cannot be applied to running nodes. New nodes get these
+    /// changes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub irreconcilable_validation_overrides: Option<IrreconcilableValidationOverrides>,
-    /// How far boot images may lag behind the cluster.
+    /// Limit on the age of boot images relative to the cluster's version.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_image_skew_enforcement: Option<BootImageSkewEnforcement>,
 }
 
 wire_enum! {
-    /// A part of a machine's storage that cannot change on a running node.
+    /// A part of a machine's storage that cannot be changed on a running node.
     pub enum StorageOverride {
         /// Disks and partitions.
         Disks = "Disks",
-        /// File systems.
+        /// Filesystems.
         FileSystems = "FileSystems",
         /// RAID arrays.
         Raid = "Raid",
     }
 }
 
-/// Which changes to let through although running nodes cannot take them.
+/// Changes to accept although they cannot be applied to running nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
 pub struct IrreconcilableValidationOverrides {
-    /// Parts of the storage section that may change.
+    /// Parts of the storage section whose changes are accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 3))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub storage: Vec<StorageOverride>,
 }
 
-/// What the operator does.
+/// Observed behaviour of the operator.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineConfigurationStatus {
-    /// Generation that the operator last acted on.
+    /// Generation that the operator last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     pub observed_generation: i64,
-    /// Whether anything is wrong.
+    /// Conditions of the operator.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// The disruption policy in force: the cluster's own and the administrator's, merged.
+    /// Node disruption policy in effect: the administrator's policy merged over the cluster's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_disruption_policy_status: Option<NodeDisruptionPolicyStatus>,
-    /// The boot images in the operator's care, defaults included.
+    /// Boot images that the operator manages, defaults included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub managed_boot_images_status: Option<ManagedBootImages>,
-    /// How far boot images may lag behind, as it is enforced.
+    /// Limit on the age of boot images, as it is enforced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub boot_image_skew_enforcement_status: Option<BootImageSkewEnforcementStatus>,
 }

@@ -10,8 +10,8 @@ use crate::schema::Rule;
 use crate::text::{DigestedImage, PushSpec, RenderedConfigName, RequiredObjectName};
 
 kind! {
-    /// One build of a pool's OS image: made from a MachineOSConfig and a rendered config, never
-    /// changed afterwards.
+    /// One build of a pool's OS image from a MachineOSConfig and a rendered config. Its spec never
+    /// changes.
     pub struct MachineOSBuild {
         spec: MachineOSBuildSpec,
         status: MachineOSBuildStatus,
@@ -30,22 +30,22 @@ kind! {
     }
 }
 
-/// What to build.
+/// Input and target of the build.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = &[SPEC_STAYS]))]
+#[schemars(extend("x-kubernetes-validations" = &[SPEC_IS_IMMUTABLE]))]
 pub struct MachineOSBuildSpec {
     /// Rendered config that goes into the image.
     pub machine_config: RenderedConfigReference,
-    /// MachineOSConfig that the build follows.
+    /// MachineOSConfig that the build is for.
     #[serde(rename = "machineOSConfig")]
     pub machine_os_config: MachineOSConfigReference,
-    /// Where to push the result.
+    /// Image reference that the result is pushed to.
     #[schemars(with = "PushSpec")]
     pub rendered_image_push_spec: String,
 }
 
-/// Names a rendered config.
+/// A reference to a rendered config.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct RenderedConfigReference {
@@ -54,7 +54,7 @@ pub struct RenderedConfigReference {
     pub name: String,
 }
 
-/// Names a MachineOSConfig.
+/// A reference to a MachineOSConfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineOSConfigReference {
@@ -63,18 +63,19 @@ pub struct MachineOSConfigReference {
     pub name: String,
 }
 
-/// How far the build is.
+/// Observed state of the build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = &[END_AFTER_START]))]
 pub struct MachineOSBuildStatus {
-    /// Steps of the build; frozen once it has failed, succeeded or been interrupted.
+    /// Steps of the build, one condition each. They are immutable after the build failed, succeeded
+    /// or was interrupted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>", length(max = 8))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     #[schemars(extend("x-kubernetes-validations" = CONDITION_RULES))]
     pub conditions: Vec<Condition>,
-    /// What runs the build.
+    /// Builder that runs the build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub builder: Option<BuilderReference>,
     /// Objects that belong to the build.
@@ -82,40 +83,42 @@ pub struct MachineOSBuildStatus {
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name", "resource"]))]
     pub related_objects: Vec<ResourceReference>,
-    /// When the build started.
+    /// Time at which the build started.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = &[START_STAYS]))]
+    #[schemars(extend("x-kubernetes-validations" = &[BUILD_START_IS_IMMUTABLE]))]
     pub build_start: Option<Time>,
-    /// When the build ended.
+    /// Time at which the build ended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-validations" = &[END_STAYS]))]
+    #[schemars(extend("x-kubernetes-validations" = &[BUILD_END_IS_IMMUTABLE]))]
     pub build_end: Option<Time>,
-    /// The result, by digest.
+    /// Image reference of the result, by digest.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(with = "DigestedImage")]
     pub digested_image_push_spec: String,
 }
 
-/// What runs a build.
+/// A reference to the builder that runs a build.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = &[JOB_IF_JOB]))]
+#[schemars(extend("x-kubernetes-validations" = &[JOB_FOR_JOB_BUILDER]))]
 pub struct BuilderReference {
-    /// Kind of builder; `Job` is the only one.
+    /// Type of the builder; `Job` is the only type.
     pub image_builder_type: String,
-    /// The Job that runs it.
+    /// Job that runs the build.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<ResourceReference>,
 }
 
-const SPEC_STAYS: Rule = Rule::new("self == oldSelf", "machineOSBuildSpec is immutable once set");
-const START_STAYS: Rule = Rule::new("self == oldSelf", "buildStart is immutable once set");
-const END_STAYS: Rule = Rule::new("self == oldSelf", "buildEnd is immutable once set");
+const SPEC_IS_IMMUTABLE: Rule =
+    Rule::new("self == oldSelf", "machineOSBuildSpec is immutable once set");
+const BUILD_START_IS_IMMUTABLE: Rule =
+    Rule::new("self == oldSelf", "buildStart is immutable once set");
+const BUILD_END_IS_IMMUTABLE: Rule = Rule::new("self == oldSelf", "buildEnd is immutable once set");
 const END_AFTER_START: Rule = Rule::new(
     "has(self.buildEnd) ? has(self.buildStart) && timestamp(self.buildStart) < timestamp(self.buildEnd) : true",
     "buildEnd must be after buildStart",
 );
-const JOB_IF_JOB: Rule = Rule::new(
+const JOB_FOR_JOB_BUILDER: Rule = Rule::new(
     "has(self.imageBuilderType) && self.imageBuilderType == 'Job' ?  has(self.job) : !has(self.job)",
     "job is required when imageBuilderType is Job, and forbidden otherwise",
 );

@@ -1,4 +1,4 @@
-//! MachineOSConfig: how to build the OS image of a pool in the cluster.
+//! MachineOSConfig: settings for building a pool's OS image in the cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::JsonSchema;
@@ -13,8 +13,9 @@ use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
 
 kind! {
-    /// How to build the OS image of one pool in the cluster: what to add to the release's image and
-    /// where to push the result. It has the name of its pool.
+    /// Settings for building the OS image of one pool in the cluster: the additions to the
+    /// release's OS image, and the registry that the result is pushed to. The object has the name
+    /// of its pool.
     pub struct MachineOSConfig {
         spec: MachineOSConfigSpec,
         status: MachineOSConfigStatus,
@@ -30,23 +31,23 @@ kind! {
     }
 }
 
-/// What to build.
+/// Input and target of the builds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineOSConfigSpec {
-    /// Pool whose nodes get the image.
+    /// Pool whose nodes run the image.
     pub machine_config_pool: NameReference,
-    /// How to run the build.
+    /// Builder that runs the builds.
     pub image_builder: ImageBuilder,
-    /// Secret for pulling the base image. The cluster's pull secret when unset.
+    /// Secret for pulling the base image. The cluster's pull secret if unset.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub base_image_pull_secret: Option<NameReference>,
     /// Secret for pushing the result.
     pub rendered_image_push_secret: NameReference,
-    /// Where to push the result: a tagged reference such as `quay.io/me/os:latest`.
+    /// Image reference that the result is pushed to, with a tag, such as `quay.io/me/os:latest`.
     #[schemars(with = "PushSpec")]
     pub rendered_image_push_spec: String,
-    /// Build instructions, one for each architecture or one for all.
+    /// Containerfiles, one for each architecture or one for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 0, max = 4))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["containerfileArch"]))]
@@ -54,25 +55,25 @@ pub struct MachineOSConfigSpec {
 }
 
 wire_enum! {
-    /// What runs a build.
+    /// Type of a builder.
     pub enum ImageBuilderType {
         /// A Kubernetes Job.
         Job = "Job",
     }
 }
 
-/// How to run a build.
+/// Settings of the builder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageBuilder {
-    /// What runs it. `Job` is the only choice.
+    /// Type of the builder. `Job` is the only choice.
     pub image_builder_type: ImageBuilderType,
 }
 
 wire_enum! {
-    /// Architecture that build instructions are for.
+    /// Architecture that a Containerfile is for.
     pub enum ContainerfileArch {
-        /// Any.
+        /// Any architecture.
         NoArch = "NoArch",
         /// aarch64.
         Arm64 = "ARM64",
@@ -85,29 +86,29 @@ wire_enum! {
     }
 }
 
-/// Build instructions for one architecture.
+/// A Containerfile for one architecture.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("required" = ["content"]))]
 pub struct Containerfile {
-    /// Architecture that they are for. `NoArch` means all.
+    /// Architecture that the Containerfile is for. `NoArch` means all.
     #[schemars(extend("x-default" = "NoArch"))]
     pub containerfile_arch: ContainerfileArch,
-    /// The instructions, starting `FROM configs AS final`.
+    /// Content of the Containerfile, starting with `FROM configs AS final`.
     #[schemars(length(max = 4096))]
     pub content: String,
 }
 
-/// What was built.
+/// Result of the builds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MachineOSConfigStatus {
-    /// How building fares.
+    /// Conditions of the MachineOSConfig.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ConditionSchema>")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
-    /// Generation that the controller last acted on.
+    /// Generation that the controller last reconciled.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(extend("minimum" = 0))]
     #[schemars(extend("x-kubernetes-validations" = &[OBSERVED_GENERATION]))]
@@ -116,7 +117,7 @@ pub struct MachineOSConfigStatus {
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(with = "DigestedImage")]
     pub current_image_pull_spec: String,
-    /// The build that is under way or was last.
+    /// Reference to the running or most recent MachineOSBuild.
     #[serde(rename = "machineOSBuild", skip_serializing_if = "Option::is_none")]
     pub machine_os_build: Option<ResourceReference>,
 }

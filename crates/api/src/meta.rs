@@ -1,4 +1,4 @@
-//! Small structures that several kinds share: references, conditions, selectors.
+//! Structures that several kinds share: references, conditions, selectors.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::text::{DnsLabel, ObjectName, RequiredObjectName, ResourceName};
 use crate::wire_enum::wire_enum;
 
-/// A pointer to another object.
+/// A reference to another object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
@@ -23,21 +23,21 @@ pub struct ObjectReference {
     /// Name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Unique id of the object.
+    /// UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Group and version of the object.
+    /// API group and version of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
-    /// Version of the object that was meant.
+    /// Version of the object that the reference is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// Part of the object that was meant.
+    /// Part of the object that the reference is for.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field_path: String,
 }
 
-/// A pointer to an object by group and resource.
+/// A reference to an object by group and resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ResourceReference {
@@ -57,38 +57,38 @@ pub struct ResourceReference {
 }
 
 wire_enum! {
-    /// Whether a condition holds.
+    /// Status of a condition.
     pub enum ConditionStatus {
-        /// It cannot be told.
+        /// The status cannot be determined.
         Unknown = "Unknown",
-        /// It holds.
+        /// The condition holds.
         True = "True",
-        /// It does not hold.
+        /// The condition does not hold.
         False = "False",
     }
 }
 
-/// A condition of the older kind, whose members are free text.
+/// A condition of the older form, whose members are free text.
 ///
-/// Pools, KubeletConfigs and ContainerRuntimeConfigs have these; newer kinds have the condition
-/// type of Kubernetes itself.
+/// Pools, KubeletConfigs and ContainerRuntimeConfigs have these; newer kinds use the condition type
+/// of Kubernetes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(description = "One observation about the object.", extend("required" = []))]
+#[schemars(description = "One condition of the object.", extend("required" = []))]
 pub struct LooseCondition {
-    /// What the condition is about.
+    /// Type of the condition.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Whether it holds: `True`, `False` or `Unknown`.
+    /// Status of the condition: `True`, `False` or `Unknown`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub status: String,
-    /// When the status last changed.
+    /// Time at which the status last changed.
     #[schemars(extend("nullable" = true))]
     pub last_transition_time: Option<Time>,
-    /// One word for programs: why the status is what it is.
+    /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A sentence for people: why the status is what it is.
+    /// Reason for the status, as a sentence for administrators.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -105,34 +105,34 @@ impl JsonSchema for ConditionSchema {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "object",
-            "description": "One observation about the object.",
+            "description": "One condition of the object.",
             "required": ["lastTransitionTime", "message", "reason", "status", "type"],
             "properties": {
                 "lastTransitionTime": {
                     "type": "string", "format": "date-time",
-                    "description": "When the status last changed."
+                    "description": "Time at which the status last changed."
                 },
                 "message": {
                     "type": "string", "maxLength": 32768,
-                    "description": "A sentence for people: why the status is what it is."
+                    "description": "Reason for the status, as a sentence for administrators."
                 },
                 "observedGeneration": {
                     "type": "integer", "format": "int64", "minimum": 0,
-                    "description": "Generation of the object that was looked at."
+                    "description": "Generation of the object that the condition was set for."
                 },
                 "reason": {
                     "type": "string", "minLength": 1, "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                    "description": "One word for programs: why the status is what it is."
+                    "description": "Reason for the status, as one word for programs."
                 },
                 "status": {
                     "type": "string", "enum": ["True", "False", "Unknown"],
-                    "description": "Whether the condition holds."
+                    "description": "Status of the condition: `True`, `False` or `Unknown`."
                 },
                 "type": {
                     "type": "string", "maxLength": 316,
                     "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                    "description": "What the condition is about."
+                    "description": "Type of the condition."
                 }
             }
         })
@@ -155,7 +155,7 @@ impl JsonSchema for SelectorSchema {
             "properties": {
                 "matchExpressions": {
                     "type": "array", "x-kubernetes-list-type": "atomic",
-                    "description": "Requirements on labels; all must hold.",
+                    "description": "Requirements on labels. All of them must hold.",
                     "items": {
                         "type": "object",
                         "description": "A requirement on one label.",
@@ -164,11 +164,11 @@ impl JsonSchema for SelectorSchema {
                             "key": {"type": "string", "description": "Key of the label."},
                             "operator": {
                                 "type": "string",
-                                "description": "`In`, `NotIn`, `Exists` or `DoesNotExist`."
+                                "description": "Operator: `In`, `NotIn`, `Exists` or `DoesNotExist`."
                             },
                             "values": {
                                 "type": "array", "x-kubernetes-list-type": "atomic",
-                                "description": "Values for `In` and `NotIn`; empty otherwise.",
+                                "description": "Values for `In` and `NotIn`. Empty for the other operators.",
                                 "items": {"type": "string"}
                             }
                         }
@@ -176,7 +176,7 @@ impl JsonSchema for SelectorSchema {
                 },
                 "matchLabels": {
                     "type": "object",
-                    "description": "Labels that must be there with exactly these values.",
+                    "description": "Labels that the object must have with exactly these values.",
                     "additionalProperties": {"type": "string"}
                 }
             }
@@ -201,7 +201,7 @@ impl JsonSchema for QuantitySchema {
     }
 }
 
-/// Schema of an object that the API server checks by other rules, such as embedded metadata.
+/// Schema of an object that the API server validates by other rules, such as embedded metadata.
 #[derive(Debug)]
 pub(crate) struct AnyObject;
 

@@ -1,49 +1,49 @@
-//! Names of the objects we pass around, as types that cannot hold a bad name.
+//! Object names as types that cannot hold an invalid name.
 //!
-//! Kubernetes checks names when an object is created; these types check the ones that arrive by
-//! other roads: annotations, command lines, file names.
+//! The API server validates names when an object is created; these types validate names from other
+//! sources: annotations, command lines, file names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Longest object name Kubernetes accepts (RFC 1123 subdomain).
+/// Maximum length of an object name in Kubernetes (RFC 1123 subdomain).
 const MAX_LENGTH: usize = 253;
 
-/// What every rendered config's name starts with.
+/// Prefix of the name of every rendered config.
 pub const RENDERED_PREFIX: &str = "rendered-";
 
-/// Why a text is not an object name.
+/// A text that is not a valid object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a valid {what} name: {fault}")]
 pub struct BadName {
-    /// What the name was meant for.
+    /// Kind of object that the name is for.
     what: &'static str,
-    /// The refused text, shortened.
+    /// Rejected text, shortened.
     text: String,
-    /// What is wrong with it.
+    /// Rule that the text breaks.
     fault: NameFault,
 }
 
-/// What can be wrong with an object name.
+/// Rules for object names that a text can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameFault {
-    /// Nothing there.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
-    /// Over the length limit.
+    /// The text exceeds the maximum length.
     #[error("it is longer than {MAX_LENGTH} characters")]
     TooLong,
-    /// A character outside the allowed set.
+    /// The text has a character outside the allowed set.
     #[error("only lower-case letters, digits, '-' and '.' are allowed")]
     Character,
-    /// A part between dots starts or ends wrongly.
+    /// A part between dots starts or ends with a character other than a letter or digit.
     #[error("each part must start and end with a letter or digit")]
     Edge,
 }
 
-/// Checks `text` against the rule for object names (RFC 1123 subdomain).
+/// Validates `text` against the rule for object names (RFC 1123 subdomain).
 pub fn check(text: &str) -> Result<(), NameFault> {
     if text.is_empty() {
         return Err(NameFault::Empty);
@@ -61,7 +61,7 @@ pub fn check(text: &str) -> Result<(), NameFault> {
     if text.split('.').all(edged) { Ok(()) } else { Err(NameFault::Edge) }
 }
 
-/// Makes a checked string type; all names follow the same rule and differ only in meaning.
+/// Declares a validated string type; all names follow the same rule and differ only in meaning.
 macro_rules! object_name {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
@@ -70,7 +70,7 @@ macro_rules! object_name {
         pub struct $name(String);
 
         impl $name {
-            /// The name as text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -130,16 +130,16 @@ object_name!(
     "node"
 );
 object_name!(
-    /// Name of the MachineConfig a node runs or is to run.
+    /// Name of the MachineConfig that a node runs or is to run.
     ///
-    /// The controller writes `rendered-<pool>-<hash>`. Any object name is accepted, because an
-    /// administrator may point a node at a config of their own.
+    /// The controller uses names of the form `rendered-<pool>-<hash>`. Any object name is accepted,
+    /// because an administrator may assign a config of their own to a node.
     RenderedName,
     "config"
 );
 
 impl PoolName {
-    /// Whether the pool ships with the cluster, as opposed to one that an administrator made.
+    /// Returns true if the pool ships with the cluster and was not created by an administrator.
     #[must_use]
     pub fn is_built_in(&self) -> bool {
         matches!(self.as_str(), "master" | "worker" | "arbiter")
@@ -147,7 +147,7 @@ impl PoolName {
 }
 
 impl RenderedName {
-    /// The name for the config of `pool` whose content hashes to `digest`.
+    /// Returns the name of the rendered config of `pool` whose content hashes to `digest`.
     pub fn for_pool(pool: &PoolName, digest: [u8; 16]) -> Result<Self, BadName> {
         let digest = u128::from_be_bytes(digest);
         Self::try_from(format!("{RENDERED_PREFIX}{pool}-{digest:032x}"))
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_was_meant_and_why() {
+    fn an_error_names_the_kind_of_object_and_the_broken_rule() {
         let refused = "Worker_1".parse::<NodeName>().expect_err("upper case");
         assert_eq!(
             refused.to_string(),

@@ -1,4 +1,4 @@
-//! OSImageStream: the OS images that pools can choose from.
+//! OSImageStream: the OS image streams that pools can choose from.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use crate::schema::Rule;
 use crate::text::{DigestedImage, StreamName};
 
 kind! {
-    /// The streams of OS images that pools can choose from. There is one object, named `cluster`.
+    /// Streams of OS images that pools can choose from. There is one object, named `cluster`.
     pub struct OSImageStream {
         spec: OSImageStreamSpec,
         status: OSImageStreamStatus,
@@ -29,30 +29,30 @@ kind! {
     }
 }
 
-/// What the administrator chose.
+/// Settings of the administrator.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OSImageStreamSpec {
-    /// Stream of the pools that name none.
+    /// Stream of the pools that do not name one.
     #[schemars(with = "StreamName")]
     pub default_stream: String,
 }
 
-/// What the release offers.
+/// Streams of the release.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = &[DEFAULT_IS_AVAILABLE]))]
 pub struct OSImageStreamStatus {
-    /// Streams to choose from.
+    /// Streams that pools can choose.
     #[schemars(length(min = 1, max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub available_streams: Vec<OSImageStreamSet>,
-    /// Stream of the pools that name none.
+    /// Stream of the pools that do not name one.
     #[schemars(with = "StreamName")]
     pub default_stream: String,
 }
 
-/// One stream.
+/// A stream of OS images.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct OSImageStreamSet {

@@ -7,29 +7,29 @@ use crate::kind::{Definition, kind};
 use crate::text::DigestedImage;
 
 kind! {
-    /// Images that the nodes of a pool keep pulled, so that a restart needs no registry. Pools name
-    /// the sets that they want.
+    /// Images that the nodes of a pool keep pulled, so that a restart needs no registry. A pool
+    /// lists the PinnedImageSets that apply to its nodes.
     pub struct PinnedImageSet {
         spec: PinnedImageSetSpec,
     }
     Definition { plural: "pinnedimagesets", ..Definition::COMMON }
 }
 
-/// The images.
+/// Images to pin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PinnedImageSetSpec {
-    /// Images to pull and to keep from being cleaned up.
+    /// Images that nodes pull and exclude from image garbage collection.
     #[schemars(length(min = 1, max = 500))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub pinned_images: Vec<PinnedImage>,
 }
 
-/// One image.
+/// A pinned image.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PinnedImage {
-    /// The image by digest: `host[:port][/namespace]/name@sha256:<digest>`.
+    /// Image reference by digest: `host[:port][/namespace]/name@sha256:<digest>`.
     #[schemars(with = "DigestedImage")]
     pub name: String,
 }

@@ -1,4 +1,5 @@
-//! JSON carried along untouched, such as the Ignition config inside a MachineConfig.
+//! JSON that is stored and written back byte for byte, such as the Ignition config in a
+//! MachineConfig.
 
 use std::fmt;
 
@@ -8,23 +9,24 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// What `serde_json` calls its raw value. Were it to change, [`RawConfig`] would still read
-/// everything, only through [`serde_json::Value`]; a test watches over that.
+/// Name that `serde_json` gives its raw value. If it changed, [`RawConfig`] would still deserialize
+/// every value, only through [`serde_json::Value`]; a test checks that.
 const RAW_VALUE: &str = "$serde_json::private::RawValue";
 
-/// A JSON value kept as the text it arrived in.
+/// A JSON value kept as the text that was deserialized.
 ///
-/// Equality is equality of text. `Debug` shows only the length, because configs hold secrets.
+/// Two values are equal if their texts are. `Debug` shows only the length, because configs contain
+/// secrets.
 #[derive(Clone)]
 pub struct RawConfig(Box<RawValue>);
 
 impl RawConfig {
-    /// Takes JSON text; refuses anything that is not one JSON value.
+    /// Wraps JSON text; fails if the text is not one JSON value.
     pub fn from_json(text: String) -> Result<Self, serde_json::Error> {
         RawValue::from_string(text).map(Self)
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn get(&self) -> &str {
         self.0.get()
@@ -57,7 +59,7 @@ impl<'de> Deserialize<'de> for RawConfig {
     }
 }
 
-/// Reads the text from `serde_json`, and a value from anything else (YAML, serde's own buffers).
+/// Deserializes the text from `serde_json`, and a value from other formats (YAML, serde's buffers).
 struct RawVisitor;
 
 impl<'de> Visitor<'de> for RawVisitor {
@@ -93,7 +95,7 @@ mod tests {
 
     use super::*;
 
-    /// Untagged enums read through serde's buffer, which knows nothing of raw values.
+    /// Untagged enums are deserialized through serde's buffer, which does not support raw values.
     #[derive(serde::Deserialize)]
     #[serde(untagged)]
     enum Buffered {
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_buffers_are_read_too() {
+    fn values_and_buffers_are_deserialized() {
         let value = json!({"ignition": {"version": "3.5.0"}});
         let config: RawConfig = serde_json::from_value(value.clone()).expect("a value");
         assert_eq!(config.get(), value.to_string());
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_output_keeps_secrets() {
+    fn debug_output_hides_the_text() {
         let config = RawConfig::from_json(r#"{"password":"x"}"#.to_owned()).expect("JSON");
         assert_eq!(format!("{config:?}"), "RawConfig(16 bytes)");
         assert!(RawConfig::from_json("{".to_owned()).is_err());

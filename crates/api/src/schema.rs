@@ -1,10 +1,10 @@
-//! From Rust types to the structural schemas that Kubernetes wants.
+//! Conversion of Rust types to the structural schemas that Kubernetes requires.
 //!
-//! schemars turns the types into JSON Schema; [`normalise`] turns that into what a CRD may hold:
+//! schemars turns the types into JSON Schema; [`normalise`] turns that into a schema for a CRD:
 //!
-//! - a member is required exactly when our types always write it; a type that writes an optional
-//!   member all the same says so with an explicit `required` list;
-//! - `Option` means "may be absent". Where `null` is allowed too, the type says `nullable`;
+//! - a member is required exactly if our types always write it; a type that writes an optional
+//!   member anyway has an explicit `required` list;
+//! - `Option` means "may be absent". If `null` is allowed too, the type has `nullable`;
 //! - Rust's defaults are not API defaults. Those are written as [`DEFAULT`].
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaProps;
@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use crate::kind::Kind;
 use crate::wire::is_default;
 
-/// Key under which a type states the API server's default for a member.
+/// Key for the API server's default of a member.
 pub(crate) const DEFAULT: &str = "x-default";
 
-/// Key under which a schema has its CEL rules.
+/// Key for the CEL rules of a schema.
 const RULES: &str = "x-kubernetes-validations";
 
-/// A CEL rule and what the user reads when it is broken; a value of `x-kubernetes-validations`.
+/// A CEL rule and the message for the user if it is broken; a value of `x-kubernetes-validations`.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Rule {
@@ -34,19 +34,19 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// A rule; an empty message leaves the wording to the API server.
+    /// Returns a rule; with an empty message the API server words its own.
     pub(crate) const fn new(expression: &'static str, message: &'static str) -> Self {
         Self { expression, message, optional_old_self: false }
     }
 
-    /// Evaluated on creation too, where there is no old value.
+    /// Evaluates the rule on creation too, without an old value.
     pub(crate) const fn with_optional_old_self(mut self) -> Self {
         self.optional_old_self = true;
         self
     }
 }
 
-/// The schema of a whole object.
+/// Builds the schema of a whole object.
 pub(crate) fn root<K: Kind>() -> JSONSchemaProps {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
@@ -71,16 +71,17 @@ pub(crate) fn root<K: Kind>() -> JSONSchemaProps {
         RULES: facts.rules,
     });
     normalise(&mut schema);
-    serde_json::from_value(schema).expect("our types yield structural schemas; a test makes each")
+    serde_json::from_value(schema)
+        .expect("our types yield structural schemas; a test builds the schema of each kind")
 }
 
 const API_VERSION: &str = "Group and version of this object's type.";
 const KIND: &str = "Kind of this object.";
 
-/// Rewrites one schema and all below it.
+/// Normalises a schema and all schemas below it.
 fn normalise(schema: &mut Value) {
     let Value::Object(map) = schema else {
-        // `true` is schemars' word for "anything".
+        // schemars uses `true` for a schema that accepts any value.
         *schema = json!({"x-kubernetes-preserve-unknown-fields": true});
         return;
     };
@@ -116,7 +117,7 @@ fn normalise(schema: &mut Value) {
     }
 }
 
-/// Takes schemars' ways of saying "or null" out of a schema.
+/// Removes the forms of "or null" that schemars generates.
 fn drop_null(map: &mut Map<String, Value>) {
     if let Some(Value::Array(types)) = map.get("type") {
         let kept = types.iter().find(|name| *name != "null").cloned();
@@ -133,13 +134,13 @@ fn drop_null(map: &mut Map<String, Value>) {
     let kept = choices.iter().find(|choice| **choice != null).cloned();
     map.remove("anyOf");
     for (key, value) in kept.as_ref().and_then(Value::as_object).into_iter().flatten() {
-        // What the member itself says goes before what its type says.
+        // Attributes of the member take precedence over those of its type.
         map.entry(key.clone()).or_insert_with(|| value.clone());
     }
     drop_null(map);
 }
 
-/// Joins the lines of a doc comment; paragraphs stay apart.
+/// Joins the lines of each paragraph of a doc comment.
 fn one_line_per_paragraph(text: &str) -> String {
     let paragraphs = text.split("\n\n").map(|paragraph| {
         paragraph.lines().map(str::trim).collect::<Vec<_>>().join(" ").trim().to_owned()

@@ -1,41 +1,42 @@
-//! Label selectors, with the meaning Kubernetes gives them.
+//! Evaluation of label selectors as Kubernetes defines it.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelectorRequirement};
 
-/// Why a selector cannot be evaluated.
+/// A label selector that cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadSelector {
-    /// The operator is none of the four that exist.
+    /// The operator is none of the four known ones.
     #[error("{operator:?} is not a valid label selector operator (key {key:?})")]
     UnknownOperator {
-        /// The label key of the requirement.
+        /// Label key of the requirement.
         key: String,
-        /// The operator as written.
+        /// Operator of the requirement.
         operator: String,
     },
-    /// `In` or `NotIn` without values.
+    /// `In` or `NotIn` has no values.
     #[error("operator {operator} needs at least one value (key {key:?})")]
     ValuesMissing {
-        /// The label key of the requirement.
+        /// Label key of the requirement.
         key: String,
-        /// The operator as written.
+        /// Operator of the requirement.
         operator: String,
     },
-    /// `Exists` or `DoesNotExist` with values.
+    /// `Exists` or `DoesNotExist` has values.
     #[error("operator {operator} takes no values (key {key:?})")]
     ValuesForbidden {
-        /// The label key of the requirement.
+        /// Label key of the requirement.
         key: String,
-        /// The operator as written.
+        /// Operator of the requirement.
         operator: String,
     },
 }
 
-/// Whether `labels` satisfy every part of `selector`; the empty selector matches everything.
+/// Returns true if `labels` satisfy all requirements of `selector`; the empty selector matches
+/// everything.
 ///
-/// The whole selector is checked first, so a fault is reported whatever the labels are.
+/// The whole selector is checked first, so that an error is reported for any labels.
 pub fn matches(
     selector: &LabelSelector,
     labels: &BTreeMap<String, String>,
@@ -48,7 +49,7 @@ pub fn matches(
     Ok(matched)
 }
 
-/// Whether the selector has no requirement at all.
+/// Returns true if the selector has no requirements.
 ///
 /// Such a selector matches everything, but some callers treat it as "select nothing".
 #[must_use]
@@ -85,7 +86,7 @@ fn requirement_matches(
 mod tests {
     use super::*;
 
-    /// `"role=worker zone"` becomes two labels; a bare word has an empty value.
+    /// Parses `"role=worker zone"` as two labels; a bare word has an empty value.
     fn labels(text: &str) -> BTreeMap<String, String> {
         text.split_whitespace()
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_must_hold() {
+    fn all_requirements_must_hold() {
         let both = selector(serde_json::json!({
             "matchLabels": {"role": "worker"},
             "matchExpressions": [{"key": "zone", "operator": "Exists"}]
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_reported_whatever_the_labels_are() {
+    fn invalid_selectors_are_reported_for_any_labels() {
         let faults = [
             (expression("Equals", &["a"]), "\"Equals\" is not a valid label selector operator"),
             (expression("In", &[]), "operator In needs at least one value"),

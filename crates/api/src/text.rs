@@ -1,7 +1,7 @@
-//! Kinds of text that several schemas share, each with its limits and rules.
+//! Schemas of text members that several kinds share, each with length limits and CEL rules.
 //!
-//! The members themselves are plain strings, so that an object from a laxer server can still be
-//! read; these types exist only for `#[schemars(with = "...")]`.
+//! The members themselves are plain strings, so that objects from an API server with weaker
+//! validation can still be read; these types exist only for `#[schemars(with = "...")]`.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::schema::Rule;
 
-/// Declares a kind of text: its length limits and its CEL rules.
+/// Declares the schema of a text member: its length limits and its CEL rules.
 macro_rules! text {
     ($( $(#[$doc:meta])* $name:ident { $limits:tt, [$($rule:expr),* $(,)?] } )*) => {
         $(
@@ -54,7 +54,7 @@ text! {
     /// An object name.
     RequiredObjectName { {"minLength": 1, "maxLength": 253}, [SUBDOMAIN] }
 
-    /// The name of a rendered config; it is longer than its prefix.
+    /// The name of a rendered config, which is longer than the prefix `rendered-`.
     RenderedConfigName { {"minLength": 10, "maxLength": 253}, [SUBDOMAIN] }
 
     /// The name of an OS image stream.
@@ -70,7 +70,7 @@ text! {
         ),
     ] }
 
-    /// The same, from a registry that may be on the node itself.
+    /// As `DigestedImage`, with a registry that may be on the node itself.
     LocalDigestedImage { {"minLength": 1, "maxLength": 447}, [
         ENDS_IN_DIGEST,
         Rule::new(
@@ -81,7 +81,7 @@ text! {
         ),
     ] }
 
-    /// Where to push an image: a tagged reference, or one in the cluster's own registry.
+    /// The image reference that a build is pushed to: with a tag, or in the cluster's own registry.
     PushSpec { {"minLength": 1, "maxLength": 447}, [Rule::new(
         r"self.matches('^([a-zA-Z0-9-]+\\.)+[a-zA-Z0-9-]+(:[0-9]{2,5})?(/[a-zA-Z0-9-_]{1,61})*/[a-zA-Z0-9-_.]+:[a-zA-Z0-9._-]+$') || self.matches('^[^.]+\\.[^.]+\\.svc:\\d+\\/[^\\/]+\\/[^\\/]+:[^\\/]+$')",
         "the OCI Image name should follow the host[:port][/namespace]/name format, resembling a \

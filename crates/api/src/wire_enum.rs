@@ -1,12 +1,12 @@
-//! Closed word lists that stay open on the wire.
+//! Enums of words that keep unknown words.
 //!
-//! A newer cluster may send a word that this build does not know. The reference keeps such values
-//! as plain strings, so one unknown word must not make a whole object unreadable: every list here
-//! has an `Other` variant that keeps the text. The CRD schema still lists the known words only.
+//! A newer cluster may send a word that this version does not know. The reference keeps such values
+//! as plain strings, so one unknown word must not make a whole object unreadable: every enum here
+//! has a variant `Other` that keeps the text. The CRD schema still lists the known words only.
 
-/// Declares an enum whose variants are words, plus `Other` for words we do not know.
+/// Declares an enum of words, with a variant `Other` for unknown words.
 ///
-/// The first variant is the default. Words that differ from the variant's name follow after `=`.
+/// The first variant is the default. The word of each variant follows after `=`.
 macro_rules! wire_enum {
     (
         $(#[$doc:meta])*
@@ -22,15 +22,15 @@ macro_rules! wire_enum {
             #[default]
             $first,
             $( $(#[$variant_doc])* $variant, )*
-            /// A word this build does not know.
+            /// A word that this version does not know.
             Other(String),
         }
 
         impl $name {
-            /// Every word the schema admits.
+            /// All words that the schema allows.
             pub const WORDS: &'static [&'static str] = &[$first_word $(, $word)*];
 
-            /// The word on the wire.
+            /// Returns the word on the wire.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 match self {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn an_unknown_word_survives_a_round_trip() {
         for word in ["\"Done\"", "\"Working\"", "\"Meditating\"", "\"\""] {
-            let state: DaemonState = serde_json::from_str(word).expect("any text");
+            let state: DaemonState = serde_json::from_str(word).expect("any text parses");
             assert_eq!(serde_json::to_string(&state).expect("text"), word);
         }
         assert_eq!(DaemonState::from("Working"), DaemonState::Working);

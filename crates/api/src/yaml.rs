@@ -1,18 +1,18 @@
-//! Writes CRDs as YAML: the same bytes for the same CRD, plain enough to review.
+//! YAML writer for CRDs: deterministic output that is easy to review.
 //!
-//! Strings are written plain only where no YAML reader could take them for anything else, and as
-//! JSON strings otherwise, which are YAML too.
+//! Strings are unquoted only if no YAML parser could take them for another type. Otherwise they are
+//! written as JSON strings, which are valid YAML too.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Map, Number, Value};
 
-/// The CRD as one YAML document.
+/// Formats a CRD as one YAML document.
 #[must_use]
 pub fn crd_yaml(crd: &CustomResourceDefinition) -> String {
     object_yaml(&members(crd))
 }
 
-/// Any object as one YAML document, with its members sorted.
+/// Formats any object as one YAML document, with its members sorted.
 #[must_use]
 pub fn object_yaml(object: &Map<String, Value>) -> String {
     let mut out = String::new();
@@ -21,11 +21,12 @@ pub fn object_yaml(object: &Map<String, Value>) -> String {
 }
 
 fn members(crd: &CustomResourceDefinition) -> Map<String, Value> {
-    let value = serde_json::to_value(crd).expect("a CRD has text keys only, so it is JSON");
+    let value =
+        serde_json::to_value(crd).expect("a CRD has only string keys, so it converts to JSON");
     if let Value::Object(map) = value { map } else { Map::new() }
 }
 
-/// Writes `key: value` lines. The cursor is where the first key belongs.
+/// Writes `key: value` lines. The caller has already indented the first line.
 fn write_map(map: &Map<String, Value>, indent: usize, out: &mut String) {
     // Another crate may switch on serde_json's insertion order; the file must not change with it.
     let mut entries: Vec<_> = map.iter().collect();
@@ -60,7 +61,7 @@ fn write_map(map: &Map<String, Value>, indent: usize, out: &mut String) {
     }
 }
 
-/// Writes `- item` lines, after the key they belong to.
+/// Writes `- item` lines below the key that they belong to.
 fn write_list(items: &[Value], indent: usize, out: &mut String) {
     out.push('\n');
     for item in items {
@@ -81,7 +82,7 @@ fn write_list(items: &[Value], indent: usize, out: &mut String) {
     }
 }
 
-/// Writes text of several lines as it is.
+/// Writes a multi-line text as a block scalar.
 fn write_block(text: &str, indent: usize, out: &mut String) {
     out.push_str(" |-\n");
     for line in text.split('\n') {
@@ -97,7 +98,8 @@ fn pad(indent: usize, out: &mut String) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// Whether a block keeps the text: nothing at the edges that YAML would trim or trip over.
+/// Returns true if a block scalar preserves the text: no lines with surrounding white space, and no
+/// control characters.
 fn is_tidy(text: &str) -> bool {
     text.split('\n').all(|line| line.trim() == line && line.chars().all(|c| !c.is_control()))
         && text.trim() == text
@@ -111,7 +113,8 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Limits are floating-point numbers in the CRD type, but people write 1 for 1.0.
+/// Formats a number without a fraction of zero: the CRD type has floating-point limits, but
+/// administrators write 1, not 1.0.
 fn whole(number: &Number) -> String {
     let text = number.to_string();
     text.strip_suffix(".0").map_or_else(|| text.clone(), str::to_owned)
@@ -121,7 +124,7 @@ fn scalar(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// Whether text without quotes is text to every YAML reader.
+/// Returns true if every YAML parser reads the unquoted text as a string.
 fn is_plain(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();
     let word = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
@@ -143,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_harmless_text_goes_without_quotes() {
+    fn only_unambiguous_text_is_unquoted() {
         let cases = [
             ("string", "string"),
             ("A sentence, with (marks) and 'quotes'.", "A sentence, with (marks) and 'quotes'."),
@@ -169,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_values_keep_their_shape() {
+    fn nested_values_are_indented() {
         let value = json!({
             "b": [{"x": 1, "z": []}, "two"],
             "a": {"c": {}, "d": "first\n\nsecond", "e": 2.0, "f": 0.5}

@@ -1,46 +1,47 @@
-//! Which version a client of the config server gets, from its `Accept` header.
+//! Negotiation of the Ignition version that the config server serves, from the `Accept` header.
 //!
-//! Ignition says what it understands as `application/vnd.coreos.ignition+json;version=3.4.0`, often
-//! beside other entries. Who says nothing of the kind gets 2.2, as it always was.
+//! Ignition lists the versions that it supports as
+//! `application/vnd.coreos.ignition+json;version=3.4.0`, often beside other entries. A client that
+//! lists none gets 2.2, for historical reasons.
 //!
-//! Compat: the rules, lenient as they are, are the reference's (pkg/server/api.go). The main type
-//! is not looked at, `q=0` excludes nothing, a version or a weight that does not parse is as if it
-//! were not there, and the best entry with a version decides alone.
+//! Compat: the lenient rules are the reference's (pkg/server/api.go). The main type is ignored,
+//! `q=0` excludes nothing, a version or a weight that does not parse counts as absent, and the best
+//! entry with a version decides alone.
 
 mod weight;
 
 use crate::{parse::Version, spec::Spec, target::Target};
 
-/// The media subtype of an Ignition config.
+/// Media subtype of an Ignition config.
 const SUBTYPE: &str = "vnd.coreos.ignition+json";
 
-/// The client asked for a version that nobody can serve.
+/// The client accepts only versions that cannot be served.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unsupported Ignition version in Accept header: {header}")]
 pub struct UnsupportedVersion {
     header: String,
 }
 
-/// One entry of the header: what counts of it.
+/// Version and weight of one entry of the header.
 struct Entry {
     version: Option<Version>,
     weight: f32,
 }
 
-/// Chooses the version to serve to a client that sent `header`.
+/// Selects the version to serve to a client that sent `header`.
 ///
-/// An empty header stands for none.
+/// An empty header counts as an absent one.
 pub fn negotiate(header: &str) -> Result<Target, UnsupportedVersion> {
     let mut entries: Vec<Entry> = header.split(',').filter_map(entry).collect();
     weight::sort(&mut entries, |entry| entry.weight);
     let Some(asked) = entries.into_iter().find_map(|entry| entry.version) else {
         return Ok(Target::V2_2);
     };
-    served(&asked).ok_or_else(|| UnsupportedVersion { header: header.to_owned() })
+    target_for(&asked).ok_or_else(|| UnsupportedVersion { header: header.to_owned() })
 }
 
-/// What a client that understands `asked` is served.
-fn served(asked: &Version) -> Option<Target> {
+/// Returns the version to serve to a client that supports `asked`.
+fn target_for(asked: &Version) -> Option<Target> {
     let spec = match (asked.major, asked.minor) {
         (2, 2..) => return Some(Target::V2_2),
         (3, 0) => Spec::V3_0,
@@ -48,14 +49,14 @@ fn served(asked: &Version) -> Option<Target> {
         (3, 2) => Spec::V3_2,
         (3, 3) => Spec::V3_3,
         (3, 4) => Spec::V3_4,
-        // A client of a later 3.x reads every earlier one.
+        // A client of a later 3.x reads all earlier 3.x versions.
         (3, 5..) => Spec::V3_5,
         _ => return None,
     };
     Some(Target::V3(spec))
 }
 
-/// Reads one entry; what is not even a media type is none.
+/// Parses one entry; returns `None` if it is not a media type.
 fn entry(text: &str) -> Option<Entry> {
     let mut parts = text.trim().split(';').map(str::trim);
     let (_, subtype) = parts.next()?.split_once('/')?;
@@ -98,15 +99,23 @@ mod tests {
                 "3.3.0",
             ),
             ("the first of equals", format!("{ign};version=3.1.0,{ign};version=3.3.0"), "3.1.0"),
-            ("zero excludes nothing", format!("{ign};version=3.2.0;q=0"), "3.2.0"),
+            ("a weight of zero excludes nothing", format!("{ign};version=3.2.0;q=0"), "3.2.0"),
             ("a later minor", format!("{ign};version=3.99.7"), "3.5.0"),
             ("pre-release and build parts", format!("{ign};version=3.2.0-rc.1+b"), "3.2.0"),
-            ("two parts are no version", format!("{ign};version=3.2"), "2.2.0"),
-            ("a broken version leaves room", format!("{ign};version=x;version=3.2.0"), "3.2.0"),
-            ("one that negotiation lets through", format!("{ign};version=3.0.0"), "3.0.0"),
+            ("two numbers are not a version", format!("{ign};version=3.2"), "2.2.0"),
+            ("a malformed version is ignored", format!("{ign};version=x;version=3.2.0"), "3.2.0"),
+            (
+                "3.0 is negotiated although it cannot be produced",
+                format!("{ign};version=3.0.0"),
+                "3.0.0",
+            ),
             ("an old minor", format!("{ign};version=2.1.0"), "refused"),
-            ("no fall-back", format!("{ign};version=4.0.0,{ign};version=3.2.0;q=0.9"), "refused"),
-            ("a name in capitals is another name", format!("{ign};Version=3.2.0"), "2.2.0"),
+            (
+                "no fallback to another entry",
+                format!("{ign};version=4.0.0,{ign};version=3.2.0;q=0.9"),
+                "refused",
+            ),
+            ("parameter names are case-sensitive", format!("{ign};Version=3.2.0"), "2.2.0"),
         ];
         for (case, header, expected) in cases {
             assert_eq!(served(&header), expected, "{case}: {header}");
@@ -115,7 +124,7 @@ mod tests {
 
     // covers: S20, S21
     #[test]
-    fn a_refusal_quotes_the_header() {
+    fn the_error_quotes_the_header() {
         let header = "a/vnd.coreos.ignition+json;version=1.0.0";
         let text = negotiate(header).unwrap_err().to_string();
         assert_eq!(text, format!("unsupported Ignition version in Accept header: {header}"));

@@ -1,7 +1,8 @@
-//! An Ignition config, as the newest version of the specification has it.
+//! Types of an Ignition config of the newest specification version.
 //!
-//! Members stand in wire order. `since` marks what older versions do not know, so that one set of
-//! types reads and writes all of 3.0 to 3.5; what a version *means* differently is in `translate`.
+//! Members are in wire order. `since` marks members that older versions do not have, so that one
+//! set of types reads and writes all of 3.0 to 3.5; differences in meaning are handled in
+//! `translate`.
 
 mod passwd;
 mod storage;
@@ -17,16 +18,16 @@ pub use storage::{
 pub use systemd::{Dropin, Systemd, Unit};
 
 use crate::{
-    merge::{Item, settle_arguments},
+    merge::{Item, remove_conflicting_arguments},
     object::{Object, object},
     spec::Spec,
     tree::Tree,
 };
 
 object! {
-    /// A whole config.
+    /// An Ignition config.
     pub struct Config {
-        /// About the config itself.
+        /// Version of the config, and settings of Ignition itself.
         ignition: Ignition = "ignition" [always],
         /// Kernel arguments.
         kernel_arguments: KernelArguments = "kernelArguments" [since(V3_3)],
@@ -34,119 +35,119 @@ object! {
         passwd: Passwd = "passwd",
         /// Disks, filesystems and files.
         storage: Storage = "storage",
-        /// Units.
+        /// Systemd units.
         systemd: Systemd = "systemd",
     }
 }
 
 object! {
-    /// About the config itself.
+    /// Version of the config, and settings of Ignition itself.
     pub struct Ignition {
-        /// Other configs to take in.
+        /// References to other configs.
         config: Sources = "config",
-        /// How to reach the network.
+        /// Proxy settings.
         proxy: Proxy = "proxy" [since(V3_1)],
-        /// Whom to trust.
+        /// Trusted certificates.
         security: Security = "security",
-        /// How long to wait.
+        /// Timeouts of HTTP requests.
         timeouts: Timeouts = "timeouts",
-        /// The version of the specification.
+        /// Version of the specification.
         version: String = "version" [always],
     }
 }
 
 object! {
-    /// Other configs to take in.
+    /// References to other configs.
     pub struct Sources {
-        /// Configs to merge into this one.
+        /// Configs to merge into this config.
         merge: Vec<Resource> = "merge",
-        /// A config to use in place of this one.
+        /// Config that replaces this config.
         replace: Resource = "replace",
     }
 }
 
 object! {
-    /// Something to fetch.
+    /// A reference to contents to fetch.
     pub struct Resource {
-        /// How the contents are compressed.
+        /// Compression of the contents.
         compression: Option<String> = "compression",
-        /// Headers to send.
+        /// HTTP headers of the request.
         http_headers: Vec<HttpHeader> = "httpHeaders" [since(V3_1)],
-        /// Where it is.
+        /// URL of the contents.
         source: Option<String> = "source",
-        /// How to tell that it is right.
+        /// Verification of the contents.
         verification: Verification = "verification",
     }
 }
 
 object! {
-    /// A header to send when fetching.
+    /// An HTTP header of a request.
     pub struct HttpHeader {
-        /// Name.
+        /// Name of the header.
         name: String = "name" [always],
-        /// Value.
+        /// Value of the header.
         value: Option<String> = "value",
     }
 }
 
 object! {
-    /// How to tell that fetched contents are right.
+    /// Verification of fetched contents.
     pub struct Verification {
-        /// Hash, as `sha512-…` or `sha256-…`.
+        /// Hash of the contents, as `sha512-…` or `sha256-…`.
         hash: Option<String> = "hash",
     }
 }
 
 object! {
-    /// How to reach the network.
+    /// Proxy settings.
     pub struct Proxy {
         /// Proxy for HTTP.
         http_proxy: Option<String> = "httpProxy",
         /// Proxy for HTTPS.
         https_proxy: Option<String> = "httpsProxy",
-        /// Hosts that need no proxy.
+        /// Hosts that are reached without a proxy.
         no_proxy: Vec<String> = "noProxy",
     }
 }
 
 object! {
-    /// Whom to trust.
+    /// Trusted certificates.
     pub struct Security {
-        /// TLS.
+        /// TLS settings.
         tls: Tls = "tls",
     }
 }
 
 object! {
-    /// Whom to trust in TLS.
+    /// TLS settings.
     pub struct Tls {
-        /// Certificate authorities beyond those of the system.
+        /// CA certificates in addition to those of the system.
         certificate_authorities: Vec<Resource> = "certificateAuthorities",
     }
 }
 
 object! {
-    /// How long to wait, in seconds.
+    /// Timeouts of HTTP requests, in seconds.
     pub struct Timeouts {
-        /// For the first answer.
+        /// Timeout until the response headers arrive.
         http_response_headers: Option<i64> = "httpResponseHeaders",
-        /// For the whole answer.
+        /// Timeout of the whole request.
         http_total: Option<i64> = "httpTotal",
     }
 }
 
 object! {
     /// Kernel arguments.
-    pub struct KernelArguments before_merge(settle_arguments) {
+    pub struct KernelArguments before_merge(remove_conflicting_arguments) {
         /// Arguments to add.
         should_exist: Vec<String> = "shouldExist",
-        /// Arguments to take away.
+        /// Arguments to remove.
         should_not_exist: Vec<String> = "shouldNotExist",
     }
 }
 
 impl Config {
-    /// A config that says nothing.
+    /// Returns a config without contents.
     #[must_use]
     pub fn empty() -> Self {
         let mut config = Self::default();
@@ -154,13 +155,14 @@ impl Config {
         config
     }
 
-    /// The config as compact JSON.
+    /// Serializes the config as compact JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         self.tree(Spec::V3_5).to_json()
     }
 
-    /// The config as `spec` writes it, without what that version does not have.
+    /// Converts the config to a tree for `spec`, without the members that this version does not
+    /// have.
     #[must_use]
     pub fn tree(&self, spec: Spec) -> Tree<'_> {
         crate::object::Field::tree(self, spec)
@@ -172,7 +174,7 @@ impl Item for Resource {
         Cow::Borrowed(self.source.as_deref().unwrap_or_default())
     }
 
-    fn absorb(&mut self, child: Self) {
+    fn merge_child(&mut self, child: Self) {
         self.merge_members(child);
     }
 }
@@ -182,16 +184,16 @@ impl Item for HttpHeader {
         Cow::Borrowed(&self.name)
     }
 
-    fn absorb(&mut self, child: Self) {
+    fn merge_child(&mut self, child: Self) {
         self.merge_members(child);
     }
 
-    fn removes(&self) -> bool {
+    fn is_removal(&self) -> bool {
         self.value.is_none()
     }
 }
 
-/// Makes objects list items whose key is one of their members.
+/// Implements [`Item`] for objects whose key is one of their members.
 macro_rules! keyed {
     ($($name:ident by $field:ident),+ $(,)?) => {
         $(impl crate::merge::Item for $name {
@@ -199,7 +201,7 @@ macro_rules! keyed {
                 std::borrow::Cow::Borrowed(&self.$field)
             }
 
-            fn absorb(&mut self, child: Self) {
+            fn merge_child(&mut self, child: Self) {
                 crate::object::Object::merge_members(self, child);
             }
         })+

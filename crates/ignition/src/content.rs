@@ -1,4 +1,4 @@
-//! The contents of a file that stand inside the config, decoded and decompressed.
+//! Inline contents of files: decoding of the data URL, and decompression.
 
 use crate::{
     config::Resource,
@@ -6,32 +6,32 @@ use crate::{
     gzip::{self, GzipError},
 };
 
-/// How many bytes contents may have once decompressed.
+/// Maximum number of bytes of decompressed contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit(usize);
 
-/// Why contents could not be had.
+/// Contents that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// The source is no data URL.
+    /// The source is not a valid data URL.
     #[error("could not decode file content string")]
     DataUrl(#[source] DataUrlError),
-    /// The contents are not compressed, though they should be.
+    /// The contents are declared as gzip, but are not.
     #[error("could not create gzip reader")]
     NotGzip(#[source] GzipError),
-    /// The compressed contents are damaged, or too large.
+    /// The compressed contents are corrupt or too large.
     #[error("failed decompressing")]
     Gzip(#[source] GzipError),
-    /// Nobody can decompress this.
+    /// The compression type is unknown.
     #[error("unsupported compression type {0:?}")]
     Compression(String),
 }
 
 impl Limit {
-    /// Forty times the largest config that a cluster can store, and little enough for any process.
+    /// Forty times the largest config that a cluster can store, and small enough for any process.
     pub const DEFAULT: Self = Self(64 << 20);
 
-    /// A limit of so many bytes.
+    /// Returns a limit of `count` bytes.
     #[must_use]
     pub const fn bytes(count: usize) -> Self {
         Self(count)
@@ -45,15 +45,15 @@ impl Default for Limit {
 }
 
 impl Resource {
-    /// The bytes of this resource, which must stand inside the config.
+    /// Decodes the contents of this resource, which must be inline.
     pub fn contents(&self, limit: Limit) -> Result<Vec<u8>, ContentError> {
         decode(self.source.as_deref(), self.compression.as_deref(), limit)
     }
 }
 
-/// The bytes that a resource with this source and compression holds.
+/// Decodes the inline contents of a resource with this source and compression.
 ///
-/// Without a source they are empty, however compressed.
+/// Without a source the contents are empty, for any compression.
 pub fn decode(
     source: Option<&str>,
     compression: Option<&str>,
@@ -81,11 +81,11 @@ pub fn decode(
 mod tests {
     use super::*;
 
-    // `gzip -n` of "hi\n".
+    // The output of `gzip -n` for "hi\n".
     const HI: &str = "data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA=";
 
     #[test]
-    fn the_url_comes_before_the_compression() {
+    fn errors_of_the_url_come_before_errors_of_the_compression() {
         let cases = [
             (None, Some("zstd"), Ok("")),
             (Some("data:,a"), None, Ok("a")),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_held_to_the_limit() {
+    fn contents_beyond_the_limit_are_rejected() {
         let resource = Resource {
             source: Some(HI.to_owned()),
             compression: Some("gzip".to_owned()),

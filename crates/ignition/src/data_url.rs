@@ -1,8 +1,8 @@
-//! Data URLs (RFC 2397): contents that stand inside the config.
+//! Data URLs (RFC 2397), which hold the inline contents of files.
 //!
-//! Compat: what is taken and what is refused is what the reference's decoder takes and refuses
-//! (github.com/vincent-petithory/dataurl), because a config that one accepts and the other does not
-//! would be applied by half. The media type is checked and then of no further use.
+//! Compat: a URL is accepted or rejected exactly as by the reference's decoder
+//! (github.com/vincent-petithory/dataurl), because a config that only one of the two accepts would
+//! be applied by half. The media type is checked and otherwise ignored.
 
 mod header;
 mod media_type;
@@ -16,7 +16,8 @@ use base64::{
 use self::header::Encoding;
 use crate::scan;
 
-/// Standard alphabet, padding needed; the bits beyond the last byte may be anything.
+/// Base64 with the standard alphabet and mandatory padding; the bits beyond the last byte may have
+/// any value.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -24,64 +25,64 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireCanonical),
 );
 
-/// Why a data URL was refused.
+/// An invalid data URL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataUrlError {
-    /// It does not start with `data:`.
+    /// The URL does not start with `data:`.
     #[error("missing data prefix")]
     Prefix,
-    /// It ends before the comma that the data follow.
+    /// The URL has no comma before the data.
     #[error("missing comma before data")]
     Comma,
-    /// The media type is none, or of no known kind.
+    /// The media type is malformed, or of an unknown kind.
     #[error("invalid media type")]
     MediaType,
     /// A parameter is not `name=value`.
     #[error("invalid media type parameter")]
     Parameter,
-    /// Something other than `base64` stands before the comma.
+    /// The encoding before the comma is not `base64`.
     #[error("expected base64, got {0}")]
     Encoding(String),
-    /// The data have a character that must be escaped, or is outside the base64 alphabet.
+    /// The data contain a character that must be escaped, or that is outside the base64 alphabet.
     #[error("invalid data character")]
     Character,
     /// A percent sign is not followed by two hexadecimal digits.
     #[error("invalid percent escape")]
     Escape,
-    /// The base64 data are malformed or lack their padding.
+    /// The base64 data are malformed or have incomplete padding.
     #[error("illegal base64 data")]
     Base64,
 }
 
-/// The bytes that `url` holds.
+/// Decodes the bytes of `url`.
 pub fn decode(url: &str) -> Result<Vec<u8>, DataUrlError> {
     let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
     let (encoding, data) = header::parse(rest)?;
     match encoding {
-        Encoding::Percent if is_url(data) => unescape(data).ok_or(DataUrlError::Escape),
+        Encoding::Percent if is_percent_data(data) => unescape(data).ok_or(DataUrlError::Escape),
         Encoding::Base64 if is_base64(data) => decode_base64(data),
         Encoding::Percent | Encoding::Base64 => Err(DataUrlError::Character),
     }
 }
 
-/// Whether [`decode`] would succeed, without making the bytes.
+/// Checks that [`decode`] would succeed, without allocating the bytes.
 pub fn check(url: &str) -> Result<(), DataUrlError> {
     let rest = url.strip_prefix("data:").ok_or(DataUrlError::Prefix)?;
     let (encoding, data) = header::parse(rest)?;
     match encoding {
         Encoding::Base64 if is_plain_base64(data) => Ok(()),
-        Encoding::Percent if !is_url(data) => Err(DataUrlError::Character),
+        Encoding::Percent if !is_percent_data(data) => Err(DataUrlError::Character),
         Encoding::Base64 if !is_base64(data) => Err(DataUrlError::Character),
-        Encoding::Percent if !escapes_are_whole(data) => Err(DataUrlError::Escape),
-        Encoding::Base64 if !padding_is_whole(data) => Err(DataUrlError::Base64),
+        Encoding::Percent if !escapes_are_complete(data) => Err(DataUrlError::Escape),
+        Encoding::Base64 if !padding_is_complete(data) => Err(DataUrlError::Base64),
         Encoding::Percent | Encoding::Base64 => Ok(()),
     }
 }
 
-/// Whether every percent sign has its two digits.
+/// Returns true if two hexadecimal digits follow every percent sign.
 ///
-/// No branch depends on the data, so that the compiler can judge many bytes at a time.
-fn escapes_are_whole(data: &str) -> bool {
+/// No branch depends on the data, so that the compiler can vectorise the loop.
+fn escapes_are_complete(data: &str) -> bool {
     let data = data.as_bytes();
     let is_hex = |byte: u8| (byte.wrapping_sub(b'0') < 10) | ((byte | 0x20).wrapping_sub(b'a') < 6);
     let (second, third) = (data.get(1..).unwrap_or_default(), data.get(2..).unwrap_or_default());
@@ -92,24 +93,26 @@ fn escapes_are_whole(data: &str) -> bool {
     whole && !cut_off
 }
 
-/// Whether `data` is base64 without line breaks, as nearly all is, which one look can tell.
+/// Returns true if `data` is base64 without line breaks, which is the common case and needs one
+/// pass.
 fn is_plain_base64(data: &str) -> bool {
     let digits = data.strip_suffix("==").or(data.strip_suffix('=')).unwrap_or(data);
     let ordinary = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     data.len().is_multiple_of(4) && scan::past(digits.as_bytes(), ordinary) == digits.len()
 }
 
-/// Whether base64 data, of the right alphabet, come in fours with padding at the end only.
-fn padding_is_whole(data: &str) -> bool {
+/// Returns true if base64 data of the right alphabet have a length divisible by four, and padding
+/// only at the end.
+fn padding_is_complete(data: &str) -> bool {
     let length = data.bytes().filter(|byte| *byte != b'\n').count();
     let mut backward = data.bytes().rev().filter(|byte| *byte != b'\n');
     let padding = backward.by_ref().take_while(|byte| *byte == b'=').count();
     length.is_multiple_of(4) && padding <= 2 && !backward.any(|byte| byte == b'=')
 }
 
-/// A data URL for `bytes`, percent-escaped and without a media type.
+/// Encodes `bytes` as a data URL with percent escapes and without a media type.
 ///
-/// Compat: everything but letters, digits and `-_.!~*'()` is escaped.
+/// Compat: all characters except letters, digits and `-_.!~*'()` are escaped.
 #[must_use]
 pub fn encode(bytes: &[u8]) -> String {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -126,7 +129,7 @@ pub fn encode(bytes: &[u8]) -> String {
     url
 }
 
-/// A base64 data URL for `bytes`, with the media type that they look like.
+/// Encodes `bytes` as a base64 data URL with the media type detected from them.
 #[must_use]
 pub fn encode_base64(bytes: &[u8]) -> String {
     let mut url = format!("data:{};base64,", media_type::sniff(bytes));
@@ -143,7 +146,7 @@ fn decode_base64(data: &str) -> Result<Vec<u8>, DataUrlError> {
     result.map_err(|_| DataUrlError::Base64)
 }
 
-/// Replaces percent escapes by the bytes they stand for.
+/// Decodes percent escapes.
 fn unescape(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -162,8 +165,8 @@ fn nibble(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
-/// Whether `data` has only what plain data may hold unescaped.
-fn is_url(data: &str) -> bool {
+/// Returns true if all characters of `data` are allowed unescaped in percent-encoded data.
+fn is_percent_data(data: &str) -> bool {
     let ordinary = |byte: u8| {
         let refused = matches!(
             byte,
@@ -174,7 +177,8 @@ fn is_url(data: &str) -> bool {
     scan::past(data.as_bytes(), ordinary) == data.len()
 }
 
-/// Whether `data` has only what base64 may hold. Compat: a newline, yes; a carriage return, no.
+/// Returns true if all characters of `data` are allowed in base64 data. Compat: newlines are
+/// allowed, carriage returns are not.
 fn is_base64(data: &str) -> bool {
     let ordinary =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\n');

@@ -1,7 +1,7 @@
-//! Gzip (RFC 1952), read in memory and never beyond a limit.
+//! Gzip decompression (RFC 1952) in memory, with a limit on the output.
 //!
-//! Compat: a file is one or more members and nothing else; bytes behind the last member that start
-//! no other, even zeros, make it invalid (Go compress/gzip).
+//! Compat: a file consists of one or more members; bytes after the last member that do not start
+//! another member, even zeros, make the file invalid (Go compress/gzip).
 
 use flate2::{Crc, Decompress, FlushDecompress, Status};
 
@@ -11,28 +11,28 @@ const HAS_EXTRA: u8 = 1 << 2;
 const HAS_NAME: u8 = 1 << 3;
 const HAS_COMMENT: u8 = 1 << 4;
 
-/// Compat: the reference takes no longer names and comments, the final zero included.
-const LONGEST_TEXT: usize = 512;
+/// Compat: maximum length of names and comments in the reference, the final zero included.
+const MAX_TEXT: usize = 512;
 
-/// The least by which the output grows.
-const STEP: usize = 32 * 1024;
+/// Minimum growth of the output buffer.
+const MIN_GROWTH: usize = 32 * 1024;
 
-/// Why compressed contents were refused.
+/// Compressed contents that cannot be decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GzipError {
-    /// The first member does not start as one should.
+    /// The header of the first member is invalid.
     #[error("invalid gzip header")]
     Header,
-    /// A later member does not, or there is something else behind the last one.
+    /// The header of a later member is invalid, or other bytes follow the last member.
     #[error("invalid gzip header behind the first member")]
     NextHeader,
     /// The compressed data are malformed.
     #[error("corrupt compressed data")]
     Corrupt,
-    /// The data end too early.
+    /// The data end before the end of a member.
     #[error("unexpected end of compressed data")]
     Truncated,
-    /// The decompressed data are not those that were compressed.
+    /// The decompressed data do not match their checksum or size.
     #[error("invalid gzip checksum")]
     Checksum,
     /// The decompressed data exceed the limit.
@@ -58,13 +58,13 @@ pub fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
     }
 }
 
-/// Whether `bytes` start like a gzip file.
+/// Returns true if `bytes` start like a gzip file.
 #[must_use]
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
-/// Returns what follows the header that `bytes` start with.
+/// Skips the header at the start of `bytes`; returns the rest.
 fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     let (&[a, b, c, flags, ..], mut rest) = bytes.split_first_chunk::<10>()?;
     if [a, b, c] != MAGIC {
@@ -92,20 +92,20 @@ fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     Some(rest)
 }
 
-/// Returns what follows the zero-terminated text that `bytes` start with.
+/// Skips the zero-terminated text at the start of `bytes`; returns the rest.
 fn skip_text(bytes: &[u8]) -> Option<&[u8]> {
-    let end = bytes.iter().take(LONGEST_TEXT).position(|byte| *byte == 0)?;
+    let end = bytes.iter().take(MAX_TEXT).position(|byte| *byte == 0)?;
     bytes.get(end + 1..)
 }
 
-/// Decompresses one deflate stream onto `out`; returns what follows the stream.
+/// Decompresses one deflate stream and appends it to `out`; returns the rest after the stream.
 fn inflate<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [u8], GzipError> {
     let mut inflater = Decompress::new(false);
     let mut rest = bytes;
     loop {
-        // One byte of room beyond the limit tells "full" from "too much".
+        // One byte of room beyond the limit tells a full buffer from too much data.
         let room = (limit - out.len()).saturating_add(1);
-        out.reserve(room.min(out.len().max(STEP)));
+        out.reserve(room.min(out.len().max(MIN_GROWTH)));
         let (read, written) = (inflater.total_in(), inflater.total_out());
         let status = inflater
             .decompress_vec(rest, out, FlushDecompress::None)
@@ -125,11 +125,11 @@ fn inflate<'a>(bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result<&'a [
     }
 }
 
-/// Compares checksum and size; returns what follows them.
+/// Compares checksum and size; returns the rest after the trailer.
 fn check_trailer<'a>(bytes: &'a [u8], contents: &[u8]) -> Result<&'a [u8], GzipError> {
     let (sum, rest) = bytes.split_first_chunk().ok_or(GzipError::Truncated)?;
     let (size, rest) = rest.split_first_chunk().ok_or(GzipError::Truncated)?;
-    // The size is kept modulo 2^32.
+    // The trailer has the size modulo 2^32.
     let same_size = contents.len() & 0xffff_ffff == widen(u32::from_le_bytes(*size));
     if same_size && crc(contents) == u32::from_le_bytes(*sum) {
         return Ok(rest);
@@ -166,14 +166,14 @@ mod tests {
     }
 
     #[test]
-    fn members_come_out_one_behind_the_other() {
+    fn members_are_concatenated() {
         let both = [member(b"one "), member(b"two")].concat();
         assert_eq!(decompress(&both, ROOM).as_deref(), Ok(b"one two".as_slice()));
         assert_eq!(decompress(&member(b""), ROOM).as_deref(), Ok(b"".as_slice()));
     }
 
     #[test]
-    fn damage_is_noticed() {
+    fn damaged_files_are_rejected() {
         let good = member(b"contents");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -181,16 +181,16 @@ mod tests {
             bytes
         };
         let cases = [
-            ("nothing at all", Vec::new(), GzipError::Header),
+            ("no bytes", Vec::new(), GzipError::Header),
             ("another format", b"PK\x03\x04 and so on".to_vec(), GzipError::Header),
             ("half a header", good[..9].to_vec(), GzipError::Header),
-            ("an endless name", [&good[..3], &[8], &[1; 600]].concat(), GzipError::Header),
+            ("an unterminated name", [&good[..3], &[8], &[1; 600]].concat(), GzipError::Header),
             ("cut in the data", good[..good.len() - 9].to_vec(), GzipError::Truncated),
             ("cut in the trailer", good[..good.len() - 1].to_vec(), GzipError::Truncated),
             ("another checksum", with(good.len() - 8, 0x55), GzipError::Checksum),
             ("another size", with(good.len() - 1, 0x55), GzipError::Checksum),
-            ("zeros behind", [&good[..], &[0; 20]].concat(), GzipError::NextHeader),
-            ("one byte behind", [&good[..], &[0x1f]].concat(), GzipError::NextHeader),
+            ("zeros after the member", [&good[..], &[0; 20]].concat(), GzipError::NextHeader),
+            ("one byte after the member", [&good[..], &[0x1f]].concat(), GzipError::NextHeader),
         ];
         for (case, bytes, expected) in cases {
             assert_eq!(decompress(&bytes, ROOM), Err(expected), "{case}");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_stops_at_the_limit() {
+    fn a_decompression_bomb_stops_at_the_limit() {
         let bomb = member(&vec![0; 1 << 20]);
         assert_eq!(
             decompress(&bomb, (1 << 20) - 1),
@@ -210,12 +210,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_compressed_comes_back(contents: Vec<u8>) {
+        fn compressed_bytes_decompress_to_themselves(contents: Vec<u8>) {
             prop_assert_eq!(decompress(&member(&contents), ROOM), Ok(contents));
         }
 
         #[test]
-        fn no_bytes_make_it_panic(mut bytes: Vec<u8>, at: usize, byte: u8) {
+        fn decompressing_never_panics(mut bytes: Vec<u8>, at: usize, byte: u8) {
             let _ = decompress(&bytes, 1000);
             bytes.splice(..0, member(b"some contents"));
             let at = at % bytes.len();

@@ -1,7 +1,7 @@
-//! A JSON tree that remembers where each value stood.
+//! A JSON tree that keeps the byte offset of each value.
 //!
-//! Object members stay in their order and duplicates stay too, because the reference's decoder
-//! gives both a meaning: a later member is decoded on top of an earlier one.
+//! Object members keep their order, and duplicates are kept too, because both have a meaning in the
+//! reference's decoder: a later member is decoded on top of an earlier one.
 
 mod parser;
 mod text;
@@ -17,7 +17,7 @@ pub(crate) struct Node<'a> {
     pub(crate) value: Value<'a>,
 }
 
-/// What a [`Node`] holds. Numbers keep their spelling.
+/// Content of a [`Node`]. Numbers are kept as text.
 #[derive(Debug)]
 pub(crate) enum Value<'a> {
     Null,
@@ -28,26 +28,26 @@ pub(crate) enum Value<'a> {
     Object(Vec<Member<'a>>),
 }
 
-/// One member of an object.
+/// A member of an object.
 #[derive(Debug)]
 pub(crate) struct Member<'a> {
-    /// The byte offset of the key's opening quote.
+    /// Byte offset of the key's opening quote.
     pub(crate) at: usize,
     pub(crate) key: Cow<'a, str>,
     pub(crate) node: Node<'a>,
 }
 
-/// Why some bytes are not JSON.
+/// A JSON syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct SyntaxError {
-    /// The byte offset of the first character that cannot stand where it does.
+    /// Byte offset of the first invalid character.
     pub(crate) at: usize,
     message: String,
 }
 
 impl Value<'_> {
-    /// What type errors call this kind of value.
+    /// Returns the name of this kind of value for type errors.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -61,8 +61,8 @@ impl Value<'_> {
 }
 
 impl Node<'_> {
-    /// Whether every number here fits a floating-point number, as Go wants it of values whose type
-    /// it does not know.
+    /// Returns true if all numbers in this value fit a floating-point number, which Go requires of
+    /// values without a known type.
     pub(crate) fn has_finite_numbers(&self) -> bool {
         match &self.value {
             Value::Number(text) => text.parse::<f64>().is_ok_and(f64::is_finite),

@@ -1,6 +1,7 @@
-//! The Ignition format: read, checked, translated, merged and written.
+//! The Ignition config format: parsing, validation, translation between versions, merging and
+//! writing.
 //!
-//! Pure: nothing here touches a file, the network or a clock.
+//! This crate is pure: it does not access files, the network or clocks.
 
 pub mod accept;
 pub mod config;

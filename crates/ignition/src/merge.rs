@@ -1,10 +1,11 @@
-//! Laying one config over another.
+//! Merging of two configs, a parent and a child.
 //!
-//! Lists merge by key: an item of the child that the parent has too is merged into it, where it
-//! stands; the others are added behind, in the child's order. A list declared `append` has no keys.
-//! Files, directories and links share one key space, the path: what the child says about a path
-//! replaces a parent's entry of another kind. So do the kernel arguments that should and should not
-//! exist. A child header without a value takes the parent's away.
+//! Lists merge by key: an item of the child that the parent has too is merged into the parent's
+//! item, in its position; the other items are appended, in the child's order. A list declared
+//! `append` has no keys. Files, directories and links share one key space, the path: the child's
+//! entry for a path replaces a parent's entry of another kind. The same holds for the kernel
+//! arguments that should and should not exist. A child header without a value removes the parent's
+//! header.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -13,16 +14,16 @@ use crate::{
     object::{Field, Object},
 };
 
-/// Something that stands in a list.
+/// An item of a list.
 pub(crate) trait Item: Field + PartialEq {
-    /// What makes two items of a list the same one.
+    /// Returns the key that identifies the item in its list.
     fn key(&self) -> Cow<'_, str>;
 
-    /// Lays the child's item over this one.
-    fn absorb(&mut self, child: Self);
+    /// Merges the child's item into this one.
+    fn merge_child(&mut self, child: Self);
 
-    /// Whether this item, coming from a child, takes the parent's away.
-    fn removes(&self) -> bool {
+    /// Returns true if this item, coming from a child, removes the parent's item.
+    fn is_removal(&self) -> bool {
         false
     }
 }
@@ -32,25 +33,25 @@ impl Item for String {
         Cow::Borrowed(self)
     }
 
-    fn absorb(&mut self, child: Self) {
+    fn merge_child(&mut self, child: Self) {
         *self = child;
     }
 }
 
-/// Lays `child` over `parent`.
+/// Merges `child` into `parent`.
 #[must_use]
 pub fn merge(mut parent: Config, child: Config) -> Config {
     parent.merge_members(child);
     parent
 }
 
-/// Below this many items a scan is quicker than an index.
-const SMALL: usize = 8;
+/// Number of items up to which a linear search is faster than an index.
+const MAX_SEARCHED_ITEMS: usize = 8;
 
-/// Lays the list `child` over `parent`.
+/// Merges the list `child` into `parent`.
 ///
-/// Invariant: keys are unique in each list, which validation makes sure of.
-pub(crate) fn lists<T: Item>(parent: &mut Vec<T>, child: Vec<T>) {
+/// Invariant: keys are unique in each list, which validation ensures.
+pub(crate) fn merge_lists<T: Item>(parent: &mut Vec<T>, child: Vec<T>) {
     if child.is_empty() {
         return;
     }
@@ -58,13 +59,13 @@ pub(crate) fn lists<T: Item>(parent: &mut Vec<T>, child: Vec<T>) {
         *parent = child;
         return;
     }
-    let places = places(parent, &child);
+    let positions = positions(parent, &child);
     let mut removed = Vec::new();
     let known = parent.len();
-    for (item, place) in child.into_iter().zip(places) {
-        match place.and_then(|at| parent.get_mut(at).map(|target| (at, target))) {
-            Some((at, _)) if item.removes() => removed.push(at),
-            Some((_, target)) => target.absorb(item),
+    for (item, position) in child.into_iter().zip(positions) {
+        match position.and_then(|at| parent.get_mut(at).map(|target| (at, target))) {
+            Some((at, _)) if item.is_removal() => removed.push(at),
+            Some((_, target)) => target.merge_child(item),
             None => parent.push(item),
         }
     }
@@ -74,9 +75,9 @@ pub(crate) fn lists<T: Item>(parent: &mut Vec<T>, child: Vec<T>) {
     }
 }
 
-/// Where in `parent` each item of `child` stands already.
-fn places<T: Item>(parent: &[T], child: &[T]) -> Vec<Option<usize>> {
-    if child.len() <= SMALL {
+/// Returns the position in `parent` of each item of `child` that `parent` has too.
+fn positions<T: Item>(parent: &[T], child: &[T]) -> Vec<Option<usize>> {
+    if child.len() <= MAX_SEARCHED_ITEMS {
         let find = |key: &str| parent.iter().position(|item| item.key() == key);
         return child.iter().map(|item| find(&item.key())).collect();
     }
@@ -85,16 +86,16 @@ fn places<T: Item>(parent: &[T], child: &[T]) -> Vec<Option<usize>> {
     child.iter().map(|item| index.get(&item.key()).copied()).collect()
 }
 
-/// Removes from `parent` what `child` says of the same paths in another list.
-pub(crate) fn settle_paths(parent: &mut Storage, child: &Storage) {
+/// Removes the entries of `parent` whose path is in another list of `child`.
+pub(crate) fn remove_conflicting_paths(parent: &mut Storage, child: &Storage) {
     let Storage { directories, files, links, .. } = child;
     parent.directories.retain(|item| !has(files, &item.path) && !has(links, &item.path));
     parent.files.retain(|item| !has(directories, &item.path) && !has(links, &item.path));
     parent.links.retain(|item| !has(directories, &item.path) && !has(files, &item.path));
 }
 
-/// Removes from `parent` what `child` says of the same arguments in the other list.
-pub(crate) fn settle_arguments(parent: &mut KernelArguments, child: &KernelArguments) {
+/// Removes the arguments of `parent` that are in the opposite list of `child`.
+pub(crate) fn remove_conflicting_arguments(parent: &mut KernelArguments, child: &KernelArguments) {
     parent.should_exist.retain(|argument| !has(&child.should_not_exist, argument));
     parent.should_not_exist.retain(|argument| !has(&child.should_exist, argument));
 }

@@ -1,14 +1,15 @@
-//! One declaration per Ignition object, from which decoding, encoding and merging follow.
+//! Declaration of Ignition objects, from which decoding, encoding and merging are derived.
 //!
-//! The rules are those of the reference, and they hold for every object alike:
+//! The rules are those of the reference, and they are the same for all objects:
 //!
-//! - **decode**: members match by exact name, else without regard to case; unknown members are
-//!   ignored; a member that comes twice is decoded on top of the first; `null` clears an optional
-//!   value or a list and leaves anything else as it was.
-//! - **write**: members in declaration order; what is empty is left out unless declared `always`;
-//!   an object is empty when all its members are; an optional value that is set is never empty.
-//! - **merge**: plain values come from the child, optional ones when the child sets them, objects
-//!   member by member unless one side is empty, lists by key: see [`crate::merge`].
+//! - **decode**: members match by exact name, otherwise ignoring case; unknown members are
+//!   ignored; a duplicate member is decoded on top of the first; `null` clears an optional value or
+//!   a list and leaves other values unchanged.
+//! - **encode**: members are in declaration order; empty members are left out unless declared
+//!   `always`; an object is empty if all its members are; an optional value that is set is never
+//!   empty.
+//! - **merge**: plain values come from the child, optional values if the child sets them, objects
+//!   merge member by member unless one side is empty, lists merge by key: see [`crate::merge`].
 //!
 //! A member declared `since N` does not exist before spec 3.N.
 
@@ -19,32 +20,32 @@ use crate::{
     tree::Tree,
 };
 
-/// What a value inside an Ignition document can do.
+/// A value inside an Ignition document.
 pub(crate) trait Field: Default {
-    /// Whether encoding leaves this value out.
+    /// Returns true if encoding leaves this value out.
     fn is_empty(&self) -> bool;
-    /// What stands for an absent value where older versions demand one.
+    /// Value that is written for an absent one if an older version requires the member.
     const BLANK: Tree<'static>;
-    /// This value as `spec` writes it.
+    /// Converts this value to a tree for `spec`.
     fn tree(&self, spec: Spec) -> Tree<'_>;
-    /// Takes the value of `node`, on top of what is there.
+    /// Decodes `node` on top of the present value.
     fn decode(&mut self, node: Node<'_>, decoder: &mut Decoder);
     /// Sets an optional value that is not set to its blank.
     fn fill(&mut self) {}
-    /// Lays `child` over this value.
+    /// Merges `child` into this value.
     fn merge(&mut self, child: Self);
-    /// Adds `child` behind this value; only lists that declare `append` differ from a merge.
+    /// Appends `child` to this value; differs from a merge only for lists that declare `append`.
     fn append(&mut self, child: Self) {
         self.merge(child);
     }
 }
 
-/// The state of one decoding run.
+/// State of decoding one document.
 #[derive(Debug)]
 pub(crate) struct Decoder {
-    /// The version the document declares.
+    /// Version that the document declares.
     pub(crate) spec: Spec,
-    /// Type errors and unknown members found so far.
+    /// Type errors and unknown members so far.
     pub(crate) report: Report,
     path: Path,
 }
@@ -54,14 +55,14 @@ impl Decoder {
         Self { spec, report: Report::default(), path: Path::default() }
     }
 
-    /// Runs `decode` one step further into the document.
+    /// Runs `decode` with the path extended by `step`.
     pub(crate) fn at(&mut self, step: Step, decode: impl FnOnce(&mut Self)) {
         self.path.0.push(step);
         decode(self);
         self.path.0.pop();
     }
 
-    /// The member of an object that `key` means, if the document's version has it.
+    /// Returns the member of an object that `key` matches, if the document's version has it.
     pub(crate) fn select(
         &mut self,
         key: &str,
@@ -79,43 +80,44 @@ impl Decoder {
     }
 
     fn has(&self, name: &str, flags: Flags) -> bool {
-        // Version 3.0 compresses the contents of files and nothing else.
+        // Version 3.0 supports compression only for the contents of files.
         let only_files = self.spec == Spec::V3_0 && name == "compression";
         flags.exists(self.spec) && !(only_files && self.path.is_under(&["ignition"]))
     }
 
-    /// Whether this is one of the members that are optional elsewhere, but not here: in version 3.0
-    /// the source of a certificate.
+    /// Returns true if the current member is required here although it is optional elsewhere: in
+    /// version 3.0 the source of a certificate.
     fn is_plain(&self) -> bool {
         let ends_in_source = matches!(self.path.0.last(), Some(Step::Member("source")));
         let is_certificate = self.path.is_under(&["ignition", "security"]);
         self.spec == Spec::V3_0 && ends_in_source && is_certificate
     }
 
-    /// Records that the specification has no member `key` here.
+    /// Reports that the specification has no member `key` here.
     fn unknown(&mut self, key: &str) {
         let path = self.path.unknown(key);
         self.report.warning(path, format!("unused key {key}"));
     }
 
-    /// Records that `key` is not spelt as the specification has it, but is taken as `name`.
+    /// Reports that `key` differs in case from the member `name` of the specification, which it
+    /// matches.
     fn misspelt(&mut self, key: &str, name: &str) {
         let path = self.path.unknown(key);
         self.report.warning(path, format!("key {key} is read as {name}"));
     }
 
-    /// Records that `found` stands where `wanted`, which has its article, belongs.
+    /// Reports that `found` has another type than `wanted`, which includes an article.
     pub(crate) fn mismatch(&mut self, wanted: &str, found: &Value<'_>) {
         self.report.mismatch(self.path.clone(), wanted, found);
     }
 }
 
-/// Whether two member names are equal but for case, as Go folds them.
+/// Returns true if two member names are equal ignoring case, as Go folds it.
 pub(crate) fn same_folded(name: &str, key: &str) -> bool {
     if key.is_ascii() {
         return name.eq_ignore_ascii_case(key);
     }
-    // Only two letters outside ASCII fold onto an ASCII one: the long s and the Kelvin sign.
+    // Only two letters outside ASCII fold to an ASCII letter: the long s and the Kelvin sign.
     let fold = |c: char| match c {
         '\u{17f}' => 's',
         '\u{212a}' => 'k',
@@ -124,7 +126,7 @@ pub(crate) fn same_folded(name: &str, key: &str) -> bool {
     name.chars().map(fold).eq(key.chars().map(fold))
 }
 
-/// What a declaration says about a member beyond its name and type.
+/// Properties of a member besides its name and type.
 #[derive(Clone, Copy)]
 pub(crate) struct Flags {
     since: Spec,
@@ -143,43 +145,43 @@ impl Flags {
         append: false,
     };
 
-    /// The member came with this version.
+    /// Declares that the member exists since this version.
     pub(crate) const fn since(self, since: Spec) -> Self {
         Self { since, ..self }
     }
 
-    /// The member is written even when empty.
+    /// Declares that the member is written even if it is empty.
     pub(crate) const fn always(self) -> Self {
         self.always_until(Spec::V3_5)
     }
 
-    /// The member is written even when empty, up to and including this version.
+    /// Declares that the member is written even if it is empty, up to and including this version.
     pub(crate) const fn always_until(self, last: Spec) -> Self {
         Self { always_until: Some(last), ..self }
     }
 
-    /// Up to and including this version the member was not optional: it is always written, the
-    /// blank is what it has when nothing is said, and `null` does not clear it.
+    /// Declares that the member was not optional up to and including this version: it is always
+    /// written, an absent value reads as the blank, and `null` does not clear it.
     pub(crate) const fn plain_until(self, last: Spec) -> Self {
         Self { always_until: Some(last), plain_until: Some(last), ..self }
     }
 
-    /// Up to and including this version `null` cleared the object.
+    /// Declares that `null` cleared the object up to and including this version.
     pub(crate) const fn pointer_until(self, last: Spec) -> Self {
         Self { pointer_until: Some(last), ..self }
     }
 
-    /// The list has no keys: merging appends.
+    /// Declares that the list has no keys and merging appends.
     pub(crate) const fn append(self) -> Self {
         Self { append: true, ..self }
     }
 
-    /// Whether `spec` has the member at all.
+    /// Returns true if `spec` has the member.
     pub(crate) fn exists(self, spec: Spec) -> bool {
         self.since <= spec
     }
 
-    /// Takes the value of `node` into the member.
+    /// Decodes `node` into the member.
     pub(crate) fn decode<T: Field>(self, member: &mut T, node: Node<'_>, decoder: &mut Decoder) {
         let is_null = matches!(node.value, Value::Null);
         if is_null && reaches(self.pointer_until, decoder.spec) {
@@ -189,14 +191,14 @@ impl Flags {
         }
     }
 
-    /// Gives the member the blank that `spec` knows in place of no value.
+    /// Sets an absent member to its blank if `spec` has no absent value for it.
     pub(crate) fn fill<T: Field>(self, member: &mut T, spec: Spec) {
         if reaches(self.plain_until, spec) {
             member.fill();
         }
     }
 
-    /// Whether `spec` writes the member even when it is empty.
+    /// Returns true if `spec` writes the member even if it is empty.
     pub(crate) fn is_always(self, spec: Spec) -> bool {
         reaches(self.always_until, spec)
     }
@@ -208,7 +210,8 @@ fn reaches(last: Option<Spec>, spec: Spec) -> bool {
 
 /// Declares an object: `field: Type = "wireName" [flag, flag(Version)],`; see [`Flags`].
 ///
-/// `before_merge(f)` names a function that sees parent and child before their members merge.
+/// `before_merge(f)` names a function that is called with parent and child before their members
+/// merge.
 macro_rules! object {
     (
         $(#[$meta:meta])*
@@ -310,6 +313,6 @@ pub(crate) use object;
 
 /// An object declared with [`object!`].
 pub(crate) trait Object: Field {
-    /// Lays every member of `child` over this object's, empty or not.
+    /// Merges each member of `child` into this object, even if it is empty.
     fn merge_members(&mut self, child: Self);
 }

@@ -1,4 +1,4 @@
-//! From bytes to a config: find the declared version, read by its rules, check.
+//! Parsing of documents: detects the declared version, decodes by its rules, and validates.
 
 mod error;
 mod position;
@@ -17,7 +17,7 @@ use crate::{
     validate,
 };
 
-/// A document that was read and found valid by the rules of the version it declares.
+/// A document that is valid by the rules of the version that it declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Document {
     /// A document of the 3.x specification.
@@ -26,29 +26,29 @@ pub enum Document {
     V2(V2),
 }
 
-/// A document of the 2.x specification, with the meaning of 2.2.
+/// A document of the 2.x specification, converted to 2.2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct V2 {
-    /// What it says.
+    /// Contents of the document.
     pub config: v2::Config,
-    /// The version it was written for.
+    /// Version that the document declares.
     pub declared: &'static str,
-    /// What its author may want to know.
+    /// Warnings for the author of the document.
     pub warnings: Report,
 }
 
-/// A document of the 3.x specification, with the meaning of the newest version.
+/// A document of the 3.x specification, converted to the newest version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct V3 {
-    /// What it says.
+    /// Contents of the document.
     pub config: Config,
-    /// The version it was written for.
+    /// Version that the document declares.
     pub declared: Spec,
-    /// What its author may want to know.
+    /// Warnings for the author of the document.
     pub warnings: Report,
 }
 
-/// Reads a document of any supported version.
+/// Parses a document of any supported version.
 pub fn read(raw: &[u8]) -> Result<Document, ReadError> {
     if raw.is_empty() {
         return Err(ReadError::Empty);
@@ -60,7 +60,7 @@ pub fn read(raw: &[u8]) -> Result<Document, ReadError> {
         report.faults.iter_mut().for_each(|fault| fault.position = Some(place));
         ReadError::V3(report)
     })?;
-    let declared = version::declared(&root).map_err(|report| refused(report, raw))?;
+    let declared = version::declared(&root).map_err(|report| invalid_v3(report, raw))?;
     let version = Version::parse(&declared).ok_or(ReadError::InvalidVersion)?;
     match version.spec() {
         Some(spec) => read_v3(root, spec, raw),
@@ -80,7 +80,7 @@ fn read_v2(root: Node<'_>, version: &Version, raw: &[u8]) -> Result<Document, Re
     if let Some(config) = config {
         return Ok(Document::V2(V2 { config, declared, warnings: report }));
     }
-    position::place(&mut report, raw);
+    position::set_positions(&mut report, raw);
     Err(ReadError::V2 { reason: "config is not valid", report })
 }
 
@@ -90,28 +90,28 @@ fn read_v3(root: Node<'_>, spec: Spec, raw: &[u8]) -> Result<Document, ReadError
     config.decode(root, &mut decoder);
     let mut report = decoder.report;
     if !report.is_fatal() {
-        report.absorb(validate::by(spec, &config));
+        report.extend(validate::validate_for(spec, &config));
     }
     if report.is_fatal() {
-        return Err(refused(report, raw));
+        return Err(invalid_v3(report, raw));
     }
-    lift(&mut config, spec, &mut report);
+    convert_to_newest(&mut config, spec, &mut report);
     Ok(Document::V3(V3 { config, declared: spec, warnings: report }))
 }
 
-fn refused(mut report: Report, raw: &[u8]) -> ReadError {
-    position::place(&mut report, raw);
+fn invalid_v3(mut report: Report, raw: &[u8]) -> ReadError {
+    position::set_positions(&mut report, raw);
     ReadError::V3(report)
 }
 
-/// Gives a config that was read by the rules of `spec` the meaning of the newest version.
-fn lift(config: &mut Config, spec: Spec, warnings: &mut Report) {
+/// Converts a config that was decoded by the rules of `spec` to the newest version.
+fn convert_to_newest(config: &mut Config, spec: Spec, warnings: &mut Report) {
     config.ignition.version = Spec::V3_5.to_string();
     if spec != Spec::V3_4 {
         return;
     }
-    // Compat: the reference loses advertisements on the way from 3.4 to 3.5, so that the names of
-    // rendered configs depend on it.
+    // Compat: the reference loses advertisements in the conversion from 3.4 to 3.5, and the names
+    // of rendered configs depend on that.
     for (at, luks) in config.storage.luks.iter_mut().enumerate() {
         for (server, tang) in luks.clevis.tang.iter_mut().enumerate() {
             if tang.advertisement.take().is_some() {
@@ -125,7 +125,7 @@ fn lift(config: &mut Config, spec: Spec, warnings: &mut Report) {
 }
 
 impl Document {
-    /// The version that the document declares.
+    /// Returns the version that the document declares.
     #[must_use]
     pub fn declared(&self) -> String {
         match self {
@@ -134,7 +134,7 @@ impl Document {
         }
     }
 
-    /// What the author may want to know, without positions.
+    /// Returns the warnings for the author, without positions.
     #[must_use]
     pub fn warnings(&self) -> &Report {
         match self {
@@ -143,15 +143,15 @@ impl Document {
         }
     }
 
-    /// What the author may want to know, with positions in `raw`, the text this was read from.
+    /// Returns the warnings for the author, with positions in `raw`, the text of the document.
     #[must_use]
     pub fn warnings_in(&self, raw: &[u8]) -> Report {
         let mut report = self.warnings().clone();
-        position::place(&mut report, raw);
+        position::set_positions(&mut report, raw);
         report
     }
 
-    /// Refuses files whose mode has more than the permission bits.
+    /// Rejects files whose mode has more than the permission bits.
     pub fn check_modes(&self) -> Result<(), ModeError> {
         match self {
             Self::V3(document) => check_modes(&document.config),
@@ -162,13 +162,13 @@ impl Document {
         }
     }
 
-    /// Refuses what the newest version does not allow, and special mode bits.
+    /// Rejects contents that the newest version does not allow, and special mode bits.
     ///
-    /// After this and [`Document::upgrade`] the config is good to use.
+    /// After this check and [`Document::upgrade`] the config is valid.
     pub fn check(&self) -> Result<(), CheckError> {
         match self {
             Self::V3(document) => {
-                if document.has_looser_rules() {
+                if document.has_weaker_rules() {
                     check(&document.config)
                 } else {
                     Ok(self.check_modes()?)
@@ -176,13 +176,13 @@ impl Document {
             }
             Self::V2(document) => match document.config.clone().upgrade() {
                 Ok(config) => check(&config),
-                // Upgrading says so itself; until then the modes are all there is to look at.
+                // The upgrade returns this error itself; until then only the modes can be checked.
                 Err(_) => Ok(self.check_modes()?),
             },
         }
     }
 
-    /// The config as the newest version has it.
+    /// Converts the config to the newest version.
     #[must_use = "the config is in the result"]
     pub fn upgrade(self) -> Result<Config, UpgradeError> {
         match self {
@@ -193,10 +193,10 @@ impl Document {
 }
 
 impl V3 {
-    /// Whether there is anything for which the declared version has looser rules than the newest:
-    /// up to 3.2 links without a target and settings of custom pins without a pin, in 3.0
-    /// references without a source.
-    fn has_looser_rules(&self) -> bool {
+    /// Returns true if the document has members for which the declared version has weaker rules
+    /// than the newest: up to 3.2 links without a target and custom Clevis pins without a name, in
+    /// 3.0 references without a source.
+    fn has_weaker_rules(&self) -> bool {
         let Config { ignition, storage, .. } = &self.config;
         let references = !ignition.config.is_empty() || !ignition.security.is_empty();
         let devices = !storage.links.is_empty() || !storage.luks.is_empty();
@@ -204,9 +204,9 @@ impl V3 {
     }
 }
 
-/// Refuses a config that the newest version does not allow, or with special mode bits.
+/// Rejects a config that the newest version does not allow, or that has special mode bits.
 ///
-/// Compat: a config without anything, not even a version, passes.
+/// Compat: a config without any members, even a version, passes.
 pub fn check(config: &Config) -> Result<(), CheckError> {
     if config.is_empty() {
         return Ok(());
@@ -232,13 +232,13 @@ fn check_each_mode<'a>(
     special.map_or(Ok(()), Err)
 }
 
-/// Compat: the reference looks at the low 32 bits only.
+/// Compat: the reference checks the low 32 bits only.
 fn has_special_bits(mode: i64) -> bool {
     mode & 0xffff_ffff > 0o777
 }
 
 impl Version {
-    /// The version of the 3.x specification that this is.
+    /// Returns the 3.x specification version with this number.
     pub(crate) fn spec(&self) -> Option<Spec> {
         let plain = self.pre_release.is_empty() && self.metadata.is_empty();
         let spec = match (self.major, self.minor, self.patch) {

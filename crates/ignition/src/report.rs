@@ -1,56 +1,56 @@
-//! What was wrong with a document: all faults, each with its place.
+//! Faults of a document, each with its path and position.
 
 use std::fmt;
 
 use crate::json::Value;
 
-/// How bad a fault is.
+/// Severity of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// The document is usable; the author may have meant something else.
+    /// The document is usable, but may not have the intended meaning.
     Warning,
-    /// The document is refused.
+    /// The document is rejected.
     Error,
 }
 
-/// One step into a document.
+/// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// A member of an object.
     Member(&'static str),
     /// An element of a list.
     Index(usize),
-    /// A member that the specification does not know.
+    /// A member that is not in the specification.
     Unknown(String),
 }
 
-/// Where in a document a fault stands, from the root down.
+/// Path of a fault in a document, starting at the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Path(pub Vec<Step>);
 
-/// A place in the source text, both counted from one.
+/// A position in the source text; line and column start at one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Line.
+    /// Line number.
     pub line: usize,
     /// Column, in bytes.
     pub column: usize,
 }
 
-/// One fault.
+/// A fault of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// How bad it is.
+    /// Severity of the fault.
     pub severity: Severity,
-    /// Where it stands.
+    /// Path of the fault.
     pub path: Path,
-    /// Where that is in the source text, when there is one.
+    /// Position of the fault in the source text, if known.
     pub position: Option<Position>,
-    /// What is wrong.
+    /// Description of the fault.
     pub message: String,
 }
 
-/// Every fault of one document, in document order.
+/// All faults of a document, in document order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// The faults.
@@ -58,25 +58,25 @@ pub struct Report {
 }
 
 impl Path {
-    /// This path with one member more.
+    /// Returns this path extended by a member.
     #[must_use]
     pub fn member(&self, name: &'static str) -> Self {
         self.with(Step::Member(name))
     }
 
-    /// This path with one index more.
+    /// Returns this path extended by an index.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         self.with(Step::Index(index))
     }
 
-    /// This path with a member more that the specification does not know.
+    /// Returns this path extended by a member that is not in the specification.
     #[must_use]
     pub(crate) fn unknown(&self, name: &str) -> Self {
         self.with(Step::Unknown(name.to_owned()))
     }
 
-    /// Whether this path starts with these members.
+    /// Returns true if this path starts with these members.
     pub(crate) fn is_under(&self, members: &[&'static str]) -> bool {
         let start = self.0.iter().take(members.len()).cloned();
         start.eq(members.iter().map(|name| Step::Member(name)))
@@ -95,12 +95,12 @@ impl Report {
         self.push(Severity::Error, path, message.into());
     }
 
-    /// Adds a fault that does not.
+    /// Adds a fault that leaves the document usable.
     pub fn warning(&mut self, path: Path, message: impl Into<String>) {
         self.push(Severity::Warning, path, message.into());
     }
 
-    /// Adds the fault that `found` stands where `wanted`, which has its article, belongs.
+    /// Adds the fault that `found` has another type than `wanted`, which includes an article.
     pub(crate) fn mismatch(&mut self, path: Path, wanted: &str, found: &Value<'_>) {
         self.error(path, format!("{wanted} is needed here, not {}", found.kind()));
     }
@@ -110,11 +110,11 @@ impl Report {
     }
 
     /// Adds the faults of `other`.
-    pub(crate) fn absorb(&mut self, other: Self) {
+    pub(crate) fn extend(&mut self, other: Self) {
         self.faults.extend(other.faults);
     }
 
-    /// Whether the document must be refused.
+    /// Returns true if the document must be rejected.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         self.faults.iter().any(|fault| fault.severity == Severity::Error)

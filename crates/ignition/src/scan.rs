@@ -1,15 +1,16 @@
-//! Finding the next byte that matters.
+//! Fast search for the next byte that needs handling.
 //!
-//! Configs are long runs of ordinary characters. Looked at in blocks, with comparisons that need no
-//! branch, they cost a fraction of what a walk byte by byte does.
+//! Configs are long runs of ordinary characters. Processed in blocks, with comparisons that need no
+//! branch, they cost a fraction of a loop over single bytes.
 
-/// How many bytes are judged at once: two or four registers on common machines.
+/// Number of bytes per block: two or four registers on common machines.
 const BLOCK: usize = 64;
 
-/// Where in `bytes` the first one stands that is not `ordinary`; the end if there is none.
+/// Returns the offset of the first byte of `bytes` that is not `ordinary`, or the length if there
+/// is none.
 ///
-/// Give `ordinary` as plain comparisons of the one byte, so that the compiler can judge many bytes
-/// at a time.
+/// `ordinary` should consist of plain comparisons of its byte, so that the compiler can vectorise
+/// the loop.
 #[inline]
 pub fn past(bytes: &[u8], ordinary: impl Fn(u8) -> bool) -> usize {
     let mut blocks = bytes.chunks_exact(BLOCK);
@@ -32,10 +33,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_find_what_a_walk_finds(bytes in "[a-z]{0,200}[#:]?[a-z#]{0,90}") {
+        fn blocks_find_the_same_byte_as_a_loop(bytes in "[a-z]{0,200}[#:]?[a-z#]{0,90}") {
             let ordinary = |byte: u8| byte != b'#' && byte != b':';
-            let walked = bytes.bytes().position(|byte| !ordinary(byte)).unwrap_or(bytes.len());
-            prop_assert_eq!(past(bytes.as_bytes(), ordinary), walked);
+            let expected = bytes.bytes().position(|byte| !ordinary(byte)).unwrap_or(bytes.len());
+            prop_assert_eq!(past(bytes.as_bytes(), ordinary), expected);
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The versions of the Ignition specification.
+//! Versions of the Ignition specification.
 
 use std::fmt;
 
 /// A version of the 3.x specification.
 ///
-/// [`Spec::V3_5`] is the one that configs have in memory.
+/// Configs in memory are of version [`Spec::V3_5`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Spec {
     /// 3.0.0
@@ -22,7 +22,7 @@ pub enum Spec {
 }
 
 impl Spec {
-    /// The version as configs write it.
+    /// Returns the version as written in configs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,12 +1,13 @@
-//! The versions of the specification that a client can ask for.
+//! Specification versions that a client can request.
 
 use std::{fmt, str::FromStr};
 
 use crate::spec::Spec;
 
-/// A version that a config can be asked for in.
+/// A version that a client can request a config in.
 ///
-/// Not every one can be produced: there is no way down to 3.0, though clients may name it.
+/// Not all of them can be produced: no config can be converted to 3.0, though clients may request
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Target {
     /// 2.2.0
@@ -15,7 +16,7 @@ pub enum Target {
     V3(Spec),
 }
 
-/// A version that is none of those a config can be asked for in.
+/// A version that a client cannot request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "unknown Ignition version {0:?}; known are 2.2.0, 3.0.0, 3.1.0, 3.2.0, 3.3.0, 3.4.0, 3.5.0"
@@ -23,7 +24,7 @@ pub enum Target {
 pub struct UnknownTarget(String);
 
 impl Target {
-    /// Every target, oldest first.
+    /// All targets, oldest first.
     pub const ALL: [Self; 7] = [
         Self::V2_2,
         Self::V3(Spec::V3_0),
@@ -34,7 +35,7 @@ impl Target {
         Self::V3(Spec::V3_5),
     ];
 
-    /// The version as configs write it.
+    /// Returns the version as written in configs.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -53,7 +54,7 @@ impl fmt::Display for Target {
 impl FromStr for Target {
     type Err = UnknownTarget;
 
-    /// Takes the full version or its first two parts.
+    /// Parses the full version or its first two parts.
     fn from_str(text: &str) -> Result<Self, UnknownTarget> {
         let matches = |target: &Self| {
             let full = target.as_str();
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_is_named_with_or_without_its_patch_part() {
+    fn a_target_is_parsed_with_or_without_its_patch_part() {
         for target in Target::ALL {
             assert_eq!(target.as_str().parse(), Ok(target));
         }

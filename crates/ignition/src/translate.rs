@@ -1,11 +1,12 @@
-//! Down from the newest version to the one a client asks for.
+//! Conversion from the newest version to the version that a client requests.
 //!
-//! There is one set of types for all of 3.x, so a step down changes little: it refuses what the older
-//! version cannot say, and checks what is left by the older version's rules. The way is 3.5, 3.4,
-//! 3.3, 3.2 and then either 3.1 or 2.2; nothing leads to 3.0.
+//! One set of types serves all of 3.x, so a step down changes little: it rejects features that the
+//! older version does not support, and validates the result by the older version's rules. The steps
+//! are 3.5, 3.4, 3.3, 3.2 and then either 3.1 or 2.2; there is no step to 3.0.
 //!
-//! What is lost without a word in the reference, and would change what the machine does, is refused
-//! here: the crypto card of a volume below 3.5, and the advertisement of a Tang server below 3.4.
+//! The reference silently drops two features whose loss would change the machine, and which are
+//! rejected here: the crypto card of a volume below 3.5, and the advertisement of a Tang server
+//! below 3.4.
 
 mod down;
 mod to_v2;
@@ -20,84 +21,85 @@ use crate::{
     v2, validate,
 };
 
-/// Why a config cannot be had in the version asked for.
+/// A config that cannot be converted to the requested version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConvertError {
-    /// It cannot be read.
+    /// The stored config cannot be parsed.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// It is of the 2.x specification, which is not served as it is.
+    /// The stored config is of the 2.x specification, which is not served unchanged.
     #[error("parsing Ignition config failed with error: unsupported config version\nReport: ")]
-    SpecTwo,
-    /// It breaks the rules of the newest version.
+    V2,
+    /// The config breaks the rules of the newest version.
     #[error("parsing Ignition config failed with error: config is not valid\nReport: {0}")]
     Invalid(Report),
-    /// Nothing leads to this version.
+    /// No conversion to this version exists.
     #[error(
         "conversion for source version 3.5.0 to target version {0} is not supported the requested conversion is not supported"
     )]
-    NoWay(Target),
-    /// The older version cannot say this.
-    #[error("{loss}")]
-    Loss {
-        /// What it cannot say.
-        loss: Loss,
-        /// Where the config says it.
+    UnsupportedTarget(Target),
+    /// The older version does not support a feature of the config.
+    #[error("{feature}")]
+    Unsupported {
+        /// The feature.
+        feature: UnsupportedFeature,
+        /// Path of the feature in the config.
         path: Path,
     },
-    /// The older version could say it, but does not allow it.
+    /// The converted config breaks the rules of the older version.
     #[error("Converted spec has unexpected fatal error:\n{0}")]
-    Outcome(Report),
+    InvalidResult(Report),
 }
 
-/// What an older version cannot say.
+/// A feature that an older version does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Loss {
+pub enum UnsupportedFeature {
     /// The crypto card that unlocks a volume.
     #[error("invalid input config: 'Cex' type is not supported in spec v3.4")]
     Cex,
-    /// Something that came with 3.4.
+    /// A feature that exists since 3.4.
     #[error("Invalid input config: {0} not supported in spec v3.3")]
     Since3_4(&'static str),
-    /// Something that came later than the version named.
+    /// A feature that is newer than `version`.
     #[error("{what} not supported on {version}")]
     On {
-        /// What, with its verb.
+        /// Name of the feature, with its verb.
         what: &'static str,
-        /// The version.
+        /// Version that does not support the feature.
         version: &'static str,
     },
 }
 
-/// Writes `config` in the version asked for, as the body of an answer.
+/// Converts `config` to the requested version and serializes it.
 pub fn convert(mut config: Config, to: Target) -> Result<Vec<u8>, ConvertError> {
-    let report = validate::by(Spec::V3_5, &config);
+    let report = validate::validate_for(Spec::V3_5, &config);
     if report.is_fatal() {
         return Err(ConvertError::Invalid(report));
     }
     let last = match to {
         Target::V2_2 => Spec::V3_2,
-        Target::V3(Spec::V3_0) => return Err(ConvertError::NoWay(to)),
+        Target::V3(Spec::V3_0) => return Err(ConvertError::UnsupportedTarget(to)),
         Target::V3(spec) => spec,
     };
     for spec in [Spec::V3_4, Spec::V3_3, Spec::V3_2, Spec::V3_1] {
         if spec >= last {
-            down::step(&mut config, spec)?;
+            down::convert_to(&mut config, spec)?;
         }
     }
     if to == Target::V2_2 {
-        return Ok(to_v2::translate(config)?.tree(v2::MARKER).to_json());
+        return Ok(to_v2::translate(config)?.tree(v2::V2_2_AS_SPEC).to_json());
     }
     Ok(config.tree(last).to_json())
 }
 
-/// Reads the stored config `raw` and writes it in the version asked for, as the server does.
+/// Parses the stored config `raw` and serializes it in the requested version, as the server does.
 ///
-/// Compat: a config of the 2.x specification is refused, because rendering has long translated it.
+/// Compat: a config of the 2.x specification is rejected, because rendering has already translated
+/// it.
 pub fn convert_raw(raw: &[u8], to: Target) -> Result<Vec<u8>, ConvertError> {
     match read(raw)? {
         Document::V3(document) => convert(document.config, to),
-        Document::V2(_) => Err(ConvertError::SpecTwo),
+        Document::V2(_) => Err(ConvertError::V2),
     }
 }
 

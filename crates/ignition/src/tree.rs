@@ -1,19 +1,19 @@
-//! A document on its way out: plain values that borrow from the config they came from.
+//! A document tree for serialization, which borrows from the config.
 //!
-//! There is one way to write JSON here: compact, members in the order given, the reference's escapes.
+//! JSON is always written compactly, with members in the given order and the reference's escapes.
 
 use crate::scan;
 
 /// A value of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tree<'a> {
-    /// No value.
+    /// The value `null`.
     Null,
-    /// A switch.
+    /// A boolean.
     Bool(bool),
-    /// A number.
+    /// An integer.
     Int(i64),
-    /// Text.
+    /// A string.
     Text(&'a str),
     /// A list.
     List(Vec<Tree<'a>>),
@@ -22,7 +22,7 @@ pub enum Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// The document as compact JSON.
+    /// Serializes the document as compact JSON.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.size());
@@ -30,7 +30,7 @@ impl Tree<'_> {
         out
     }
 
-    /// Writes the document as compact JSON.
+    /// Writes the document as compact JSON to `out`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.extend_from_slice(b"null"),
@@ -63,7 +63,7 @@ impl Tree<'_> {
         }
     }
 
-    /// How long the JSON is, so that writing it allocates once and no more than it needs.
+    /// Returns the length of the JSON, so that serialization allocates exactly once.
     fn size(&self) -> usize {
         let separators = |count: usize| 2 + count.saturating_sub(1);
         match self {
@@ -82,7 +82,7 @@ impl Tree<'_> {
     }
 }
 
-/// How long `text` is as a JSON string.
+/// Returns the length of `text` as a JSON string.
 fn string_size(text: &str) -> usize {
     let mut size = text.len() + 2;
     let mut rest = text.as_bytes();
@@ -101,8 +101,9 @@ fn string_size(text: &str) -> usize {
 
 /// Writes `text` as a JSON string.
 ///
-/// Compat: besides what JSON demands, `<`, `>`, `&` and the two Unicode line separators are escaped,
-/// and of the control characters only newline, carriage return and tab have a short form.
+/// Compat: besides the escapes that JSON requires, `<`, `>`, `&` and the two Unicode line
+/// separators are escaped, and of the control characters only newline, carriage return and tab have
+/// a short form.
 fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
@@ -130,14 +131,14 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Writes `byte` by its number.
+/// Writes `byte` as a `\u` escape.
 fn write_code(byte: u8, out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| HEX.get(usize::from(nibble)).copied().unwrap_or(b'0');
     out.extend_from_slice(&[b'\\', b'u', b'0', b'0', digit(byte >> 4), digit(byte & 15)]);
 }
 
-/// Whether `byte` stands for itself and cannot start an escape.
+/// Returns true if `byte` is written unchanged and cannot start a character that needs an escape.
 fn is_plain(byte: u8) -> bool {
     byte >= b' ' && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xe2)
 }
@@ -171,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_size_is_known_beforehand(text: String, number: i64, switch: bool) {
+        fn the_size_equals_the_length_of_the_json(text: String, number: i64, switch: bool) {
             let tree = Tree::Object(vec![
                 ("text", Tree::Text(&text)),
                 ("list", Tree::List(vec![Tree::Int(number), Tree::Bool(switch), Tree::Null])),

@@ -1,7 +1,7 @@
-//! Configs of the 2.x specification, which older clusters still store and older clients still ask for.
+//! Configs of the 2.x specification, which older clusters store and older clients request.
 //!
-//! They are read as 2.2, cleaned of what 2.x allowed and 3.x does not, and translated. The versions
-//! 2.0 and 2.1 are read too; what they did not know yet is ignored in them.
+//! They are parsed as 2.2, cleaned of duplicates that 3.x does not allow, and translated. The
+//! versions 2.0 and 2.1 are parsed too; members that these versions do not have are ignored.
 
 mod cleanup;
 mod config;
@@ -23,8 +23,8 @@ pub use upgrade::{Untranslatable, UpgradeError};
 
 use crate::spec::Spec;
 
-/// What stands for version 2.2 where a version of 3.x is asked for.
-pub(crate) const MARKER: Spec = Spec::V3_2;
+/// Value of [`Spec`] that represents version 2.2.
+pub(crate) const V2_2_AS_SPEC: Spec = Spec::V3_2;
 
 #[cfg(test)]
 mod tests;

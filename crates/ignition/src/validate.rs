@@ -1,6 +1,6 @@
-//! The rules of the specification, each version's own.
+//! Validation of configs by the rules of each specification version.
 //!
-//! Messages are Ignition's, because people search for them.
+//! The messages are Ignition's, because administrators search for them.
 
 mod disk;
 mod file;
@@ -24,34 +24,34 @@ use crate::{
     spec::Spec,
 };
 
-/// All faults of `config` by the rules of the newest version.
+/// Validates `config` by the rules of the newest version; returns all faults.
 #[must_use]
 pub fn validate(config: &Config) -> Report {
-    by(Spec::V3_5, config)
+    validate_for(Spec::V3_5, config)
 }
 
-/// All faults of `config` by the rules of `spec`.
-pub(crate) fn by(spec: Spec, config: &Config) -> Report {
+/// Validates `config` by the rules of `spec`; returns all faults.
+pub(crate) fn validate_for(spec: Spec, config: &Config) -> Report {
     let mut checker = Checker { spec, path: Path::default(), report: Report::default() };
     checker.config(config);
     checker.report
 }
 
-/// One walk through a config.
+/// State of validating one config.
 struct Checker {
     spec: Spec,
     path: Path,
     report: Report,
 }
 
-/// A rule's verdict: the fault's message.
-type Verdict = Result<(), &'static str>;
+/// Result of a rule; the error is the message of the fault.
+type RuleResult = Result<(), &'static str>;
 
-/// The keys that one key space has so far.
+/// Keys of one key space so far.
 type Keys<'a> = HashSet<Cow<'a, str>>;
 
 impl Checker {
-    /// Runs `check` one member further into the config.
+    /// Runs `check` with the path extended by `member`.
     fn at(&mut self, member: &'static str, check: impl FnOnce(&mut Self)) {
         self.path.0.push(Step::Member(member));
         check(self);
@@ -69,36 +69,37 @@ impl Checker {
         });
     }
 
-    /// Reports `message` here.
+    /// Reports an error at the current path.
     fn error(&mut self, message: impl Into<String>) {
         self.report.error(self.path.clone(), message);
     }
 
-    /// Reports `message` at `member`.
+    /// Reports an error at `member`.
     fn error_at(&mut self, member: &'static str, message: impl Into<String>) {
         self.report.error(self.path.member(member), message);
     }
 
-    /// Reports `message` at `member`, as something to think about.
+    /// Reports a warning at `member`.
     fn warning_at(&mut self, member: &'static str, message: impl Into<String>) {
         self.report.warning(self.path.member(member), message);
     }
 
-    /// Reports the fault of `member`, if there is one.
-    fn require(&mut self, member: &'static str, verdict: Verdict) {
-        if let Err(message) = verdict {
+    /// Reports an error at `member` if the rule is broken.
+    fn require(&mut self, member: &'static str, result: RuleResult) {
+        if let Err(message) = result {
             self.error_at(member, message);
         }
     }
 
-    /// Reports the items of the list `member` that share a key.
+    /// Reports the items of the list `member` that have the key of an earlier item.
     fn unique<T: Item>(&mut self, member: &'static str, items: &[T]) {
         if items.len() > 1 {
             self.unique_among(&mut Keys::new(), member, items);
         }
     }
 
-    /// Reports the items of the list `member` whose key is in `keys` already, and adds the others.
+    /// Reports the items of the list `member` whose key is already in `keys`, and adds the other
+    /// keys.
     fn unique_among<'a, T: Item>(
         &mut self,
         keys: &mut Keys<'a>,
@@ -140,14 +141,14 @@ impl Checker {
                 checker.each("certificateAuthorities", authorities, |checker, authority| {
                     checker.required_source(authority);
                     checker.reference(authority);
-                    checker.named_source(authority);
+                    checker.required_source_in_3_0(authority);
                 });
                 checker.unique("certificateAuthorities", authorities);
             });
         });
     }
 
-    fn version(&self, version: &str) -> Verdict {
+    fn version(&self, version: &str) -> RuleResult {
         match Version::parse(version) {
             None => Err("invalid config version (couldn't parse)"),
             Some(version) if version.spec() != Some(self.spec) => Err("unsupported config version"),

@@ -1,4 +1,4 @@
-//! The plain values inside Ignition objects: text, numbers, switches, and lists of anything.
+//! [`Field`] for the values inside Ignition objects: strings, numbers, booleans, and lists.
 
 use crate::{
     json::{Node, Value},
@@ -94,7 +94,7 @@ impl<T: Field> Field for Option<T> {
         self.is_none()
     }
 
-    // Only members that older versions require need it; those had no optional type.
+    // Only needed for members that older versions require; those had no optional type.
     const BLANK: Tree<'static> = T::BLANK;
 
     fn tree(&self, spec: Spec) -> Tree<'_> {
@@ -139,7 +139,7 @@ impl<T: crate::merge::Item> Field for Vec<T> {
                 return decoder.mismatch("a list", &other);
             }
         };
-        // Compat: a list that comes twice is decoded item by item on top of the first one.
+        // Compat: a duplicate list is decoded item by item on top of the first one.
         self.resize_with(nodes.len(), T::default);
         for (index, (item, node)) in self.iter_mut().zip(nodes).enumerate() {
             decoder.at(Step::Index(index), |decoder| item.decode(node, decoder));
@@ -147,7 +147,7 @@ impl<T: crate::merge::Item> Field for Vec<T> {
     }
 
     fn merge(&mut self, child: Self) {
-        crate::merge::lists(self, child);
+        crate::merge::merge_lists(self, child);
     }
 
     fn append(&mut self, child: Self) {

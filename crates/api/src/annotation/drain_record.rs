@@ -1,46 +1,47 @@
-//! What is known of a drain that is going on, kept on its node.
+//! State of a drain in progress, stored as an annotation of the node.
 
 use std::{fmt, str::FromStr};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::{Deserialize, Serialize};
 
-/// A drain that is going on. Whoever takes the controller over goes on from here.
+/// State of a drain in progress. A controller that becomes the leader continues the drain from this
+/// record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainRecord {
-    /// The request it answers, as the daemon wrote it.
+    /// The drain request of the daemon that this drain carries out.
     pub request: String,
-    /// Since when it goes on.
+    /// Time at which the drain started.
     pub since: Time,
-    /// How many attempts have failed.
+    /// Number of failed attempts.
     #[serde(default)]
     pub attempts: u32,
-    /// The pods that hold it up.
+    /// Pods that block the drain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blockers: Vec<DrainBlocker>,
-    /// How many more there are.
+    /// Number of further blocking pods that are not listed.
     #[serde(default)]
     pub more: usize,
 }
 
-/// A pod that holds a drain up.
+/// A pod that blocks a drain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DrainBlocker {
-    /// The pod, with its namespace.
+    /// Namespace and name of the pod.
     pub pod: String,
-    /// Kind and name of what made the pod; empty if nothing did.
+    /// Kind and name of the pod's owner; empty if the pod has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub owner: String,
-    /// Why it does not go; names the budget, if one is to blame.
+    /// Reason why the pod is not gone; names the PodDisruptionBudget if one blocks the eviction.
     pub why: String,
-    /// Since when it has not gone.
+    /// Time since which the pod has blocked the drain.
     pub since: Time,
 }
 
 impl fmt::Display for DrainRecord {
-    /// As the annotation has it.
+    /// Writes the JSON text of the annotation.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
     }
@@ -55,7 +56,7 @@ impl FromStr for DrainRecord {
 }
 
 impl fmt::Display for DrainBlocker {
-    /// As people read it.
+    /// Writes one line for administrators.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pod {}", self.pod)?;
         if !self.owner.is_empty() {
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_as_it_was_written() {
+    fn a_written_record_parses_to_itself() {
         let since: Time = serde_json::from_str("\"2026-01-02T03:04:05Z\"").expect("a time");
         let blocker = DrainBlocker {
             pod: "shop/web-1".to_owned(),
@@ -89,9 +90,15 @@ mod tests {
             blockers: vec![blocker],
             more: 0,
         };
-        assert_eq!(record.to_string().parse::<DrainRecord>().expect("its own text"), record);
+        assert_eq!(
+            record.to_string().parse::<DrainRecord>().expect("the written text parses"),
+            record
+        );
         let least = r#"{"request":"drain-x","since":"2026-01-02T03:04:05Z"}"#;
-        assert_eq!(least.parse::<DrainRecord>().expect("what is needed").attempts, 0);
+        assert_eq!(
+            least.parse::<DrainRecord>().expect("the other members are optional").attempts,
+            0
+        );
         assert!("drain-x".parse::<DrainRecord>().is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Facts about the platform: public clouds.
+//! Status of clusters on public clouds, as part of the Infrastructure copy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct AlibabaCloudPlatformStatus {
     #[serde(rename = "resourceGroupID", skip_serializing_if = "String::is_empty")]
     #[schemars(extend("pattern" = "^(rg-[0-9A-Za-z]+)?$"))]
     pub resource_group_id: String,
-    /// Tags that all created resources get.
+    /// Tags that are set on all created resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"]))]
@@ -30,10 +30,10 @@ pub struct AlibabaCloudPlatformStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AlibabaCloudTag {
-    /// Key of the entry.
+    /// Key of the tag.
     #[schemars(length(min = 1, max = 128))]
     pub key: String,
-    /// Value of the entry.
+    /// Value of the tag.
     #[schemars(length(min = 1, max = 128))]
     pub value: String,
 }
@@ -42,39 +42,39 @@ pub struct AlibabaCloudTag {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsPlatformStatus {
-    /// Who resolves the cluster's own names.
+    /// DNS of the cluster's load balancers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true, "x-default" = serde_json::json!({"dnsType": "PlatformDefault"})))]
     pub cloud_load_balancer_config: Option<CloudLoadBalancerConfig>,
     /// IP families of the cluster's network.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["IPv4", "DualStackIPv6Primary", "DualStackIPv4Primary"], "x-default" = "IPv4", "x-kubernetes-validations" = rules::IP_FAMILY_STAYS))]
+    #[schemars(extend("enum" = ["IPv4", "DualStackIPv6Primary", "DualStackIPv4Primary"], "x-default" = "IPv4", "x-kubernetes-validations" = rules::IP_FAMILY_IS_IMMUTABLE))]
     pub ip_family: String,
     /// Region of the machines.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub region: String,
-    /// Tags that all created resources get.
+    /// Tags that are set on all created resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 25))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub resource_tags: Vec<AwsTag>,
-    /// Replacement addresses of the platform's services.
+    /// Service endpoints that replace the platform's defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub service_endpoints: Vec<AwsServiceEndpoint>,
 }
 
-/// Who resolves the cluster's own names.
+/// DNS of the cluster's load balancers: resolved by the platform or by the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::CLOUD_LOAD_BALANCER_CONFIG))]
 pub struct CloudLoadBalancerConfig {
-    /// Load balancer addresses, when the cluster resolves its own names.
+    /// Load balancer addresses, if the cluster hosts its own DNS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_hosted: Option<CloudLoadBalancerAddresses>,
-    /// Whether the platform or the cluster resolves them.
+    /// Host of the DNS records: `PlatformDefault` or `ClusterHosted`.
     #[serde(skip_serializing_if = "String::is_empty")]
-    #[schemars(extend("enum" = ["ClusterHosted", "PlatformDefault"], "x-default" = "PlatformDefault", "x-kubernetes-validations" = rules::DNS_TYPE_STAYS))]
+    #[schemars(extend("enum" = ["ClusterHosted", "PlatformDefault"], "x-default" = "PlatformDefault", "x-kubernetes-validations" = rules::DNS_TYPE_IS_IMMUTABLE))]
     pub dns_type: String,
 }
 
@@ -106,11 +106,11 @@ pub struct CloudLoadBalancerAddresses {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsTag {
-    /// Key of the entry.
+    /// Key of the tag.
     #[schemars(length(min = 1, max = 128))]
     #[schemars(extend("x-kubernetes-validations" = rules::AWS_TAG_KEY))]
     pub key: String,
-    /// Value of the entry.
+    /// Value of the tag.
     #[schemars(length(min = 1, max = 256))]
     #[schemars(extend("x-kubernetes-validations" = rules::AWS_TAG_VALUE))]
     pub value: String,
@@ -124,7 +124,7 @@ pub struct AzurePlatformStatus {
     /// Address of the resource manager on Azure Stack.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub arm_endpoint: String,
-    /// Who resolves the cluster's own names.
+    /// DNS of the cluster's load balancers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-default" = serde_json::json!({"dnsType": "PlatformDefault"})))]
     pub cloud_load_balancer_config: Option<CloudLoadBalancerConfig>,
@@ -138,10 +138,10 @@ pub struct AzurePlatformStatus {
     /// Resource group of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_group_name: String,
-    /// Tags that all created resources get.
+    /// Tags that are set on all created resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::TAGS_STAY))]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::TAGS_ARE_IMMUTABLE))]
     pub resource_tags: Vec<AzureTag>,
 }
 
@@ -149,11 +149,11 @@ pub struct AzurePlatformStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AzureTag {
-    /// Key of the entry.
+    /// Key of the tag.
     #[schemars(length(min = 1, max = 128))]
     #[schemars(extend("pattern" = "^[a-zA-Z]([0-9A-Za-z_.-]*[0-9A-Za-z_])?$"))]
     pub key: String,
-    /// Value of the entry.
+    /// Value of the tag.
     #[schemars(length(min = 1, max = 256))]
     #[schemars(extend("pattern" = "^[0-9A-Za-z_.=+-@]+$"))]
     pub value: String,
@@ -164,7 +164,7 @@ pub struct AzureTag {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::GCP_PLATFORM_STATUS))]
 pub struct GcpPlatformStatus {
-    /// Who resolves the cluster's own names.
+    /// DNS of the cluster's load balancers.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("nullable" = true, "x-default" = serde_json::json!({"dnsType": "PlatformDefault"})))]
     pub cloud_load_balancer_config: Option<CloudLoadBalancerConfig>,
@@ -174,15 +174,15 @@ pub struct GcpPlatformStatus {
     /// Region of the machines.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub region: String,
-    /// Labels that all created resources get.
+    /// Labels that are set on all created resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::LABELS_STAY))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::LABELS_ARE_IMMUTABLE))]
     pub resource_labels: Vec<GcpLabel>,
-    /// Tags that all created resources get.
+    /// Tags that are set on all created resources.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::TAGS_STAY))]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["key"], "x-kubernetes-validations" = rules::TAGS_ARE_IMMUTABLE))]
     pub resource_tags: Vec<GcpTag>,
 }
 
@@ -190,11 +190,11 @@ pub struct GcpPlatformStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GcpLabel {
-    /// Key of the entry.
+    /// Key of the label.
     #[schemars(length(min = 1, max = 63))]
     #[schemars(extend("pattern" = "^[a-z][0-9a-z_-]{0,62}$", "x-kubernetes-validations" = rules::GCP_LABEL_KEY))]
     pub key: String,
-    /// Value of the entry.
+    /// Value of the label.
     #[schemars(length(min = 1, max = 63))]
     #[schemars(extend("pattern" = "^[0-9a-z_-]{1,63}$"))]
     pub value: String,
@@ -204,7 +204,7 @@ pub struct GcpLabel {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct GcpTag {
-    /// Key of the entry.
+    /// Key of the tag.
     #[schemars(length(min = 1, max = 63))]
     #[schemars(extend("pattern" = "^[a-zA-Z0-9]([0-9A-Za-z_.-]{0,61}[a-zA-Z0-9])?$"))]
     pub key: String,
@@ -213,7 +213,7 @@ pub struct GcpTag {
     #[schemars(length(min = 1, max = 32))]
     #[schemars(extend("pattern" = "(^[1-9][0-9]{0,31}$)|(^[a-z][a-z0-9-]{4,28}[a-z0-9]$)"))]
     pub parent_id: String,
-    /// Value of the entry.
+    /// Value of the tag.
     #[schemars(length(min = 1, max = 63))]
     #[schemars(extend("pattern" = r"^[a-zA-Z0-9]([0-9A-Za-z_.@%=+:,*#&()\[\]{}\-\s]{0,61}[a-zA-Z0-9])?$"))]
     pub value: String,
@@ -223,35 +223,35 @@ pub struct GcpTag {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct IbmCloudPlatformStatus {
-    /// Internet Services instance that holds public names.
+    /// CRN of the Internet Services instance that holds the public DNS zone.
     #[serde(rename = "cisInstanceCRN", skip_serializing_if = "String::is_empty")]
     pub cis_instance_crn: String,
-    /// DNS Services instance that holds private names.
+    /// CRN of the DNS Services instance that holds the private DNS zone.
     #[serde(rename = "dnsInstanceCRN", skip_serializing_if = "String::is_empty")]
     pub dns_instance_crn: String,
-    /// Where the cluster is.
+    /// Location of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub location: String,
-    /// Kind of cluster.
+    /// Type of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub provider_type: String,
     /// Resource group of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub resource_group_name: String,
-    /// Replacement addresses of the platform's services.
+    /// Service endpoints that replace the platform's defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub service_endpoints: Vec<IbmCloudServiceEndpoint>,
 }
 
-/// A replacement address for one IBM Cloud service.
+/// A service endpoint that replaces the default of one IBM Cloud service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct IbmCloudServiceEndpoint {
-    /// Name of the entry.
+    /// Name of the service.
     #[schemars(extend("enum" = ["CIS", "COS", "COSConfig", "DNSServices", "GlobalCatalog", "GlobalSearch", "GlobalTagging", "HyperProtect", "IAM", "KeyProtect", "ResourceController", "ResourceManager", "VPC"]))]
     pub name: String,
-    /// Address to use instead.
+    /// URL that replaces the default endpoint.
     #[schemars(length(max = 300))]
     #[schemars(extend("x-kubernetes-validations" = rules::IBM_CLOUD_SERVICE_ENDPOINT_URL))]
     pub url: String,
@@ -262,10 +262,10 @@ pub struct IbmCloudServiceEndpoint {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::POWER_VS_PLATFORM_STATUS))]
 pub struct PowerVsPlatformStatus {
-    /// Internet Services instance that holds public names.
+    /// CRN of the Internet Services instance that holds the public DNS zone.
     #[serde(rename = "cisInstanceCRN", skip_serializing_if = "String::is_empty")]
     pub cis_instance_crn: String,
-    /// DNS Services instance that holds private names.
+    /// CRN of the DNS Services instance that holds the private DNS zone.
     #[serde(rename = "dnsInstanceCRN", skip_serializing_if = "String::is_empty")]
     pub dns_instance_crn: String,
     /// Region of the machines.
@@ -276,7 +276,7 @@ pub struct PowerVsPlatformStatus {
     #[schemars(length(max = 40))]
     #[schemars(extend("pattern" = "^[a-zA-Z0-9-_ ]+$", "x-kubernetes-validations" = rules::POWER_VS_PLATFORM_STATUS_RESOURCE_GROUP))]
     pub resource_group: String,
-    /// Replacement addresses of the platform's services.
+    /// Service endpoints that replace the platform's defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub service_endpoints: Vec<PowerVsServiceEndpoint>,

@@ -1,4 +1,4 @@
-//! The DNS object that a ControllerConfig carries a copy of.
+//! The DNS object of the cluster, of which a ControllerConfig carries a copy.
 
 use std::collections::BTreeMap;
 
@@ -12,42 +12,42 @@ use super::rules;
 use crate::meta::AnyObject;
 use crate::wire::is_default;
 
-/// The cluster's DNS settings, as an embedded object.
+/// DNS settings of the cluster, as an embedded object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-embedded-resource" = true))]
 pub struct Dns {
-    /// Group and version of the object.
+    /// API group and version of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// Kind of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Name and the like.
+    /// Metadata of the object.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "AnyObject")]
     pub metadata: ObjectMeta,
-    /// What was asked for.
+    /// Desired DNS settings.
     pub spec: DnsSpec,
-    /// Nothing as yet.
+    /// Status of the object; empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<Empty>,
 }
 
-/// Zones and domain of the cluster.
+/// Zones and base domain of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DnsSpec {
-    /// Domain that all names of the cluster end in.
+    /// Base domain of all DNS names of the cluster.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub base_domain: String,
     /// DNS settings of the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<DnsPlatformSpec>,
-    /// Zone for names used inside the cluster.
+    /// DNS zone for names inside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub private_zone: Option<DnsZone>,
-    /// Zone for names used from outside.
+    /// DNS zone for names outside the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_zone: Option<DnsZone>,
 }
@@ -57,10 +57,10 @@ pub struct DnsSpec {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::DNS_PLATFORM_SPEC))]
 pub struct DnsPlatformSpec {
-    /// On AWS.
+    /// Settings of a cluster on AWS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws: Option<AwsDnsSpec>,
-    /// Type of the platform; empty or AWS.
+    /// Type of the platform: empty or `AWS`.
     #[serde(rename = "type")]
     #[schemars(extend("x-kubernetes-validations" = rules::DNS_PLATFORM_TYPES))]
     pub kind: PlatformType,
@@ -70,20 +70,20 @@ pub struct DnsPlatformSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsDnsSpec {
-    /// Role to assume when writing to the private zone.
+    /// ARN of the IAM role to assume for changes of the private zone.
     #[serde(rename = "privateZoneIAMRole", skip_serializing_if = "String::is_empty")]
     #[schemars(extend("x-kubernetes-validations" = rules::AWS_DNS_SPEC_PRIVATE_ZONE_IAM_ROLE))]
     pub private_zone_iam_role: String,
 }
 
-/// A DNS zone, by id or by tags.
+/// A DNS zone, given by ID or by tags.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DnsZone {
-    /// Id of the zone.
+    /// ID of the zone.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub id: String,
-    /// Tags to find the zone by.
+    /// Tags that identify the zone.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tags: BTreeMap<String, String>,
 }

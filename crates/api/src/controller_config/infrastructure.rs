@@ -1,4 +1,4 @@
-//! The Infrastructure object that a ControllerConfig carries a copy of.
+//! The Infrastructure object of the cluster, of which a ControllerConfig carries a copy.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use schemars::JsonSchema;
@@ -11,38 +11,38 @@ use crate::meta::AnyObject;
 use crate::wire::is_default;
 use crate::wire_enum::wire_enum;
 
-/// What the cluster runs on, as an embedded object.
+/// Platform that the cluster runs on, as an embedded object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-embedded-resource" = true))]
 pub struct Infrastructure {
-    /// Group and version of the object.
+    /// API group and version of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub api_version: String,
     /// Kind of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kind: String,
-    /// Name and the like.
+    /// Metadata of the object.
     #[serde(skip_serializing_if = "is_default")]
     #[schemars(with = "AnyObject")]
     pub metadata: ObjectMeta,
-    /// What the installer was told.
+    /// Platform settings of the installer.
     pub spec: InfrastructureSpec,
-    /// What the cluster runs on.
+    /// Observed facts about the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<InfrastructureStatus>,
 }
 
 wire_enum! {
-    /// What kind of machines a cluster runs on.
+    /// Type of the platform that a cluster runs on.
     pub enum PlatformType {
-        /// Not said.
+        /// No type is set.
         Unset = "",
         /// Amazon Web Services.
         Aws = "AWS",
         /// Microsoft Azure.
         Azure = "Azure",
-        /// Machines of one's own, provisioned by the cluster.
+        /// The user's own machines, provisioned by the cluster.
         BareMetal = "BareMetal",
         /// Google Cloud.
         Gcp = "GCP",
@@ -50,7 +50,7 @@ wire_enum! {
         Libvirt = "Libvirt",
         /// OpenStack.
         OpenStack = "OpenStack",
-        /// Machines that the cluster knows nothing about.
+        /// Machines without any platform integration.
         None = "None",
         /// vSphere.
         VSphere = "VSphere",
@@ -68,16 +68,16 @@ wire_enum! {
         AlibabaCloud = "AlibabaCloud",
         /// Nutanix.
         Nutanix = "Nutanix",
-        /// A platform that OpenShift does not know.
+        /// A platform without support in OpenShift.
         External = "External",
     }
 }
 
-/// What the installer was told.
+/// Platform settings of the installer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureSpec {
-    /// Where the cloud provider's own config is.
+    /// Reference to the cloud provider's configuration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_config: Option<ConfigMapFileReference>,
     /// Settings of the platform.
@@ -85,7 +85,7 @@ pub struct InfrastructureSpec {
     pub platform_spec: Option<PlatformSpec>,
 }
 
-/// A key of a ConfigMap.
+/// A reference to a key of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ConfigMapFileReference {
@@ -97,31 +97,31 @@ pub struct ConfigMapFileReference {
     pub name: String,
 }
 
-/// What the cluster runs on.
+/// Observed facts about the platform.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct InfrastructureStatus {
-    /// Address of the API server for nodes and components.
+    /// URL of the API server for nodes and components of the cluster.
     #[serde(rename = "apiServerInternalURI", skip_serializing_if = "String::is_empty")]
     pub api_server_internal_uri: String,
-    /// Address of the API server for users.
+    /// URL of the API server for users.
     #[serde(rename = "apiServerURL", skip_serializing_if = "String::is_empty")]
     pub api_server_url: String,
-    /// How many control plane nodes to expect.
+    /// Topology of the control plane, such as `HighlyAvailable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-default" = "HighlyAvailable"))]
     pub control_plane_topology: Option<Topology>,
-    /// Whether CPUs are set aside for management work.
+    /// CPU partitioning for management workloads: `None` or `AllNodes`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["None", "AllNodes"], "x-default" = "None"))]
     pub cpu_partitioning: String,
-    /// Domain with SRV records of etcd. No longer used.
+    /// Domain with the SRV records of etcd. No longer used.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub etcd_discovery_domain: String,
-    /// Unique name that cloud resources are tagged with.
+    /// Unique name of the cluster, used in the tags of cloud resources.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub infrastructure_name: String,
-    /// How many nodes for infrastructure work to expect.
+    /// Topology of the infrastructure nodes, such as `HighlyAvailable`.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("enum" = ["HighlyAvailable", "SingleReplica"], "x-default" = "HighlyAvailable"))]
     pub infrastructure_topology: String,
@@ -133,7 +133,7 @@ pub struct InfrastructureStatus {
     pub platform_status: Option<PlatformStatus>,
 }
 
-/// No settings.
+/// An object without members.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Empty {}

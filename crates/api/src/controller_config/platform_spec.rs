@@ -1,4 +1,4 @@
-//! Settings of each platform, as the installer wrote them.
+//! Platform settings of the installer, as part of the Infrastructure copy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,54 +10,54 @@ use super::vsphere::VspherePlatformSpec;
 use crate::text::{Cidr, IpAddress};
 use crate::wire::is_default;
 
-/// Settings of the platform; only the member of its type is set.
+/// Settings of the platform. Only the member that matches `type` is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::PLATFORM_SPEC))]
 pub struct PlatformSpec {
-    /// On Alibaba Cloud.
+    /// Settings of a cluster on Alibaba Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alibaba_cloud: Option<Empty>,
-    /// On AWS.
+    /// Settings of a cluster on AWS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aws: Option<AwsPlatformSpec>,
-    /// On Azure.
+    /// Settings of a cluster on Azure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub azure: Option<Empty>,
-    /// On bare metal.
+    /// Settings of a cluster on bare metal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baremetal: Option<OnPremPlatformSpec>,
-    /// On Equinix Metal.
+    /// Settings of a cluster on Equinix Metal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub equinix_metal: Option<Empty>,
-    /// On a platform that OpenShift does not know.
+    /// Settings of a cluster on a platform without support in OpenShift.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<ExternalPlatformSpec>,
-    /// On Google Cloud.
+    /// Settings of a cluster on Google Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gcp: Option<Empty>,
-    /// On IBM Cloud.
+    /// Settings of a cluster on IBM Cloud.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ibmcloud: Option<Empty>,
-    /// On `KubeVirt`.
+    /// Settings of a cluster on `KubeVirt`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubevirt: Option<Empty>,
-    /// On Nutanix.
+    /// Settings of a cluster on Nutanix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nutanix: Option<NutanixPlatformSpec>,
-    /// On OpenStack.
+    /// Settings of a cluster on OpenStack.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub openstack: Option<OnPremPlatformSpec>,
-    /// On oVirt.
+    /// Settings of a cluster on oVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ovirt: Option<Empty>,
-    /// On Power VS.
+    /// Settings of a cluster on Power VS.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub powervs: Option<PowerVsPlatformSpec>,
     /// Type of the platform.
     #[serde(rename = "type", skip_serializing_if = "is_default")]
     pub kind: PlatformType,
-    /// On vSphere.
+    /// Settings of a cluster on vSphere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vsphere: Option<VspherePlatformSpec>,
 }
@@ -66,44 +66,44 @@ pub struct PlatformSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsPlatformSpec {
-    /// Replacement addresses of the platform's services.
+    /// Service endpoints that replace the platform's defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub service_endpoints: Vec<AwsServiceEndpoint>,
 }
 
-/// A replacement address for one AWS service.
+/// A service endpoint that replaces the default of one AWS service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct AwsServiceEndpoint {
-    /// Name of the entry.
+    /// Name of the service.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("pattern" = "^[a-z0-9-]+$"))]
     pub name: String,
-    /// Address to use instead.
+    /// URL that replaces the default endpoint.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(extend("pattern" = "^https://"))]
     pub url: String,
 }
 
-/// Addresses and networks of a cluster on one's own machines.
+/// Addresses and networks of a cluster on the user's own machines.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_STAY))]
+#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_ARE_REQUIRED_ONCE_SET))]
 pub struct OnPremPlatformSpec {
-    /// Addresses of the API server as seen from the nodes.
+    /// IP addresses of the API server for nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::API_ADDRESS_FAMILIES))]
     pub api_server_internal_ips: Vec<String>,
-    /// Addresses of the default ingress.
+    /// IP addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES))]
     pub ingress_ips: Vec<String>,
-    /// Networks that the nodes' addresses are in.
+    /// Networks of the nodes' IP addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
@@ -111,7 +111,7 @@ pub struct OnPremPlatformSpec {
     pub machine_networks: Vec<String>,
 }
 
-/// Settings of a platform that OpenShift does not know.
+/// Settings of a platform without support in OpenShift.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ExternalPlatformSpec {
@@ -129,20 +129,20 @@ pub struct NutanixPlatformSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub failure_domains: Vec<NutanixFailureDomain>,
-    /// Where Prism Central is.
+    /// Address of Prism Central.
     pub prism_central: NutanixEndpoint,
     /// Prism Elements of the cluster.
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub prism_elements: Vec<NutanixPrismElement>,
 }
 
-/// Machines that fail together.
+/// A group of machines that fail together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NutanixFailureDomain {
-    /// Cluster that machines are made in.
+    /// Nutanix cluster in which machines are created.
     pub cluster: NutanixIdentifier,
-    /// Name of the entry.
+    /// Name of the failure domain.
     #[schemars(length(min = 1, max = 64))]
     #[schemars(extend("pattern" = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"))]
     pub name: String,
@@ -152,19 +152,19 @@ pub struct NutanixFailureDomain {
     pub subnets: Vec<NutanixIdentifier>,
 }
 
-/// A Nutanix object, by name or by id.
+/// A Nutanix object, given by name or by UUID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::NUTANIX_IDENTIFIER))]
 pub struct NutanixIdentifier {
-    /// Name of the entry.
+    /// Name of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Which of the choices is meant.
+    /// Type of the identifier: `UUID` or `Name`.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = ["UUID", "Name"]))]
     pub kind: String,
-    /// Id of the object.
+    /// UUID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uuid: String,
 }
@@ -181,13 +181,13 @@ pub struct NutanixEndpoint {
     pub port: i32,
 }
 
-/// A Prism Element and where to reach it.
+/// A Prism Element and its address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NutanixPrismElement {
-    /// Where to reach it.
+    /// Address of the Prism Element.
     pub endpoint: NutanixEndpoint,
-    /// Name of the entry.
+    /// Name of the Prism Element.
     #[schemars(length(max = 256))]
     pub name: String,
 }
@@ -196,20 +196,20 @@ pub struct NutanixPrismElement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PowerVsPlatformSpec {
-    /// Replacement addresses of the platform's services.
+    /// Service endpoints that replace the platform's defaults.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub service_endpoints: Vec<PowerVsServiceEndpoint>,
 }
 
-/// A replacement address for one Power VS service.
+/// A service endpoint that replaces the default of one Power VS service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PowerVsServiceEndpoint {
-    /// Name of the entry.
+    /// Name of the service.
     #[schemars(extend("enum" = ["CIS", "COS", "COSConfig", "DNSServices", "GlobalCatalog", "GlobalSearch", "GlobalTagging", "HyperProtect", "IAM", "KeyProtect", "Power", "ResourceController", "ResourceManager", "VPC"]))]
     pub name: String,
-    /// Address to use instead.
+    /// URL that replaces the default endpoint.
     #[schemars(extend("pattern" = "^https://", "format" = "uri"))]
     pub url: String,
 }

@@ -1,4 +1,4 @@
-//! CEL rules on the embedded platform objects. Facts of the contract, kept to the letter.
+//! CEL rules on the embedded platform objects, equal to the reference's rules to the letter.
 
 use crate::schema::Rule;
 
@@ -20,7 +20,7 @@ pub(super) const PLATFORM_SPEC: &[Rule] = &[Rule::new(
     "vcenters can have at most 1 item when configured post-install",
 )];
 
-pub(super) const ADDRESSES_STAY: &[Rule] = &[
+pub(super) const ADDRESSES_ARE_REQUIRED_ONCE_SET: &[Rule] = &[
     Rule::new(
         "!has(oldSelf.apiServerInternalIPs) || has(self.apiServerInternalIPs)",
         "apiServerInternalIPs list is required once set",
@@ -91,7 +91,7 @@ pub(super) const INGRESS_ADDRESS_FAMILIES_IF_CHANGED: &[Rule] = &[Rule::new(
     "ingressIPs must contain at most one IPv4 address and at most one IPv6 address",
 )];
 
-pub(super) const LOAD_BALANCER_TYPE_STAYS: &[Rule] =
+pub(super) const LOAD_BALANCER_TYPE_IS_IMMUTABLE: &[Rule] =
     &[Rule::new("oldSelf == '' || self == oldSelf", "type is immutable once set")];
 
 pub(super) const EXTERNAL_PLATFORM_STATUS: &[Rule] = &[Rule::new(
@@ -107,7 +107,7 @@ pub(super) const CLOUD_CONTROLLER_MANAGER_STATUS: &[Rule] = &[Rule::new(
 pub(super) const CLOUD_CONTROLLER_MANAGER_STATUS_STATE: &[Rule] =
     &[Rule::new("self == oldSelf", "state is immutable once set")];
 
-pub(super) const IP_FAMILY_STAYS: &[Rule] =
+pub(super) const IP_FAMILY_IS_IMMUTABLE: &[Rule] =
     &[Rule::new("oldSelf == '' || self == oldSelf", "ipFamily is immutable once set")];
 
 pub(super) const CLOUD_LOAD_BALANCER_CONFIG: &[Rule] = &[Rule::new(
@@ -115,7 +115,7 @@ pub(super) const CLOUD_LOAD_BALANCER_CONFIG: &[Rule] = &[Rule::new(
     "clusterHosted is permitted only when dnsType is ClusterHosted",
 )];
 
-pub(super) const DNS_TYPE_STAYS: &[Rule] =
+pub(super) const DNS_TYPE_IS_IMMUTABLE: &[Rule] =
     &[Rule::new("oldSelf == '' || self == oldSelf", "dnsType is immutable")];
 
 pub(super) const AWS_TAG_KEY: &[Rule] = &[Rule::new(
@@ -133,7 +133,7 @@ pub(super) const AZURE_PLATFORM_STATUS: &[Rule] = &[Rule::new(
     "resourceTags may only be configured during installation",
 )];
 
-pub(super) const TAGS_STAY: &[Rule] = &[Rule::new(
+pub(super) const TAGS_ARE_IMMUTABLE: &[Rule] = &[Rule::new(
     "self.all(x, x in oldSelf) && oldSelf.all(x, x in self)",
     "resourceTags are immutable and may only be configured during installation",
 )];
@@ -149,7 +149,7 @@ pub(super) const GCP_PLATFORM_STATUS: &[Rule] = &[
     ),
 ];
 
-pub(super) const LABELS_STAY: &[Rule] = &[Rule::new(
+pub(super) const LABELS_ARE_IMMUTABLE: &[Rule] = &[Rule::new(
     "self.all(x, x in oldSelf) && oldSelf.all(x, x in self)",
     "resourceLabels are immutable and may only be configured during installation",
 )];

@@ -1,4 +1,4 @@
-//! Settings of vSphere, the platform with the most of them.
+//! vSphere settings of the installer, as part of the Infrastructure copy.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use crate::text::{Cidr, IpAddress};
 /// Settings on vSphere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_STAY))]
+#[schemars(extend("x-kubernetes-validations" = rules::ADDRESSES_ARE_REQUIRED_ONCE_SET))]
 pub struct VspherePlatformSpec {
-    /// Addresses of the API server as seen from the nodes.
+    /// IP addresses of the API server for nodes.
     #[serde(rename = "apiServerInternalIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
@@ -21,19 +21,19 @@ pub struct VspherePlatformSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub failure_domains: Vec<VsphereFailureDomain>,
-    /// Addresses of the default ingress.
+    /// IP addresses of the default ingress.
     #[serde(rename = "ingressIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<IpAddress>")]
     #[schemars(length(max = 2))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::INGRESS_ADDRESS_FAMILIES))]
     pub ingress_ips: Vec<String>,
-    /// Networks that the nodes' addresses are in.
+    /// Networks of the nodes' IP addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<Cidr>")]
     #[schemars(length(max = 32))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic", "x-kubernetes-validations" = rules::DISTINCT_NETWORKS))]
     pub machine_networks: Vec<String>,
-    /// Which addresses of a node are its own.
+    /// Selection of the nodes' IP addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_networking: Option<VsphereNodeNetworking>,
     /// vCenters that the cluster uses.
@@ -43,44 +43,44 @@ pub struct VspherePlatformSpec {
     pub vcenters: Vec<VsphereCenter>,
 }
 
-/// Machines that fail together.
+/// A group of machines that fail together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::VSPHERE_FAILURE_DOMAIN))]
 pub struct VsphereFailureDomain {
-    /// Name of the entry.
+    /// Name of the failure domain.
     #[schemars(length(min = 1, max = 256))]
     pub name: String,
     /// Region of the machines.
     #[schemars(length(min = 1, max = 80))]
     pub region: String,
-    /// What the region stands for.
+    /// vSphere object that the region corresponds to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_affinity: Option<VsphereRegionAffinity>,
     /// Host name or address of the vCenter.
     #[schemars(length(min = 1, max = 255))]
     pub server: String,
-    /// Where machines are made.
+    /// Place in the vCenter in which machines are created.
     pub topology: VsphereTopology,
     /// Zone of the machines.
     #[schemars(length(min = 1, max = 80))]
     pub zone: String,
-    /// What the zone stands for.
+    /// vSphere object that the zone corresponds to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub zone_affinity: Option<VsphereZoneAffinity>,
 }
 
-/// What a region stands for.
+/// The vSphere object that a region corresponds to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereRegionAffinity {
-    /// Which of the choices is meant.
+    /// Type of the object: `ComputeCluster` or `Datacenter`.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = ["ComputeCluster", "Datacenter"]))]
     pub kind: String,
 }
 
-/// Where in a vCenter machines are made.
+/// The place in a vCenter in which machines are created.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereTopology {
@@ -95,12 +95,12 @@ pub struct VsphereTopology {
     #[schemars(length(max = 2048))]
     #[schemars(extend("pattern" = "^/.*?/datastore/.*?"))]
     pub datastore: String,
-    /// Path of the folder for machines.
+    /// Path of the folder for virtual machines.
     #[serde(skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 2048))]
     #[schemars(extend("pattern" = "^/.*?/vm/.*?"))]
     pub folder: String,
-    /// Port groups to attach machines to.
+    /// Port groups that machines are attached to.
     #[schemars(length(min = 1, max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub networks: Vec<String>,
@@ -116,59 +116,59 @@ pub struct VsphereTopology {
     pub template: String,
 }
 
-/// What a zone stands for.
+/// The vSphere object that a zone corresponds to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = rules::VSPHERE_ZONE_AFFINITY))]
 pub struct VsphereZoneAffinity {
-    /// Group of hosts.
+    /// Host group, for the type `HostGroup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_group: Option<VsphereHostGroup>,
-    /// Which of the choices is meant.
+    /// Type of the object: `HostGroup` or `ComputeCluster`.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = ["HostGroup", "ComputeCluster"]))]
     pub kind: String,
 }
 
-/// Groups and rule that tie machines to hosts.
+/// Groups and rule that tie virtual machines to hosts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereHostGroup {
-    /// Group of hosts.
+    /// Name of the host group.
     #[schemars(length(min = 1, max = 80))]
     pub host_group: String,
-    /// Group of machines.
+    /// Name of the virtual machine group.
     #[schemars(length(min = 1, max = 80))]
     pub vm_group: String,
-    /// Rule that ties the two.
+    /// Name of the rule that ties the two groups.
     #[schemars(length(min = 1, max = 80))]
     pub vm_host_rule: String,
 }
 
-/// Which addresses of a node are its own.
+/// Selection of the nodes' IP addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereNodeNetworking {
-    /// The address seen from outside.
+    /// Selection of the external IP address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub external: Option<VsphereNetworkSelection>,
-    /// The address seen from inside.
+    /// Selection of the internal IP address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub internal: Option<VsphereNetworkSelection>,
 }
 
-/// How to pick an address among several.
+/// Selection of one IP address among several.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereNetworkSelection {
-    /// Networks never to take an address from.
+    /// Networks whose IP addresses are never selected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub exclude_network_subnet_cidr: Vec<String>,
-    /// Port group to take an address from.
+    /// Port group whose IP addresses are selected.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub network: String,
-    /// Networks to take an address from.
+    /// Networks whose IP addresses are selected.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub network_subnet_cidr: Vec<String>,
@@ -178,7 +178,7 @@ pub struct VsphereNetworkSelection {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct VsphereCenter {
-    /// Datacenters in which machines are made.
+    /// Datacenters in which machines are created.
     #[schemars(length(min = 1))]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub datacenters: Vec<String>,

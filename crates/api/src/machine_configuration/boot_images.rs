@@ -1,4 +1,4 @@
-//! Boot images: which ones the operator keeps current, and how far they may lag behind.
+//! Boot images: the objects whose boot image the operator updates, and the limit on boot image age.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use schemars::JsonSchema;
@@ -9,21 +9,21 @@ use crate::schema::Rule;
 use crate::text::{OcpVersion, RhcosVersion};
 use crate::wire_enum::wire_enum;
 
-/// Objects whose boot image the operator keeps current.
+/// Objects whose boot image the operator updates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ManagedBootImages {
-    /// The objects, by resource.
+    /// Selected objects, by resource.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["resource", "apiGroup"]))]
     pub machine_managers: Vec<MachineManager>,
 }
 
-/// One resource that makes machines.
+/// A resource that creates machines, and the selection of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = &[CONTROL_PLANE_IS_WHOLE]))]
+#[schemars(extend("x-kubernetes-validations" = &[CONTROL_PLANE_ALL_OR_NONE]))]
 pub struct MachineManager {
     /// Resource: `machinesets` or `controlplanemachinesets`.
     #[schemars(extend("enum" = ["machinesets", "controlplanemachinesets"]))]
@@ -31,78 +31,78 @@ pub struct MachineManager {
     /// API group of the resource.
     #[schemars(extend("enum" = ["machine.openshift.io"]))]
     pub api_group: String,
-    /// Which objects of the resource.
+    /// Objects of the resource that are selected.
     pub selection: MachineManagerSelection,
 }
 
 wire_enum! {
-    /// How many objects are meant.
+    /// Mode of a selection.
     pub enum SelectionMode {
-        /// All.
+        /// All objects.
         All = "All",
-        /// Those that a selector picks.
+        /// Objects that match a label selector.
         Partial = "Partial",
-        /// None.
+        /// No objects.
         None = "None",
     }
 }
 
-/// Which objects of a resource.
+/// Selection of the objects of a resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = &[PARTIAL_IF_PARTIAL]))]
+#[schemars(extend("x-kubernetes-validations" = &[PARTIAL_FOR_PARTIAL_MODE]))]
 pub struct MachineManagerSelection {
-    /// `All`, `Partial` or `None`.
+    /// Mode of the selection: `All`, `Partial` or `None`.
     pub mode: SelectionMode,
-    /// The selector of mode `Partial`.
+    /// Label selector for the mode `Partial`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialSelection>,
 }
 
-/// A choice by label.
+/// A selection by label.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PartialSelection {
-    /// Labels of the objects.
+    /// Labels of the selected objects.
     #[schemars(with = "SelectorSchema")]
     pub machine_resource_selector: LabelSelector,
 }
 
-/// How far boot images may lag behind before upgrades are blocked.
+/// Limit on the age of boot images, beyond which cluster upgrades are blocked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = &[MANUAL_IF_MANUAL]))]
+#[schemars(extend("x-kubernetes-validations" = &[MANUAL_FOR_MANUAL_MODE]))]
 pub struct BootImageSkewEnforcement {
-    /// `Manual` to say the version here, `None` to switch the check off.
+    /// Mode of the check: `Manual` to set the boot image version here, `None` to disable the check.
     #[schemars(extend("enum" = ["Manual", "None"]))]
     pub mode: String,
-    /// The version of mode `Manual`.
+    /// Boot image version for the mode `Manual`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual: Option<ManualBootImageVersion>,
 }
 
-/// How far boot images may lag behind, as it is enforced.
+/// Limit on the age of boot images, as it is enforced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = STATUS_MODE_RULES))]
 pub struct BootImageSkewEnforcementStatus {
-    /// Where the version comes from: `Automatic`, `Manual` or `None`.
+    /// Source of the boot image version: `Automatic`, `Manual` or `None`.
     #[schemars(extend("enum" = ["Automatic", "Manual", "None"]))]
     pub mode: String,
-    /// The version of mode `Automatic`.
+    /// Boot image version for the mode `Automatic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automatic: Option<AutomaticBootImageVersion>,
-    /// The version of mode `Manual`.
+    /// Boot image version for the mode `Manual`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manual: Option<ManualBootImageVersion>,
 }
 
-/// A boot image version that an administrator gave.
+/// A boot image version that the administrator set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = MANUAL_MODE_RULES))]
 pub struct ManualBootImageVersion {
-    /// Which version is given: `OCPVersion` or `RHCOSVersion`.
+    /// Version that is set: `OCPVersion` or `RHCOSVersion`.
     #[schemars(extend("enum" = ["OCPVersion", "RHCOSVersion"]))]
     pub mode: String,
     /// Version of OpenShift, such as `4.18.2`.
@@ -115,7 +115,7 @@ pub struct ManualBootImageVersion {
     pub rhcos_version: String,
 }
 
-/// A boot image version that the operator found.
+/// A boot image version that the operator determined.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("minProperties" = 1))]
@@ -131,15 +131,15 @@ pub struct AutomaticBootImageVersion {
     pub rhcos_version: String,
 }
 
-const CONTROL_PLANE_IS_WHOLE: Rule = Rule::new(
+const CONTROL_PLANE_ALL_OR_NONE: Rule = Rule::new(
     "self.resource != 'controlplanemachinesets' || self.selection.mode == 'All' || self.selection.mode == 'None'",
     "Only All or None selection mode is permitted for ControlPlaneMachineSets",
 );
-const PARTIAL_IF_PARTIAL: Rule = Rule::new(
+const PARTIAL_FOR_PARTIAL_MODE: Rule = Rule::new(
     "has(self.mode) && self.mode == 'Partial' ?  has(self.partial) : !has(self.partial)",
     "Partial is required when type is partial, and forbidden otherwise",
 );
-const MANUAL_IF_MANUAL: Rule = Rule::new(
+const MANUAL_FOR_MANUAL_MODE: Rule = Rule::new(
     "has(self.mode) && (self.mode =='Manual') ?  has(self.manual) : !has(self.manual)",
     "manual is required when mode is Manual, and forbidden otherwise",
 );

@@ -1,4 +1,4 @@
-//! Node disruption policy: what a config change does to a running node.
+//! Node disruption policies: the actions on a running node after a config change.
 
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema};
@@ -9,87 +9,87 @@ use crate::schema::Rule;
 use crate::text::UnitName;
 use crate::wire_enum::wire_enum;
 
-/// What to do when certain parts of a node's config change. Whatever is not listed here or in the
-/// cluster's own policy leads to a reboot.
+/// Actions after changes of certain parts of a node's config. A change that matches neither this
+/// policy nor the cluster's own policy leads to a reboot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(transform = forbid_special)]
 pub struct NodeDisruptionPolicyConfig {
-    /// What to do when a file changes.
+    /// Actions after changes of files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]))]
     pub files: Vec<FilePolicy>,
-    /// What to do when a systemd unit changes.
+    /// Actions after changes of systemd units.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 50))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub units: Vec<UnitPolicy>,
-    /// What to do when the SSH keys change.
+    /// Actions after changes of SSH keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sshkey: Option<SshKeyPolicy>,
 }
 
-/// The policy in force.
+/// Node disruption policy in effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeDisruptionPolicyStatus {
-    /// The cluster's own policy with the administrator's on top.
+    /// The administrator's policy merged over the cluster's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_policies: Option<ClusterPolicies>,
 }
 
-/// The cluster's own policy with the administrator's on top.
+/// The administrator's policy merged over the cluster's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ClusterPolicies {
-    /// What is done when a file changes.
+    /// Actions after changes of files.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["path"]))]
     pub files: Vec<FilePolicy>,
-    /// What is done when a systemd unit changes.
+    /// Actions after changes of systemd units.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub units: Vec<UnitPolicy>,
-    /// What is done when the SSH keys change.
+    /// Actions after changes of SSH keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sshkey: Option<SshKeyPolicy>,
 }
 
-/// What to do when one file changes.
+/// Actions after a change of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct FilePolicy {
-    /// Absolute path of the file, or of a folder for all files below it.
+    /// Absolute path of the file, or of a directory for all files below it.
     pub path: String,
-    /// What to do, in this order.
+    /// Actions to take, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
     pub actions: Vec<PolicyAction>,
 }
 
-/// What to do when one systemd unit changes.
+/// Actions after a change of one systemd unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct UnitPolicy {
     /// Name of the unit with its suffix, such as `crio.service`.
     #[schemars(with = "UnitName")]
     pub name: String,
-    /// What to do, in this order.
+    /// Actions to take, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
     pub actions: Vec<PolicyAction>,
 }
 
-/// What to do when the SSH keys change.
+/// Actions after changes of SSH keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SshKeyPolicy {
-    /// What to do, in this order.
+    /// Actions to take, in this order.
     #[schemars(length(max = 10))]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     #[schemars(extend("x-kubernetes-validations" = ACTION_LIST_RULES))]
@@ -97,42 +97,42 @@ pub struct SshKeyPolicy {
 }
 
 wire_enum! {
-    /// What can be done to a node.
+    /// Type of an action on a node.
     pub enum ActionType {
-        /// Restart the machine.
+        /// Reboot the node.
         Reboot = "Reboot",
-        /// Cordon the node and evict its pods first.
+        /// Cordon the node and evict its pods before other actions.
         Drain = "Drain",
         /// Reload a service.
         Reload = "Reload",
         /// Restart a service.
         Restart = "Restart",
-        /// Make systemd read its units again.
+        /// Make systemd reload its unit files.
         DaemonReload = "DaemonReload",
-        /// Nothing.
+        /// Do nothing.
         None = "None",
-        /// What the daemon decides by itself; only the cluster's own policy has it.
+        /// Let the daemon decide; only the cluster's own policy uses this type.
         Special = "Special",
     }
 }
 
-/// One thing to do.
+/// One action on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = ACTION_RULES))]
 pub struct PolicyAction {
-    /// What to do. `Reboot` and `None` stand alone.
+    /// Type of the action. `Reboot` and `None` must be the only action.
     #[serde(rename = "type")]
     pub kind: ActionType,
-    /// The service to reload, for `Reload`.
+    /// Service to reload, for the type `Reload`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reload: Option<ServiceReference>,
-    /// The service to restart, for `Restart`.
+    /// Service to restart, for the type `Restart`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restart: Option<ServiceReference>,
 }
 
-/// Names a systemd unit.
+/// A reference to a systemd unit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceReference {
@@ -141,7 +141,7 @@ pub struct ServiceReference {
     pub service_name: String,
 }
 
-/// Takes the cluster's own action word out of a schema, at any depth.
+/// Removes the action type `Special` from a schema, at any depth.
 fn forbid_special(schema: &mut Schema) {
     let words = schema.get_mut("enum").and_then(Value::as_array_mut);
     if let Some(words) = words {

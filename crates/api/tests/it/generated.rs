@@ -1,4 +1,4 @@
-//! The CRD files in `deploy/crds` are what the types say, and readable as YAML.
+//! Tests that the CRD files in `deploy/crds` match the Rust types and are readable as YAML.
 
 use std::collections::BTreeSet;
 
@@ -23,25 +23,25 @@ fn the_crd_files_are_up_to_date() {
         assert!(body == mco_api::crd_yaml(&crd), "deploy/crds/{file} is stale: run `make gen`");
         expected.insert(file);
     }
-    assert_eq!(files_in(&folder), expected, "deploy/crds has files of kinds that are not there");
+    assert_eq!(files_in(&folder), expected, "deploy/crds has files of unknown kinds");
 }
 
 #[expect(clippy::disallowed_methods, reason = "tests read fixtures from disk")]
 fn files_in(folder: &std::path::Path) -> BTreeSet<String> {
     let entries = std::fs::read_dir(folder).expect("deploy/crds is part of the repository");
     entries
-        .map(|entry| entry.expect("a readable folder").file_name())
-        .map(|name| name.into_string().expect("a plain name"))
+        .map(|entry| entry.expect("the directory is readable").file_name())
+        .map(|name| name.into_string().expect("file names are UTF-8"))
         .collect()
 }
 
 #[test]
-fn the_yaml_reads_back_as_the_same_crd() {
+fn the_yaml_parses_to_the_same_crd() {
     for crd in mco_api::crds() {
         let text = mco_api::crd_yaml(&crd);
         let read: CustomResourceDefinition =
             serde_saphyr::from_str(&text).expect("our own YAML is readable");
-        assert!(read == crd, "{} changed on the way through YAML", name(&crd));
+        assert!(read == crd, "{} changed in the round trip through YAML", name(&crd));
     }
 }
 
@@ -53,7 +53,7 @@ fn crds_are_sorted_and_cluster_scoped() {
     assert!(crds.iter().all(|crd| crd.spec.scope == "Cluster"));
 }
 
-/// Every member has words of explanation, except where its name is the whole story.
+/// All members have a description, except those whose name suffices.
 #[test]
 fn every_member_is_described() {
     fn visit(schema: &Value, path: &str, missing: &mut Vec<String>) {
@@ -70,7 +70,7 @@ fn every_member_is_described() {
     }
     let mut missing = Vec::new();
     for crd in mco_api::crds() {
-        let value = serde_json::to_value(&crd).expect("a CRD is JSON");
+        let value = serde_json::to_value(&crd).expect("a CRD converts to JSON");
         let schema = &value["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
         visit(schema, name(&crd), &mut missing);
     }

@@ -1,4 +1,4 @@
-//! The wire contract, tested from outside.
+//! Integration tests of the API crate.
 
 // `cfg(test)` tells clippy that these modules are tests.
 #[cfg(test)]
@@ -10,12 +10,12 @@ mod round_trip;
 
 use std::path::{Path, PathBuf};
 
-/// The root of the workspace.
+/// Returns the root directory of the workspace.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A file's text, or nothing where the file is not there.
+/// Reads a file; returns `None` if it does not exist.
 #[expect(clippy::disallowed_methods, reason = "tests read fixtures from disk")]
 fn read(path: &Path) -> Option<String> {
     std::fs::read_to_string(path).ok()

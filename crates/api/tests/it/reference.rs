@@ -1,11 +1,10 @@
-//! Our CRDs beside the reference's, fact by fact.
+//! Comparison of our CRDs with the reference's CRDs.
 //!
-//! A fact is one line such as `spec.kernelArguments: nullable = true`. Only words for people
-//! (descriptions, messages of rules) and the reference's release annotations are left out. A
-//! difference is allowed only where `docs/compat.md` lists it under "CRD differences", and a
-//! listed difference must exist.
+//! A fact is one line such as `spec.kernelArguments: nullable = true`. Only prose (descriptions,
+//! messages of rules) and the reference's release annotations are left out. A difference is allowed
+//! only if `docs/compat.md` lists it under "CRD differences", and a listed difference must exist.
 //!
-//! The reference's files are not in this repository; the comparison is skipped without them.
+//! The reference's files are not in this repository; without them the comparison is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,15 +17,15 @@ type Facts = BTreeMap<String, String>;
 
 // covers: CRD C01, CRD C02
 #[test]
-fn our_crds_say_what_the_reference_says() {
+fn our_crds_equal_the_reference_crds() {
     let theirs = reference_crds();
     if theirs.is_empty() {
-        eprintln!("skipped: the reference's CRDs are not here");
+        eprintln!("skipped: the reference's CRDs are not available");
         return;
     }
     let ours: BTreeMap<String, Value> = mco_api::crds()
         .iter()
-        .map(|crd| serde_json::to_value(crd).expect("a CRD is JSON"))
+        .map(|crd| serde_json::to_value(crd).expect("a CRD converts to JSON"))
         .map(|crd| (plural(&crd), crd))
         .collect();
 
@@ -58,14 +57,14 @@ fn our_crds_say_what_the_reference_says() {
     assert!(gone.is_empty(), "docs/compat.md lists differences that do not exist: {gone:?}");
 }
 
-/// The reference's CRDs by plural name.
+/// Reads the reference's CRDs, by plural name.
 #[expect(clippy::disallowed_methods, reason = "tests read fixtures from disk")]
 fn reference_crds() -> BTreeMap<String, Value> {
     let oracle = std::env::var_os("MCO_ORACLE_DIR")
         .map_or_else(|| workspace().join("../shared/oracle"), PathBuf::from);
     let Ok(entries) = std::fs::read_dir(oracle.join("../crds")) else { return BTreeMap::new() };
     entries
-        .map(|entry| entry.expect("a readable folder").path())
+        .map(|entry| entry.expect("the directory is readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "yaml"))
         .map(|path| parse(&path))
         .map(|crd| (plural(&crd), crd))
@@ -81,7 +80,7 @@ fn plural(crd: &Value) -> String {
     crd["spec"]["names"]["plural"].as_str().expect("every CRD has a plural name").to_owned()
 }
 
-/// Rows `| plural | fact | reason |` under the heading, as (plural, fact).
+/// Reads the rows `| plural | fact | reason |` under the heading, as (plural, fact).
 fn allowed_differences() -> BTreeSet<(String, String)> {
     let compat = read(&workspace().join("docs/compat.md")).unwrap_or_default();
     compat
@@ -98,7 +97,7 @@ fn allowed_differences() -> BTreeSet<(String, String)> {
         .collect()
 }
 
-/// Everything a CRD says, one fact per key.
+/// Returns all facts of a CRD, by key.
 fn facts(crd: &Value) -> Facts {
     let mut facts = Facts::new();
     facts.insert("name".to_owned(), crd["metadata"]["name"].to_string());
@@ -137,7 +136,7 @@ fn columns(list: &Value, facts: &mut Facts) {
     }
 }
 
-/// All leaves below a value that is not a schema.
+/// Collects all leaves of a value that is not a schema.
 fn leaves(path: &str, value: &Value, facts: &mut Facts) {
     match value {
         Value::Object(map) if !map.is_empty() => {
@@ -182,7 +181,7 @@ fn schema(node: &Value, path: &str, facts: &mut Facts) {
                 }
             }
             _ => {
-                // Limits are floating-point numbers to some libraries and whole ones to others.
+                // Some libraries write limits as floating-point numbers and others as integers.
                 let whole = value.as_f64().map(|number| number.to_string());
                 let text = whole.unwrap_or_else(|| value.to_string());
                 facts.insert(format!("{path}: {key}"), text);

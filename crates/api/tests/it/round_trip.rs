@@ -1,24 +1,24 @@
-//! One object of each kind, as a user or the cluster would write it, read and written again.
+//! Round trips of one object of each kind, as a user or the cluster would write it.
 //!
-//! Written members must be the ones that were read: nothing lost, nothing renamed, nothing added
-//! beyond what the kind always writes.
+//! The members written must be those that were read: none lost, none renamed, none added beyond the
+//! members that the kind always writes.
 
 use kube_core::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Reads YAML as kind `K`, and returns the object with its JSON.
+/// Deserializes YAML as kind `K`, and returns the serialized object.
 fn through<K: Resource<DynamicType = ()> + DeserializeOwned + Serialize>(text: &str) -> Value {
     let given: Value = serde_saphyr::from_str(text).expect("the example is YAML");
     let object: K = serde_json::from_value(given).expect("the example fits its kind");
-    let written = serde_json::to_value(&object).expect("objects are JSON");
+    let written = serde_json::to_value(&object).expect("objects convert to JSON");
     assert_eq!(written["kind"], K::kind(&()).as_ref());
     assert_eq!(written["apiVersion"], K::api_version(&()).as_ref());
     written
 }
 
-/// Reads and writes an example that must come back exactly.
+/// Asserts that an example is the same after deserializing and serializing.
 fn unchanged<K: Resource<DynamicType = ()> + DeserializeOwned + Serialize>(text: &str) {
     let given: Value = serde_saphyr::from_str(text).expect("the example is YAML");
     similar(&through::<K>(text), &given);
@@ -297,7 +297,7 @@ status:
 }
 
 #[test]
-fn words_from_a_newer_cluster_do_not_hide_the_object() {
+fn an_unknown_word_does_not_make_the_object_unreadable() {
     let written = through::<mco_api::MachineConfiguration>(
         r"
 metadata: {name: cluster}

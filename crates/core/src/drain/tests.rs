@@ -121,8 +121,8 @@ fn a_pool_can_set_its_own_limits() {
 #[test]
 fn an_invalid_limit_is_reported_and_the_default_applies() {
     let rows = [
-        ("drain-timeout", "soon", "not a length of time"),
-        ("drain-timeout", "", "not a length of time"),
+        ("drain-timeout", "soon", "not a duration"),
+        ("drain-timeout", "", "not a duration"),
         ("drain-timeout", "0s", "must be between 1m0s and 168h0m0s"),
         ("drain-timeout", "169h", "must be between"),
         ("drain-attempt-timeout", "1s", "must be between 10s and 1h0m0s"),

@@ -1,14 +1,14 @@
-//! The `q` of an `Accept` entry: a number in Go's notation, and the order it gives.
+//! The weight `q` of an `Accept` entry: parsing as in Go, and sorting by weight.
 
 use std::cmp::Ordering;
 
-/// Up to this many entries the reference sorts by insertion.
-const INSERTION: usize = 20;
+/// Number of entries up to which the reference uses insertion sort.
+const MAX_INSERTION_SORT: usize = 20;
 
-/// Reads a weight as Go reads a 32-bit float.
+/// Parses a weight as Go parses a 32-bit float.
 ///
-/// Beyond what Rust reads there are hexadecimal floats and underscores between digits; beyond what
-/// Go takes Rust reads signed NaNs, and numbers too large, as infinite.
+/// In contrast to Rust, Go accepts hexadecimal floats and underscores between digits, and rejects
+/// signed NaNs and numbers that are too large, which Rust parses as infinite.
 pub(super) fn parse(text: &str) -> Option<f32> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
@@ -27,11 +27,11 @@ pub(super) fn parse(text: &str) -> Option<f32> {
 }
 
 fn parse_decimal(digits: &str) -> Option<f32> {
-    // Only digits, a point and an exponent: Rust also has words and a second sign.
+    // Only digits, a point and an exponent: Rust would also accept words and a second sign.
     digits.starts_with(|c: char| c.is_ascii_digit() || c == '.').then(|| digits.parse().ok())?
 }
 
-/// Reads what follows `0x`: digits, perhaps a point, and a binary exponent that must be there.
+/// Parses the part after `0x`: digits, optionally a point, and a mandatory binary exponent.
 fn parse_hex(digits: &str) -> Option<f32> {
     let (mantissa, exponent) = digits.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
@@ -42,7 +42,7 @@ fn parse_hex(digits: &str) -> Option<f32> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    // Fifty-two bits and a sticky last one are more than an f32 keeps, so rounding happens once.
+    // 52 bits and a sticky last bit are more than an f32 holds, so rounding happens once.
     let (mut bits, mut scale) = (0_u64, 0_i64);
     for digit in whole.chars().chain(fraction.chars()) {
         let digit = u64::from(digit.to_digit(16)?);
@@ -56,7 +56,7 @@ fn parse_hex(digits: &str) -> Option<f32> {
     scale -= i64::try_from(fraction.len()).ok()?.checked_mul(4)?;
     let shift: i64 = magnitude.parse().unwrap_or(i64::MAX / 2);
     scale += if exponent.starts_with('-') { -shift } else { shift };
-    // Beyond this every number is zero or infinite already.
+    // Beyond these limits every number is zero or infinite already.
     let scale = i32::try_from(scale.clamp(-400, 400)).ok()?;
     #[expect(clippy::cast_precision_loss, reason = "the number has at most 53 bits")]
     let exact = bits as f64 * f64::from(scale).exp2();
@@ -65,9 +65,9 @@ fn parse_hex(digits: &str) -> Option<f32> {
     Some(value)
 }
 
-/// Drops underscores, each of which must stand between two digits.
+/// Removes underscores, each of which must be between two digits.
 ///
-/// The prefix `0x` counts as a digit; so do hexadecimal digits behind it.
+/// The prefix `0x` counts as a digit, and so do the hexadecimal digits after it.
 fn without_underscores(text: &str) -> Option<String> {
     let is_hex = text.get(..2).is_some_and(|prefix| prefix.eq_ignore_ascii_case("0x"));
     let is_digit = |c: char| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() };
@@ -94,11 +94,11 @@ fn without_underscores(text: &str) -> Option<String> {
 
 /// Sorts by descending weight; entries of equal weight keep their order.
 ///
-/// Compat: a weight that is no number compares with nothing, so where it lands depends on how the
-/// sort goes about it. Headers of a usual length are sorted as the reference sorts them; in longer
-/// ones such an entry comes last.
+/// Compat: NaN compares with no other weight, so the position of such an entry depends on the sort
+/// algorithm. Headers of a usual length are sorted as the reference sorts them; in longer headers
+/// such an entry comes last.
 pub(super) fn sort<T>(entries: &mut [T], weight: impl Fn(&T) -> f32) {
-    if entries.len() > INSERTION {
+    if entries.len() > MAX_INSERTION_SORT {
         let known = |entry: &T| match weight(entry) {
             number if number.is_nan() => f32::NEG_INFINITY,
             number => number,
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_read_as_go_reads_them() {
+    fn weights_are_parsed_as_in_go() {
         let cases = [
             ("0.5", Some(0.5)),
             ("-1", Some(-1.0)),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_that_is_no_number_stays_between_its_neighbours() {
+    fn a_nan_weight_keeps_its_position_between_its_neighbours() {
         let mut entries = [0.1, f32::NAN, 0.9, 0.5];
         sort(&mut entries, |weight| *weight);
         assert!(entries[1].is_nan());

@@ -16,15 +16,15 @@ object! {
 object! {
     /// A group.
     pub struct Group {
-        /// Group id.
+        /// Group ID.
         gid: Option<i64> = "gid",
-        /// Name.
+        /// Name of the group.
         name: String = "name" [always],
         /// Encrypted password.
         password_hash: Option<String> = "passwordHash",
-        /// Whether there is to be such a group.
+        /// False if the group must not exist.
         should_exist: Option<bool> = "shouldExist" [since(V3_2)],
-        /// Whether it is a system group.
+        /// True for a system group.
         system: Option<bool> = "system",
     }
 }
@@ -32,33 +32,33 @@ object! {
 object! {
     /// A user.
     pub struct User {
-        /// Comment.
+        /// Comment on the user.
         gecos: Option<String> = "gecos",
         /// Supplementary groups.
         groups: Vec<String> = "groups",
         /// Home directory.
         home_dir: Option<String> = "homeDir",
-        /// Name.
+        /// Name of the user.
         name: String = "name" [always],
-        /// Whether to go without a home directory.
+        /// True if no home directory is created.
         no_create_home: Option<bool> = "noCreateHome",
-        /// Whether to stay out of the login databases.
+        /// True if the user is not added to the login databases.
         no_log_init: Option<bool> = "noLogInit",
-        /// Whether to go without a group of the same name.
+        /// True if no group with the user's name is created.
         no_user_group: Option<bool> = "noUserGroup",
         /// Encrypted password.
         password_hash: Option<String> = "passwordHash",
         /// Primary group.
         primary_group: Option<String> = "primaryGroup",
-        /// Public keys that may log in.
+        /// SSH public keys that may log in.
         ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
         /// Login shell.
         shell: Option<String> = "shell",
-        /// Whether there is to be such a user.
+        /// False if the user must not exist.
         should_exist: Option<bool> = "shouldExist" [since(V3_2)],
-        /// Whether it is a system user.
+        /// True for a system user.
         system: Option<bool> = "system",
-        /// User id.
+        /// User ID.
         uid: Option<i64> = "uid",
     }
 }

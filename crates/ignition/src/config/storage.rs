@@ -1,16 +1,16 @@
-//! Disks, filesystems and what is on them.
+//! Disks, filesystems, files, directories and links.
 
 use std::borrow::Cow;
 
 use super::{Resource, keyed};
 use crate::{
-    merge::{Item, settle_paths},
+    merge::{Item, remove_conflicting_paths},
     object::{Object, object},
 };
 
 object! {
-    /// Disks, filesystems and what is on them.
-    pub struct Storage before_merge(settle_paths) {
+    /// Disks, filesystems, files, directories and links.
+    pub struct Storage before_merge(remove_conflicting_paths) {
         /// Directories.
         directories: Vec<Directory> = "directories",
         /// Disks.
@@ -21,7 +21,7 @@ object! {
         filesystems: Vec<Filesystem> = "filesystems",
         /// Links.
         links: Vec<Link> = "links",
-        /// Encrypted volumes.
+        /// LUKS encrypted volumes.
         luks: Vec<Luks> = "luks" [since(V3_2)],
         /// RAID arrays.
         raid: Vec<Raid> = "raid",
@@ -29,11 +29,11 @@ object! {
 }
 
 object! {
-    /// A user or group that owns something, by id or by name.
+    /// The user or group that owns an entry, by ID or by name.
     pub struct Owner {
-        /// Id.
+        /// ID of the owner.
         id: Option<i64> = "id",
-        /// Name.
+        /// Name of the owner.
         name: Option<String> = "name",
     }
 }
@@ -43,17 +43,17 @@ object! {
     pub struct File {
         /// Owning group.
         group: Owner = "group",
-        /// Whether to replace what is there.
+        /// True if an existing entry at the path is replaced.
         overwrite: Option<bool> = "overwrite",
         /// Absolute path.
         path: String = "path" [always],
         /// Owning user.
         user: Owner = "user",
-        /// Pieces to add at the end.
+        /// Contents to append.
         append: Vec<Resource> = "append" [append],
         /// Contents.
         contents: Resource = "contents",
-        /// Permissions.
+        /// Permission bits.
         mode: Option<i64> = "mode",
     }
 }
@@ -63,31 +63,31 @@ object! {
     pub struct Directory {
         /// Owning group.
         group: Owner = "group",
-        /// Whether to replace what is there.
+        /// True if an existing entry at the path is replaced.
         overwrite: Option<bool> = "overwrite",
         /// Absolute path.
         path: String = "path" [always],
         /// Owning user.
         user: Owner = "user",
-        /// Permissions.
+        /// Permission bits.
         mode: Option<i64> = "mode",
     }
 }
 
 object! {
-    /// A link.
+    /// A symbolic or hard link.
     pub struct Link {
         /// Owning group.
         group: Owner = "group",
-        /// Whether to replace what is there.
+        /// True if an existing entry at the path is replaced.
         overwrite: Option<bool> = "overwrite",
         /// Absolute path.
         path: String = "path" [always],
         /// Owning user.
         user: Owner = "user",
-        /// Whether it is a hard link.
+        /// True for a hard link.
         hard: Option<bool> = "hard",
-        /// What it points to.
+        /// Target of the link.
         target: Option<String> = "target" [plain_until(V3_2)],
     }
 }
@@ -99,7 +99,7 @@ object! {
         device: String = "device" [always],
         /// Partitions.
         partitions: Vec<Partition> = "partitions",
-        /// Whether to wipe the partition table first.
+        /// True if the partition table is wiped first.
         wipe_table: Option<bool> = "wipeTable",
     }
 }
@@ -107,23 +107,23 @@ object! {
 object! {
     /// A partition.
     pub struct Partition {
-        /// Its own GUID.
+        /// GUID of the partition.
         guid: Option<String> = "guid",
         /// Label.
         label: Option<String> = "label",
-        /// Number; zero takes the next free one.
+        /// Number of the partition; zero for the next free number.
         number: i64 = "number",
-        /// Whether an existing one may change its size.
+        /// True if an existing partition may be resized.
         resize: Option<bool> = "resize" [since(V3_2)],
-        /// Whether there is to be such a partition.
+        /// False if the partition must not exist.
         should_exist: Option<bool> = "shouldExist",
-        /// Size.
+        /// Size in MiB.
         size_mib: Option<i64> = "sizeMiB",
-        /// First MiB.
+        /// Start in MiB.
         start_mib: Option<i64> = "startMiB",
-        /// Type GUID.
+        /// GUID of the partition type.
         type_guid: Option<String> = "typeGuid",
-        /// Whether to replace one that does not match.
+        /// True if an existing partition that does not match is replaced.
         wipe_partition_entry: Option<bool> = "wipePartitionEntry",
     }
 }
@@ -133,93 +133,93 @@ object! {
     pub struct Filesystem {
         /// Device path.
         device: String = "device" [always],
-        /// Type.
+        /// Type of the filesystem.
         format: Option<String> = "format",
         /// Label.
         label: Option<String> = "label",
-        /// Options for mounting.
+        /// Mount options.
         mount_options: Vec<String> = "mountOptions" [since(V3_1), append],
-        /// Options for making it.
+        /// Options for creating the filesystem.
         options: Vec<String> = "options" [append],
-        /// Where it is mounted while files are written.
+        /// Mount point while Ignition writes files.
         path: Option<String> = "path",
-        /// Its own UUID.
+        /// UUID of the filesystem.
         uuid: Option<String> = "uuid",
-        /// Whether to make it anew each time.
+        /// True if an existing filesystem is always replaced.
         wipe_filesystem: Option<bool> = "wipeFilesystem",
     }
 }
 
 object! {
-    /// An encrypted volume.
+    /// A LUKS encrypted volume.
     pub struct Luks {
-        /// IBM Z crypto card.
+        /// Unlocking by an IBM Z crypto card.
         cex: Cex = "cex" [since(V3_5)],
-        /// Automatic unlocking.
+        /// Automatic unlocking with Clevis.
         clevis: Clevis = "clevis" [pointer_until(V3_2)],
         /// Device path.
         device: Option<String> = "device",
-        /// Whether to pass discards through.
+        /// True if discards are passed through to the device.
         discard: Option<bool> = "discard" [since(V3_4)],
-        /// Key.
+        /// Key file of the volume.
         key_file: Resource = "keyFile",
         /// Label.
         label: Option<String> = "label",
-        /// Name.
+        /// Name of the volume.
         name: String = "name" [always],
-        /// Options for opening it.
+        /// Options for opening the volume.
         open_options: Vec<String> = "openOptions" [since(V3_4)],
-        /// Options for making it.
+        /// Options for creating the volume.
         options: Vec<String> = "options" [append],
-        /// Its own UUID.
+        /// UUID of the volume.
         uuid: Option<String> = "uuid",
-        /// Whether to make it anew each time.
+        /// True if an existing volume is always replaced.
         wipe_volume: Option<bool> = "wipeVolume",
     }
 }
 
 object! {
-    /// IBM Z crypto card.
+    /// Unlocking of a volume by an IBM Z crypto card.
     pub struct Cex {
-        /// Whether to use it.
+        /// True if the crypto card is used.
         enabled: Option<bool> = "enabled",
     }
 }
 
 object! {
-    /// Automatic unlocking.
+    /// Automatic unlocking of a volume with Clevis.
     pub struct Clevis {
-        /// A pin of the user's own.
+        /// Custom Clevis pin.
         custom: ClevisCustom = "custom" [pointer_until(V3_2)],
-        /// Network servers.
+        /// Tang servers.
         tang: Vec<Tang> = "tang",
-        /// How many pins must agree.
+        /// Number of pins that must succeed.
         threshold: Option<i64> = "threshold",
-        /// The machine's security chip.
+        /// True if the TPM2 chip is used.
         tpm2: Option<bool> = "tpm2",
     }
 }
 
 object! {
-    /// A pin of the user's own.
+    /// A custom Clevis pin.
     pub struct ClevisCustom {
-        /// Its settings.
+        /// Configuration of the pin.
         config: Option<String> = "config" [plain_until(V3_2)],
-        /// Whether it needs the network.
+        /// True if the pin needs the network.
         needs_network: Option<bool> = "needsNetwork",
-        /// Its name.
+        /// Name of the pin.
         pin: Option<String> = "pin" [plain_until(V3_2)],
     }
 }
 
 object! {
-    /// A network server that unlocks volumes.
+    /// A Tang server that unlocks volumes.
     pub struct Tang {
-        /// Its signed keys, for a machine that boots without it.
+        /// Signed keys of the server, for provisioning while the server is unreachable.
         advertisement: Option<String> = "advertisement" [since(V3_4)],
-        /// Thumbprint of its signing key.
+        /// Thumbprint of the server's signing key.
         thumbprint: Option<String> = "thumbprint",
-        /// Address.
+        /// URL of the server.
         url: String = "url",
     }
 }
@@ -229,13 +229,13 @@ object! {
     pub struct Raid {
         /// Member devices.
         devices: Vec<String> = "devices" [always_until(V3_2)],
-        /// Level.
+        /// RAID level.
         level: Option<String> = "level" [plain_until(V3_2)],
-        /// Name.
+        /// Name of the array.
         name: String = "name" [always],
-        /// Options for making it.
+        /// Options for creating the array.
         options: Vec<String> = "options" [append],
-        /// How many of the devices are spares.
+        /// Number of spare devices.
         spares: Option<i64> = "spares",
     }
 }
@@ -260,7 +260,7 @@ impl Item for Partition {
         }
     }
 
-    fn absorb(&mut self, child: Self) {
+    fn merge_child(&mut self, child: Self) {
         self.merge_members(child);
     }
 }

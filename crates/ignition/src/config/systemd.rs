@@ -1,10 +1,10 @@
-//! Units and their drop-ins.
+//! Systemd units and their drop-ins.
 
 use super::keyed;
 use crate::object::object;
 
 object! {
-    /// Units.
+    /// Systemd units.
     pub struct Systemd {
         /// Units.
         units: Vec<Unit> = "units",
@@ -12,27 +12,27 @@ object! {
 }
 
 object! {
-    /// A unit.
+    /// A systemd unit.
     pub struct Unit {
-        /// The unit file.
+        /// Contents of the unit file.
         contents: Option<String> = "contents",
-        /// Files that change or extend it.
+        /// Drop-ins of the unit.
         dropins: Vec<Dropin> = "dropins",
-        /// Whether it starts at boot.
+        /// True if the unit is enabled.
         enabled: Option<bool> = "enabled",
-        /// Whether it must not start at all.
+        /// True if the unit is masked.
         mask: Option<bool> = "mask",
-        /// Name, with its suffix.
+        /// Name of the unit with its suffix.
         name: String = "name" [always],
     }
 }
 
 object! {
-    /// A file that changes or extends a unit.
+    /// A drop-in of a unit.
     pub struct Dropin {
-        /// The file.
+        /// Contents of the drop-in file.
         contents: Option<String> = "contents",
-        /// Name, ending in `.conf`.
+        /// Name of the drop-in, ending in `.conf`.
         name: String = "name" [always],
     }
 }

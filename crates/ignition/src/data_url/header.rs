@@ -1,18 +1,18 @@
-//! What stands between `data:` and the data: a media type, its parameters, and the encoding.
+//! The part of a data URL between `data:` and the data: media type, parameters and encoding.
 
 use super::{DataUrlError, unescape};
 
-/// How the data are written.
+/// Encoding of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
     Percent,
     Base64,
 }
 
-/// The kinds of media; only the start of the word is looked at.
+/// Known kinds of media types. Only the start of the word is compared.
 const KINDS: [&str; 7] = ["text", "image", "audio", "video", "application", "message", "multipart"];
 
-/// Reads up to and including the comma; returns the encoding and the data.
+/// Parses up to and including the comma; returns the encoding and the data.
 pub(super) fn parse(text: &str) -> Result<(Encoding, &str), DataUrlError> {
     let mut rest = media_type(text)?;
     let mut quoting = Quoting::default();
@@ -39,7 +39,7 @@ pub(super) fn parse(text: &str) -> Result<(Encoding, &str), DataUrlError> {
     }
 }
 
-/// Reads the media type, which may be left out.
+/// Parses the media type, which is optional; returns the rest.
 fn media_type(text: &str) -> Result<&str, DataUrlError> {
     if text.is_empty() {
         return Err(DataUrlError::Comma);
@@ -62,7 +62,7 @@ fn token(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c| !is_token(c)).unwrap_or(text.len()))
 }
 
-/// Reads parameter values.
+/// State for parsing parameter values.
 ///
 /// Compat: after an empty quoted value the next value counts as quoted, so a percent sign in it
 /// need not start an escape.
@@ -72,7 +72,7 @@ struct Quoting {
 }
 
 impl Quoting {
-    /// Checks the value that `text` starts with and returns what follows it.
+    /// Checks the value at the start of `text` and returns the rest.
     fn value<'a>(&mut self, text: &'a str) -> Result<&'a str, DataUrlError> {
         if let Some(quoted) = text.strip_prefix('"') {
             let (value, rest) = split_quoted(quoted).ok_or(DataUrlError::Parameter)?;
@@ -88,7 +88,7 @@ impl Quoting {
     }
 }
 
-/// Splits at the closing quote, which a backslash before it hides.
+/// Splits at the closing quote, unless a backslash escapes it.
 fn split_quoted(text: &str) -> Option<(&str, &str)> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -103,7 +103,7 @@ fn split_quoted(text: &str) -> Option<(&str, &str)> {
     None
 }
 
-/// Whether `text` could stand between double quotes in a Go program.
+/// Returns true if `text` is valid between double quotes in Go source.
 fn is_literal(text: &str) -> bool {
     let mut rest = text;
     while let Some(at) = rest.find(['\\', '\n']) {
@@ -118,11 +118,11 @@ fn is_literal(text: &str) -> bool {
     true
 }
 
-/// How long the escape is that `text` starts with, the backslash not counted.
+/// Returns the length of the escape at the start of `text`, without the backslash.
 fn escape_length(text: &str) -> Option<usize> {
     let number = |digits: std::ops::Range<usize>, radix: u32| {
         let digits = text.get(digits)?;
-        // A sign is no digit, whatever the number parser thinks of it.
+        // A sign is not a digit, although the number parser accepts it.
         digits
             .chars()
             .all(|c| c.is_digit(radix))

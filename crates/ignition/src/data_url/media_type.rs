@@ -1,14 +1,14 @@
-//! The media type that bytes look like, by the rules browsers use (mimesniff.spec.whatwg.org).
+//! Detection of the media type of bytes, by the rules of browsers (mimesniff.spec.whatwg.org).
 //!
-//! Compat: the reference writes the type it finds this way into the URL, so the table and its order
-//! are part of the bytes (Go net/http).
+//! Compat: the reference writes the detected type into the URL, so the table and its order affect
+//! the rendered bytes (Go net/http).
 
-/// How far into the contents it is worth looking.
+/// Number of bytes that are inspected.
 const WINDOW: usize = 512;
 
 const TEXT: &str = "text/plain;charset=utf-8";
 
-/// Tags that make a document HTML; a space or `>` must follow.
+/// Tags that mark a document as HTML; a space or `>` must follow.
 const TAGS: [&str; 17] = [
     "<!DOCTYPE HTML",
     "<HTML",
@@ -29,13 +29,13 @@ const TAGS: [&str; 17] = [
     "<!--",
 ];
 
-/// One signature: bytes at the start, bytes further in, and what they mean.
+/// A signature: bytes at the start, bytes at an offset, and the media type.
 struct Signature(&'static [u8], Option<(usize, &'static [u8])>, &'static str);
 
 const SIGNATURES: &[Signature] = &[
     Signature(b"%PDF-", None, "application/pdf"),
     Signature(b"%!PS-Adobe-", None, "application/postscript"),
-    // A byte-order mark counts only when something follows it.
+    // A byte-order mark counts only if more bytes follow it.
     Signature(b"\xfe\xff", Some((4, b"")), "text/plain;charset=utf-16be"),
     Signature(b"\xff\xfe", Some((4, b"")), "text/plain;charset=utf-16le"),
     Signature(b"\xef\xbb\xbf", Some((4, b"")), TEXT),
@@ -53,7 +53,7 @@ const SIGNATURES: &[Signature] = &[
     Signature(b"MThd\0\0\0\x06", None, "audio/midi"),
     Signature(b"RIFF", Some((8, b"AVI ")), "video/avi"),
     Signature(b"RIFF", Some((8, b"WAVE")), "audio/wave"),
-    // The place of video/mp4, which is no fixed pattern.
+    // `is_mp4` checks video/mp4 further, because it has no fixed pattern.
     Signature(b"", Some((4, b"ftyp")), "video/mp4"),
     Signature(b"\x1a\x45\xdf\xa3", None, "video/webm"),
     Signature(b"", Some((34, b"LP")), "application/vnd.ms-fontobject"),
@@ -69,7 +69,7 @@ const SIGNATURES: &[Signature] = &[
     Signature(b"\0asm", None, "application/wasm"),
 ];
 
-/// The media type of `bytes`, in the form a data URL writes it.
+/// Returns the media type of `bytes`, as written in a data URL.
 pub(super) fn sniff(bytes: &[u8]) -> &'static str {
     let window = bytes.get(..WINDOW).unwrap_or(bytes);
     let is_space = |byte: &u8| b"\t\n\x0c\r ".contains(byte);
@@ -81,7 +81,7 @@ pub(super) fn sniff(bytes: &[u8]) -> &'static str {
     if text.starts_with(b"<?xml") {
         return "text/xml;charset=utf-8";
     }
-    if let Some(Signature(.., name)) = SIGNATURES.iter().find(|signature| signature.fits(window)) {
+    if let Some(Signature(.., name)) = SIGNATURES.iter().find(|it| it.matches(window)) {
         return name;
     }
     let is_binary = |byte: &u8| matches!(byte, 0..=8 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
@@ -89,7 +89,7 @@ pub(super) fn sniff(bytes: &[u8]) -> &'static str {
 }
 
 impl Signature {
-    fn fits(&self, window: &[u8]) -> bool {
+    fn matches(&self, window: &[u8]) -> bool {
         let &Self(start, further, name) = self;
         let has_further = further
             .is_none_or(|(at, bytes)| window.get(at..).is_some_and(|rest| rest.starts_with(bytes)));
@@ -97,7 +97,7 @@ impl Signature {
     }
 }
 
-/// Whether the first box of `window` names the brand `mp4`.
+/// Returns true if the first box of `window` lists the brand `mp4`.
 fn is_mp4(window: &[u8]) -> bool {
     let Some(size) = window.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)) else {
         return false;

@@ -1,11 +1,11 @@
-//! Data URLs, beside the code that reads and writes them.
+//! Tests of decoding and encoding data URLs.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn data_come_out_as_they_were_meant() {
+fn valid_urls_are_decoded() {
     let cases = [
         ("data:,hello%20world", "hello world"),
         ("data:,", ""),
@@ -27,7 +27,7 @@ fn data_come_out_as_they_were_meant() {
 }
 
 #[test]
-fn what_the_reference_refuses_is_refused() {
+fn urls_that_the_reference_rejects_are_rejected() {
     let cases = [
         ("", DataUrlError::Prefix),
         ("DATA:,x", DataUrlError::Prefix),
@@ -65,7 +65,7 @@ fn what_the_reference_refuses_is_refused() {
 }
 
 #[test]
-fn the_media_type_is_what_the_bytes_look_like() {
+fn the_media_type_is_detected_from_the_bytes() {
     let cases: [(&[u8], &str); 9] = [
         (b"", "text/plain;charset=utf-8"),
         (b"plain\n", "text/plain;charset=utf-8"),
@@ -85,22 +85,22 @@ fn the_media_type_is_what_the_bytes_look_like() {
 
 // covers: S37
 #[test]
-fn escaping_spares_only_what_needs_no_escape() {
+fn only_unreserved_characters_stay_unescaped() {
     assert_eq!(encode(b"a-_.!~*'()/ +\n\xff"), "data:,a-_.!~*'()%2F%20%2B%0A%FF");
 }
 
 proptest! {
     #[test]
-    fn what_is_encoded_decodes_to_itself(bytes: Vec<u8>) {
+    fn encoded_bytes_decode_to_themselves(bytes: Vec<u8>) {
         prop_assert_eq!(decode(&encode(&bytes)), Ok(bytes.clone()));
-        // Only text is promised: the media types of fonts are none the decoder knows.
+        // Only text round-trips: the decoder does not know the media types of fonts.
         let text = String::from_utf8_lossy(&bytes).replace(|c: char| c.is_control(), "");
         let url = encode_base64(format!(" {text}").as_bytes());
         prop_assert_eq!(decode(&url), Ok(format!(" {text}").into_bytes()));
     }
 
     #[test]
-    fn the_check_says_what_the_decoder_says(
+    fn check_agrees_with_decode(
         head in "data:(|;base64|text/plain;a=b),",
         data in "([%=+/#a-fA-F0-9]|\n|\u{e9}){0,12}",
     ) {
@@ -109,7 +109,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_the_decoder_panic(text in "data:[ -~\n]{0,20}|.*") {
+    fn decoding_never_panics(text in "data:[ -~\n]{0,20}|.*") {
         let _ = decode(&text);
     }
 }

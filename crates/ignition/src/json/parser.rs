@@ -1,20 +1,21 @@
-//! From bytes to a JSON tree.
+//! JSON parser, as strict as Go's decoder.
 //!
-//! Strict as Go's decoder is: nothing before or after the value but white space, no control
-//! characters in strings, numbers as the grammar has them, at most [`MAX_DEPTH`] levels.
+//! Only white space is allowed before and after the value, control characters are not allowed in
+//! strings, numbers must follow the grammar, and the depth is limited to [`MAX_DEPTH`].
 
 use std::borrow::Cow;
 
 use super::{Member, Node, SyntaxError, Value, text};
 
-/// Deeper input is refused.
+/// Maximum depth of the input.
 const MAX_DEPTH: usize = 10_000;
 
-/// Deeper values are checked but not kept. No Ignition object is that deep, so they could only be
-/// ignored, and a shallow tree can be walked and dropped without thought for the stack.
+/// Depth up to which values are kept; deeper values are only checked. No Ignition object is that
+/// deep, so deeper values would be ignored anyway, and a shallow tree can be traversed and dropped
+/// without overflowing the stack.
 const KEPT_DEPTH: usize = 64;
 
-/// Reads one JSON value.
+/// Parses one JSON value.
 pub(crate) fn parse(raw: &[u8]) -> Result<Node<'_>, SyntaxError> {
     let mut parser = Parser { raw, text: str::from_utf8(raw).ok(), at: 0 };
     parser.skip_space();
@@ -28,18 +29,18 @@ pub(crate) fn parse(raw: &[u8]) -> Result<Node<'_>, SyntaxError> {
 
 struct Parser<'a> {
     raw: &'a [u8],
-    /// The same bytes, when all of them are UTF-8.
+    /// The same bytes, if all of them are valid UTF-8.
     text: Option<&'a str>,
     at: usize,
 }
 
 type Parsed<T> = Result<T, SyntaxError>;
 
-/// What ended an element of a list or object.
+/// State of a list or object after a bracket or an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
-    Another,
-    End,
+enum ContainerState {
+    Open,
+    Closed,
 }
 
 impl<'a> Parser<'a> {
@@ -56,7 +57,8 @@ impl<'a> Parser<'a> {
         self.at += self.rest().iter().take_while(|byte| is_space(byte)).count();
     }
 
-    /// The error that the current byte cannot stand here; `context` says where here is.
+    /// Returns the syntax error for the current byte; `context` describes the position in the
+    /// grammar.
     fn unexpected<T>(&self, context: &str) -> Parsed<T> {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
@@ -65,7 +67,7 @@ impl<'a> Parser<'a> {
         Err(SyntaxError { at: self.at, message })
     }
 
-    /// Reads a value whose first byte is the current one.
+    /// Parses the value that starts at the current byte.
     fn value(&mut self, depth: usize) -> Parsed<Node<'a>> {
         let at = self.at;
         let value = match self.peek() {
@@ -81,7 +83,7 @@ impl<'a> Parser<'a> {
         Ok(Node { at, value })
     }
 
-    /// Reads a value that is no string and has no parts.
+    /// Parses a literal or a number.
     fn scalar(&mut self) -> Parsed<Value<'a>> {
         match self.peek() {
             Some(b't') => self.literal("true", Value::Bool(true)),
@@ -94,12 +96,12 @@ impl<'a> Parser<'a> {
 
     fn array(&mut self, depth: usize) -> Parsed<Value<'a>> {
         let mut nodes = Vec::new();
-        if self.open(b']') == Next::End {
+        if self.open(b']') == ContainerState::Closed {
             return Ok(Value::Array(nodes));
         }
         loop {
             nodes.push(self.value(depth)?);
-            if self.after_element()? == Next::End {
+            if self.after_element()? == ContainerState::Closed {
                 return Ok(Value::Array(nodes));
             }
         }
@@ -107,53 +109,53 @@ impl<'a> Parser<'a> {
 
     fn object(&mut self, depth: usize) -> Parsed<Value<'a>> {
         let mut members = Vec::new();
-        if self.open(b'}') == Next::End {
+        if self.open(b'}') == ContainerState::Closed {
             return Ok(Value::Object(members));
         }
         loop {
             let at = self.at;
             let key = self.key()?;
             members.push(Member { at, key, node: self.value(depth)? });
-            if self.after_member()? == Next::End {
+            if self.after_member()? == ContainerState::Closed {
                 return Ok(Value::Object(members));
             }
         }
     }
 
-    /// Steps over an opening bracket, and over `close` if that follows at once.
-    fn open(&mut self, close: u8) -> Next {
+    /// Skips an opening bracket, and also `close` if it follows immediately.
+    fn open(&mut self, close: u8) -> ContainerState {
         self.at += 1;
         self.skip_space();
         if self.peek() == Some(close) {
             self.at += 1;
-            return Next::End;
+            return ContainerState::Closed;
         }
-        Next::Another
+        ContainerState::Open
     }
 
-    fn after_element(&mut self) -> Parsed<Next> {
+    fn after_element(&mut self) -> Parsed<ContainerState> {
         self.after(b']', "after array element")
     }
 
-    fn after_member(&mut self) -> Parsed<Next> {
+    fn after_member(&mut self) -> Parsed<ContainerState> {
         self.after(b'}', "after object key:value pair")
     }
 
-    fn after(&mut self, close: u8, context: &str) -> Parsed<Next> {
+    fn after(&mut self, close: u8, context: &str) -> Parsed<ContainerState> {
         self.skip_space();
-        let next = match self.peek() {
-            Some(b',') => Next::Another,
-            Some(byte) if byte == close => Next::End,
+        let state = match self.peek() {
+            Some(b',') => ContainerState::Open,
+            Some(byte) if byte == close => ContainerState::Closed,
             Some(_) | None => return self.unexpected(context),
         };
         self.at += 1;
-        if next == Next::Another {
+        if state == ContainerState::Open {
             self.skip_space();
         }
-        Ok(next)
+        Ok(state)
     }
 
-    /// Reads a member's name and colon, and stops before its value.
+    /// Parses the name and colon of a member, and stops before its value.
     fn key(&mut self) -> Parsed<Cow<'a, str>> {
         if self.peek() != Some(b'"') {
             return self.unexpected("looking for beginning of object key string");
@@ -181,7 +183,7 @@ impl<'a> Parser<'a> {
                 if depth + closers.len() >= MAX_DEPTH {
                     return self.unexpected("exceeded max depth");
                 }
-                if self.open(close) == Next::Another {
+                if self.open(close) == ContainerState::Open {
                     closers.push(close);
                     self.skip_key(close)?;
                     continue;
@@ -193,8 +195,8 @@ impl<'a> Parser<'a> {
             }
             loop {
                 let Some(&close) = closers.last() else { return Ok(()) };
-                let next = if close == b'}' { self.after_member() } else { self.after_element() };
-                if next? == Next::Another {
+                let state = if close == b'}' { self.after_member() } else { self.after_element() };
+                if state? == ContainerState::Open {
                     self.skip_key(close)?;
                     break;
                 }
@@ -207,7 +209,7 @@ impl<'a> Parser<'a> {
         if close == b'}' { self.key().map(drop) } else { Ok(()) }
     }
 
-    /// Reads a string whose opening quote is the current byte.
+    /// Parses a string whose opening quote is the current byte.
     fn string(&mut self) -> Parsed<Cow<'a, str>> {
         self.at += 1;
         let start = self.at;
@@ -230,10 +232,14 @@ impl<'a> Parser<'a> {
             return Ok(Cow::Borrowed(text.get(inside).unwrap_or_default()));
         }
         let bytes = self.raw.get(inside).unwrap_or_default();
-        Ok(if has_escapes { Cow::Owned(text::escaped(bytes)) } else { text::plain(bytes) })
+        Ok(if has_escapes {
+            Cow::Owned(text::decode_escaped(bytes))
+        } else {
+            text::decode_plain(bytes)
+        })
     }
 
-    /// Checks an escape whose backslash has been read.
+    /// Checks an escape whose backslash was already read.
     fn escape(&mut self) -> Parsed<()> {
         match self.peek() {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
@@ -276,7 +282,7 @@ impl<'a> Parser<'a> {
         Ok(str::from_utf8(digits).unwrap_or_default())
     }
 
-    /// Steps over at least one digit.
+    /// Skips at least one digit.
     fn digits(&mut self, context: &str) -> Parsed<()> {
         let count = self.rest().iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 {
@@ -298,7 +304,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// A byte as Go quotes it in syntax errors.
+/// Quotes a byte as Go does in syntax errors.
 fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

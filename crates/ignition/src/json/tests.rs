@@ -1,4 +1,4 @@
-//! The JSON reader against what Go's decoder does.
+//! Tests of the JSON parser against the behaviour of Go's decoder.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn values_keep_their_offsets_and_order() {
 }
 
 #[test]
-fn what_is_not_unicode_becomes_replacement_characters() {
+fn invalid_unicode_becomes_replacement_characters() {
     let cases: [(&[u8], &str); 6] = [
         (b"\"a\xffb\"", "0:\"a\u{fffd}b\""),
         (b"\"\xe2\x80\"", "0:\"\u{fffd}\u{fffd}\""),
@@ -60,7 +60,7 @@ fn what_is_not_unicode_becomes_replacement_characters() {
 }
 
 #[test]
-fn syntax_errors_name_the_character_and_its_place() {
+fn syntax_errors_name_the_character_and_its_offset() {
     let cases: [(&[u8], &str); 22] = [
         (b"", "unexpected end of JSON input at 0"),
         (b"[1", "unexpected end of JSON input at 2"),
@@ -91,7 +91,7 @@ fn syntax_errors_name_the_character_and_its_place() {
 }
 
 #[test]
-fn depth_is_bounded_and_costs_no_stack() {
+fn depth_is_limited_without_using_the_stack() {
     let nested = |levels: usize| {
         let open = (0..levels).map(|level| if level % 2 == 0 { "[" } else { r#"{"k":"# });
         let close = (0..levels).rev().map(|level| if level % 2 == 0 { "]" } else { "}" });
@@ -105,7 +105,7 @@ fn depth_is_bounded_and_costs_no_stack() {
 }
 
 #[test]
-fn strings_end_where_a_plain_scan_says() {
+fn plain_length_equals_a_bytewise_scan() {
     for length in 0..40 {
         for stop in [b'"', b'\\', b'\n', 0x1f, 0x00] {
             let mut bytes = vec![0xc3; length];

@@ -1,11 +1,11 @@
-//! The inside of JSON strings: where they end, and what they say.
+//! Contents of JSON strings: scanning for the end, and decoding.
 
 use std::borrow::Cow;
 
-/// The first byte of `rest` that ends or interrupts a string: a quote, a backslash, or a control
-/// character.
+/// Returns the offset of the first byte of `rest` that ends or interrupts a string: a quote, a
+/// backslash or a control character.
 ///
-/// Most bytes of a config are inside long strings, so this looks at eight bytes at a time.
+/// Most bytes of a config are inside long strings, so this function checks eight bytes at a time.
 pub(super) fn plain_length(rest: &[u8]) -> usize {
     const WORD: usize = size_of::<u64>();
     let (words, tail) = rest.as_chunks::<WORD>();
@@ -23,8 +23,8 @@ fn is_stop(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// The high bit of each byte of `word` that stops a string. Only the lowest such bit is exact: a
-/// borrow may mark bytes above it, but never one below.
+/// Returns a word with the high bit set for each byte of `word` that stops a string. Only the
+/// lowest such bit is exact: a borrow may set bits above it, but never below.
 fn stops_in(word: u64) -> u64 {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
@@ -36,14 +36,14 @@ fn stops_in(word: u64) -> u64 {
     (equals(b'"') | equals(b'\\') | control) & HIGH
 }
 
-/// The text of `bytes`, a string's inside without escapes.
+/// Decodes the contents of a string without escapes.
 ///
-/// Compat: each byte that is not UTF-8 becomes one replacement character.
-pub(super) fn plain(bytes: &[u8]) -> Cow<'_, str> {
-    str::from_utf8(bytes).map_or_else(|_| Cow::Owned(repaired(bytes)), Cow::Borrowed)
+/// Compat: each byte that is not valid UTF-8 becomes one replacement character.
+pub(super) fn decode_plain(bytes: &[u8]) -> Cow<'_, str> {
+    str::from_utf8(bytes).map_or_else(|_| Cow::Owned(decode_lossy(bytes)), Cow::Borrowed)
 }
 
-fn repaired(bytes: &[u8]) -> String {
+fn decode_lossy(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len() + 2);
     push_plain(bytes, &mut text);
     text
@@ -56,10 +56,10 @@ fn push_plain(bytes: &[u8], text: &mut String) {
     }
 }
 
-/// The text of `bytes`, a string's inside whose escapes are known to be well formed.
+/// Decodes the contents of a string whose escapes are known to be well formed.
 ///
 /// Compat: half a surrogate pair becomes a replacement character.
-pub(super) fn escaped(mut bytes: &[u8]) -> String {
+pub(super) fn decode_escaped(mut bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     while let Some(at) = bytes.iter().position(|&byte| byte == b'\\') {
         let (before, rest) = bytes.split_at(at);
@@ -72,7 +72,7 @@ pub(super) fn escaped(mut bytes: &[u8]) -> String {
     text
 }
 
-/// The character that the escape at the start of `rest` stands for, and the length of the escape.
+/// Decodes the escape at the start of `rest`; returns the character and the length of the escape.
 fn escape(rest: &[u8]) -> (char, usize) {
     let character = match rest.get(1) {
         Some(b'b') => '\u{8}',
@@ -103,7 +103,7 @@ fn unicode_escape(rest: &[u8]) -> (char, usize) {
     (char::REPLACEMENT_CHARACTER, LENGTH)
 }
 
-/// The number that `\uXXXX` at the start of `rest` gives.
+/// Returns the code unit of the escape `\uXXXX` at the start of `rest`.
 fn code_unit(rest: &[u8]) -> Option<u32> {
     let digits = rest.strip_prefix(b"\\u")?.get(..4)?;
     digits.iter().try_fold(0, |unit, &digit| Some(unit * 16 + char::from(digit).to_digit(16)?))

@@ -1,8 +1,9 @@
-//! Merging, list by list.
+//! Tests of merging configs, list by list.
 
 use crate::{merge, parse::read};
 
-/// Reads the sections in `body`, merges the second into the first, and shows what came out.
+/// Parses the sections in `parent` and `child`, merges the two configs, and returns the merged
+/// sections.
 fn merged(parent: &str, child: &str) -> String {
     let [parent, child] = [parent, child].map(|body| {
         let raw = format!(r#"{{"ignition":{{"version":"3.5.0"}},{body}}}"#);
@@ -19,31 +20,31 @@ fn merged(parent: &str, child: &str) -> String {
 fn lists_merge_by_key_and_keep_their_order() {
     let cases = [
         (
-            "a unit takes what the child says of it",
+            "members of a unit come from the child",
             r#""systemd":{"units":[{"name":"a.service","enabled":true,"contents":"x"},{"name":"b.service"}]}"#,
             r#""systemd":{"units":[{"name":"c.service"},{"name":"a.service","enabled":false}]}"#,
             r#""systemd":{"units":[{"contents":"x","enabled":false,"name":"a.service"},{"name":"b.service"},{"name":"c.service"}]}"#,
         ),
         (
-            "drop-ins too",
+            "drop-ins merge by name",
             r#""systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":"x"}]}]}"#,
             r#""systemd":{"units":[{"name":"a.service","dropins":[{"name":"1.conf","contents":""},{"name":"2.conf"}]}]}"#,
             r#""systemd":{"units":[{"dropins":[{"contents":"","name":"1.conf"},{"name":"2.conf"}],"name":"a.service"}]}"#,
         ),
         (
-            "keys of users are a set",
+            "SSH keys of users are a set",
             r#""passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b"]}]}"#,
             r#""passwd":{"users":[{"name":"core","sshAuthorizedKeys":["c","a"]}]}"#,
             r#""passwd":{"users":[{"name":"core","sshAuthorizedKeys":["a","b","c"]}]}"#,
         ),
         (
-            "pieces to append and options have no keys",
+            "contents to append and options have no keys",
             r#""storage":{"files":[{"path":"/a","append":[{"source":"data:,1"}]}],"filesystems":[{"device":"/d","format":"xfs","options":["x"]}]}"#,
             r#""storage":{"files":[{"path":"/a","append":[{"source":"data:,1"}]}],"filesystems":[{"device":"/d","format":"xfs","options":["x"]}]}"#,
             r#""storage":{"files":[{"path":"/a","append":[{"source":"data:,1"},{"source":"data:,1"}]}],"filesystems":[{"device":"/d","format":"xfs","options":["x","x"]}]}"#,
         ),
         (
-            "partitions go by number, else by label",
+            "partitions merge by number, else by label",
             r#""storage":{"disks":[{"device":"/d","partitions":[{"number":1,"label":"a"},{"label":"b"}]}]}"#,
             r#""storage":{"disks":[{"device":"/d","partitions":[{"number":1,"sizeMiB":5},{"label":"b","sizeMiB":6},{"label":"c"}]}]}"#,
             r#""storage":{"disks":[{"device":"/d","partitions":[{"label":"a","number":1,"sizeMiB":5},{"label":"b","sizeMiB":6},{"label":"c"}]}]}"#,
@@ -56,22 +57,22 @@ fn lists_merge_by_key_and_keep_their_order() {
 
 // covers: REN-17
 #[test]
-fn what_shares_a_key_space_pushes_each_other_out() {
+fn a_child_entry_replaces_a_conflicting_parent_entry() {
     let cases = [
         (
-            "a link in place of a file",
+            "a link replaces a file",
             r#""storage":{"files":[{"path":"/a"},{"path":"/b"}]}"#,
             r#""storage":{"links":[{"path":"/a","target":"/t"}]}"#,
             r#""storage":{"files":[{"path":"/b"}],"links":[{"path":"/a","target":"/t"}]}"#,
         ),
         (
-            "a directory in place of a link",
+            "a directory replaces a link",
             r#""storage":{"links":[{"path":"/a","target":"/t"}]}"#,
             r#""storage":{"directories":[{"path":"/a"}]}"#,
             r#""storage":{"directories":[{"path":"/a"}]}"#,
         ),
         (
-            "a kernel argument that is not wanted any more",
+            "a kernel argument that should no longer exist",
             r#""kernelArguments":{"shouldExist":["a","b"],"shouldNotExist":["c"]}"#,
             r#""kernelArguments":{"shouldExist":["c"],"shouldNotExist":["a"]}"#,
             r#""kernelArguments":{"shouldExist":["b","c"],"shouldNotExist":["a"]}"#,
@@ -83,7 +84,7 @@ fn what_shares_a_key_space_pushes_each_other_out() {
 }
 
 #[test]
-fn a_header_without_a_value_removes_one() {
+fn a_child_header_without_a_value_removes_the_parent_header() {
     let file = |headers: &str| {
         format!(
             r#""storage":{{"files":[{{"path":"/a","contents":{{"httpHeaders":[{headers}],"source":"http://x"}}}}]}}"#

@@ -1,19 +1,20 @@
-//! Why documents are refused. The texts are the reference's, because people search for them.
+//! Errors of parsing documents. The texts are the reference's, because administrators search for
+//! them.
 
 use crate::report::Report;
 
-/// Why a document was refused.
+/// A document that was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// There is nothing to read.
+    /// The document is empty.
     #[error("parsing Ignition config spec v3 failed with error: not a config (empty)\nReport: ")]
     Empty,
-    /// The version is missing, or is no version.
+    /// The version is missing or malformed.
     #[error(
         "parsing Ignition config failed: invalid version. Supported spec versions: {SUPPORTED}"
     )]
     InvalidVersion,
-    /// The version is none of those supported.
+    /// The version is not supported.
     #[error(
         "parsing Ignition config failed: unknown version. Supported spec versions: {SUPPORTED}"
     )]
@@ -24,30 +25,30 @@ pub enum ReadError {
     /// The document breaks the rules of the 2.x specification.
     #[error("parsing Ignition spec v2 failed with error: {reason}\nReport: {report}")]
     V2 {
-        /// What is wrong in general.
+        /// Summary of the error.
         reason: &'static str,
-        /// What is wrong in detail.
+        /// Faults of the document.
         report: Report,
     },
 }
 
-/// The versions that error texts promise.
+/// Supported versions in error texts.
 const SUPPORTED: &str = "2.2,3.0,3.1,3.2,3.3,3.4,3.5";
 
-/// A file whose permissions go beyond read, write and execute.
+/// A file whose mode has bits beyond read, write and execute.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid mode {} for {path}, cannot exceed 0777", octal(*mode))]
 pub struct ModeError {
-    /// The file.
+    /// Path of the file.
     pub path: String,
-    /// Its mode.
+    /// Mode of the file.
     pub mode: i64,
 }
 
-/// Why a config that could be read must not be used.
+/// A config that was parsed but must not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CheckError {
-    /// It breaks the rules of the newest version.
+    /// The config breaks the rules of the newest version.
     #[error("invalid ignition V3 config found: {0}")]
     Invalid(Report),
     /// The mode of a file has special bits.
@@ -56,7 +57,7 @@ pub enum CheckError {
 }
 
 impl ReadError {
-    /// The faults found, if it came to that.
+    /// Returns the faults of the document, if it was parsed that far.
     #[must_use]
     pub fn report(&self) -> Option<&Report> {
         match self {
@@ -66,7 +67,7 @@ impl ReadError {
     }
 }
 
-/// A number as Go's `%#o` has it.
+/// Formats a number like Go's `%#o`.
 fn octal(number: i64) -> String {
     let sign = if number < 0 { "-" } else { "" };
     format!("{sign}0{:o}", number.unsigned_abs())

@@ -1,4 +1,4 @@
-//! From a place in a document to its line and column.
+//! Conversion of paths in a document to lines and columns.
 
 use crate::{
     json::{self, Node, Value},
@@ -6,10 +6,10 @@ use crate::{
     report::{Path, Position, Report, Step},
 };
 
-/// Gives every fault of `report` its position in `raw`, and puts them in document order.
+/// Sets the position in `raw` of every fault of `report`, and sorts the faults by it.
 ///
-/// The text is parsed again for this: documents without faults are the rule, and should not pay.
-pub(crate) fn place(report: &mut Report, raw: &[u8]) {
+/// This parses the text again: most documents have no faults, and their parsing should stay fast.
+pub(crate) fn set_positions(report: &mut Report, raw: &[u8]) {
     if report.faults.is_empty() {
         return;
     }
@@ -21,11 +21,11 @@ pub(crate) fn place(report: &mut Report, raw: &[u8]) {
     }
     let order = |position: &Option<Position>| position.map(|at| (at.line, at.column));
     report.faults.sort_by_key(|fault| order(&fault.position));
-    // A member that comes twice is looked at twice.
+    // A duplicate member is checked twice.
     report.faults.dedup();
 }
 
-/// The line and column of a byte offset.
+/// Returns the line and column of a byte offset.
 pub(crate) fn position(raw: &[u8], offset: usize) -> Position {
     let before = raw.get(..offset).unwrap_or(raw);
     let mut lines = before.split(|byte| *byte == b'\n');
@@ -33,7 +33,7 @@ pub(crate) fn position(raw: &[u8], offset: usize) -> Position {
     Position { line: lines.count() + 1, column: last.len() + 1 }
 }
 
-/// Where the deepest value on `path` stands.
+/// Returns the byte offset of the deepest value on `path`.
 fn offset(root: &Node<'_>, path: &Path) -> usize {
     let mut node = root;
     for step in &path.0 {
@@ -55,7 +55,7 @@ fn offset(root: &Node<'_>, path: &Path) -> usize {
         let Some(next) = next else { break };
         node = next;
     }
-    // Compat: the reference points behind an opening bracket, not at it.
+    // Compat: the reference points to the byte after an opening bracket, not to the bracket.
     let bracket = matches!(node.value, Value::Array(_) | Value::Object(_));
     node.at + usize::from(bracket)
 }

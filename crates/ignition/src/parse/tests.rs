@@ -1,8 +1,8 @@
-//! What reading says of whole documents.
+//! Tests of parsing whole documents.
 
 use super::*;
 
-fn refusal(raw: &str) -> String {
+fn error_text(raw: &str) -> String {
     read(raw.as_bytes()).expect_err("a bad document").to_string()
 }
 
@@ -14,7 +14,7 @@ fn config(raw: &str) -> String {
 
 // covers: REN-20
 #[test]
-fn refusals_are_worded_as_the_reference_words_them() {
+fn errors_are_worded_as_in_the_reference() {
     let supported = "Supported spec versions: 2.2,3.0,3.1,3.2,3.3,3.4,3.5";
     let invalid = format!("parsing Ignition config failed: invalid version. {supported}");
     let unknown = format!("parsing Ignition config failed: unknown version. {supported}");
@@ -49,13 +49,13 @@ fn refusals_are_worded_as_the_reference_words_them() {
         ),
     ];
     for (raw, expected) in cases {
-        assert_eq!(refusal(raw), expected, "{raw}");
+        assert_eq!(error_text(raw), expected, "{raw}");
     }
 }
 
 #[test]
 fn all_faults_are_reported_in_document_order() {
-    let text = refusal(
+    let text = error_text(
         "{\n  \"ignition\": {\"version\": \"3.4.0\"},\n  \"storage\": {\n    \"files\": [\n      \
          {\"path\": \"a\", \"mode\": 99999},\n      {\"path\": \"/b\", \"colour\": 1}\n    ]\n  }\n}",
     );
@@ -75,7 +75,7 @@ fn all_faults_are_reported_in_document_order() {
 
 #[test]
 fn every_value_of_the_wrong_type_is_named() {
-    let text = refusal(
+    let text = error_text(
         r#"{"ignition":{"version":"3.5.0"},"passwd":[],"storage":{"files":[{"path":1,"mode":"0644","overwrite":"yes"},7],"links":{}}}"#,
     );
     let places: Vec<&str> = text.lines().skip(1).collect();
@@ -94,18 +94,18 @@ fn every_value_of_the_wrong_type_is_named() {
 
 // covers: REN-20
 #[test]
-fn members_are_taken_as_go_takes_them() {
+fn members_are_decoded_as_in_go() {
     let cases = [
-        ("case does not matter", r#"{"Ignition":{"VERSION":"3.5.0"}}"#, ""),
+        ("case is ignored", r#"{"Ignition":{"VERSION":"3.5.0"}}"#, ""),
         ("the long s is an s", "{\"ignition\":{\"ver\u{17f}ion\":\"3.5.0\"}}", ""),
         ("unknown keys are ignored", r#"{"ignition":{"version":"3.5.0"},"x":[[[]]]}"#, ""),
         (
-            "null says nothing",
+            "null counts as absent",
             r#"{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service","enabled":null}]}}"#,
             r#","systemd":{"units":[{"name":"a.service"}]}"#,
         ),
         (
-            "a member that comes twice is laid over the first",
+            "a duplicate member is decoded on top of the first",
             r#"{"ignition":{"version":"3.5.0"},"systemd":{"units":[{"name":"a.service","mask":true},{"name":"b.service"}],"units":[{"enabled":true}]}}"#,
             r#","systemd":{"units":[{"enabled":true,"mask":true,"name":"a.service"}]}"#,
         ),
@@ -130,7 +130,7 @@ fn members_are_taken_as_go_takes_them() {
 }
 
 #[test]
-fn warnings_come_with_the_document() {
+fn warnings_are_part_of_the_document() {
     let raw = "{\"ignition\":{\"version\":\"3.5.0\"},\n\"Storage\":{},\"x\":1}";
     let document = read(raw.as_bytes()).expect("a valid document");
     assert_eq!(document.declared(), "3.5.0");
@@ -142,7 +142,7 @@ fn warnings_come_with_the_document() {
 }
 
 #[test]
-fn the_way_from_3_4_loses_advertisements_and_says_so() {
+fn conversion_from_3_4_drops_advertisements_with_a_warning() {
     let raw = |minor: u8| {
         format!(
             r#"{{"ignition":{{"version":"3.{minor}.0"}},"storage":{{"luks":[{{"name":"l","device":"/d","clevis":{{"tang":[{{"url":"http://t","thumbprint":"x","advertisement":"{{}}"}}]}}}}]}}}}"#
@@ -160,7 +160,7 @@ fn the_way_from_3_4_loses_advertisements_and_says_so() {
 
 // covers: REN-23
 #[test]
-fn modes_beyond_permissions_are_refused() {
+fn modes_beyond_permission_bits_are_rejected() {
     let raw = |mode: i64| {
         format!(
             r#"{{"ignition":{{"version":"3.5.0"}},"storage":{{"files":[{{"path":"/a","mode":{mode}}}]}}}}"#
@@ -176,7 +176,7 @@ fn modes_beyond_permissions_are_refused() {
 }
 
 #[test]
-fn what_only_the_newest_version_forbids_is_found_by_the_check() {
+fn check_applies_the_rules_of_the_newest_version() {
     let raw = r#"{"ignition":{"version":"3.2.0"},"storage":{"links":[{"path":"/a"}]}}"#;
     let document = read(raw.as_bytes()).expect("valid in 3.2");
     let error = document.check().expect_err("not valid in 3.5");
@@ -185,5 +185,5 @@ fn what_only_the_newest_version_forbids_is_found_by_the_check() {
         "invalid ignition V3 config found: error at $.storage.links.0.target: link target is \
          required\n"
     );
-    assert_eq!(check(&Config::default()), Ok(()), "a config without anything");
+    assert_eq!(check(&Config::default()), Ok(()), "a config without members");
 }

@@ -1,4 +1,4 @@
-//! Which version of the specification a document declares.
+//! The specification version that a document declares.
 
 use crate::{
     json::{Node, Value},
@@ -6,7 +6,7 @@ use crate::{
     report::{Path, Report},
 };
 
-/// A version as semantic versioning has it.
+/// A semantic version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) major: i64,
@@ -17,12 +17,12 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// Reads a version; `None` when it is none.
+    /// Parses a version; returns `None` if the text is not one.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (text, metadata) = text.split_once('+').unwrap_or((text, ""));
         let (text, pre_release) = text.split_once('-').unwrap_or((text, ""));
         let mut parts = text.splitn(3, '.');
-        // Compat: leading zeros are nothing to complain about.
+        // Compat: leading zeros are allowed.
         let mut number = || parts.next()?.parse().ok();
         let (major, minor, patch) = (number()?, number()?, number()?);
         let known = is_identifier(metadata) && is_identifier(pre_release);
@@ -36,7 +36,7 @@ impl Version {
     }
 }
 
-/// Whether `text` may follow the numbers of a version.
+/// Returns true if `text` is valid as the pre-release or build part of a version.
 fn is_identifier(text: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
@@ -44,9 +44,9 @@ fn is_identifier(text: &str) -> bool {
     text.is_empty() || text.split('.').all(is_part)
 }
 
-/// The text at `ignition.version`, or what stands in its way.
+/// Returns the text of `ignition.version`, or the type errors on the way to it.
 ///
-/// As in every object, names match without regard to case and the last one counts.
+/// As in every object, names match ignoring case and the last member wins.
 pub(crate) fn declared(root: &Node<'_>) -> Result<String, Report> {
     let mut version = String::new();
     let mut report = Report::default();
@@ -66,7 +66,7 @@ pub(crate) fn declared(root: &Node<'_>) -> Result<String, Report> {
     if report.is_fatal() { Err(report) } else { Ok(version) }
 }
 
-/// The members of an object that mean `name`.
+/// Returns the members of an object whose name matches `name`.
 fn members<'a, 'r>(
     node: &'r Node<'a>,
     name: &'static str,
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_the_reference_reads_them() {
+    fn versions_are_parsed_as_in_the_reference() {
         let cases = [
             ("3.2.0", Some("3 2 0 '' ''")),
             ("03.2.00-", Some("3 2 0 '' ''")),

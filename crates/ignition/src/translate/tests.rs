@@ -1,4 +1,4 @@
-//! Steps down, and the way back up.
+//! Tests of conversion to older versions, and of round trips.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::config::{
 
 const EVERY: [Spec; 5] = [Spec::V3_1, Spec::V3_2, Spec::V3_3, Spec::V3_4, Spec::V3_5];
 
-fn refusal(config: &str, to: Target) -> String {
+fn error_text(config: &str, to: Target) -> String {
     let raw = format!(r#"{{"ignition":{{"version":"3.5.0"}},{config}}}"#);
     match convert_raw(raw.as_bytes(), to) {
         Ok(body) => String::from_utf8(body).unwrap(),
@@ -19,7 +19,7 @@ fn refusal(config: &str, to: Target) -> String {
 
 // covers: S24, S25
 #[test]
-fn what_a_version_cannot_say_is_refused() {
+fn unsupported_features_are_rejected() {
     const V3_3: &str = "not supported in spec v3.3";
     let cases = [
         (r#""storage":{"luks":[{"name":"a","device":"/a","cex":{"enabled":true}}]}"#, "3.4", "invalid input config: 'Cex' type is not supported in spec v3.4".to_owned()),
@@ -37,7 +37,7 @@ fn what_a_version_cannot_say_is_refused() {
         (r#""systemd":{}"#, "3.0", "conversion for source version 3.5.0 to target version 3.0.0 is not supported the requested conversion is not supported".to_owned()),
     ];
     for (config, to, expected) in cases {
-        assert_eq!(refusal(config, to.parse().unwrap()), expected, "{config}");
+        assert_eq!(error_text(config, to.parse().unwrap()), expected, "{config}");
     }
 }
 
@@ -53,30 +53,31 @@ fn an_empty_config_is_32_bytes_in_every_version() {
 }
 
 #[test]
-fn a_refusal_says_where() {
+fn the_error_has_the_path_of_the_feature() {
     let mut config = Config::empty();
     let luks = Luks { name: "a".to_owned(), device: Some("/a".to_owned()), ..Luks::default() };
     config.storage.luks = vec![luks.clone(), Luks { name: "b".to_owned(), ..luks }];
     config.storage.luks[1].cex.enabled = Some(true);
-    let Err(ConvertError::Loss { path, .. }) = convert(config, Target::V3(Spec::V3_4)) else {
-        panic!("a volume without its crypto card is another volume");
+    let Err(ConvertError::Unsupported { path, .. }) = convert(config, Target::V3(Spec::V3_4))
+    else {
+        panic!("the crypto card of a volume must not be dropped");
     };
     assert_eq!(path.to_string(), "$.storage.luks.1.cex.enabled");
 }
 
 #[test]
-fn an_advertisement_stays_where_there_is_room_for_it() {
+fn an_advertisement_is_kept_in_versions_that_support_it() {
     let tang = r#"{"url":"http://t","thumbprint":"x","advertisement":"{}"}"#;
     let luks = format!(
         r#""storage":{{"luks":[{{"name":"a","device":"/a","clevis":{{"tang":[{tang}]}}}}]}}"#
     );
-    let body = refusal(&luks, Target::V3(Spec::V3_4));
+    let body = error_text(&luks, Target::V3(Spec::V3_4));
     assert!(body.contains(r#"{"advertisement":"{}","thumbprint":"x","url":"http://t"}"#), "{body}");
 }
 
 #[test]
-fn a_file_of_2_2_is_on_the_filesystem_whose_path_it_starts_with() {
-    let body = refusal(
+fn a_file_in_2_2_is_on_the_filesystem_whose_path_is_its_prefix() {
+    let body = error_text(
         r#""storage":{"filesystems":[{"device":"/d","format":"xfs","path":"/var"},{"device":"/e","format":"xfs"}],
             "files":[{"path":"/var/lib/a","contents":{"source":"data:,"},"append":[{"source":"data:,b"}],"overwrite":true},
                 {"path":"/etc/a"},{"path":"/etc/b","contents":{"source":""}}]}"#,
@@ -147,7 +148,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    /// A config that every version can say.
+    /// Generates configs that all versions support.
     fn common()(
         mut files in proptest::collection::vec(file(), 0..3),
         mut users in proptest::collection::vec(user(), 0..3),
@@ -178,7 +179,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn down_and_up_again_is_the_same_config(config in common()) {
+    fn a_config_survives_conversion_down_and_up(config in common()) {
         for spec in EVERY {
             let body = convert(config.clone(), Target::V3(spec)).unwrap();
             let back = read(&body).unwrap().upgrade().unwrap();
@@ -187,7 +188,7 @@ proptest! {
     }
 
     #[test]
-    fn up_and_down_again_is_the_same_text(config in common()) {
+    fn a_text_survives_conversion_up_and_down(config in common()) {
         for spec in EVERY {
             let text = convert(config.clone(), Target::V3(spec)).unwrap();
             prop_assert_eq!(convert_raw(&text, Target::V3(spec)).unwrap(), text);
@@ -195,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_makes_conversion_panic(text in "\\{.{0,40}\\}", to in 0..7_usize) {
+    fn conversion_never_panics(text in "\\{.{0,40}\\}", to in 0..7_usize) {
         let _ = convert_raw(text.as_bytes(), Target::ALL[to]);
     }
 }

@@ -1,17 +1,17 @@
-//! What 2.x allowed and 3.x does not: the same file, unit or user more than once in one config.
+//! Removal of duplicate files, units and users, which 2.x allowed and 3.x does not.
 //!
 //! Compat: the later entry wins and the order of files and units is reversed, because the reference
 //! collects from the end (`removeIgnDuplicateFilesUnitsUsers` in pkg/controller/common/helpers.go).
-//! The order is part of what rendered configs are named by.
+//! The order affects the names of rendered configs.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Config, File, Unit, UpgradeError, User};
 
-/// The only user that a cluster's machines have.
-const USER: &str = "core";
+/// Name of the only user on the machines of a cluster.
+const CORE_USER: &str = "core";
 
-/// Makes every file, unit and user of `config` unique.
+/// Removes duplicate files, units and users from `config`.
 pub(super) fn clean(config: &mut Config) -> Result<(), UpgradeError> {
     config.storage.files = files(std::mem::take(&mut config.storage.files));
     config.systemd.units = units(std::mem::take(&mut config.systemd.units));
@@ -19,13 +19,14 @@ pub(super) fn clean(config: &mut Config) -> Result<(), UpgradeError> {
     Ok(())
 }
 
-/// Compat: files count as the same by their path alone, whatever filesystem they are on.
+/// Compat: files are duplicates if their paths are equal, regardless of their filesystems.
 fn files(files: Vec<File>) -> Vec<File> {
     let mut seen = HashSet::new();
     files.into_iter().rev().filter(|file| seen.insert(file.path.clone())).collect()
 }
 
-/// A later unit takes from earlier ones of its name the drop-ins that it does not have.
+/// Merges units of the same name: the last unit gets the drop-ins of earlier ones that it does not
+/// have.
 fn units(units: Vec<Unit>) -> Vec<Unit> {
     let mut kept: Vec<Unit> = Vec::with_capacity(units.len());
     let mut places: HashMap<String, usize> = HashMap::new();
@@ -45,11 +46,11 @@ fn units(units: Vec<Unit>) -> Vec<Unit> {
     kept
 }
 
-/// The last user has the keys of all, its own first.
+/// Merges all users into the last one, which gets the SSH keys of all, its own first.
 fn users(users: Vec<User>) -> Result<Vec<User>, UpgradeError> {
     let mut kept: Option<User> = None;
     for user in users.into_iter().rev() {
-        if user.name != USER {
+        if user.name != CORE_USER {
             return Err(UpgradeError::OtherUser(user.name));
         }
         match &mut kept {
@@ -79,7 +80,7 @@ mod tests {
 
     // covers: REN-21
     #[test]
-    fn the_later_file_wins_and_the_order_turns_round() {
+    fn the_later_file_wins_and_the_order_is_reversed() {
         let file = |path: &str, mode| File { path: path.to_owned(), mode, ..File::default() };
         let cleaned = files(vec![file("/a", Some(1)), file("/b", Some(2)), file("/a", Some(3))]);
         let shown: Vec<_> = cleaned.iter().map(|file| (file.path.as_str(), file.mode)).collect();
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_earlier_unit_leaves_the_drop_ins_that_the_later_one_lacks() {
+    fn a_later_unit_gets_the_missing_drop_ins_of_an_earlier_one() {
         let unit = |contents: &str, names: &str| Unit {
             name: "a.service".to_owned(),
             contents: contents.to_owned(),

@@ -1,7 +1,7 @@
-//! A config of the 2.x specification.
+//! Types of a config of the 2.x specification.
 //!
-//! Members stand in wire order. `since(V3_N)` means version 2.N here: the declarations are made with
-//! the same words as those of 3.x, and a reader of 2.N calls itself 3.N.
+//! Members are in wire order. `since(V3_N)` means version 2.N here: the declarations use the flags
+//! of 3.x, and 2.N is represented by `Spec::V3_N`.
 
 use super::{Networkd, Passwd, Storage, Systemd};
 use crate::{
@@ -10,77 +10,77 @@ use crate::{
 };
 
 object! {
-    /// A whole config.
+    /// An Ignition config.
     pub struct Config {
-        /// About the config itself.
+        /// Version of the config, and settings of Ignition itself.
         ignition: Ignition = "ignition" [always],
-        /// Network units.
+        /// Units of systemd-networkd.
         networkd: Networkd = "networkd",
         /// Users and groups.
         passwd: Passwd = "passwd",
         /// Disks, filesystems and files.
         storage: Storage = "storage",
-        /// Units.
+        /// Systemd units.
         systemd: Systemd = "systemd",
     }
 }
 
 object! {
-    /// About the config itself.
+    /// Version of the config, and settings of Ignition itself.
     pub struct Ignition {
-        /// Other configs to take in.
+        /// References to other configs.
         config: Sources = "config",
-        /// Whom to trust.
+        /// Trusted certificates.
         security: Security = "security" [since(V3_2)],
-        /// How long to wait.
+        /// Timeouts of HTTP requests.
         timeouts: Timeouts = "timeouts" [since(V3_1)],
-        /// The version of the specification.
+        /// Version of the specification.
         version: String = "version",
     }
 }
 
 object! {
-    /// Other configs to take in.
+    /// References to other configs.
     pub struct Sources {
-        /// Configs to add to this one.
+        /// Configs to append to this config.
         append: Vec<Reference> = "append",
-        /// A config to use in place of this one.
+        /// Config that replaces this config.
         replace: Option<Reference> = "replace",
     }
 }
 
 object! {
-    /// Something to fetch as it is.
+    /// A reference to uncompressed contents to fetch.
     pub struct Reference {
-        /// Where it is.
+        /// URL of the contents.
         source: String = "source",
-        /// How to tell that it is right.
+        /// Verification of the contents.
         verification: Verification = "verification",
     }
 }
 
 object! {
-    /// Whom to trust.
+    /// Trusted certificates.
     pub struct Security {
-        /// TLS.
+        /// TLS settings.
         tls: Tls = "tls",
     }
 }
 
 object! {
-    /// Whom to trust in TLS.
+    /// TLS settings.
     pub struct Tls {
-        /// Certificate authorities beyond those of the system.
+        /// CA certificates in addition to those of the system.
         certificate_authorities: Vec<Reference> = "certificateAuthorities",
     }
 }
 
 object! {
-    /// How long to wait, in seconds.
+    /// Timeouts of HTTP requests, in seconds.
     pub struct Timeouts {
-        /// For the first answer.
+        /// Timeout until the response headers arrive.
         http_response_headers: Option<i64> = "httpResponseHeaders",
-        /// For the whole answer.
+        /// Timeout of the whole request.
         http_total: Option<i64> = "httpTotal",
     }
 }

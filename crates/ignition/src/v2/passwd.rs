@@ -15,13 +15,13 @@ object! {
 object! {
     /// A group.
     pub struct Group {
-        /// Group id.
+        /// Group ID.
         gid: Option<i64> = "gid",
-        /// Name.
+        /// Name of the group.
         name: String = "name",
         /// Encrypted password.
         password_hash: String = "passwordHash",
-        /// Whether it is a system group.
+        /// True for a system group.
         system: bool = "system",
     }
 }
@@ -29,59 +29,59 @@ object! {
 object! {
     /// A user.
     pub struct User {
-        /// How to create it; the other members came later and replace this.
+        /// Options for creating the user; superseded by the other members, which are newer.
         create: Option<UserCreate> = "create",
-        /// Comment.
+        /// Comment on the user.
         gecos: String = "gecos" [since(V3_1)],
         /// Supplementary groups.
         groups: Vec<String> = "groups" [since(V3_1)],
         /// Home directory.
         home_dir: String = "homeDir" [since(V3_1)],
-        /// Name.
+        /// Name of the user.
         name: String = "name",
-        /// Whether to go without a home directory.
+        /// True if no home directory is created.
         no_create_home: bool = "noCreateHome" [since(V3_1)],
-        /// Whether to stay out of the login databases.
+        /// True if the user is not added to the login databases.
         no_log_init: bool = "noLogInit" [since(V3_1)],
-        /// Whether to go without a group of the same name.
+        /// True if no group with the user's name is created.
         no_user_group: bool = "noUserGroup" [since(V3_1)],
         /// Encrypted password.
         password_hash: Option<String> = "passwordHash",
         /// Primary group.
         primary_group: String = "primaryGroup" [since(V3_1)],
-        /// Public keys that may log in.
+        /// SSH public keys that may log in.
         ssh_authorized_keys: Vec<String> = "sshAuthorizedKeys",
         /// Login shell.
         shell: String = "shell" [since(V3_1)],
-        /// Whether it is a system user.
+        /// True for a system user.
         system: bool = "system" [since(V3_1)],
-        /// User id.
+        /// User ID.
         uid: Option<i64> = "uid" [since(V3_1)],
     }
 }
 
 object! {
-    /// How to create a user.
+    /// Options for creating a user.
     pub struct UserCreate {
-        /// Comment.
+        /// Comment on the user.
         gecos: String = "gecos",
         /// Supplementary groups.
         groups: Vec<String> = "groups",
         /// Home directory.
         home_dir: String = "homeDir",
-        /// Whether to go without a home directory.
+        /// True if no home directory is created.
         no_create_home: bool = "noCreateHome",
-        /// Whether to stay out of the login databases.
+        /// True if the user is not added to the login databases.
         no_log_init: bool = "noLogInit",
-        /// Whether to go without a group of the same name.
+        /// True if no group with the user's name is created.
         no_user_group: bool = "noUserGroup",
         /// Primary group.
         primary_group: String = "primaryGroup",
         /// Login shell.
         shell: String = "shell",
-        /// Whether it is a system user.
+        /// True for a system user.
         system: bool = "system",
-        /// User id.
+        /// User ID.
         uid: Option<i64> = "uid",
     }
 }

@@ -1,4 +1,4 @@
-//! Reading, by the version declared.
+//! Decoding and validation of a 2.x document by its declared version.
 
 use super::Config;
 use crate::{
@@ -10,30 +10,30 @@ use crate::{
     validate,
 };
 
-/// Reads the document `root` by the rules of the 2.x that has the minor of `spec`.
+/// Decodes the document `root` by the rules of the 2.x version with the minor number of `spec`.
 ///
-/// The faults come back either way; the config only if none is fatal.
+/// Returns the config, unless a fault is fatal, and all faults.
 pub(crate) fn read(root: Node<'_>, spec: Spec) -> (Option<Config>, Report) {
     let mut decoder = Decoder::new(spec);
     let mut config = Config::default();
     config.decode(root, &mut decoder);
     let mut report = decoder.report;
     if spec == Spec::V3_0 {
-        unsigned(&config, &mut report);
-        spell(&mut config);
+        reject_negative_numbers(&config, &mut report);
+        normalize_urls(&mut config);
     }
     if !report.is_fatal() {
-        report.absorb(validate::v2(spec, &config));
+        report.extend(validate::v2(spec, &config));
     }
     if report.is_fatal() {
         return (None, report);
     }
-    settle(&mut config, spec);
+    set_implied_values(&mut config, spec);
     (Some(config), report)
 }
 
-/// Reports numbers below zero where 2.0 has none.
-fn unsigned(config: &Config, report: &mut Report) {
+/// Reports negative numbers in members that are unsigned in 2.0.
+fn reject_negative_numbers(config: &Config, report: &mut Report) {
     let root = Path::default();
     let mut refuse = |number: Option<i64>, path: Path| {
         if number.is_some_and(|number| number < 0) {
@@ -60,8 +60,9 @@ fn unsigned(config: &Config, report: &mut Report) {
     }
 }
 
-/// Says what the declared version took for granted, so that 2.2 means the same.
-fn settle(config: &mut Config, spec: Spec) {
+/// Sets the values that the declared version implies, so that the config has the same meaning in
+/// 2.2.
+fn set_implied_values(config: &mut Config, spec: Spec) {
     config.ignition.version = Target::V2_2.to_string();
     if spec >= Spec::V3_2 {
         return;
@@ -85,9 +86,9 @@ fn settle(config: &mut Config, spec: Spec) {
     }
 }
 
-/// Compat: 2.0 kept addresses in parts and put them together again, the scheme in lower case and
-/// without an empty fragment.
-fn spell(config: &mut Config) {
+/// Normalizes URLs. Compat: 2.0 stored URLs in parts and joined them again, with the scheme in
+/// lower case and without an empty fragment.
+fn normalize_urls(config: &mut Config) {
     let sources = &mut config.ignition.config;
     let references = sources.append.iter_mut().chain(&mut sources.replace);
     let references = references.map(|reference| &mut reference.source);

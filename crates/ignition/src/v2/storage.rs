@@ -1,4 +1,4 @@
-//! Disks, filesystems and what is on them.
+//! Disks, filesystems, files, directories and links of 2.x.
 
 use crate::{
     config::{Verification, keyed},
@@ -6,7 +6,7 @@ use crate::{
 };
 
 object! {
-    /// Disks, filesystems and what is on them.
+    /// Disks, filesystems, files, directories and links.
     pub struct Storage {
         /// Directories.
         directories: Vec<Directory> = "directories" [since(V3_1)],
@@ -24,11 +24,11 @@ object! {
 }
 
 object! {
-    /// A user or group that owns something, by id or by name.
+    /// The user or group that owns an entry, by ID or by name.
     pub struct Owner {
-        /// Id.
+        /// ID of the owner.
         id: Option<i64> = "id",
-        /// Name.
+        /// Name of the owner.
         name: String = "name" [since(V3_1)],
     }
 }
@@ -36,21 +36,21 @@ object! {
 object! {
     /// A file.
     pub struct File {
-        /// The name of the filesystem it is on.
+        /// Name of the filesystem that contains the file.
         filesystem: String = "filesystem",
         /// Owning group.
         group: Option<Owner> = "group",
-        /// Whether to replace what is there; yes, unless it says no.
+        /// True if an existing entry at the path is replaced. Defaults to true.
         overwrite: Option<bool> = "overwrite" [since(V3_2)],
-        /// Path in its filesystem.
+        /// Path in the filesystem.
         path: String = "path",
         /// Owning user.
         user: Option<Owner> = "user",
-        /// Whether the contents are to be added at the end of what is there.
+        /// True if the contents are appended to an existing file.
         append: bool = "append" [since(V3_2)],
         /// Contents.
         contents: Contents = "contents",
-        /// Permissions.
+        /// Permission bits.
         mode: Option<i64> = "mode",
     }
 }
@@ -58,11 +58,11 @@ object! {
 object! {
     /// The contents of a file.
     pub struct Contents {
-        /// How they are compressed.
+        /// Compression of the contents.
         compression: String = "compression",
-        /// Where they are.
+        /// URL of the contents.
         source: String = "source",
-        /// How to tell that they are right.
+        /// Verification of the contents.
         verification: Verification = "verification",
     }
 }
@@ -70,37 +70,37 @@ object! {
 object! {
     /// A directory.
     pub struct Directory {
-        /// The name of the filesystem it is on.
+        /// Name of the filesystem that contains the directory.
         filesystem: String = "filesystem",
         /// Owning group.
         group: Option<Owner> = "group",
-        /// Whether to replace what is there.
+        /// True if an existing entry at the path is replaced.
         overwrite: Option<bool> = "overwrite" [since(V3_2)],
-        /// Path in its filesystem.
+        /// Path in the filesystem.
         path: String = "path",
         /// Owning user.
         user: Option<Owner> = "user",
-        /// Permissions.
+        /// Permission bits.
         mode: Option<i64> = "mode",
     }
 }
 
 object! {
-    /// A link.
+    /// A symbolic or hard link.
     pub struct Link {
-        /// The name of the filesystem it is on.
+        /// Name of the filesystem that contains the link.
         filesystem: String = "filesystem",
         /// Owning group.
         group: Option<Owner> = "group",
-        /// Whether to replace what is there.
+        /// True if an existing entry at the path is replaced.
         overwrite: Option<bool> = "overwrite" [since(V3_2)],
-        /// Path in its filesystem.
+        /// Path in the filesystem.
         path: String = "path",
         /// Owning user.
         user: Option<Owner> = "user",
-        /// Whether it is a hard link.
+        /// True for a hard link.
         hard: bool = "hard",
-        /// What it points to.
+        /// Target of the link.
         target: String = "target",
     }
 }
@@ -112,7 +112,7 @@ object! {
         device: String = "device",
         /// Partitions.
         partitions: Vec<Partition> = "partitions",
-        /// Whether to wipe the partition table first.
+        /// True if the partition table is wiped first.
         wipe_table: bool = "wipeTable",
     }
 }
@@ -120,29 +120,29 @@ object! {
 object! {
     /// A partition.
     pub struct Partition {
-        /// Its own GUID.
+        /// GUID of the partition.
         guid: String = "guid" [since(V3_1)],
         /// Label.
         label: String = "label",
-        /// Number; zero takes the next free one.
+        /// Number of the partition; zero for the next free number.
         number: i64 = "number",
         /// Size in sectors.
         size: i64 = "size",
         /// First sector.
         start: i64 = "start",
-        /// Type GUID.
+        /// GUID of the partition type.
         type_guid: String = "typeGuid",
     }
 }
 
 object! {
-    /// A filesystem: one to mount, or one that is mounted already.
+    /// A filesystem to mount, or one that is already mounted.
     pub struct Filesystem {
-        /// How to mount it, and how to make it.
+        /// Options for creating and mounting the filesystem.
         mount: Option<Mount> = "mount",
-        /// What files call it.
+        /// Name that files refer to.
         name: String = "name",
-        /// Where it is mounted already.
+        /// Path of an already mounted filesystem.
         path: Option<String> = "path",
     }
 }
@@ -150,29 +150,29 @@ object! {
 object! {
     /// A filesystem to mount.
     pub struct Mount {
-        /// How to make it; the other members came later and replace this.
+        /// Options for creating the filesystem; superseded by the other members, which are newer.
         create: Option<Create> = "create",
         /// Device path.
         device: String = "device",
-        /// Type.
+        /// Type of the filesystem.
         format: String = "format",
         /// Label.
         label: Option<String> = "label" [since(V3_1)],
-        /// Options for making it.
+        /// Options for creating the filesystem.
         options: Vec<String> = "options" [since(V3_1)],
-        /// Its own UUID.
+        /// UUID of the filesystem.
         uuid: Option<String> = "uuid" [since(V3_1)],
-        /// Whether to make it anew each time.
+        /// True if an existing filesystem is always replaced.
         wipe_filesystem: bool = "wipeFilesystem" [since(V3_1)],
     }
 }
 
 object! {
-    /// How to make a filesystem.
+    /// Options for creating a filesystem.
     pub struct Create {
-        /// Whether to replace one that is there.
+        /// True if an existing filesystem is replaced.
         force: bool = "force",
-        /// Options for making it.
+        /// Options of the command that creates the filesystem.
         options: Vec<String> = "options",
     }
 }
@@ -182,13 +182,13 @@ object! {
     pub struct Raid {
         /// Member devices.
         devices: Vec<String> = "devices",
-        /// Level.
+        /// RAID level.
         level: String = "level",
-        /// Name.
+        /// Name of the array.
         name: String = "name",
-        /// Options for making it.
+        /// Options for creating the array.
         options: Vec<String> = "options" [since(V3_2)],
-        /// How many of the devices are spares.
+        /// Number of spare devices.
         spares: i64 = "spares",
     }
 }

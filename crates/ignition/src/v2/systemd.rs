@@ -1,9 +1,9 @@
-//! Units, their drop-ins, and network units.
+//! Systemd units, their drop-ins, and units of systemd-networkd.
 
 use crate::{config::keyed, object::object};
 
 object! {
-    /// Units.
+    /// Systemd units.
     pub struct Systemd {
         /// Units.
         units: Vec<Unit> = "units",
@@ -11,49 +11,49 @@ object! {
 }
 
 object! {
-    /// A unit.
+    /// A systemd unit.
     pub struct Unit {
-        /// The unit file.
+        /// Contents of the unit file.
         contents: String = "contents",
-        /// Files that change or extend it.
+        /// Drop-ins of the unit.
         dropins: Vec<Dropin> = "dropins",
-        /// Whether it starts at boot, as older versions spell it.
+        /// True if the unit is enabled; the older spelling.
         enable: bool = "enable",
-        /// Whether it starts at boot.
+        /// True if the unit is enabled.
         enabled: Option<bool> = "enabled" [since(V3_1)],
-        /// Whether it must not start at all.
+        /// True if the unit is masked.
         mask: bool = "mask",
-        /// Name, with its suffix.
+        /// Name of the unit with its suffix.
         name: String = "name",
     }
 }
 
 object! {
-    /// A file that changes or extends a unit.
+    /// A drop-in of a unit.
     pub struct Dropin {
-        /// The file.
+        /// Contents of the drop-in file.
         contents: String = "contents",
-        /// Name, ending in `.conf`.
+        /// Name of the drop-in, ending in `.conf`.
         name: String = "name",
     }
 }
 
 object! {
-    /// Network units.
+    /// Units of systemd-networkd.
     pub struct Networkd {
-        /// Network units.
+        /// Units of systemd-networkd.
         units: Vec<NetworkdUnit> = "units",
     }
 }
 
 object! {
-    /// A network unit.
+    /// A unit of systemd-networkd.
     pub struct NetworkdUnit {
-        /// The unit file.
+        /// Contents of the unit file.
         contents: String = "contents",
-        /// Files that change or extend it.
+        /// Drop-ins of the unit.
         dropins: Vec<Dropin> = "dropins" [since(V3_2)],
-        /// Name, with its suffix.
+        /// Name of the unit with its suffix.
         name: String = "name",
     }
 }

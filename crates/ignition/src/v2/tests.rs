@@ -1,4 +1,4 @@
-//! Configs of 2.x, from bytes to the newest version.
+//! Tests of 2.x configs, from parsing to conversion to the newest version.
 
 use crate::{ReadError, Target, convert, read};
 
@@ -17,7 +17,7 @@ fn upgraded(version: &str, members: &str) -> String {
 
 // covers: REN-20
 #[test]
-fn a_file_replaces_what_is_there_unless_it_says_no() {
+fn a_file_is_replaced_by_default() {
     let file = |more: &str| {
         let file = format!(r#"{{"filesystem":"root","path":"/a//b/../c"{more}}}"#);
         upgraded("2.2.0", &format!(r#""storage":{{"files":[{file}]}}"#))
@@ -44,7 +44,7 @@ fn a_file_replaces_what_is_there_unless_it_says_no() {
 
 // covers: REN-20
 #[test]
-fn older_versions_took_more_for_granted() {
+fn values_that_older_versions_imply_are_set() {
     let members = r#""storage":{"files":[{"filesystem":"root","path":"/a","overwrite":"?"}]}"#;
     let contents = r#""contents":{"source":""},"mode":0"#;
     let of = |owner: &str, user: &str| {
@@ -58,7 +58,7 @@ fn older_versions_took_more_for_granted() {
 }
 
 #[test]
-fn what_3_x_cannot_say_is_refused() {
+fn features_that_3_x_does_not_support_are_rejected() {
     let node = |path: &str| format!(r#"{{"filesystem":"root","path":"{path}"}}"#);
     let cases = [
         (
@@ -72,7 +72,7 @@ fn what_3_x_cannot_say_is_refused() {
         ),
         (
             format!(r#""storage":{{"files":[{}],"directories":[{}]}}"#, node("/a"), node("/a/")),
-            // The text behind the last colon.
+            // The text after the last colon.
             "/a\".  All files, directories and links must specify a unique `path`.",
         ),
         (
@@ -88,7 +88,7 @@ fn what_3_x_cannot_say_is_refused() {
 }
 
 #[test]
-fn faults_are_found_all_at_once() {
+fn all_faults_are_reported_at_once() {
     let members = r#""storage":{"files":[{"path":"a","mode":-1,"contents":{"source":"ftp://x","compression":"zstd","verification":{"hash":"md5-0"}}}]},"systemd":{"units":[{"name":"a"}]}"#;
     let report = upgraded("2.2.0", members);
     let lines: Vec<_> = report.lines().map(|line| line.rsplit(": ").next().unwrap()).collect();
@@ -108,7 +108,7 @@ fn faults_are_found_all_at_once() {
 }
 
 #[test]
-fn what_came_from_2_2_goes_back_there() {
+fn a_config_of_2_2_survives_conversion_up_and_down() {
     let members = r#""passwd":{"users":[{"name":"core","gecos":"g"}]},"storage":{"files":[{"filesystem":"root","path":"/a","contents":{"source":"data:,x"},"mode":420}]},"systemd":{"units":[{"contents":"[Unit]\n","enabled":true,"name":"a.service"}]}"#;
     let raw = format!(r#"{{"ignition":{{"version":"2.2.0"}},{members}}}"#);
     let config = read(raw.as_bytes()).unwrap().upgrade().unwrap();

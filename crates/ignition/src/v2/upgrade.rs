@@ -1,7 +1,7 @@
-//! From 2.2 to the newest version.
+//! Conversion from 2.2 to the newest version.
 //!
-//! 3.x has no filesystem names: a file stands on a path, and only the filesystem `root` has a known
-//! one. It has no sectors either, so partitions cannot be taken over.
+//! 3.x has no filesystem names: a file has a path, and only the path of the filesystem `root` is
+//! known. 3.x has no sectors either, so partitions cannot be converted.
 
 mod check;
 mod translate;
@@ -9,23 +9,23 @@ mod translate;
 use super::{Config, cleanup};
 use crate::{config, report::Report, spec::Spec, validate};
 
-/// Why a config of the 2.x specification cannot be taken over into the newest version.
+/// A config of the 2.x specification that cannot be converted to the newest version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpgradeError {
-    /// It has a user that machines of a cluster do not have.
+    /// The config has a user other than `core`.
     #[error("unexpected user with name: {0}. Only core user is supported")]
     OtherUser(String),
-    /// It says something that 3.x cannot say.
+    /// The config has a feature that 3.x does not support.
     #[error(
         "failed to convert Ignition config spec v2 to v3: unable to convert Ignition spec v2 config to v3: {0}"
     )]
     Untranslatable(Untranslatable),
 }
 
-/// What 3.x cannot say.
+/// A feature of 2.x that 3.x does not support.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Untranslatable {
-    /// Network units.
+    /// Units of systemd-networkd.
     #[error("config includes deprecated networkd section - use Files instead")]
     Networkd,
     /// Partitions, which 2.2 measures in sectors.
@@ -41,38 +41,38 @@ pub enum Untranslatable {
         "Config has conflicting inodes: {old:?} and {new:?}.  All files, directories and links must specify a unique `path`."
     )]
     SamePath {
-        /// The entry that came first.
+        /// Kind and path of the first entry.
         old: String,
-        /// The entry in conflict with it.
+        /// Kind and path of the conflicting entry.
         new: String,
     },
-    /// An entry below a link that the config makes itself.
+    /// An entry below a link that is defined in the config.
     #[error(
         "{entry} uses link defined in config {link:?}. Please use a link not defined in Storage:Links"
     )]
     OwnLink {
-        /// The entry.
+        /// Kind and path of the entry.
         entry: String,
-        /// The link.
+        /// Path of the link.
         link: String,
     },
-    /// Two drop-ins of one name.
+    /// Two drop-ins with the same name.
     #[error(
         "Config has duplicate dropin name {name:?} in unit {unit:?}.  All dropins must specify a unique `name`."
     )]
     SameDropin {
-        /// The unit.
+        /// Name of the unit.
         unit: String,
-        /// The drop-in.
+        /// Name of the drop-in.
         name: String,
     },
-    /// What comes out breaks the rules of 3.0.
+    /// The converted config breaks the rules of 3.0.
     #[error("{0}")]
     Invalid(Report),
 }
 
 impl Config {
-    /// The config as the newest version has it.
+    /// Converts the config to the newest version.
     pub fn upgrade(mut self) -> Result<config::Config, UpgradeError> {
         cleanup::clean(&mut self)?;
         self.translate().map_err(UpgradeError::Untranslatable)
@@ -81,7 +81,7 @@ impl Config {
     fn translate(self) -> Result<config::Config, Untranslatable> {
         check::check(&self)?;
         let mut config = translate::config(self);
-        let report = validate::by(Spec::V3_0, &config);
+        let report = validate::validate_for(Spec::V3_0, &config);
         if report.is_fatal() {
             return Err(Untranslatable::Invalid(report));
         }

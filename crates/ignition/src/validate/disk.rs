@@ -1,8 +1,8 @@
-//! Rules about disks, partitions, filesystems, arrays and encrypted volumes.
+//! Rules for disks, partitions, filesystems, RAID arrays and encrypted volumes.
 
 use std::collections::HashSet;
 
-use super::{Checker, Verdict, path, url};
+use super::{Checker, RuleResult, path, url};
 use crate::{
     config::{Clevis, ClevisCustom, Disk, Filesystem, Luks, Partition, Raid, Tang},
     json,
@@ -105,7 +105,7 @@ impl Checker {
         }
         let key = luks.key_file.source.as_deref();
         if url::check_optional(key, self.spec).is_err() {
-            // Compat: there is no such member, but this is where the reference puts it.
+            // Compat: this member does not exist, but the reference reports the fault on it.
             self.error_at("keys", "invalid key-file source");
         }
         if luks.cex.enabled == Some(true) {
@@ -164,7 +164,7 @@ impl Checker {
     }
 }
 
-/// Whether any of the pins that are not a custom one is asked for.
+/// Returns true if a pin other than the custom one is configured.
 fn has_pins(clevis: &Clevis) -> bool {
     let threshold = clevis.threshold.is_some_and(|threshold| threshold != 0);
     !clevis.tang.is_empty() || clevis.tpm2 == Some(true) || threshold
@@ -174,8 +174,8 @@ fn has_text(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.is_empty())
 }
 
-/// Whether the partition at `at` shares some of its place with another one. Of two, the later is
-/// to blame, unless only the earlier looks guilty: ends may wrap around.
+/// Returns true if the partition at `at` overlaps another one. Of two partitions the later one is
+/// reported, unless only the earlier one overlaps: ends may wrap around.
 fn overlaps_another(partitions: &[Partition], at: usize, partition: &Partition) -> bool {
     let mut others = partitions.iter().enumerate();
     others.any(|(index, other)| {
@@ -184,15 +184,16 @@ fn overlaps_another(partitions: &[Partition], at: usize, partition: &Partition) 
     })
 }
 
-/// Whether a partition with a fixed place begins or ends in another one, or spans it.
+/// Returns true if a partition with a fixed start begins or ends within another one, or contains
+/// it.
 fn overlap(one: &Partition, other: &Partition) -> bool {
     let (Some(one), Some(other)) = (extent(one), extent(other)) else { return false };
     let within = |at: i64| other.0 <= at && at <= other.1;
     within(one.0) || within(one.1) || (one.0 < other.0 && one.1 > other.1)
 }
 
-/// The first and last MiB of a partition, if both are given. A size of zero takes what is free,
-/// which nobody knows here.
+/// Returns the first and last MiB of a partition, if both are given. A size of zero means the free
+/// space, which is not known here.
 fn extent(partition: &Partition) -> Option<(i64, i64)> {
     let start = partition.start_mib.filter(|start| *start != 0)?;
     let size = partition.size_mib?;
@@ -200,7 +201,7 @@ fn extent(partition: &Partition) -> Option<(i64, i64)> {
     Some((start, end))
 }
 
-fn partition_label(label: Option<&str>) -> Verdict {
+fn partition_label(label: Option<&str>) -> RuleResult {
     match label {
         Some(label) if label.len() > 36 => Err("partition labels may not exceed 36 characters"),
         Some(label) if label.contains(':') => {
@@ -210,7 +211,7 @@ fn partition_label(label: Option<&str>) -> Verdict {
     }
 }
 
-pub(super) fn guid(guid: Option<&str>) -> Verdict {
+pub(super) fn guid(guid: Option<&str>) -> RuleResult {
     const FORM: &str = "01234567-89AB-CDEF-EDCB-A98765432101";
     let guid = guid.unwrap_or_default();
     let fits = |(byte, form): (u8, u8)| match form {
@@ -225,7 +226,7 @@ pub(super) fn guid(guid: Option<&str>) -> Verdict {
     }
 }
 
-fn filesystem_format(filesystem: &Filesystem, spec: Spec) -> Verdict {
+fn filesystem_format(filesystem: &Filesystem, spec: Spec) -> RuleResult {
     match filesystem.format.as_deref() {
         None | Some("") => {
             let described = has_text(filesystem.path.as_deref())
@@ -246,7 +247,7 @@ fn filesystem_format(filesystem: &Filesystem, spec: Spec) -> Verdict {
     }
 }
 
-fn filesystem_label(filesystem: &Filesystem) -> Verdict {
+fn filesystem_label(filesystem: &Filesystem) -> RuleResult {
     match (filesystem.label.as_deref(), filesystem.format.as_deref()) {
         (None | Some(""), _) => Ok(()),
         (Some(_), None | Some("")) => Err("filesystem must specify format if label is specified"),
@@ -254,8 +255,8 @@ fn filesystem_label(filesystem: &Filesystem) -> Verdict {
     }
 }
 
-/// Whether a filesystem of this format can have this label.
-pub(super) fn label_fits(label: &str, format: &str) -> Verdict {
+/// Checks that a filesystem of this format can have this label.
+pub(super) fn label_fits(label: &str, format: &str) -> RuleResult {
     let (longest, message) = match format {
         "ext4" => (16, "filesystem labels cannot be longer than 16 characters when using ext4"),
         "btrfs" => (256, "filesystem labels cannot be longer than 256 characters when using btrfs"),
@@ -267,7 +268,7 @@ pub(super) fn label_fits(label: &str, format: &str) -> Verdict {
     if label.len() > longest { Err(message) } else { Ok(()) }
 }
 
-fn raid_level(raid: &Raid, spec: Spec) -> Verdict {
+fn raid_level(raid: &Raid, spec: Spec) -> RuleResult {
     match raid.level.as_deref().unwrap_or_default() {
         "" if spec >= Spec::V3_3 => Err("raid level is required"),
         "linear" | "raid0" | "0" | "stripe" => {

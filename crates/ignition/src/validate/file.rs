@@ -1,8 +1,8 @@
-//! Rules about files, directories and links.
+//! Rules for files, directories and links.
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Checker, Keys, Verdict, path};
+use super::{Checker, Keys, RuleResult, path};
 use crate::{
     config::{Config, Directory, Disk, File, Link, Owner, Storage},
     report::Path,
@@ -10,7 +10,7 @@ use crate::{
 };
 
 impl Checker {
-    /// Refuses files where a unit or drop-in is going to be.
+    /// Rejects files at the path of a unit or drop-in of the config.
     pub(super) fn units_and_paths(&mut self, config: &Config) {
         const UNITS: &str = "/etc/systemd/system/";
         let Storage { files, directories, links, .. } = &config.storage;
@@ -105,7 +105,7 @@ impl Checker {
         }
     }
 
-    /// Refuses entries whose path goes through a link of the same config.
+    /// Rejects entries below a link of the same config.
     fn paths_through_links(&mut self, storage: &Storage) {
         let links = Links::of(storage);
         if links.paths.is_empty() {
@@ -187,7 +187,7 @@ impl Checker {
 const SPECIAL_BITS: &str = "setuid/setgid/sticky bits are not supported or functional in spec \
                             versions older than 3.6.0";
 
-/// The paths of all links, and how often each one occurs.
+/// Number of links per path.
 struct Links<'a> {
     paths: HashMap<&'a str, usize>,
 }
@@ -201,7 +201,7 @@ impl<'a> Links<'a> {
         Self { paths }
     }
 
-    /// How many links stand above `path`.
+    /// Returns the number of links above `path`.
     fn above(&self, path: &str) -> usize {
         let parents = path.match_indices('/').filter_map(|(at, _)| path.get(..at));
         parents.filter_map(|parent| self.paths.get(parent)).sum()
@@ -213,9 +213,9 @@ fn has_text(text: Option<&str>) -> bool {
 }
 
 impl Checker {
-    /// Reports a path that is there and not absolute and clean.
+    /// Reports a path that is set and is not absolute and clean.
     pub(super) fn optional_path(&mut self, member: &'static str, text: Option<&str>) {
-        let verdict: Verdict = text.filter(|text| !text.is_empty()).map_or(Ok(()), path::check);
-        self.require(member, verdict);
+        let result: RuleResult = text.filter(|text| !text.is_empty()).map_or(Ok(()), path::check);
+        self.require(member, result);
     }
 }

@@ -1,11 +1,11 @@
-//! Slash-separated paths, as Go's `path` package sees them.
+//! Slash-separated paths, with the rules of Go's `path` package.
 
 use std::borrow::Cow;
 
-use super::Verdict;
+use super::RuleResult;
 
-/// Whether `path` is absolute and in its shortest form.
-pub(super) fn check(path: &str) -> Verdict {
+/// Checks that `path` is absolute and in its shortest form.
+pub(super) fn check(path: &str) -> RuleResult {
     if path.is_empty() {
         Err("path not specified")
     } else if !path.starts_with('/') {
@@ -17,12 +17,12 @@ pub(super) fn check(path: &str) -> Verdict {
     }
 }
 
-/// Whether an absolute path is in its shortest form.
+/// Returns true if an absolute path is in its shortest form.
 fn is_clean(path: &str) -> bool {
     path == "/" || path.split('/').skip(1).all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// The shortest form of `path`.
+/// Returns the shortest form of `path`.
 pub(crate) fn clean(path: &str) -> Cow<'_, str> {
     let rooted = path.starts_with('/');
     if rooted && is_clean(path) {
@@ -47,7 +47,7 @@ pub(crate) fn clean(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a name ends in from the last dot on, or nothing.
+/// Returns the extension of a name, from the last dot on, or an empty text.
 pub(super) fn extension(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or_default();
     file.rfind('.').and_then(|at| file.get(at..)).unwrap_or_default()
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shortened_as_go_shortens_them() {
+    fn paths_are_shortened_as_in_go() {
         let cases = [
             ("", "."),
             ("/", "/"),
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn an_extension_is_what_follows_the_last_dot_of_the_file() {
+    fn an_extension_starts_at_the_last_dot_of_the_file_name() {
         let cases =
             [("a.service", ".service"), (".conf", ".conf"), ("a.b/c", ""), ("a.", "."), ("", "")];
         for (name, expected) in cases {

@@ -1,13 +1,13 @@
-//! Rules about what is fetched: where from, and how to tell that it is right.
+//! Rules for resources: their sources and their verification.
 
-use super::{Checker, Verdict, url};
+use super::{Checker, RuleResult, url};
 use crate::{
     config::{HttpHeader, Resource},
     spec::Spec,
 };
 
 impl Checker {
-    /// Checks the contents of a file, or of something like it.
+    /// Checks a resource, such as the contents of a file.
     pub(super) fn resource(&mut self, resource: &Resource) {
         self.require("compression", compression(resource));
         if resource.verification.hash.is_some() && resource.source.is_none() {
@@ -15,13 +15,13 @@ impl Checker {
             self.report.error(path, "source must be specified if verification is specified");
         }
         self.optional_source(resource);
-        self.require("httpHeaders", headers_fit(resource));
+        self.require("httpHeaders", check_headers(resource));
         self.each("httpHeaders", &resource.http_headers, Self::header);
         self.unique("httpHeaders", &resource.http_headers);
         self.verification(resource);
     }
 
-    /// Checks a reference to another config, or to a certificate.
+    /// Checks a reference to another config or to a certificate.
     pub(super) fn reference(&mut self, resource: &Resource) {
         if self.spec == Spec::V3_0 {
             self.optional_source(resource);
@@ -31,7 +31,7 @@ impl Checker {
         }
     }
 
-    /// Checks a reference that has to name a source, as every version but 3.0 puts it.
+    /// Checks that a reference has a source, by the rule of all versions except 3.0.
     pub(super) fn required_source(&mut self, resource: &Resource) {
         if self.spec == Spec::V3_0 {
             return;
@@ -46,8 +46,8 @@ impl Checker {
         }
     }
 
-    /// Checks a reference that has to name a source, as 3.0 puts it.
-    pub(super) fn named_source(&mut self, resource: &Resource) {
+    /// Checks that a reference has a source, by the rule of 3.0.
+    pub(super) fn required_source_in_3_0(&mut self, resource: &Resource) {
         let source = resource.source.as_deref().unwrap_or_default();
         if self.spec == Spec::V3_0 && source.is_empty() {
             self.error_at("source", url::BAD_SCHEME);
@@ -71,19 +71,19 @@ impl Checker {
 
     fn verification(&mut self, resource: &Resource) {
         let Some(hash) = resource.verification.hash.as_deref() else { return };
-        let verdict = hash_is_known(hash, self.spec);
-        self.at("verification", |checker| checker.require("hash", verdict));
+        let result = check_hash(hash, self.spec);
+        self.at("verification", |checker| checker.require("hash", result));
     }
 }
 
-fn compression(resource: &Resource) -> Verdict {
+fn compression(resource: &Resource) -> RuleResult {
     match resource.compression.as_deref() {
         None | Some("" | "gzip") => Ok(()),
         Some(_) => Err("invalid compression method"),
     }
 }
 
-fn headers_fit(resource: &Resource) -> Verdict {
+fn check_headers(resource: &Resource) -> RuleResult {
     if resource.http_headers.is_empty() {
         return Ok(());
     }
@@ -95,7 +95,7 @@ fn headers_fit(resource: &Resource) -> Verdict {
     }
 }
 
-fn hash_is_known(hash: &str, spec: Spec) -> Verdict {
+fn check_hash(hash: &str, spec: Spec) -> RuleResult {
     let (function, sum) = hash.split_once('-').ok_or("malformed hash specifier")?;
     let size = match function {
         "sha512" => 128,

@@ -1,8 +1,8 @@
-//! Rules about units and drop-ins.
+//! Rules for units and drop-ins.
 
 use std::collections::HashMap;
 
-use super::{Checker, Verdict, path, unit_file};
+use super::{Checker, RuleResult, path, unit_file};
 use crate::config::{Dropin, Systemd, Unit};
 
 impl Checker {
@@ -12,7 +12,7 @@ impl Checker {
         self.unique("units", &systemd.units);
     }
 
-    /// Points out enabled instances whose template cannot be enabled.
+    /// Warns about enabled instances whose template has no `Install` section.
     fn templates(&mut self, units: &[Unit]) {
         let is_instance = |unit: &&Unit| unit.enabled == Some(true) && unit.name.contains('@');
         if !units.iter().any(|unit| is_instance(&unit)) {
@@ -67,7 +67,7 @@ impl Checker {
     }
 }
 
-pub(super) fn unit_name(name: &str) -> Verdict {
+pub(super) fn unit_name(name: &str) -> RuleResult {
     match path::extension(name) {
         ".service" | ".socket" | ".device" | ".mount" | ".automount" | ".swap" | ".target"
         | ".path" | ".timer" | ".snapshot" | ".slice" | ".scope" => Ok(()),
@@ -75,10 +75,10 @@ pub(super) fn unit_name(name: &str) -> Verdict {
     }
 }
 
-/// The template that a service is an instance of.
+/// Returns the name of the template that a service is an instance of.
 fn template_of(name: &str) -> Option<String> {
     let stem = name.strip_suffix(".service")?;
-    // Both sides of the sign have at least one character, and neither spans lines.
+    // Both sides of the `@` have at least one character, and neither contains a newline.
     let at = stem.char_indices().skip(1).find(|(_, c)| *c == '@').map(|(at, _)| at)?;
     let (before, instance) = stem.split_at_checked(at)?;
     let fits = instance.len() > 1 && !stem.contains('\n');

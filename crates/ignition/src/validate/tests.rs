@@ -1,8 +1,8 @@
-//! The rules, one table per kind of object.
+//! Tests of the validation rules, one table per kind of object.
 
 use crate::{parse, report::Report};
 
-/// What reading a document of version 3.`minor` reports, a line each, without positions.
+/// Returns the faults of a document of version 3.`minor`, one per line, without positions.
 fn report(minor: u8, body: &str) -> String {
     let raw = format!(r#"{{"ignition":{{"version":"3.{minor}.0"}},{body}}}"#);
     let show = |report: &Report| {
@@ -35,7 +35,7 @@ fn expect_in(list: &str, cases: &[(u8, &str, &str)]) {
 }
 
 #[test]
-fn paths_are_absolute_and_short() {
+fn paths_are_absolute_and_clean() {
     expect_in(
         "directories",
         &[
@@ -161,7 +161,7 @@ fn references_need_a_source_since_3_1() {
     let place = "$.ignition.security.tls.certificateAuthorities.0";
     assert_eq!(body(0, authority), format!("{place}.source invalid url scheme"));
     assert_eq!(body(1, authority), format!("{place} source is required"));
-    // In 3.0 a reference has no compression: the member is unknown, whatever it holds.
+    // In 3.0 a reference has no member `compression`, so its value is not checked.
     assert_eq!(body(0, r#""config":{"replace":{"compression":7}}"#), "");
     assert_eq!(
         body(5, r#""proxy":{"httpProxy":"foo"}"#),
@@ -170,7 +170,7 @@ fn references_need_a_source_since_3_1() {
 }
 
 #[test]
-fn links_and_what_they_lead_to() {
+fn links_need_a_target_and_cannot_be_parents() {
     expect(&[
         (
             3,

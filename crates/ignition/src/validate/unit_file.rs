@@ -1,34 +1,34 @@
-//! The syntax of unit files, as go-systemd reads them.
+//! Syntax check of unit files, with the rules of go-systemd.
 
-/// What the checks need to know of a unit file.
+/// Facts about a unit file that the rules need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sections {
-    /// Whether there is an option in a section `Install`.
+    /// True if the section `Install` has an option.
     pub(crate) install: bool,
 }
 
-/// Reads a unit file; the error is what is wrong with it.
+/// Parses a unit file; the error describes the fault.
 pub(crate) fn parse(text: &str) -> Result<Sections, String> {
     let mut lexer = Lexer { text, at: 0, loaded: 0, at_end: false, sections: Sections::default() };
-    let mut step = Step::BeforeSection;
+    let mut state = LexerState::BeforeSection;
     loop {
         lexer.refuse_long_line()?;
-        match lexer.run(step)? {
-            Some(next) => step = next,
+        match lexer.run(state)? {
+            Some(next) => state = next,
             None => return Ok(lexer.sections),
         }
     }
 }
 
-/// The longest line systemd takes.
+/// Maximum length of a line in systemd.
 const LINE_MAX: usize = 2048;
 
-/// How far the reference's reader looks ahead.
+/// Size of the read buffer of the reference's parser.
 const BUFFER: usize = 4096;
 
-/// What is read next.
+/// Next token of the lexer.
 #[derive(Clone, Copy)]
-enum Step {
+enum LexerState {
     BeforeSection,
     SectionName,
     SectionSuffix { install: bool },
@@ -38,8 +38,10 @@ enum Step {
     OptionValue { install: bool },
 }
 
-/// Compat: lines that are too long are noticed only between steps, and only where the reference's
-/// buffer holds enough of them. `loaded` follows the end of that buffer, so that both accept the
+/// A lexer of unit files.
+///
+/// Compat: lines that are too long are detected only between tokens, and only if the reference's
+/// buffer holds enough of them. `loaded` tracks the end of that buffer, so that both accept the
 /// same files.
 struct Lexer<'a> {
     text: &'a str,
@@ -61,61 +63,63 @@ impl<'a> Lexer<'a> {
         Err(format!("line too long (max {LINE_MAX} bytes)"))
     }
 
-    fn run(&mut self, step: Step) -> Result<Option<Step>, String> {
-        let next = match step {
-            Step::BeforeSection => match self.character() {
+    fn run(&mut self, state: LexerState) -> Result<Option<LexerState>, String> {
+        let next = match state {
+            LexerState::BeforeSection => match self.character() {
                 None => return Ok(None),
-                Some('[') => Step::SectionName,
-                Some('#' | ';') => Step::Comment { inside: None },
-                Some(_) => Step::BeforeSection,
+                Some('[') => LexerState::SectionName,
+                Some('#' | ';') => LexerState::Comment { inside: None },
+                Some(_) => LexerState::BeforeSection,
             },
-            Step::SectionName => {
+            LexerState::SectionName => {
                 let name = self.until(b']').strip_suffix(']');
                 let name = name.ok_or("unable to find end of section")?;
-                Step::SectionSuffix { install: name == "Install" }
+                LexerState::SectionSuffix { install: name == "Install" }
             }
-            Step::SectionSuffix { install } => {
+            LexerState::SectionSuffix { install } => {
                 let garbage = self.line().trim();
                 if !garbage.is_empty() {
                     return Err(format!("found garbage after section name : {garbage:?}"));
                 }
-                Step::SectionOrOption { install }
+                LexerState::SectionOrOption { install }
             }
-            Step::SectionOrOption { install } => {
+            LexerState::SectionOrOption { install } => {
                 let start = self.at;
                 match self.character() {
                     None => return Ok(None),
-                    Some('[') => Step::SectionName,
-                    Some('#' | ';') => Step::Comment { inside: Some(install) },
-                    Some(space) if space.is_whitespace() => step,
+                    Some('[') => LexerState::SectionName,
+                    Some('#' | ';') => LexerState::Comment { inside: Some(install) },
+                    Some(space) if space.is_whitespace() => state,
                     Some(_) => {
                         self.at = start;
-                        Step::OptionName { install }
+                        LexerState::OptionName { install }
                     }
                 }
             }
-            Step::Comment { inside } => {
+            LexerState::Comment { inside } => {
                 let goes_on = |line: &str| line.strip_suffix(' ').unwrap_or(line).ends_with('\\');
                 while goes_on(self.line()) {}
-                inside.map_or(Step::BeforeSection, |install| Step::SectionOrOption { install })
+                inside.map_or(LexerState::BeforeSection, |install| LexerState::SectionOrOption {
+                    install,
+                })
             }
-            Step::OptionName { install } => loop {
+            LexerState::OptionName { install } => loop {
                 match self.character() {
                     None => return Err("EOF".to_owned()),
                     Some('\n' | '\r') => {
                         let message = "unexpected newline encountered while parsing option name";
                         return Err(message.to_owned());
                     }
-                    Some('=') => break Step::OptionValue { install },
+                    Some('=') => break LexerState::OptionValue { install },
                     Some(_) => {}
                 }
             },
-            Step::OptionValue { install } => {
+            LexerState::OptionValue { install } => {
                 if self.line().ends_with('\\') {
-                    return Ok(Some(step));
+                    return Ok(Some(state));
                 }
                 self.sections.install |= install;
-                Step::SectionOrOption { install }
+                LexerState::SectionOrOption { install }
             }
         };
         Ok(Some(next))
@@ -125,7 +129,7 @@ impl<'a> Lexer<'a> {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// Loads as much as the buffer has room for.
+    /// Fills the rest of the buffer.
     fn fill(&mut self) {
         let room = BUFFER - (self.loaded - self.at);
         let more = room.min(self.text.len() - self.loaded);
@@ -144,7 +148,7 @@ impl<'a> Lexer<'a> {
         character
     }
 
-    /// The text up to and with `end`, or all of it.
+    /// Returns the text up to and including `end`, or all of the rest.
     fn until(&mut self, end: u8) -> &'a str {
         let rest = self.rest();
         let length = rest.bytes().position(|byte| byte == end).map(|at| at + 1);
@@ -178,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unit_files_are_read_as_go_systemd_reads_them() {
+    fn unit_files_are_parsed_as_in_go_systemd() {
         let long = |length: usize| "x".repeat(length);
         let too_long = "line too long (max 2048 bytes)";
         let newline = "unexpected newline encountered while parsing option name";
@@ -200,7 +204,7 @@ mod tests {
             (&format!("[Unit]\nA={}\n", long(2045)), Ok(false)),
             (&format!("[Unit]\nA={}\n", long(2046)), Err(too_long)),
             (&format!("[Unit]\n# {}\n", long(2100)), Err(too_long)),
-            // The buffer's end hides the rest of this line until it is too late to look.
+            // The end of the buffer hides the rest of this line until after the length check.
             (&format!("[Unit]\nA={0}\nB=b{0}\nC={1}", long(1200), long(2100)), Ok(false)),
             (&format!("[Unit]\nA=\\\n{}\n", long(3)), Ok(false)),
         ];

@@ -1,4 +1,4 @@
-//! Addresses, as Go's `net/url` reads them, and which of them a version allows.
+//! URLs, parsed with the rules of Go's `net/url`, and the URLs that each version allows.
 
 use std::{borrow::Cow, net::Ipv6Addr};
 
@@ -9,12 +9,12 @@ pub(super) const BAD_SCHEME: &str = "invalid url scheme";
 const BAD_ARN: &str = "invalid S3 ARN format";
 const BAD_OBJECT_VERSION: &str = "invalid S3 object VersionId";
 
-/// Whether `spec` can fetch from `source`, if there is one.
+/// Checks that `spec` can fetch from `source`, if it is set.
 pub(super) fn check_optional(source: Option<&str>, spec: Spec) -> Result<(), Cow<'static, str>> {
     source.filter(|source| !source.is_empty()).map_or(Ok(()), |source| check(source, spec))
 }
 
-/// Whether `spec` can fetch from `source`.
+/// Checks that `spec` can fetch from `source`.
 pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
     let url = Url::parse(source).ok_or(UNREADABLE)?;
     match url.scheme.as_str() {
@@ -28,7 +28,7 @@ pub(super) fn check(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
 }
 
 fn arn(url: &Url<'_>) -> Result<(), &'static str> {
-    // Between the colons: partition, service, region, account, resource.
+    // The sections between the colons are partition, service, region, account and resource.
     let mut sections = url.opaque.splitn(5, ':');
     let service = sections.nth(1);
     let resource = sections.nth(2).ok_or(BAD_ARN)?;
@@ -39,7 +39,7 @@ fn arn(url: &Url<'_>) -> Result<(), &'static str> {
     object_version(url)
 }
 
-/// Refuses a query that asks for an object version and does not say which.
+/// Rejects a query with an empty object version.
 pub(super) fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
     let pairs = url.query.split('&').filter(|pair| !pair.contains(';') && !pair.is_empty());
     let version = pairs
@@ -52,7 +52,7 @@ pub(super) fn object_version(url: &Url<'_>) -> Result<(), &'static str> {
     }
 }
 
-/// Whether a name in a query says `versionId`, escapes or not.
+/// Returns true if the name of a query parameter is `versionId` after decoding escapes.
 fn is_version_id(name: &str) -> bool {
     let mut expected = "versionId".bytes();
     let mut rest = name.as_bytes();
@@ -69,24 +69,24 @@ fn is_version_id(name: &str) -> bool {
     expected.next().is_none()
 }
 
-/// The byte that two hexadecimal digits give.
+/// Returns the byte of two hexadecimal digits.
 fn unescaped(high: u8, low: u8) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     Some(digit(high)? << 4 | digit(low)?)
 }
 
-/// The parts of an address that the rules look at.
+/// The parts of a URL that the rules need.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Url<'a> {
-    /// What stands before the first colon, in lower case.
+    /// Text before the first colon, in lower case.
     pub(super) scheme: String,
-    /// What follows the scheme, if it does not start with a slash.
+    /// Text after the scheme, if it does not start with a slash.
     opaque: &'a str,
     query: &'a str,
 }
 
 impl<'a> Url<'a> {
-    /// Reads an address; `None` when Go would refuse to.
+    /// Parses a URL; returns `None` if Go rejects it.
     pub(super) fn parse(text: &'a str) -> Option<Self> {
         let (text, fragment) = text.split_once('#').unwrap_or((text, ""));
         if has_control(text.as_bytes()) || !has_valid_escapes(fragment) {
@@ -118,12 +118,12 @@ impl<'a> Url<'a> {
 }
 
 fn has_control(bytes: &[u8]) -> bool {
-    // Chunks without an early exit let the compiler look at many bytes at once.
+    // Chunks without an early exit let the compiler vectorise the loop.
     let is_control = |byte: u8| byte < b' ' || byte == 0x7f;
     bytes.chunks(64).any(|chunk| chunk.iter().fold(false, |found, byte| found | is_control(*byte)))
 }
 
-/// Splits `text` behind its scheme; `None` when the colon comes first.
+/// Splits `text` after its scheme; returns `None` if it starts with a colon.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
     let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
@@ -135,12 +135,12 @@ fn split_scheme(text: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Whether every percent sign starts an escape.
+/// Returns true if every percent sign starts a valid escape.
 fn has_valid_escapes(text: &str) -> bool {
     escapes(text).all(|escape| escape.is_some())
 }
 
-/// The value of each escape in `text`, or `None` for one that is none.
+/// Returns the value of each escape in `text`, or `None` for an invalid one.
 fn escapes(text: &str) -> impl Iterator<Item = Option<u8>> {
     text.split('%').skip(1).map(|after| match after.as_bytes() {
         [high, low, ..] => unescaped(*high, *low),
@@ -171,9 +171,9 @@ fn is_port(port: &str) -> bool {
         || port.strip_prefix(':').is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whether the characters and escapes of `text` may stand in a host's name.
+/// Returns true if the characters and escapes of `text` are allowed in a host name.
 fn is_host_text(text: &str) -> bool {
-    // Only what is not ASCII, and the percent sign itself, may be escaped.
+    // Only bytes outside ASCII, and the percent sign itself, may be escaped.
     let escape_fits = |escape: Option<u8>| escape.is_some_and(|byte| byte >= 0x80 || byte == b'%');
     text.chars().all(|c| c == '%' || may_stand_in_host(c)) && escapes(text).all(escape_fits)
 }
@@ -182,7 +182,7 @@ fn may_stand_in_host(c: char) -> bool {
     !c.is_ascii() || c.is_ascii_alphanumeric() || "!$&'()*+,;=:[]<>\"-_.~".contains(c)
 }
 
-/// Whether `name`, from between brackets, is an IPv6 address, perhaps with a zone.
+/// Returns true if `name`, the text between brackets, is an IPv6 address, optionally with a zone.
 fn is_ip(name: &str) -> bool {
     let (address, zone) = match name.split_once("%25") {
         Some((address, zone)) => (address, Some(zone)),
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_go_reads_them() {
+    fn urls_are_parsed_as_in_go() {
         let cases = [
             ("", Some("")),
             ("HTTP://x", Some("http")),

@@ -1,10 +1,10 @@
-//! The rules of the 2.x specification, which are fewer and looser.
+//! Validation by the rules of the 2.x specification, which are fewer and weaker.
 //!
-//! The checker's version is that of the same minor: 3.1 stands for 2.1.
+//! The checker's version is the 3.x version with the same minor number: 3.1 stands for 2.1.
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{Checker, Verdict, path, unit_file, url};
+use super::{Checker, RuleResult, path, unit_file, url};
 use crate::{
     config::Verification,
     report::{Path, Report},
@@ -17,10 +17,11 @@ use crate::{
 
 const RELATIVE: &str = "path not absolute";
 
-/// The first sector of every partition is a multiple of this.
+/// Alignment of the first sector of every partition.
 const ALIGNMENT: i64 = 2048;
 
-/// All faults of `config` by the rules of the 2.x that has the minor of `spec`.
+/// Validates `config` by the rules of the 2.x version with the minor number of `spec`; returns all
+/// faults.
 pub(crate) fn v2(spec: Spec, config: &Config) -> Report {
     let mut checker = Checker { spec, path: Path::default(), report: Report::default() };
     checker.v2_config(config);
@@ -82,20 +83,20 @@ impl Checker {
     }
 
     fn v2_source(&mut self, source: &str) {
-        if let Err(message) = fetchable(source, self.spec) {
+        if let Err(message) = check_source(source, self.spec) {
             self.error_at("source", message);
         }
     }
 
     fn v2_verification(&mut self, verification: &Verification) {
         let Some(hash) = verification.hash.as_deref() else { return };
-        let verdict = match hash.split_once('-') {
+        let result = match hash.split_once('-') {
             None => Err("malformed hash specifier"),
             Some(("sha512", sum)) if sum.len() == 128 => Ok(()),
             Some(("sha512", _)) => Err("incorrect size for hash sum"),
             Some(_) => Err("unrecognized hash function"),
         };
-        self.at("verification", |checker| checker.require("hash", verdict));
+        self.at("verification", |checker| checker.require("hash", result));
     }
 
     fn v2_node(
@@ -263,8 +264,8 @@ impl Checker {
     }
 }
 
-/// Whether 2.x can fetch from `source`; nothing is an empty file.
-fn fetchable(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
+/// Checks that 2.x can fetch from `source`; an empty source means an empty file.
+fn check_source(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
     if source.is_empty() {
         return Ok(());
     }
@@ -278,20 +279,20 @@ fn fetchable(source: &str, spec: Spec) -> Result<(), Cow<'static, str>> {
     }
 }
 
-fn absolute(path: &str) -> Verdict {
+fn absolute(path: &str) -> RuleResult {
     if path.starts_with('/') { Ok(()) } else { Err(RELATIVE) }
 }
 
-fn mode(mode: Option<i64>) -> Verdict {
+fn mode(mode: Option<i64>) -> RuleResult {
     match mode {
         Some(mode) if !(0..=0o7777).contains(&mode) => Err("illegal file mode"),
         Some(_) | None => Ok(()),
     }
 }
 
-/// Whether two partitions with a fixed place share some of it.
+/// Returns true if two partitions with a fixed start overlap.
 ///
-/// Compat: partitions that are equal in everything count as one.
+/// Compat: partitions that are equal in all members count as one.
 fn overlap(one: &Partition, other: &Partition) -> bool {
     if one == other || one.start == 0 || other.start == 0 {
         return false;

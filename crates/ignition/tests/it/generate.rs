@@ -1,9 +1,9 @@
-//! Random configs: few names, so that two configs speak of the same things.
+//! Generators of random configs, with few names so that two configs have entries in common.
 
 use mco_ignition::{Config, config::*};
 use proptest::{collection::vec, option::weighted, prelude::*, sample::select};
 
-/// Any valid config.
+/// Generates valid configs.
 pub(crate) fn config() -> impl Strategy<Value = Config> {
     let parts = (kernel_arguments(), passwd(), storage(), units(), sources());
     parts.prop_map(|(kernel_arguments, passwd, storage, systemd, sources)| {
@@ -25,7 +25,7 @@ fn maybe<T: std::fmt::Debug>(value: impl Strategy<Value = T>) -> impl Strategy<V
     weighted(0.4, value)
 }
 
-/// A list of at most three items, no two with the same key.
+/// Generates a list of at most three items with distinct keys.
 fn list<T: std::fmt::Debug + 'static>(
     item: impl Strategy<Value = T>,
     key: fn(&T) -> String,
@@ -133,7 +133,7 @@ fn disk() -> impl Strategy<Value = Disk> {
         Partition { number, label, size_mib, ..Partition::default() }
     });
     let partitions = list(partition, |partition| {
-        // Neither a number nor a label may come twice.
+        // Neither a number nor a label may be a duplicate.
         partition.label.clone().unwrap_or_else(|| partition.number.to_string())
     });
     (text(&["/dev/vda", "/dev/vdb"]), partitions).prop_map(|(device, mut partitions)| {

@@ -1,4 +1,4 @@
-//! The crate from outside: its laws, and what other readers of the format say.
+//! Integration tests of the Ignition crate: properties, and comparison with other parsers.
 
 mod generate;
 mod other_readers;

@@ -1,4 +1,4 @@
-//! Our output, read by others.
+//! Comparison with other parsers of the Ignition format.
 
 use std::{
     io::Write as _,
@@ -12,25 +12,25 @@ use crate::generate::config;
 
 proptest! {
     #[test]
-    fn the_crate_ignition_config_takes_what_we_write(config in config()) {
+    fn the_crate_ignition_config_accepts_our_configs(config in config()) {
         let json = config.to_json();
         let parsed = ignition_config::Config::parse_slice(&json);
         prop_assert!(parsed.is_ok(), "{:?}\n{}", parsed.err(), String::from_utf8_lossy(&json));
-        let (_, warnings) = parsed.expect("just checked");
+        let (_, warnings) = parsed.expect("checked above");
         prop_assert!(warnings.is_empty(), "{warnings:?}");
     }
 }
 
-/// Debian's `ignition-validate` knows the specification up to 3.3.
+/// Debian's `ignition-validate` supports the specification up to 3.3.
 #[test]
-fn the_real_validator_agrees_with_us() {
+fn ignition_validate_agrees_with_our_validation() {
     if validate(b"{}").is_none() {
         eprintln!("skipped: ignition-validate is not installed");
         return;
     }
     for (case, json) in SAMPLES {
-        let verdict = validate(json.as_bytes()).expect("it started before");
-        assert_eq!(read(json.as_bytes()).is_ok(), verdict, "{case}");
+        let is_valid = validate(json.as_bytes()).expect("the validator ran before");
+        assert_eq!(read(json.as_bytes()).is_ok(), is_valid, "{case}");
     }
     let mut runner = TestRunner::new(ProptestConfig::with_cases(32));
     runner
@@ -85,7 +85,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("unknown key", r#"{"ignition":{"version":"3.3.0"},"bogus":1}"#),
 ];
 
-/// What `ignition-validate` says of a config, if it is installed.
+/// Runs `ignition-validate` on a config, if it is installed; returns true if the config is valid.
 #[expect(clippy::disallowed_methods, reason = "the validator is another program")]
 fn validate(json: &[u8]) -> Option<bool> {
     let mut child = Command::new("ignition-validate")

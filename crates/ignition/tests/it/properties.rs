@@ -1,4 +1,4 @@
-//! What holds for every config and every input.
+//! Properties that hold for all configs and all inputs.
 
 use mco_ignition::{Config, check, merge, read, validate};
 use proptest::prelude::*;
@@ -7,10 +7,10 @@ use crate::generate::config;
 
 proptest! {
     #[test]
-    fn what_is_written_reads_back_as_it_was(config in config()) {
-        let document = read(&config.to_json()).expect("what we write is valid");
+    fn serialized_configs_parse_to_themselves(config in config()) {
+        let document = read(&config.to_json()).expect("serialized configs are valid");
         prop_assert_eq!(document.check(), Ok(()));
-        prop_assert_eq!(document.upgrade().expect("it is in the newest version"), config);
+        prop_assert_eq!(document.upgrade().expect("the config is of the newest version"), config);
     }
 
     #[test]
@@ -26,7 +26,7 @@ proptest! {
     }
 
     #[test]
-    fn merging_a_config_with_itself_only_repeats_what_has_no_key(config in config()) {
+    fn merging_a_config_with_itself_repeats_only_keyless_items(config in config()) {
         let mut config = without_removals(config);
         for file in &mut config.storage.files {
             file.append.clear();
@@ -38,10 +38,10 @@ proptest! {
         prop_assert_eq!(&merge(config.clone(), config.clone()), &config);
     }
 
-    // A header without a value removes one and is itself gone when there is nothing to remove it
-    // from later, so with those the order of merging matters.
+    // A header without a value removes a header and disappears if there is none to remove, so with
+    // such headers the order of merging matters.
     #[test]
-    fn merging_is_associative_but_for_removals(a in config(), b in config(), c in config()) {
+    fn merging_is_associative_except_for_removals(a in config(), b in config(), c in config()) {
         let [a, b, c] = [a, b, c].map(without_removals).map(without_shared_keys);
         let left = merge(merge(a.clone(), b.clone()), c.clone());
         let right = merge(a, merge(b, c));
@@ -49,12 +49,12 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_reader_panic(raw in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn parsing_never_panics(raw in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = read(&raw);
     }
 
     #[test]
-    fn no_damage_makes_the_reader_panic(
+    fn parsing_a_damaged_config_never_panics(
         config in config(),
         at in any::<prop::sample::Index>(),
         byte in any::<u8>(),
@@ -80,8 +80,8 @@ fn without_removals(mut config: Config) -> Config {
     config
 }
 
-/// Without the lists whose entries push out entries of other lists: what `b` pushes out of `a` comes
-/// back when `c` pushes it out of `b` first.
+/// Removes the lists whose entries replace entries of other lists: an entry of `a` that `b`
+/// replaces comes back if `c` first replaces it in `b`.
 fn without_shared_keys(mut config: Config) -> Config {
     config.storage.directories.clear();
     config.storage.links.clear();

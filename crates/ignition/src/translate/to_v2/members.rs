@@ -1,4 +1,4 @@
-//! Member by member from 3.2 to 2.2.
+//! Conversion of each member from 3.2 to 2.2.
 
 use crate::{
     config::{
@@ -8,7 +8,7 @@ use crate::{
     v2,
 };
 
-/// What 2.2 would say in place of `config`.
+/// Converts `config` to 2.2.
 pub(super) fn config(config: Config) -> v2::Config {
     let Config { ignition, kernel_arguments: _, passwd, storage, systemd } = config;
     v2::Config {
@@ -88,11 +88,11 @@ fn storage(storage: Storage) -> v2::Storage {
     }
 }
 
-/// The name of the filesystem that `path` is on, and the path there.
+/// Returns the name of the filesystem that contains `path`, and the path in it.
 ///
-/// Compat: a path belongs to the longest mount point it starts with, letter by letter, so that
-/// `/variety` is on `/var`; the checks that follow refuse the rest of such a path.
-fn place(path: &str, mounts: &[String]) -> (String, String) {
+/// Compat: a path belongs to the longest mount point that is a prefix of its text, so that
+/// `/variety` is on `/var`; the validation that follows rejects the rest of such a path.
+fn split_mount(path: &str, mounts: &[String]) -> (String, String) {
     let mut best = "";
     for mount in mounts {
         if mount.len() > best.len() && path.starts_with(mount.as_str()) {
@@ -105,16 +105,16 @@ fn place(path: &str, mounts: &[String]) -> (String, String) {
     }
 }
 
-/// An owner of which anything is said, even if that is nothing.
+/// Converts an owner if its ID or name is set, even to an empty name.
 fn owner(owner: Owner) -> Option<v2::Owner> {
     let Owner { id, name } = owner;
     (id.is_some() || name.is_some()).then(|| v2::Owner { id, name: name.unwrap_or_default() })
 }
 
-/// A file with its contents, and one more for each piece to add.
+/// Converts a file to an entry for its contents, and one entry for each resource to append.
 fn file(file: File, mounts: &[String]) -> Vec<v2::File> {
     let File { group, overwrite, path, user, append, contents, mode } = file;
-    let (filesystem, path) = place(&path, mounts);
+    let (filesystem, path) = split_mount(&path, mounts);
     let whole = v2::File {
         filesystem,
         group: owner(group),
@@ -132,7 +132,7 @@ fn file(file: File, mounts: &[String]) -> Vec<v2::File> {
         ..whole.clone()
     });
     let pieces: Vec<v2::File> = pieces.collect();
-    // Compat: who says nothing of the contents gets no file.
+    // Compat: without a source there is no entry for the contents.
     let has_contents = contents.source.is_some();
     let whole = has_contents.then(|| v2::File { contents: self::contents(contents), ..whole });
     whole.into_iter().chain(pieces).collect()
@@ -149,13 +149,13 @@ fn contents(resource: Resource) -> v2::Contents {
 
 fn directory(directory: Directory, mounts: &[String]) -> v2::Directory {
     let Directory { group, overwrite, path, user, mode } = directory;
-    let (filesystem, path) = place(&path, mounts);
+    let (filesystem, path) = split_mount(&path, mounts);
     v2::Directory { filesystem, group: owner(group), overwrite, path, user: owner(user), mode }
 }
 
 fn link(link: Link, mounts: &[String]) -> v2::Link {
     let Link { group, overwrite, path, user, hard, target } = link;
-    let (filesystem, path) = place(&path, mounts);
+    let (filesystem, path) = split_mount(&path, mounts);
     v2::Link {
         filesystem,
         group: owner(group),

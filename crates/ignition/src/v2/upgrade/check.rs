@@ -1,4 +1,4 @@
-//! What must not be in a 2.2 config for 3.x to say the same.
+//! Checks for features of 2.2 that 3.x does not support.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use crate::{
     validate,
 };
 
-/// Refuses what 3.x cannot say.
+/// Rejects features that 3.x does not support.
 pub(super) fn check(config: &Config) -> Result<(), Untranslatable> {
     no_partitions(&config.storage.disks)?;
     if !config.networkd.units.is_empty() {
@@ -36,8 +36,8 @@ fn no_partitions(disks: &[Disk]) -> Result<(), Untranslatable> {
     if report.is_fatal() { Err(Untranslatable::Deprecated(report)) } else { Ok(()) }
 }
 
-/// Compat: the reference gives every config to append the source of the last one, and then refuses
-/// them as duplicates, so that more than one never gets through.
+/// Compat: the reference sets the source of every config to append to that of the last one, and
+/// then rejects them as duplicates, so that more than one is never accepted.
 fn one_source(config: &Config) -> Result<(), Untranslatable> {
     let sources = config.ignition.config.append.len();
     if sources < 2 {
@@ -49,7 +49,7 @@ fn one_source(config: &Config) -> Result<(), Untranslatable> {
     Err(Untranslatable::Invalid(report))
 }
 
-/// Refuses two entries for one path, and entries that go through a link of this config.
+/// Rejects two entries for one path, and entries below a link of this config.
 fn paths(storage: &Storage) -> Result<(), Untranslatable> {
     let clean = |path: &str| validate::clean_path(path).into_owned();
     let links: Vec<String> = storage.links.iter().map(|link| clean(&link.path)).collect();
@@ -62,7 +62,7 @@ fn paths(storage: &Storage) -> Result<(), Untranslatable> {
         if let Some(old) = seen.insert(path.clone(), kind) {
             return Err(Untranslatable::SamePath { old: format!("{old}: {path}"), new: entry });
         }
-        // Compat: any longer path that starts with the link's counts as one below it.
+        // Compat: any longer path whose text starts with the link's path counts as below the link.
         let above = |link: &&String| path != **link && path.starts_with(link.as_str());
         if let Some(link) = links.iter().find(above) {
             return Err(Untranslatable::OwnLink { entry, link: link.clone() });

@@ -1,4 +1,4 @@
-//! Member by member from 2.2 to 3.x.
+//! Conversion of each member from 2.2 to 3.x.
 
 use crate::{
     config::{self, Resource, Verification},
@@ -9,7 +9,7 @@ use crate::{
     validate::clean_path,
 };
 
-/// What 3.0 would say in place of `config`.
+/// Converts `config` to 3.0.
 pub(super) fn config(config: Config) -> config::Config {
     let Config { ignition, networkd: _, passwd, storage, systemd } = config;
     config::Config {
@@ -83,7 +83,7 @@ fn storage(storage: Storage) -> config::Storage {
         directories: storage.directories.into_iter().map(directory).collect(),
         disks: storage.disks.into_iter().map(disk).collect(),
         files: storage.files.into_iter().map(file).collect(),
-        // Only `root` has come this far, and that one needs no mention.
+        // Only `root` passes the checks, and 3.x has no entry for it.
         filesystems: Vec::new(),
         links: storage.links.into_iter().map(link).collect(),
         luks: Vec::new(),
@@ -92,7 +92,7 @@ fn storage(storage: Storage) -> config::Storage {
 }
 
 fn file(file: File) -> config::File {
-    // 2.x replaces what is there unless told not to; who appends cannot replace.
+    // 2.x replaces an existing file by default; a file that is appended to cannot be replaced.
     let overwrite = Some(!file.append && file.overwrite.unwrap_or(true));
     let resource = contents(file.contents);
     let (append, contents) =
@@ -170,19 +170,19 @@ fn unit(unit: Unit) -> config::Unit {
     config::Unit {
         contents: text(unit.contents),
         dropins: unit.dropins.into_iter().map(dropin).collect(),
-        // The later spelling wins over the earlier one, which could only say yes.
+        // The newer member takes precedence over the older one, which could only enable.
         enabled: unit.enabled.or(switch(unit.enable)),
         mask: switch(unit.mask),
         name: unit.name,
     }
 }
 
-/// Empty text in 2.x is no text in 3.x.
+/// Converts an empty text of 2.x to an absent one of 3.x.
 fn text(text: String) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// No in 2.x is nothing said in 3.x.
+/// Converts `false` of 2.x to an absent value of 3.x.
 fn switch(switch: bool) -> Option<bool> {
     switch.then_some(true)
 }
