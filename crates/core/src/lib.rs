@@ -12,6 +12,7 @@ pub mod drift;
 #[cfg(test)]
 mod fixture;
 pub mod goyaml;
+pub mod lint;
 pub mod machine;
 pub mod membership;
 pub mod plan;

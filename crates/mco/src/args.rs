@@ -1,4 +1,5 @@
-//! The command line.
+//! Command line of `mco`: the subcommands, the global flags and the process names that stand for a
+//! subcommand.
 
 use std::{ffi::OsString, path::Path, process::ExitCode};
 
@@ -6,14 +7,14 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    operator, plan, render, server, simulate, status, surroundings, up, why,
+    kubelets, operator, plan, render, server, simulate, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
 #[derive(Debug, clap::Parser)]
 #[command(name = "mco", version, after_help = EXAMPLES, propagate_version = true)]
 pub(crate) struct Args {
-    /// Say more about what is read and what is left aside
+    /// Show more: ignored objects, assumptions, and the log of `mco up` and the other processes
     #[arg(short, long, global = true)]
     pub(crate) verbose: bool,
     #[command(subcommand)]
@@ -23,14 +24,14 @@ pub(crate) struct Args {
 const EXAMPLES: &str = "\
 Examples:
   mco up                                         a whole cluster on this machine
-  mco check -f manifests/                        everything that is wrong, at once
-  mco render -f manifests/ --pool worker         the name a pool's config will have
-  mco diff old.yaml new.yaml                     what a change does, decoded
-  mco plan -f manifests/ -f change.yaml          what it does to nodes, in which order
+  mco check -f manifests/                        all faults of the manifests
+  mco render -f manifests/ --pool worker         the name of a pool's rendered config
+  mco diff old.yaml new.yaml                     the differences, decoded
+  mco plan -f manifests/ -f change.yaml          the effect on each node, and the order
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
-  mco why -f manifests/ --pool worker /etc/motd  which MachineConfig put it there";
+  mco why -f manifests/ --pool worker /etc/motd  the MachineConfig that sets a file";
 
-/// Names under which the reference's images start its processes, and our commands for them.
+/// Process names of the reference's images, and the subcommand of each.
 const PROCESSES: &[(&str, &str)] = &[
     ("machine-config-controller", "controller"),
     ("machine-config-daemon", "daemon"),
@@ -39,24 +40,25 @@ const PROCESSES: &[(&str, &str)] = &[
 ];
 
 impl Args {
-    /// Reads the command line. Called by the name of a process, the binary is that process.
-    pub(crate) fn read(words: impl IntoIterator<Item = OsString>) -> Self {
-        Self::parse_from(named(words))
+    /// Parses the command line. A binary that is called by the name of a process runs as that
+    /// process.
+    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Self {
+        Self::parse_from(with_subcommand(args))
     }
 }
 
-/// The words, with the command put in that the binary's own name stands for.
-fn named(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut words: Vec<OsString> = words.into_iter().collect();
-    let name = words.first().and_then(|word| Path::new(word).file_name());
+/// Inserts the subcommand that the name of the binary stands for.
+fn with_subcommand(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut args: Vec<OsString> = args.into_iter().collect();
+    let name = args.first().and_then(|arg| Path::new(arg).file_name());
     let process = PROCESSES.iter().find(|(process, _)| name.is_some_and(|name| name == *process));
     if let Some((_, command)) = process {
-        words.insert(1, OsString::from(command));
+        args.insert(1, OsString::from(command));
     }
-    words
+    args
 }
 
-/// What to do.
+/// A subcommand.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Command {
     Up(up::UpArgs),
@@ -80,15 +82,15 @@ pub(crate) enum Command {
     Daemon(daemon::DaemonArgs),
     Host(host::HostArgs),
     Server(server::ServerArgs),
-    #[command(hide = true)]
-    Surroundings(surroundings::SurroundingsArgs),
+    #[command(name = "surroundings", hide = true)]
+    Kubelets(kubelets::KubeletsArgs),
 }
 
 impl Command {
-    /// What the process says when the command could not be carried out.
-    pub(crate) fn trouble(&self) -> ExitCode {
+    /// Returns the exit code for a command that failed.
+    pub(crate) fn failure_code(&self) -> ExitCode {
         match self {
-            // As diff(1): 1 is taken by "they differ".
+            // As in diff(1), code 1 says that the configs differ.
             Self::Diff(_) | Self::Host(_) => ExitCode::from(2),
             Self::Up(_)
             | Self::Down(_)
@@ -109,7 +111,7 @@ impl Command {
             | Self::Apiserver(_)
             | Self::Daemon(_)
             | Self::Server(_)
-            | Self::Surroundings(_) => ExitCode::FAILURE,
+            | Self::Kubelets(_) => ExitCode::FAILURE,
         }
     }
 }
@@ -120,7 +122,7 @@ mod tests {
 
     // covers: PROC-1
     #[test]
-    fn the_binarys_name_stands_for_its_command() {
+    fn a_process_name_stands_for_its_subcommand() {
         let rows = [
             (
                 "/usr/bin/machine-config-controller start",
@@ -130,9 +132,9 @@ mod tests {
             ("/opt/mco controller start", "/opt/mco controller start"),
         ];
         for (given, expected) in rows {
-            let words = named(given.split(' ').map(OsString::from));
+            let args = with_subcommand(given.split(' ').map(OsString::from));
             let expected: Vec<_> = expected.split(' ').map(OsString::from).collect();
-            assert_eq!(words, expected);
+            assert_eq!(args, expected);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The commands, one file each.
+//! The subcommands, one module each.
 
 pub(crate) mod apiserver;
 pub(crate) mod apply;
@@ -13,13 +13,13 @@ pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod host;
+pub(crate) mod kubelets;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod simulate;
 pub(crate) mod status;
-pub(crate) mod surroundings;
 pub(crate) mod up;
 pub(crate) mod why;
 
@@ -30,7 +30,7 @@ use crate::{
     print::Screen,
 };
 
-/// Carries out the command; the result goes to `screen`, everything else to standard error.
+/// Runs the subcommand. The result goes to `screen`, everything else to standard error.
 pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let verbose = args.verbose;
     match &args.command {
@@ -54,7 +54,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Apiserver(args) => apiserver::run(args, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose, screen),
-        Command::Surroundings(args) => surroundings::run(args, verbose, screen),
+        Command::Kubelets(args) => kubelets::run(args, verbose, screen),
         Command::Host(args) => host::run(args, verbose, screen),
     }
 }

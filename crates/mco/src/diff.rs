@@ -1,39 +1,37 @@
-//! What differs between two configs, decoded.
+//! Differences between two configs, decoded.
 //!
-//! The same bytes written in two ways are no difference. Password hashes are never part of a
-//! result, and lines that look like secrets only when asked for.
+//! Equal contents in different encodings are no difference. Results never contain password hashes,
+//! and contain lines that look like secrets only on request.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mco_api::MachineConfigSpec;
+use mco_core::lint::secret;
 use mco_ignition::config::{File, Owner, Unit};
 use serde_json::Value;
 
-use crate::{
-    check::secret,
-    machine::{self, Machine},
-};
+use crate::decoded::{self, DecodedConfig};
 
-/// One thing that differs.
+/// A difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Change {
     /// `file`, `unit`, `drop-in`, `user`, `setting` and so on.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    pub(crate) how: How,
+    pub(crate) change: ChangeKind,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) contents: Option<Contents>,
 }
 
-/// What became of a thing.
+/// The kind of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum ChangeKind {
     Added,
     Removed,
     Changed,
 }
 
-/// A short value that differs; absent on the side that does not have it.
+/// A short value that differs; `None` on the side that lacks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Attribute {
     pub(crate) name: &'static str,
@@ -44,31 +42,31 @@ pub(crate) struct Attribute {
 /// Contents that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Contents {
-    /// Text, to be compared line by line.
+    /// Text, compared line by line.
     Text { old: String, new: String },
-    /// Bytes that are no text: only their number is of use to a reader.
+    /// Binary contents, reported by their size.
     Binary { old: usize, new: usize },
-    /// They differ only in lines that are not shown.
+    /// Contents that differ only in hidden lines.
     Hidden,
 }
 
-/// Whether lines that look like secrets are shown.
+/// The handling of lines that look like secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Secrets {
     Hide,
     Show,
 }
 
-/// Everything that differs: settings first, then files, units, and the rest.
-pub(crate) fn between(old: &Machine, new: &Machine, secrets: Secrets) -> Vec<Change> {
+/// Returns all differences: settings first, then files, units, and the rest.
+pub(crate) fn between(old: &DecodedConfig, new: &DecodedConfig, secrets: Secrets) -> Vec<Change> {
     let mut changes = settings(&old.spec, &new.spec);
-    let files = |machine: &Machine| -> BTreeMap<String, Entry> {
-        let files = machine.config.storage.files.iter();
+    let files = |config: &DecodedConfig| -> BTreeMap<String, Entry> {
+        let files = config.config.storage.files.iter();
         files.map(|file| (file.path.clone(), file_entry(file))).collect()
     };
     compare("file", files(old), files(new), secrets, &mut changes);
-    let units = |machine: &Machine| -> BTreeMap<String, Entry> {
-        let units = machine.config.systemd.units.iter();
+    let units = |config: &DecodedConfig| -> BTreeMap<String, Entry> {
+        let units = config.config.systemd.units.iter();
         units.map(|unit| (unit.name.clone(), unit_entry(unit))).collect()
     };
     compare("unit", units(old), units(new), secrets, &mut changes);
@@ -82,7 +80,7 @@ pub(crate) fn between(old: &Machine, new: &Machine, secrets: Secrets) -> Vec<Cha
     changes
 }
 
-/// Lists that are compared entry by entry as they are written: section, list, key and kind.
+/// Lists that are compared entry by entry: section, list, key and kind.
 const LISTS: [(&str, &str, &str, &str); 8] = [
     ("storage", "directories", "path", "directory"),
     ("storage", "links", "path", "link"),
@@ -94,12 +92,12 @@ const LISTS: [(&str, &str, &str, &str); 8] = [
     ("passwd", "groups", "name", "group"),
 ];
 
-/// A thing in one of the two configs.
+/// An entry of one of the two configs.
 #[derive(Default)]
 struct Entry {
     attributes: BTreeMap<&'static str, String>,
     contents: Vec<u8>,
-    /// What must not be shown and yet be compared.
+    /// Values that are compared but never shown.
     hidden: BTreeMap<&'static str, String>,
 }
 
@@ -115,9 +113,9 @@ fn file_entry(file: &File) -> Entry {
     set("group", owner(&file.group));
     set("overwrite", file.overwrite.filter(|overwrite| !overwrite).map(|o| o.to_string()));
     set("appended", Some(file.append.len()).filter(|count| *count > 0).map(|c| c.to_string()));
-    match machine::contents(file) {
+    match decoded::contents(file) {
         Ok(contents) => entry.contents = contents,
-        // Not in the config but somewhere else, or broken: the address is all there is.
+        // The contents are remote or invalid: only the URL can be compared.
         Err(_) => set("source", file.contents.source.clone()),
     }
     entry
@@ -139,7 +137,7 @@ fn unit_entry(unit: &Unit) -> Entry {
     entry
 }
 
-fn dropins(machine: &Machine) -> BTreeMap<String, Entry> {
+fn dropins(config: &DecodedConfig) -> BTreeMap<String, Entry> {
     let of_unit = |unit: &Unit| {
         let of_dropin = |dropin: &mco_ignition::config::Dropin| {
             let contents = dropin.contents.clone().unwrap_or_default().into_bytes();
@@ -147,11 +145,11 @@ fn dropins(machine: &Machine) -> BTreeMap<String, Entry> {
         };
         unit.dropins.iter().map(of_dropin).collect::<Vec<_>>()
     };
-    machine.config.systemd.units.iter().flat_map(of_unit).collect()
+    config.config.systemd.units.iter().flat_map(of_unit).collect()
 }
 
-fn json(machine: &Machine) -> Value {
-    serde_json::from_slice(&machine.config.to_json()).unwrap_or_default()
+fn json(config: &DecodedConfig) -> Value {
+    serde_json::from_slice(&config.config.to_json()).unwrap_or_default()
 }
 
 fn listed(config: &Value, section: &str, list: &str, key: &str) -> BTreeMap<String, Entry> {
@@ -166,7 +164,8 @@ fn listed(config: &Value, section: &str, list: &str, key: &str) -> BTreeMap<Stri
         .collect()
 }
 
-/// What no other comparison covers: proxies, timeouts, Ignition's own kernel arguments.
+/// Returns the sections that no other comparison covers: proxies, timeouts, Ignition's own kernel
+/// arguments.
 fn sections(config: &Value) -> BTreeMap<String, Entry> {
     let mut found = BTreeMap::new();
     for section in ["ignition", "kernelArguments"] {
@@ -179,7 +178,7 @@ fn sections(config: &Value) -> BTreeMap<String, Entry> {
     found
 }
 
-/// An entry compared as it is written, but for what must not be shown.
+/// Returns an entry that is compared as JSON, except for its hidden values.
 fn written(mut value: Value) -> Entry {
     let mut hidden = BTreeMap::new();
     for name in ["passwordHash", "keyFile"] {
@@ -222,10 +221,11 @@ fn settings(old: &MachineConfigSpec, new: &MachineConfigSpec) -> Vec<Change> {
 }
 
 fn setting(name: &str, attributes: Vec<Attribute>, contents: Option<Contents>) -> Change {
-    Change { kind: "setting", name: name.to_owned(), how: How::Changed, attributes, contents }
+    let change = ChangeKind::Changed;
+    Change { kind: "setting", name: name.to_owned(), change, attributes, contents }
 }
 
-/// The kernel meant; none named is the default one.
+/// Returns the kernel type; an empty one is the default.
 fn kernel(spec: &MachineConfigSpec) -> String {
     let kernel = spec.kernel_type.as_str();
     if kernel.is_empty() { "default".to_owned() } else { kernel.to_owned() }
@@ -241,16 +241,16 @@ fn compare(
     let names: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
     for name in names {
         let (before, after) = (old.remove(&name), new.remove(&name));
-        let how = match (&before, &after) {
-            (Some(_), Some(_)) => How::Changed,
-            (Some(_), None) => How::Removed,
-            (None, _) => How::Added,
+        let change = match (&before, &after) {
+            (Some(_), Some(_)) => ChangeKind::Changed,
+            (Some(_), None) => ChangeKind::Removed,
+            (None, _) => ChangeKind::Added,
         };
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         let attributes = attributes(&before, &after);
         let contents = contents(&before.contents, &after.contents, secrets);
-        if how != How::Changed || !attributes.is_empty() || contents.is_some() {
-            changes.push(Change { kind, name, how, attributes, contents });
+        if change != ChangeKind::Changed || !attributes.is_empty() || contents.is_some() {
+            changes.push(Change { kind, name, change, attributes, contents });
         }
     }
 }

@@ -1,45 +1,40 @@
 //! Reads manifests: files, directories and standard input, YAML and JSON, one object or many.
 //!
-//! Every object keeps its text and positions, so that any finding about it can name file, line and
-//! column. What is wrong with one file does not hide what is wrong with the next.
+//! Every object keeps its text and positions, so that a fault can name file, line and column. A
+//! fault of one file does not hide the faults of the next.
 
 mod json;
 pub(crate) mod manifests;
-pub(crate) mod node;
-mod object;
 pub(crate) mod yaml;
 
+use mco_core::lint::{
+    Fault, Location, Manifests, Object, Position, SourceFile, SpannedValue, object,
+};
+use mco_host::input::{self, Descend, InputError};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use mco_host::input::{self, Descend, InputError};
+use crate::{error::error_with_hint, load::yaml::SyntaxError};
 
-pub(crate) use object::{File, Object};
-
-use crate::{
-    fault::{Advice, Fault, Place, Position},
-    load::{node::Node, yaml::SyntaxError},
-};
-
-/// Far above what etcd would take; a bound so that a wrong path is an error at once.
-pub(crate) const LARGEST_FILE: u64 = 64 * 1024 * 1024;
+/// Maximum size of a file. Far above the limit of etcd, so that only a wrong path exceeds it.
+pub(crate) const MAX_FILE_SIZE: u64 = 64 * 1024 * 1024;
 
 const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// Where the manifests are
+/// The manifests
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Sources {
     /// File or directory with manifests, or - for standard input; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Read directories below the given ones too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 }
 
-/// Everything that was found.
+/// The objects and faults of the input.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub(crate) objects: Vec<Object>,
@@ -47,7 +42,7 @@ pub(crate) struct Loaded {
 }
 
 impl Sources {
-    /// Reads everything; only a path that cannot be read at all ends the run.
+    /// Reads all paths; fails only if a path cannot be read.
     pub(crate) fn load(&self) -> anyhow::Result<Loaded> {
         let mut loaded = Loaded::default();
         for path in &self.paths {
@@ -59,35 +54,40 @@ impl Sources {
     }
 
     fn files(&self, path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-        refuse_address(path)?;
+        refuse_url(path)?;
         if is_stdin(path) || !input::is_directory(path)? {
             return Ok(vec![path.to_owned()]);
         }
         let descend = if self.recursive { Descend::Yes } else { Descend::No };
         let files = input::files_in(path, &EXTENSIONS, descend)?;
         if files.is_empty() {
-            return Err(Advice::error(
-                format!("{} holds no .yaml, .yml or .json file", path.display()),
-                "name another directory, or add -R to read the ones below it",
+            return Err(error_with_hint(
+                format!("{} contains no .yaml, .yml or .json file", path.display()),
+                "name another directory, or add -R to read subdirectories",
             ));
         }
         Ok(files)
     }
 }
 
-/// The objects in bytes that were read from `path` before.
+/// Parses the objects in bytes that were read from `path`.
 pub(crate) fn text(path: &Path, bytes: Vec<u8>) -> Loaded {
     let mut loaded = Loaded::default();
     loaded.read_bytes(path, bytes);
     loaded
 }
 
-/// The bytes of a file, or of standard input for `-`.
+/// Reads the bytes of a file, or of standard input for `-`.
 pub(crate) fn bytes(path: &Path) -> Result<Vec<u8>, InputError> {
-    if is_stdin(path) { input::stdin(LARGEST_FILE) } else { input::file(path, LARGEST_FILE) }
+    if is_stdin(path) { input::stdin(MAX_FILE_SIZE) } else { input::file(path, MAX_FILE_SIZE) }
 }
 
 impl Loaded {
+    /// Sorts the objects by kind.
+    pub(crate) fn into_manifests(self) -> Manifests {
+        Manifests::new(self.objects, self.faults)
+    }
+
     fn read(&mut self, path: &Path) -> anyhow::Result<()> {
         self.read_bytes(path, bytes(path)?);
         Ok(())
@@ -96,17 +96,17 @@ impl Loaded {
     fn read_bytes(&mut self, path: &Path, bytes: Vec<u8>) {
         let name = if is_stdin(path) { "<stdin>".into() } else { path.display().to_string() };
         match utf8(bytes) {
-            Ok(text) => self.read_text(File { name: name.into(), text }, is_json(path)),
+            Ok(text) => self.read_text(SourceFile { name: name.into(), text }, is_json(path)),
             Err(error) => self.faults.push(syntax_fault(&name.into(), error)),
         }
     }
 
-    fn read_text(&mut self, file: File, json: bool) {
+    fn read_text(&mut self, file: SourceFile, json: bool) {
         match documents(&file.text, json) {
             Ok(documents) => {
                 let file = Arc::new(file);
                 for document in documents {
-                    object::collect(&file, document, self);
+                    object::collect(&file, document, &mut self.objects, &mut self.faults);
                 }
             }
             Err(error) => self.faults.push(syntax_fault(&file.name, error)),
@@ -116,16 +116,16 @@ impl Loaded {
 
 fn syntax_fault(file: &Arc<str>, error: SyntaxError) -> Fault {
     let mut fault = Fault::error("Syntax", error.message);
-    fault.place = Some(Place { file: Arc::clone(file), at: error.at });
+    fault.location = Some(Location { file: Arc::clone(file), at: error.at });
     fault.hint = error.hint.map(str::to_owned);
     fault
 }
 
-fn documents(text: &str, json: bool) -> Result<Vec<Node>, SyntaxError> {
+fn documents(text: &str, json: bool) -> Result<Vec<SpannedValue>, SyntaxError> {
     if json {
         return json::read(text);
     }
-    // A flow mapping in YAML begins like an object in JSON.
+    // A YAML flow mapping starts like a JSON object.
     let looks_like_json = text.trim_start().starts_with('{');
     match looks_like_json.then(|| json::read(text)) {
         Some(Ok(documents)) => Ok(documents),
@@ -142,7 +142,7 @@ fn utf8(bytes: Vec<u8>) -> Result<String, SyntaxError> {
         SyntaxError {
             at: Some(Position { line, column: last + 1 }),
             message: "not UTF-8 text".to_owned(),
-            hint: Some("save the file as UTF-8; binary contents belong into a base64 data URL"),
+            hint: Some("save the file as UTF-8; encode binary contents as a base64 data URL"),
         }
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
@@ -156,12 +156,12 @@ fn is_json(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "json")
 }
 
-fn refuse_address(path: &Path) -> anyhow::Result<()> {
+fn refuse_url(path: &Path) -> anyhow::Result<()> {
     match path.to_str() {
         Some(text) if text.starts_with("http://") || text.starts_with("https://") => {
-            Err(Advice::error(
-                format!("{text} is an address, and this command works offline"),
-                format!("fetch it yourself: curl -fsSL {text} | mco … -f -"),
+            Err(error_with_hint(
+                format!("{text} is a URL, and this command works offline"),
+                format!("download the file: curl -fsSL {text} | mco … -f -"),
             ))
         }
         Some(_) | None => Ok(()),

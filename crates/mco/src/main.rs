@@ -1,18 +1,17 @@
-//! `mco`: machine configuration, rendered, checked and explained.
+//! `mco`: the Machine Config Operator in one binary. It runs the processes of a cluster, and
+//! renders, checks, compares and explains configs offline.
 
 mod args;
-mod check;
 mod command;
+mod decoded;
 mod diff;
-mod fault;
+mod error;
 mod load;
-mod machine;
 mod plan;
 mod print;
 mod process;
 mod remote;
 mod simulate;
-mod suggest;
 mod target;
 mod up;
 
@@ -28,19 +27,19 @@ fn main() -> ExitCode {
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut screen = Screen::stdout(&mut stdout);
     let done = command::run(&args, &mut screen);
-    // What was written before a failure belongs to the person who asked, and comes first.
+    // Flushed first, so that the output before a failure precedes the error message.
     let flushed = screen.flush().map_err(anyhow::Error::from);
     match done.and_then(|code| flushed.map(|()| code)) {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             print::failure(&error);
-            args.command.trouble()
+            args.command.failure_code()
         }
     }
 }
 
-/// Whether the reader of our output went away, as `mco cat … | head` does: it has what it wanted.
+/// Returns true if the reader of the output closed the pipe, as in `mco cat … | head`.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

@@ -1,8 +1,8 @@
-//! What a change does to every pool, decided by the code that does it.
+//! Forecast of a change for every pool.
 //!
-//! Pure: takes the manifests before and after, the nodes, the pods and their budgets, and gives a
-//! forecast. The plan of a node is `mco_core::plan`, the order is `mco_core::rollout`, and whether a
-//! drain can finish is `mco_core::drain`; nothing here decides anything they decide.
+//! Pure: takes the manifests before and after, the nodes, the pods and their budgets, and returns a
+//! forecast. All decisions are those of `mco_core::plan` (steps of a node), `mco_core::rollout`
+//! (order of the nodes) and `mco_core::drain` (feasibility of a drain).
 
 pub(crate) mod input;
 pub(crate) mod show;
@@ -23,9 +23,10 @@ use mco_core::{
 use serde::Serialize;
 
 use self::input::Input;
-pub(crate) use self::times::{Given, Times};
+pub(crate) use self::times::{TimeOverride, Times};
+use crate::load::manifests::ManifestsExt as _;
 
-/// What a change does to one pool.
+/// The forecast for one pool.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PoolForecast {
@@ -34,61 +35,61 @@ pub(crate) struct PoolForecast {
     pub(crate) to: String,
     pub(crate) paused: bool,
     pub(crate) size: Size,
-    /// What a node that has the pool's present config goes through.
+    /// Effect on a node that runs the pool's current config.
     #[serde(flatten)]
     pub(crate) effect: Effect,
-    /// Its nodes, where they are known.
+    /// Forecasts of the nodes, if they are known.
     pub(crate) nodes: Vec<NodeForecast>,
-    /// Who goes together, and after whom.
+    /// Nodes that update at the same time, wave by wave.
     pub(crate) waves: Vec<Vec<String>>,
-    /// How long all waves take, roughly.
+    /// Estimated duration of all waves.
     pub(crate) seconds: u64,
-    /// What the forecast rests on.
+    /// Assumptions of the forecast.
     pub(crate) notes: Vec<String>,
 }
 
-/// How much of the room for a rendered config is taken.
+/// The size of the rendered config and its limit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Size {
     pub(crate) bytes: usize,
     pub(crate) limit: usize,
 }
 
-/// What a node goes through.
+/// The effect of a change on a node.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Effect {
-    /// What differs, what it asks for, and by which rule.
+    /// Differences, with their actions and the deciding rules.
     pub(crate) changes: Vec<Verdict>,
-    /// What all of it comes to.
+    /// Actions of all differences together.
     pub(crate) actions: Vec<String>,
     pub(crate) reboot: bool,
     pub(crate) drain: bool,
-    /// The rule that settled whether the node is drained.
+    /// The rule that decides about the drain.
     pub(crate) drain_because: String,
-    /// Everything that is done, in order.
+    /// Steps in order.
     pub(crate) steps: Vec<String>,
-    /// Why no node takes the change.
+    /// Reason why nodes refuse the change.
     pub(crate) refusal: Option<String>,
-    /// How long one node takes, roughly.
+    /// Estimated duration per node.
     pub(crate) node_seconds: u64,
 }
 
-/// What becomes of one node.
+/// The forecast for one node.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct NodeForecast {
     pub(crate) node: String,
-    /// The config it has now.
+    /// Config that the node runs now.
     pub(crate) from: String,
     pub(crate) actions: Vec<String>,
     pub(crate) reboot: bool,
     pub(crate) drain: bool,
-    /// In which wave it goes, from one on.
+    /// Number of the wave, from 1.
     pub(crate) wave: Option<usize>,
-    /// Why it does not go at all.
+    /// Reason why the node is not updated.
     pub(crate) waits: Option<String>,
-    /// What its drain comes to, where pods are known.
+    /// Result of the drain, if pods are known.
     pub(crate) drained: Option<Feasibility>,
     pub(crate) refusal: Option<String>,
 }
@@ -118,12 +119,12 @@ impl Effect {
 }
 
 impl PoolForecast {
-    /// Whether anything differs at all.
+    /// Returns true if the pool's config changes.
     pub(crate) fn is_change(&self) -> bool {
         self.from != self.to
     }
 
-    /// The nodes whose drain can never finish.
+    /// Returns the nodes whose drain can never finish.
     pub(crate) fn blocked(&self) -> impl Iterator<Item = (&NodeForecast, &Feasibility)> {
         let drained =
             |node: &'_ NodeForecast| node.drained.as_ref().is_some_and(|d| !d.can_finish());
@@ -132,7 +133,7 @@ impl PoolForecast {
     }
 }
 
-/// What the change does to every pool that renders after it.
+/// Returns the forecast for every pool that renders after the change.
 pub(crate) fn forecast(input: &Input, times: &Times) -> anyhow::Result<Vec<PoolForecast>> {
     let before: BTreeMap<String, Rendered> = input
         .before
@@ -156,7 +157,7 @@ pub(crate) fn forecast(input: &Input, times: &Times) -> anyhow::Result<Vec<PoolF
             })
             .map(NodeView::of)
             .collect();
-        let from = before.get(name).map_or_else(blank, object);
+        let from = before.get(name).map_or_else(empty_config, object);
         forecasts.push(of_pool(input, &pool.value, &from, &rendered, &members, times));
     }
     Ok(forecasts)
@@ -166,10 +167,10 @@ fn object(rendered: &Rendered) -> MachineConfig {
     MachineConfig::new(rendered.name.as_str(), rendered.spec.clone())
 }
 
-/// What a pool has that is new.
-fn blank() -> MachineConfig {
+/// Returns the config of a new pool.
+fn empty_config() -> MachineConfig {
     let spec = mco_api::MachineConfigSpec {
-        config: Some(mco_api::RawConfig::from_json(EMPTY.to_owned()).expect("this is JSON")),
+        config: Some(mco_api::RawConfig::from_json(EMPTY.to_owned()).expect("EMPTY is valid JSON")),
         ..mco_api::MachineConfigSpec::default()
     };
     MachineConfig::new(mco_core::machine::NO_CONFIG, spec)
@@ -244,9 +245,9 @@ fn effect(input: &Input, from: &MachineConfig, to: &MachineConfig, times: &Times
     }
 }
 
-/// How large the rendered object would be in the cluster.
+/// Returns the size of the rendered object in the cluster.
 fn size(pool: &MachineConfigPool, rendered: &Rendered) -> usize {
-    // As long as those that a cluster writes.
+    // Placeholders with the length of the values in a cluster.
     let (controller_version, release_version) = ("0".repeat(40), "0.0.0".to_owned());
     let made = rendered.object(pool, &Origin { controller_version, release_version });
     let object = made.unwrap_or_else(|_| object(rendered));

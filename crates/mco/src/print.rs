@@ -1,4 +1,4 @@
-//! What a person sees: faults, notes and errors, in colour where the terminal wants it.
+//! Output for the user: faults, notes and errors, with colours on a terminal.
 
 use std::{
     fmt::Display,
@@ -8,8 +8,9 @@ use std::{
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use mco_cluster::report;
+use mco_core::lint::{Fault, Severity};
 
-use crate::fault::{Advice, Fault, Refused, Severity};
+use crate::error::{FaultsError, HintedError};
 
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
@@ -19,16 +20,16 @@ const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 const NOTE: Style = AnsiColor::Cyan.on_default().bold();
 
-/// Where a command writes its result, and whether that place shows colours.
+/// The output of a command.
 ///
-/// Bytes pass through unchanged; only [`Screen::paint`] adds colour.
+/// Bytes pass through unchanged; only [`Screen::paint`] adds colours.
 pub(crate) struct Screen<'w> {
     out: &'w mut dyn Write,
     colour: bool,
 }
 
 impl<'w> Screen<'w> {
-    /// Standard output: colours on a terminal, unless the environment says otherwise.
+    /// Returns standard output, with colours on a terminal unless the environment disables them.
     pub(crate) fn stdout(out: &'w mut dyn Write) -> Self {
         let colour = match AutoStream::choice(&io::stdout()) {
             ColorChoice::Never => false,
@@ -37,7 +38,7 @@ impl<'w> Screen<'w> {
         Self { out, colour }
     }
 
-    /// A text in a style, where styles show.
+    /// Writes a text in a style, if the output shows colours.
     pub(crate) fn paint(&mut self, style: Style, text: impl Display) -> io::Result<()> {
         if self.colour {
             write!(self.out, "{style}{text}{style:#}")
@@ -57,10 +58,10 @@ impl Write for Screen<'_> {
     }
 }
 
-/// Writes one fault: where, what, and what to do.
+/// Writes a fault: location, message, object and hint.
 pub(crate) fn fault(screen: &mut Screen<'_>, fault: &Fault) -> io::Result<()> {
-    if let Some(place) = &fault.place {
-        screen.paint(BOLD, format_args!("{}: ", visible(&place.to_string())))?;
+    if let Some(location) = &fault.location {
+        screen.paint(BOLD, format_args!("{}: ", visible(&location.to_string())))?;
     }
     match fault.severity {
         Severity::Error => screen.paint(ERROR, "error")?,
@@ -78,36 +79,36 @@ pub(crate) fn fault(screen: &mut Screen<'_>, fault: &Fault) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells about something that is neither a result nor a fault.
+/// Prints a note to standard error.
 pub(crate) fn note(text: &str) {
     let mut stderr = anstream::stderr().lock();
-    // Nobody is left to be told that standard error is closed.
+    // A closed standard error is ignored: there is no other channel.
     drop(writeln!(stderr, "{NOTE}note{NOTE:#}: {}", visible(text)));
 }
 
-/// Tells why the command failed.
+/// Prints the error of a failed command to standard error.
 pub(crate) fn failure(error: &anyhow::Error) {
     let mut stderr = anstream::stderr().lock();
-    let faults = error.chain().find_map(|cause| cause.downcast_ref::<Refused>());
-    if let Some(Refused(faults)) = faults {
-        // `anstream` takes the colours away again where they do not show.
+    let faults = error.chain().find_map(|cause| cause.downcast_ref::<FaultsError>());
+    if let Some(FaultsError(faults)) = faults {
+        // `anstream` removes the colours again where the output shows none.
         let mut screen = Screen { out: &mut stderr, colour: true };
         for found in faults {
             drop(fault(&mut screen, found));
         }
-        if error.chain().next().is_some_and(|outer| !outer.is::<Refused>()) {
+        if error.chain().next().is_some_and(|outer| !outer.is::<FaultsError>()) {
             drop(writeln!(screen, "{ERROR}error{ERROR:#}: {error}"));
         }
         return;
     }
     let text = report::chain(error.as_ref());
     drop(writeln!(stderr, "{ERROR}error{ERROR:#}: {}", visible(&text)));
-    for advice in error.chain().filter_map(|cause| cause.downcast_ref::<Advice>()) {
-        drop(writeln!(stderr, "{NOTE}hint{NOTE:#}: {}", visible(&advice.hint)));
+    for hinted in error.chain().filter_map(|cause| cause.downcast_ref::<HintedError>()) {
+        drop(writeln!(stderr, "{NOTE}hint{NOTE:#}: {}", visible(&hinted.hint)));
     }
 }
 
-/// A text without anything that would steer the terminal.
+/// Returns the text with control characters escaped, so that no text controls the terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {
@@ -125,17 +126,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_in_a_text_steers_the_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(visible("a\u{1b}[31mb\r\u{9b}c\td\n"), "a\\u{1b}[31mb\\r\\u{9b}c\td\n");
     }
 
     #[test]
-    fn a_fault_says_where_what_and_what_to_do() {
-        let mut fault_ = Fault::error("Code", "it is wrong").hint("mend it");
+    fn a_fault_is_printed_with_object_and_hint() {
+        let mut fault_ = Fault::error("Code", "it is wrong").hint("fix it");
         fault_.object = Some("MachineConfig/a".to_owned());
         let mut out = Vec::new();
         fault(&mut Screen { out: &mut out, colour: false }, &fault_).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert_eq!(text, "error: it is wrong [Code]\n  in MachineConfig/a\n  hint: mend it\n");
+        assert_eq!(text, "error: it is wrong [Code]\n  in MachineConfig/a\n  hint: fix it\n");
     }
 }

@@ -1,4 +1,4 @@
-//! What all long-running commands have in common: log, client, metrics, and an orderly end.
+//! The frame of all long-running processes: log, client, metrics, readiness and shutdown.
 
 use std::{
     future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
@@ -16,19 +16,19 @@ use mco_cluster::{
 use mco_core::render::Build;
 use tokio::runtime::Builder;
 
-/// Pause between two tries to reach the API server.
-const REACH_AGAIN: Duration = Duration::from_secs(1);
+/// Pause between two attempts to reach the API server.
+const CONNECT_RETRY: Duration = Duration::from_secs(1);
 
-/// Settings of every process.
+/// Flags of every process.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProcessArgs {
-    /// Kubeconfig of the cluster; without it, the service account of the pod this runs in
+    /// Kubeconfig of the cluster; the service account of the pod if omitted
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
-    /// Release that the cluster is to run
+    /// Release version of the cluster
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
-    /// Where to serve /metrics, /healthz and /readyz, and for the daemon /state
+    /// Address of /metrics, /healthz and /readyz, and of /state of the daemon
     #[arg(
         long,
         visible_alias = "metrics-url",
@@ -36,52 +36,53 @@ pub(crate) struct ProcessArgs {
         value_name = "ADDRESS"
     )]
     metrics_listen_address: SocketAddr,
-    /// How lines of the log look
+    /// Format of log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
 }
 
-/// How long the lease of the leader holds, by the names that Kubernetes gives these flags.
+/// Flags of the leader lease, with the names that Kubernetes uses.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct LeaderArgs {
-    /// How long others wait for a leader that is not heard of any more; the reference waits 137s
+    /// Time after which other processes take over the lease of a silent leader; 137s in the
+    /// reference
     #[arg(long = "leader-elect-lease-duration", default_value = "15s", value_parser = duration::parse, value_name = "TIME")]
     lease: Duration,
-    /// How long a leader goes on without renewing its lease; the reference goes on for 107s
+    /// Time that a leader keeps leading without renewing its lease; 107s in the reference
     #[arg(long = "leader-elect-renew-deadline", default_value = "10s", value_parser = duration::parse, value_name = "TIME")]
     renew: Duration,
-    /// Pause between two tries to take or to renew the lease; 26s in the reference
+    /// Pause between two attempts to acquire or renew the lease; 26s in the reference
     #[arg(long = "leader-elect-retry-period", default_value = "2s", value_parser = duration::parse, value_name = "TIME")]
     retry: Duration,
 }
 
 impl LeaderArgs {
-    /// The times, if two processes cannot lead at once with them.
+    /// Returns the timings, or an error if they would allow two leaders at once.
     pub(crate) fn timings(self) -> anyhow::Result<Timings> {
         let Self { lease, renew, retry } = self;
-        Timings::new(lease, renew, retry).context("the flags --leader-elect-* do not fit together")
+        Timings::new(lease, renew, retry).context("the --leader-elect-* flags conflict")
     }
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum LogFormat {
-    /// One JSON object a line
+    /// One JSON object per line
     #[default]
     Json,
-    /// Text for people
+    /// Plain text
     Text,
 }
 
-/// Which build this is. All processes of a cluster must be of one build.
+/// Returns the build of this binary. All processes of a cluster must have the same build.
 pub(crate) fn build() -> Build {
     let version = env!("CARGO_PKG_VERSION");
     let hash = option_env!("MCO_BUILD_HASH").unwrap_or(version);
     Build { version: version.to_owned(), hash: hash.to_owned() }
 }
 
-/// Runs a process until a signal or the loss of its lease ends it.
+/// Runs a process until a signal or the loss of its lease ends the process.
 ///
-/// `register` makes what the process counts; `work` is the process.
+/// `register` creates the metrics of the process; `work` is the process itself.
 pub(crate) fn run<S, F>(
     args: &ProcessArgs,
     verbose: bool,
@@ -91,25 +92,25 @@ pub(crate) fn run<S, F>(
 where
     F: Future<Output = Ended>,
 {
-    run_as(args, verbose, Own::default(), register, work)
+    run_as(args, verbose, ProcessOptions::default(), register, work)
 }
 
-/// What some processes have besides.
+/// Options that only some processes set.
 #[derive(Default)]
-pub(crate) struct Own {
-    /// What it shows at `/state`.
+pub(crate) struct ProcessOptions {
+    /// Page at `/state`.
     pub(crate) state: Option<StatePage>,
-    /// Where the API server is, where that is known better than by the pod that this is.
+    /// Address of the API server, if known better than from the pod's environment.
     pub(crate) server: Option<String>,
-    /// How many threads it shares its work among; as many as there are processors where it does not say.
+    /// Number of worker threads; the number of processors if `None`.
     pub(crate) threads: Option<usize>,
 }
 
-/// The same for a process that has something of its own.
+/// Like [`run`], with options.
 pub(crate) fn run_as<S, F>(
     args: &ProcessArgs,
     verbose: bool,
-    own: Own,
+    options: ProcessOptions,
     register: impl FnOnce(&mut Registry) -> S,
     work: impl FnOnce(S, Client, Shutdown) -> F,
 ) -> anyhow::Result<ExitCode>
@@ -123,40 +124,41 @@ where
     };
     telemetry::start(format, level)?;
     let mut runtime = Builder::new_multi_thread();
-    if let Some(threads) = own.threads {
+    if let Some(threads) = options.threads {
         runtime.worker_threads(threads);
     }
     runtime.enable_all().build()?.block_on(async {
-        let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
-        let client = match (&args.kubeconfig, &own.server) {
+        let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
+        let client = match (&args.kubeconfig, &options.server) {
             (None, Some(server)) => client::connect_as_pod(Some(server))?,
             (kubeconfig, _) => client::connect(kubeconfig.as_deref()).await?,
         };
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
-        let admin = admin.with_state(own.state);
-        tokio::spawn(reach(client.clone(), admin.readiness(), shutdown.clone()));
+        let admin = admin.with_state(options.state);
+        tokio::spawn(wait_for_apiserver(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();
             tokio::spawn(async move { admin.serve(&shutdown).await })
         };
         let ended = work(metrics, client, shutdown.clone()).await;
         shutdown.request();
-        serving.await.context("the metrics address ended by itself")?;
+        serving.await.context("the metrics server stopped unexpectedly")?;
         match ended {
-            // Compat: who lost the lease ends well, to be started again (cmd/machine-config-controller).
+            // Compat: a process that lost its lease exits with success, to be started again
+            // (cmd/machine-config-controller).
             Ended::Released | Ended::Lost => Ok(ExitCode::SUCCESS),
         }
     })
 }
 
-/// Says that the process is ready once the API server has answered it.
-async fn reach(client: Client, readiness: Readiness, shutdown: Shutdown) {
+/// Marks the process as ready once the API server has answered.
+async fn wait_for_apiserver(client: Client, readiness: Readiness, shutdown: Shutdown) {
     while client.apiserver_version().await.is_err() {
         tokio::select! {
             () = shutdown.requested() => return,
-            () = tokio::time::sleep(REACH_AGAIN) => {}
+            () = tokio::time::sleep(CONNECT_RETRY) => {}
         }
     }
     readiness.reached();

@@ -1,6 +1,6 @@
-//! Makes a simulation from what `kubectl get` prints: the fleet as it is, and the change.
+//! Builds a simulation from the output of `kubectl get` and a change.
 //!
-//! Both configs of a pool are rendered here, in the same way, so that only the change differs.
+//! Both configs of a pool are rendered here in the same way, so that only the change differs.
 
 mod pods;
 
@@ -19,6 +19,7 @@ use mco_api::{
     machine_configuration::disruption::ClusterPolicies,
 };
 use mco_core::{
+    lint::{Manifests, Object, Pool},
     machine::Machine,
     membership::Pools,
     plan::{default_policies, merge_policies},
@@ -29,41 +30,45 @@ use mco_sim::{Action, Faults, Millis, Pace, Setup};
 use serde::de::DeserializeOwned;
 
 use crate::{
-    fault::{Advice, Refused},
-    load::{Loaded, manifests::Manifests},
+    error::{FaultsError, error_with_hint},
+    load::{Loaded, manifests::ManifestsExt as _},
 };
 
 const HOUR: Millis = 3_600_000;
 
-/// Far more than one node takes; a roll-out that takes longer for each does not end at all.
-const A_NODE: Millis = HOUR / 6;
+/// Upper bound of the duration of one update; a longer rollout counts as stuck.
+const MAX_NODE_TIME: Millis = HOUR / 6;
 
-/// When the change is made.
-const CHANGE: Millis = 1_000;
+/// Time at which the change is applied.
+const CHANGE_AT: Millis = 1_000;
 
-/// What a person asks for besides the input.
+/// Options of a simulation.
 #[derive(Debug)]
-pub(crate) struct Wishes {
+pub(crate) struct SimulationOptions {
     pub(crate) seed: u64,
     pub(crate) nodes: Option<usize>,
     pub(crate) faults: Faults,
 }
 
-/// The objects that say what the fleet is like.
+/// The objects that describe the fleet.
 #[derive(Default)]
-struct Cluster {
+struct FleetObjects {
     nodes: Vec<Node>,
     pods: Vec<Pod>,
     budgets: Vec<PodDisruptionBudget>,
 }
 
-/// The fleet of the dump, and the change made to it.
-pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Result<Setup> {
-    let mut cluster = Cluster::of(&dump)?;
+/// Builds the simulation of a change to the fleet of the dump.
+pub(crate) fn setup(
+    dump: Loaded,
+    change: &Loaded,
+    options: SimulationOptions,
+) -> anyhow::Result<Setup> {
+    let mut fleet = FleetObjects::of(&dump)?;
     let policies = policies(&dump, change)?;
-    let after = Manifests::new(changed(&dump, change)).or_refuse()?;
-    let before = Manifests::new(dump).or_refuse()?;
-    after.tell(false);
+    let after = changed(&dump, change).into_manifests().or_refuse()?;
+    let before = dump.into_manifests().or_refuse()?;
+    after.print_notes(false);
     let mut configs = BTreeMap::new();
     for manifest in before.configs.iter().chain(&after.configs) {
         let name = manifest.object.name.clone();
@@ -75,7 +80,7 @@ pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Re
     let mut known = Vec::new();
     for mut pool in pools(&before) {
         let name = pool.metadata.name.clone().unwrap_or_default();
-        // A pool that nothing is written for has no config to run, and its nodes are left alone.
+        // A pool without MachineConfigs has no config, and its nodes are not simulated.
         let Some(new) = rendered(&after, &name)? else { continue };
         let old = rendered(&before, &name)?.unwrap_or_else(Machine::blank);
         let target = &mut pool.spec.configuration.rendered.name;
@@ -83,36 +88,36 @@ pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Re
             target.clone_from(&old.name);
         }
         if old.name != new.name {
-            script.push((CHANGE, Action::Target { pool: name, config: new.name.clone() }));
+            script.push((CHANGE_AT, Action::Target { pool: name, config: new.name.clone() }));
         }
         configs.insert(target.clone(), Arc::new(Machine { name: target.clone(), ..old }));
         configs.insert(new.name.clone(), Arc::new(new));
         known.push(pool);
     }
     let pools = known;
-    if let Some(count) = wishes.nodes {
-        cluster.nodes = made_up(count);
-        cluster.pods.clear();
+    if let Some(count) = options.nodes {
+        fleet.nodes = generated_workers(count);
+        fleet.pods.clear();
     }
-    if cluster.nodes.is_empty() {
-        return Err(Advice::error(
-            "the input holds no Node",
-            "pipe `kubectl get mc,mcp,nodes,pods,pdb -A -o yaml` into -f -, or say --nodes N",
+    if fleet.nodes.is_empty() {
+        return Err(error_with_hint(
+            "the input contains no Node",
+            "pipe `kubectl get mc,mcp,nodes,pods,pdb -A -o yaml` into -f -, or add --nodes N",
         ));
     }
-    settle(&mut cluster.nodes, &pools);
-    let deadline = 48 * HOUR + A_NODE * u64::try_from(cluster.nodes.len()).unwrap_or_default();
+    set_initial_config(&mut fleet.nodes, &pools);
+    let deadline = 48 * HOUR + MAX_NODE_TIME * u64::try_from(fleet.nodes.len()).unwrap_or_default();
     Ok(Setup {
-        seed: wishes.seed,
-        budgets: pods::budgets(&cluster.pods, &cluster.budgets),
-        nodes: cluster.nodes,
-        pods: cluster.pods,
+        seed: options.seed,
+        budgets: pods::budgets(&fleet.pods, &fleet.budgets),
+        nodes: fleet.nodes,
+        pods: fleet.pods,
         pools,
         configs,
         policies,
         flaws: BTreeMap::new(),
         script,
-        faults: wishes.faults,
+        faults: options.faults,
         calm: 24 * HOUR,
         deadline,
         pace: Pace::default(),
@@ -122,7 +127,7 @@ pub(crate) fn setup(dump: Loaded, change: &Loaded, wishes: Wishes) -> anyhow::Re
     })
 }
 
-impl Cluster {
+impl FleetObjects {
     fn of(loaded: &Loaded) -> anyhow::Result<Self> {
         Ok(Self {
             nodes: all(loaded, "Node")?,
@@ -134,13 +139,13 @@ impl Cluster {
 
 fn all<T: DeserializeOwned>(loaded: &Loaded, kind: &str) -> anyhow::Result<Vec<T>> {
     let objects = loaded.objects.iter().filter(|object| object.kind == kind);
-    let read = |object: &crate::load::Object| {
-        object.node.typed::<T>().map_err(|misfit| Refused(vec![object.misfit(misfit)]).into())
+    let read = |object: &Object| {
+        object.root.typed::<T>().map_err(|error| FaultsError(vec![object.type_fault(error)]).into())
     };
     objects.map(read).collect()
 }
 
-/// What the administrator wants changes to ask of nodes, as the input has it last.
+/// Returns the node disruption policies of the last MachineConfiguration in the input.
 fn policies(dump: &Loaded, change: &Loaded) -> anyhow::Result<ClusterPolicies> {
     let kind = "MachineConfiguration";
     let mut given: Vec<MachineConfiguration> = all(dump, kind)?;
@@ -149,7 +154,7 @@ fn policies(dump: &Loaded, change: &Loaded) -> anyhow::Result<ClusterPolicies> {
     Ok(policy.map_or_else(default_policies, |policy| merge_policies(&policy)))
 }
 
-/// The objects of the dump with those of the change put in.
+/// Returns the objects of the dump with those of the change put in.
 fn changed(dump: &Loaded, change: &Loaded) -> Loaded {
     let is_replaced = |label: &str| change.objects.iter().any(|object| object.label() == label);
     let kept = dump.objects.iter().filter(|object| !is_replaced(&object.label()));
@@ -158,9 +163,9 @@ fn changed(dump: &Loaded, change: &Loaded) -> Loaded {
     Loaded { objects, faults }
 }
 
-/// The pools; those that were assumed select nodes by their role.
+/// Returns the pools; assumed pools select nodes by their role.
 fn pools(manifests: &Manifests) -> Vec<MachineConfigPool> {
-    let read = |pool: &crate::load::manifests::Pool| {
+    let read = |pool: &Pool| {
         let mut value = pool.value.clone();
         let role = (format!("node-role.kubernetes.io/{}", pool.name), String::new());
         let selector = LabelSelector { match_labels: Some([role].into()), match_expressions: None };
@@ -170,7 +175,7 @@ fn pools(manifests: &Manifests) -> Vec<MachineConfigPool> {
     manifests.pools.iter().map(read).collect()
 }
 
-/// What a pool's configs come to; nothing if there are none.
+/// Returns the rendered config of a pool; `None` if the pool selects no MachineConfig.
 fn rendered(manifests: &Manifests, pool: &str) -> anyhow::Result<Option<Machine>> {
     let Some(pool) = manifests.pools.iter().find(|known| known.name.as_str() == pool) else {
         return Ok(None);
@@ -187,8 +192,8 @@ fn rendered(manifests: &Manifests, pool: &str) -> anyhow::Result<Option<Machine>
     }
 }
 
-/// So many workers.
-fn made_up(count: usize) -> Vec<Node> {
+/// Returns this many workers.
+fn generated_workers(count: usize) -> Vec<Node> {
     let node = |index: usize| {
         let mut node = Node::default();
         node.metadata.name = Some(format!("worker-{index}"));
@@ -199,8 +204,8 @@ fn made_up(count: usize) -> Vec<Node> {
     (0..count).map(node).collect()
 }
 
-/// Gives nodes of which nothing is known the config of their pool.
-fn settle(nodes: &mut [Node], pools: &[MachineConfigPool]) {
+/// Sets the config of the pool on nodes without a current config.
+fn set_initial_config(nodes: &mut [Node], pools: &[MachineConfigPool]) {
     let membership = Pools::new(pools);
     for node in nodes {
         let labels = node.metadata.labels.clone().unwrap_or_default();

@@ -1,16 +1,16 @@
-//! The whole system in one process, on simulated machines.
+//! A whole cluster in one process, on simulated machines.
 //!
-//! Every part is the real one, as it would run alone: they meet only in the API server. Simulated
-//! are the machines (directories for disks, no kernel to boot) and what a Kubernetes cluster would
-//! bring along: kubelets, a scheduler, a workload.
+//! Operator, controller, server and daemons are the real ones and communicate only through the API
+//! server. Simulated are the machines (directories as disks, no kernel to boot), the kubelets, the
+//! scheduler and a workload.
 
+mod certificate;
+mod components;
+pub(crate) mod display;
 mod fleet;
-mod identity;
 mod kubelet;
-pub(crate) mod live;
-mod parts;
-pub(crate) mod place;
-pub(crate) mod surroundings;
+pub(crate) mod kubelets;
+pub(crate) mod state_dir;
 pub(crate) mod view;
 mod workload;
 
@@ -28,92 +28,92 @@ use mco_core::render::Build;
 use tokio::task::JoinSet;
 
 use self::{
-    live::{Show, Sight},
-    parts::Parts,
-    place::Place,
+    components::Components,
+    display::{ClusterWatch, DisplayMode},
+    state_dir::StateDir,
 };
 use crate::{
     print::{self, Screen},
-    remote::DIR,
+    remote::DEFAULT_DIR,
 };
 
-/// How long the parts may take to stop.
-const GRACE: Duration = Duration::from_secs(10);
+/// Time that the components may take to stop.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What to run.
+/// Settings of the cluster.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) masters: u16,
     pub(crate) workers: u16,
-    /// Where the API listens.
+    /// Address of the API server.
     pub(crate) listen: SocketAddr,
-    /// Where machines get their configs.
+    /// Address of the config server for new machines.
     pub(crate) server_listen: SocketAddr,
-    /// The directory as it was named, for the commands to try.
+    /// Directory as given by the user, for the printed commands.
     pub(crate) shown_dir: PathBuf,
-    pub(crate) show: Show,
+    pub(crate) display: DisplayMode,
 }
 
-/// Runs everything until a signal comes.
+/// Runs the cluster until a signal arrives or a component fails.
 pub(crate) async fn run(
-    place: &Place,
+    state: &StateDir,
     settings: &Settings,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     client::use_ring();
     let shutdown = Shutdown::on_signals()?;
-    let api = ApiServer::open_dir(place.dir(), ApiSettings::default()).await?;
-    let listener = Listener::bind(api.clone(), place.dir(), settings.listen).await?;
+    let api = ApiServer::open_dir(state.dir(), ApiSettings::default()).await?;
+    let listener = Listener::bind(api.clone(), state.dir(), settings.listen).await?;
     let client = Client::new(api.clone(), "default");
-    // The operator does the same; done first, nobody has to wait for the kinds.
+    // The operator installs the CRDs too; installed here, no component has to wait for them.
     mco_operator::install(&client).await?;
     let address = listener.address();
-    // The API outlives its users, so that they can say goodbye.
+    // The API server stops last, so that the components can write their final state.
     let end_of_api = Shutdown::new();
     let ended = end_of_api.clone();
     let serving =
         tokio::spawn(async move { listener.serve(async { ended.requested().await }).await });
 
-    let sight = Sight::start(&client, &shutdown);
+    let cluster = ClusterWatch::start(&client, &shutdown);
     let tasks = JoinSet::new();
-    let mut parts = Parts { place, settings, client, shutdown: shutdown.clone(), tasks };
-    parts.operator(build()).await?;
-    parts.controller(build());
-    parts.machines();
-    parts.workload(&sight);
-    let server = parts.server().await?;
-    hello(settings, address, server, screen)?;
+    let mut components = Components { state, settings, client, shutdown: shutdown.clone(), tasks };
+    components.operator(build()).await?;
+    components.controller(build());
+    components.machines();
+    components.workload(&cluster);
+    let server = components.server().await?;
+    print_welcome(settings, address, server, screen)?;
     let shown = tokio::select! {
-        shown = sight.show(settings.show, screen, &shutdown) => shown.map_err(anyhow::Error::from),
-        failed = parts::first_failure(&mut parts.tasks) => Err(failed),
+        shown = cluster.show(settings.display, screen, &shutdown) => shown.map_err(anyhow::Error::from),
+        failed = components::first_failure(&mut components.tasks) => Err(failed),
     };
     shutdown.request();
-    let all = async { while parts.tasks.join_next().await.is_some() {} };
-    if tokio::time::timeout(GRACE, all).await.is_err() {
-        print::note("some parts did not stop in time and were cut off; nothing is lost");
+    let all = async { while components.tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await.is_err() {
+        print::note("some components did not stop in time and were aborted; their state is kept");
     }
     api.stop();
     end_of_api.request();
-    drop(tokio::time::timeout(GRACE, serving).await);
+    drop(tokio::time::timeout(SHUTDOWN_TIMEOUT, serving).await);
     shown
 }
 
-/// Which build the parts are of.
+/// Returns the build of the components.
 fn build() -> Build {
     let version = env!("CARGO_PKG_VERSION").to_owned();
     Build { hash: version.clone(), version }
 }
 
-/// Says where everything is and what to try.
-fn hello(
+/// Prints the addresses, the paths and commands to try.
+fn print_welcome(
     settings: &Settings,
     api: SocketAddr,
     server: SocketAddr,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<()> {
     let dir = settings.shown_dir.display();
-    let flag =
-        if settings.shown_dir == Path::new(DIR) { String::new() } else { format!(" --dir {dir}") };
+    let is_default = settings.shown_dir == Path::new(DEFAULT_DIR);
+    let flag = if is_default { String::new() } else { format!(" --dir {dir}") };
     writeln!(screen, "Kubernetes API  https://{api}")?;
     writeln!(screen, "Config server   https://{server}/config/worker")?;
     writeln!(screen, "Kubeconfig      {dir}/kubeconfig")?;

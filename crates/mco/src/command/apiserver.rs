@@ -1,4 +1,4 @@
-//! `mco apiserver`: the embedded Kubernetes API, alone.
+//! `mco apiserver`: runs the embedded Kubernetes API server.
 
 use std::{io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -8,14 +8,14 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::print::Screen;
 
-/// Run the embedded Kubernetes API of this machine until it is stopped
+/// Run the embedded Kubernetes API server until stopped
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ApiserverArgs {
-    /// Where state, keys and the kubeconfig are kept; a second start goes on from there
+    /// Directory for state, keys and the kubeconfig; a later start continues with the state in it
     #[arg(long, default_value = ".mco/apiserver")]
     dir: PathBuf,
-    /// The loopback address to listen on; port 0 takes a free one
+    /// Loopback address to listen on; port 0 selects a free one
     #[arg(long, default_value = "127.0.0.1:6443")]
     listen: SocketAddr,
 }
@@ -34,8 +34,9 @@ pub(crate) fn run(args: &ApiserverArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         writeln!(screen, "listening on https://{}", listener.address())?;
         writeln!(screen, "kubeconfig: {}", listener.kubeconfig().display())?;
         screen.flush()?;
-        let mut terminated = signal(SignalKind::terminate()).context("cannot wait for signals")?;
-        let mut interrupted = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
+        let handler = "failed to install signal handlers";
+        let mut terminated = signal(SignalKind::terminate()).context(handler)?;
+        let mut interrupted = signal(SignalKind::interrupt()).context(handler)?;
         let stop = async move {
             tokio::select! {
                 _ = terminated.recv() => {}

@@ -1,4 +1,4 @@
-//! `mco apply`: makes a cluster have the objects of manifests.
+//! `mco apply`: creates or updates the objects of manifests in a cluster.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -7,11 +7,12 @@ use kube::{
     api::{ApiResource, DynamicObject, Patch, PatchParams},
 };
 use mco_cluster::{CallError, error};
+use mco_core::lint::{Fault, FieldPath, Object};
 use serde_json::Value;
 
 use crate::{
-    fault::{Advice, Fault, Refused},
-    load::{Loaded, Object, Sources},
+    error::{FaultsError, error_with_hint},
+    load::{Loaded, Sources},
     print::Screen,
     remote::{
         self, Connection,
@@ -19,19 +20,19 @@ use crate::{
     },
 };
 
-/// Who owns the fields that are applied.
+/// Field manager of the applied fields.
 const MANAGER: &str = "mco";
 
-/// Create or change objects so that they are as the manifests say
+/// Create or update the objects of manifests
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ApplyArgs {
     #[command(flatten)]
     sources: Sources,
-    /// Namespace of objects that name none
+    /// Namespace of objects without one
     #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// Take over fields that somebody else set
+    /// Take over fields of other field managers
     #[arg(long)]
     force_conflicts: bool,
     #[command(flatten)]
@@ -44,9 +45,9 @@ Examples:
   mco apply -f manifests/ -R
   mco apply -f pool.yaml --force-conflicts
 
-What the manifests do not mention is left as it is (server-side apply, field manager `mco`).";
+Fields that the manifests do not set stay unchanged (server-side apply, field manager `mco`).";
 
-/// What became of an object.
+/// The result of applying an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Created,
@@ -58,19 +59,19 @@ enum Outcome {
 pub(crate) fn run(args: &ApplyArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let Loaded { objects, faults } = args.sources.load()?;
     if faults.iter().any(Fault::is_error) {
-        return Err(anyhow::Error::new(Refused(faults)));
+        return Err(anyhow::Error::new(FaultsError(faults)));
     }
     if let Some(unnamed) = objects.iter().find(|object| object.name.is_empty()) {
         let fault = Fault::error("NoName", "the object has no metadata.name");
-        let path = crate::load::node::Path::of("metadata");
-        return Err(anyhow::Error::new(Refused(vec![unnamed.fault_at(&path, fault)])));
+        let path = FieldPath::of("metadata");
+        return Err(anyhow::Error::new(FaultsError(vec![unnamed.fault_at(&path, fault)])));
     }
     remote::block_on(async {
         let client = args.connection.client().await?;
         let mut kinds = Kinds::fetch(&client).await?;
         for object in &objects {
             if kinds.of(&object.api_version, &object.kind).is_err() {
-                // An object before this one may have defined its kind.
+                // An earlier object may have defined the kind.
                 kinds = Kinds::fetch(&client).await?;
             }
             let kind = kinds.of(&object.api_version, &object.kind)?.clone();
@@ -92,16 +93,16 @@ async fn apply(
     kind: &Kind,
     object: &Object,
 ) -> anyhow::Result<Outcome> {
-    let value: Value = serde_json::from_str(&object.node.to_json())?;
+    let value: Value = serde_json::from_str(&object.root.to_json())?;
     let namespace = value.pointer("/metadata/namespace").and_then(Value::as_str);
     let namespace = namespace.unwrap_or(&args.namespace);
     let api = api(client, kind, namespace);
     let name = object.name.as_str();
-    let before = api.get_metadata_opt(name).await.map_err(remote::explain)?;
+    let before = api.get_metadata_opt(name).await.map_err(remote::call_error)?;
     let mut params = PatchParams::apply(MANAGER);
     params.force = args.force_conflicts;
     let after = api.patch(name, &params, &Patch::Apply(&value)).await;
-    let after = after.map_err(|error| refused(kind, name, error))?;
+    let after = after.map_err(|error| apply_error(kind, name, error))?;
     Ok(match before {
         None => Outcome::Created,
         Some(before) if before.metadata.resource_version == after.metadata.resource_version => {
@@ -111,7 +112,7 @@ async fn apply(
     })
 }
 
-/// Access to the objects of a kind.
+/// Returns the API of a kind.
 pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicObject> {
     let api_version = if kind.group.is_empty() {
         kind.version.clone()
@@ -132,14 +133,14 @@ pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicO
     }
 }
 
-fn refused(kind: &Kind, name: &str, error: kube::Error) -> anyhow::Error {
+fn apply_error(kind: &Kind, name: &str, error: kube::Error) -> anyhow::Error {
     let label = kind.label(name);
-    let refusal = CallError::from(error);
-    if refusal.refused() == Some(error::Refused::Conflict) {
-        return Advice::error(
-            format!("{label} was not changed: {refusal}"),
-            "somebody else set these fields; --force-conflicts takes them over",
+    let error = CallError::from(error);
+    if error.refused() == Some(error::Refused::Conflict) {
+        return error_with_hint(
+            format!("failed to apply {label}: {error}"),
+            "another field manager owns these fields; add --force-conflicts to take them over",
         );
     }
-    anyhow::Error::new(refusal).context(format!("{label} was not changed"))
+    anyhow::Error::new(error).context(format!("failed to apply {label}"))
 }

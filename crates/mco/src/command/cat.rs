@@ -1,29 +1,29 @@
-//! `mco cat`: the decoded contents of one file or unit.
+//! `mco cat`: prints the decoded contents of one file, unit or drop-in.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
-use crate::{fault::Advice, print::Screen, target};
+use crate::{error::error_with_hint, print::Screen, target};
 
 /// Print the decoded contents of one file, unit or drop-in
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = EXAMPLES,
-    override_usage = "mco cat FILE WHAT\n       mco cat -f PATH... [--pool POOL] WHAT"
+    override_usage = "mco cat FILE NAME\n       mco cat -f PATH... [--pool POOL] NAME"
 )]
 pub(crate) struct CatArgs {
     /// File with a MachineConfig, or - for standard input; not with -f
     #[arg(value_name = "FILE")]
     first: String,
     /// Absolute path, UNIT or UNIT/DROPIN
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "NAME")]
     second: Option<String>,
     /// Manifests to render the config from; may be repeated
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Read directories below the given ones too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Pool to render, when there are several
+    /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
 }
@@ -36,27 +36,27 @@ Examples:
   mco cat -f manifests/ --pool worker /etc/chrony.conf
   kubectl get mc rendered-worker-… -o json | mco cat - /etc/crio/crio.conf.d/00-default";
 
-/// Writes the bytes exactly as the node would have them.
+/// Writes the bytes exactly as on the node.
 pub(crate) fn run(
     args: &CatArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let pool = args.pool.as_deref();
-    let (machine, wanted) = match (&args.second, args.paths.as_slice()) {
+    let (config, wanted) = match (&args.second, args.paths.as_slice()) {
         (Some(wanted), []) => {
             (target::read(args.first.as_ref(), args.recursive, pool, verbose)?, wanted)
         }
         (None, []) => {
-            let hint = "mco cat FILE WHAT, or mco cat -f PATH WHAT";
-            return Err(Advice::error("both a config and what to print are needed", hint));
+            let hint = "run `mco cat FILE NAME`, or `mco cat -f PATH NAME`";
+            return Err(error_with_hint("a config and the name of an entry are required", hint));
         }
         (None, paths) => (target::render(paths, args.recursive, pool, verbose)?, &args.first),
         (Some(_), [_, ..]) => {
-            let hint = "mco cat FILE WHAT, or mco cat -f PATH WHAT";
-            return Err(Advice::error("with -f only one thing can be named", hint));
+            let hint = "run `mco cat FILE NAME`, or `mco cat -f PATH NAME`";
+            return Err(error_with_hint("with -f, only the name of one entry is allowed", hint));
         }
     };
-    screen.write_all(&machine.find(wanted)?.contents()?)?;
+    screen.write_all(&config.find(wanted)?.contents()?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,21 +1,21 @@
-//! `mco check`: everything that is wrong, at once.
+//! `mco check`: reports all faults of manifests.
 
+use mco_core::lint::{self, Fault};
 use std::{io::Write as _, process::ExitCode};
 
 use crate::{
-    check,
-    fault::{Advice, Fault},
-    load::{Sources, manifests::Manifests},
+    error::error_with_hint,
+    load::{Sources, manifests::ManifestsExt as _},
     print::{self, Screen},
 };
 
-/// Check manifests for everything that would degrade a pool or that a node would refuse
+/// Check manifests for faults that would degrade a pool or that a node would refuse
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CheckArgs {
     #[command(flatten)]
     sources: Sources,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -26,8 +26,8 @@ Examples:
   mco check -f 99-worker-custom.yaml -o json
   kubectl get mc,mcp -o yaml | mco check -f -
 
-Exit status: 0 no errors (there may be warnings), 1 errors. Nothing is sent anywhere, and no secret
-is printed.";
+Exit status: 0 no errors (warnings are possible), 1 errors. The command works offline and prints no
+secrets.";
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Output {
@@ -36,21 +36,21 @@ enum Output {
     Json,
 }
 
-/// Prints every fault; fails when one of them is an error.
+/// Prints every fault; fails if one of them is an error.
 pub(crate) fn run(
     args: &CheckArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let manifests = Manifests::new(args.sources.load()?);
+    let manifests = args.sources.load()?.into_manifests();
     if manifests.configs.is_empty() && manifests.faults.is_empty() {
-        return Err(Advice::error(
-            "the input holds no MachineConfig",
-            "name the files or directories that have them; -v says what was left aside",
+        return Err(error_with_hint(
+            "the input contains no MachineConfig",
+            "name files or directories with MachineConfigs; -v shows the ignored objects",
         ));
     }
-    manifests.tell(verbose);
-    let faults = check::all(&manifests);
+    manifests.print_notes(verbose);
+    let faults = lint::check(&manifests);
     let errors = faults.iter().filter(|fault| fault.is_error()).count();
     let warnings = faults.len() - errors;
     match args.output {

@@ -1,4 +1,4 @@
-//! `mco controller`: renders configs, rolls them out, drains nodes.
+//! `mco controller`: runs the controller, which renders configs, rolls them out and drains nodes.
 
 mod bootstrap;
 
@@ -15,17 +15,17 @@ use crate::process::{self, LeaderArgs, ProcessArgs};
 pub(crate) struct ControllerArgs {
     #[command(subcommand)]
     command: ControllerCommand,
-    /// Taken for the reference's command lines, without effect: base configs are built in
+    /// Accepted for compatibility, without effect: base configs are built in
     #[arg(long, global = true, default_value = "/etc/mcc/templates", value_name = "DIR")]
     templates: PathBuf,
-    /// How much to log; 4 and above is everything
+    /// Log level; 4 and above logs everything
     #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
     verbosity: u8,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum ControllerCommand {
-    /// Run until told to stop
+    /// Run the controller until stopped
     Start(StartArgs),
     Bootstrap(bootstrap::BootstrapArgs),
 }
@@ -34,16 +34,18 @@ enum ControllerCommand {
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
-    /// Namespace of the lease that decides which controller leads
+    /// Namespace of the leader lease
     #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
     resourcelock_namespace: String,
-    /// Taken for the reference's command lines, without effect: metrics are plain HTTP, there too
+    /// Accepted for compatibility, without effect: metrics are served over plain HTTP, as in the
+    /// reference
     #[arg(long, value_delimiter = ',', hide = true)]
     tls_cipher_suites: Vec<String>,
-    /// Taken for the reference's command lines, without effect: metrics are plain HTTP, there too
+    /// Accepted for compatibility, without effect: metrics are served over plain HTTP, as in the
+    /// reference
     #[arg(long, default_value = "VersionTLS12", hide = true)]
     tls_min_version: String,
-    /// Taken for the reference's command lines, without effect: no image is inspected
+    /// Accepted for compatibility, without effect: the controller inspects no images
     #[arg(long, default_value = "/var/cache/mcc", hide = true)]
     streams_cache: PathBuf,
     #[command(flatten)]

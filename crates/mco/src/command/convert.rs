@@ -1,4 +1,4 @@
-//! `mco convert`: an Ignition config in another version of the specification.
+//! `mco convert`: converts an Ignition config to another version of the specification.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -11,7 +11,7 @@ use crate::{print::Screen, target};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ConvertArgs {
-    /// Version to convert to: 2.2.0, or 3.1.0 to 3.5.0
+    /// Target version: 2.2.0, or 3.1.0 to 3.5.0
     #[arg(long, value_name = "VERSION")]
     to: Target,
     /// Ignition config (JSON) or MachineConfig (JSON or YAML), or - for standard input
@@ -24,13 +24,13 @@ Examples:
   mco convert --to 3.5.0 99-worker-custom.yaml
   kubectl get mc rendered-worker-… -o json | mco convert --to 2.2.0 -
 
-A member that the older version does not have is refused, not dropped, where dropping it would
-change what the machine does.";
+A member that the target version lacks is an error if dropping it would change the effect of the
+config.";
 
 /// Prints the converted config as one line of JSON.
 pub(crate) fn run(args: &ConvertArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let raw = target::ignition(&args.file)?;
-    let shown = || format!("cannot convert {} to {}", args.file.display(), args.to);
+    let shown = || format!("failed to convert {} to {}", args.file.display(), args.to);
     let config = mco_ignition::read(&raw).with_context(shown)?.upgrade().with_context(shown)?;
     let converted = mco_ignition::convert(config, args.to).with_context(shown)?;
     screen.write_all(&converted)?;

@@ -1,14 +1,15 @@
-//! `mco crds`: the definitions of our kinds.
+//! `mco crds`: prints the custom resource definitions.
 
+use mco_core::lint::suggest;
 use std::{io::Write as _, process::ExitCode};
 
-use crate::{fault::Advice, load::yaml, print::Screen, suggest};
+use crate::{error::error_with_hint, load::yaml, print::Screen};
 
 /// Print the custom resource definitions as YAML
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct CrdsArgs {
-    /// Kind, plural, short name or full name of one definition; all when left out
+    /// Kind, plural, short name or full name of one definition; all definitions if omitted
     name: Option<String>,
 }
 
@@ -43,9 +44,9 @@ pub(crate) fn run(args: &CrdsArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
         Some(name) if printed == 0 => {
             let hint = match suggest::closest(name, names.iter().map(String::as_str)) {
                 Some(meant) => format!("did you mean {meant}?"),
-                None => "mco crds without a name prints all of them".to_owned(),
+                None => "run `mco crds` to print all definitions".to_owned(),
             };
-            Err(Advice::error(format!("there is no definition {name}"), hint))
+            Err(error_with_hint(format!("unknown definition {name:?}"), hint))
         }
         Some(_) | None => Ok(ExitCode::SUCCESS),
     }

@@ -1,4 +1,4 @@
-//! `mco daemon start`: the daemon of one node, alone.
+//! `mco daemon start`: runs the daemon of one node.
 
 mod first_boot;
 
@@ -34,18 +34,21 @@ use tracing::{info, warn};
 
 use crate::{
     command::host::once,
-    fault::Advice,
+    error::error_with_hint,
     print::Screen,
     process::{self, ProcessArgs},
 };
 
 const COMPONENT: &str = "machineconfigdaemon";
 
-/// The kubelet's own credentials, on the machine: as OpenShift and as kubeadm have them.
-const KUBELET: [&str; 2] = ["/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet.conf"];
+/// Paths of the kubelet's kubeconfig on the machine: OpenShift's and kubeadm's.
+const KUBELET_KUBECONFIGS: [&str; 2] =
+    ["/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet.conf"];
 
-/// Where a machine says how it reaches the API server: as OpenShift and as kubeadm have it.
-const SERVER: [&str; 3] = ["/etc/kubernetes/kubeconfig", KUBELET[0], KUBELET[1]];
+/// Kubeconfigs on the machine that contain the address of the API server: OpenShift's and
+/// kubeadm's.
+const SERVER_KUBECONFIGS: [&str; 3] =
+    ["/etc/kubernetes/kubeconfig", KUBELET_KUBECONFIGS[0], KUBELET_KUBECONFIGS[1]];
 
 /// Run the daemon of one node
 #[derive(Debug, clap::Args)]
@@ -58,49 +61,49 @@ pub(crate) struct DaemonArgs {
 enum DaemonCommand {
     Start(Box<StartArgs>),
     FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
-    /// Say which version this is
+    /// Print the version
     Version,
 }
 
-/// Make this machine what its config says, until stopped
+/// Apply the config of this node's pool until stopped
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
-    /// Node that this machine is
+    /// Name of this node
     #[arg(long, env = "NODE_NAME")]
     node_name: Option<String>,
-    /// Directory that is the machine's root; made where it is missing
+    /// Root directory of the machine; created if missing
     #[arg(long, default_value = "/rootfs")]
     root_mount: PathBuf,
-    /// Minutes that a machine has to prove healthy after a reboot before it takes the new config back,
-    /// where its pool does not say; 0 keeps it whatever happens
+    /// Minutes to prove healthy after a reboot before the daemon rolls back the new config, unless
+    /// the pool sets another time; 0 disables the rollback
     #[arg(long, default_value_t = 15, value_name = "MINUTES")]
     confirm_minutes: u64,
-    /// Whether to ask the kubelet if it is well
+    /// Check the health of the kubelet
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
     kubelet_healthz_enabled: bool,
-    /// Where the kubelet says whether it is well
+    /// Health endpoint of the kubelet
     #[arg(long, default_value = "http://localhost:10248/healthz", value_name = "URL")]
     kubelet_healthz_endpoint: HealthAddress,
-    /// Taken for compatibility; nothing here is served over TLS
+    /// Accepted for compatibility, without effect: the daemon serves no TLS
     #[arg(long, hide = true, value_name = "LIST")]
     tls_cipher_suites: Option<String>,
-    /// Taken for compatibility; nothing here is served over TLS
+    /// Accepted for compatibility, without effect: the daemon serves no TLS
     #[arg(long, hide = true, value_name = "VERSION")]
     tls_min_version: Option<String>,
-    /// Apply this MachineConfig or Ignition config once, without a cluster, and end; what mco host apply does
-    /// to several
+    /// Apply this MachineConfig or Ignition config once, without a cluster, and exit; `mco host
+    /// apply` takes several
     #[arg(long, value_name = "FILE")]
     once_from: Option<PathBuf>,
-    /// With --once-from: leave the reboot to somebody else
+    /// With --once-from: skip the reboot
     #[arg(long)]
     skip_reboot: bool,
-    /// How many seconds a simulated boot takes
+    /// Seconds that a simulated boot takes
     #[arg(long, default_value_t = 2)]
     boot_seconds: u64,
-    /// Taken only to be refused in so many words
+    /// Rejected: hosted control planes are not supported
     #[arg(long, hide = true, value_name = "DIRECTORY")]
     desired_configmap: Option<PathBuf>,
 }
@@ -110,15 +113,15 @@ Examples:
   mco daemon start --node-name worker-0
   mco daemon start --node-name worker-0 --root-mount /tmp/worker-0 --kubeconfig .mco/kubeconfig
 
-Where the machine at the root mount runs systemd, it is changed for real: units by its own systemd, a
-reboot is a reboot, and what the daemon says of its node it says with the kubelet's own credentials
-(/var/lib/kubelet/kubeconfig or /etc/kubernetes/kubelet.conf) where they are there. A node that nobody managed so far keeps what it
-has; what its pool's config has besides comes in its turn.
+A machine with systemd at the root mount is changed for real: units through its systemd, and a
+reboot is a reboot. The daemon updates its node with the kubelet's credentials
+(/var/lib/kubelet/kubeconfig or /etc/kubernetes/kubelet.conf) if they exist. A node without a config
+on record keeps its files; the rest of the pool's config is applied with the next rollout.
 
 Any other directory is a simulated machine: its files are real, units are enabled by links as
-systemctl --root does, and a reboot is a new boot id. It gets the config of its pool first.";
+systemctl --root does, and a reboot is a new boot id. It gets the config of its pool at first boot.";
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs the daemon until SIGTERM or SIGINT, or applies one config with `--once-from`.
 pub(crate) fn run(
     args: &DaemonArgs,
     verbose: bool,
@@ -146,14 +149,17 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let node: NodeName = match node_name {
         Some(name) if !name.is_empty() => name.parse()?,
         _ => {
-            return Err(Advice::error("node-name is required", "add --node-name or set NODE_NAME"));
+            return Err(error_with_hint(
+                "node-name is required",
+                "add --node-name or set NODE_NAME",
+            ));
         }
     };
     if args.desired_configmap.is_some() {
-        let text = "--desired-configmap is not for this daemon";
-        return Err(Advice::error(
+        let text = "--desired-configmap is not supported";
+        return Err(error_with_hint(
             text,
-            "hosted control planes are not served; leave the flag out",
+            "hosted control planes are not supported; omit the flag",
         ));
     }
     let is_real = root_mount.exists() && SystemdSystem::runs_in(&Root::open(root_mount)?)?;
@@ -165,14 +171,14 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
-    let named = server.clone();
+    let override_server = server.clone();
     let work = |(notes, metrics), client: Client, shutdown| async {
         let Build { version, hash } = process::build();
         info!("Version: {version} ({hash})");
-        if let Some(server) = named {
+        if let Some(server) = override_server {
             info!("overriding kubernetes api to {server}");
         }
-        let counted = |clients: Clients, speaker: Client| Surroundings {
+        let with_metrics = |clients: Clients, speaker: Client| Surroundings {
             metrics,
             glass,
             limits,
@@ -181,64 +187,65 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
             ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))
         };
         ended = if is_real {
-            manage(node, root_mount, client, counted, shutdown).await
+            manage(node, root_mount, client, with_metrics, shutdown).await
         } else {
             let boot_time = Duration::from_secs(*boot_seconds);
             let power = watch::Sender::new(Power::Off);
             let machine = Machine { node, root: root_mount.clone(), boot_time, power };
-            let around = counted(client.clone().into(), client);
+            let around = with_metrics(client.clone().into(), client);
             Box::pin(simulate(machine, around, shutdown)).await.map_err(Into::into)
         };
         Ended::Released
     };
-    // It is on every machine and has little to do at a time: a thread for each processor of a large one
-    // would be most of what it takes.
-    let own = process::Own { state: Some(page), server, threads: Some(1) };
-    let code = process::run_as(process, verbose, own, register, work)?;
+    // The daemon runs on every machine and has little work at a time: a thread per processor would
+    // dominate its memory on large machines.
+    let options = process::ProcessOptions { state: Some(page), server, threads: Some(1) };
+    let code = process::run_as(process, verbose, options, register, work)?;
     ended.map(|()| code)
 }
 
-/// Runs the daemon of a real machine until told to stop.
+/// Runs the daemon of a real machine until shutdown.
 async fn manage(
     node: NodeName,
     root: &Path,
     own: Client,
-    counted: impl FnOnce(Clients, Client) -> Surroundings,
+    with_metrics: impl FnOnce(Clients, Client) -> Surroundings,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tree = Root::open(root)?;
-    let node_client = kubelet(&tree).await?.unwrap_or_else(|| {
+    let node_client = kubelet_client(&tree).await?.unwrap_or_else(|| {
         warn!(
-            "The machine has no credentials of a kubelet ({}): what is said of the node is said \
-             with the daemon's own, which the manifests do not let change nodes",
-            KUBELET.join(", ")
+            paths = KUBELET_KUBECONFIGS.join(", "),
+            "Found no kubelet credentials: using the daemon's own, which the manifests do not permit \
+             to update nodes"
         );
         own.clone()
     });
-    let kept = tree.try_clone()?;
+    let log_root = tree.try_clone()?;
     let host = Host { root: tree, system: SystemdSystem::open(root)? };
-    let mut around = counted(Clients { own, node: node_client.clone() }, node_client);
-    // Pulling images may take long, and an update must not wait for it.
+    let mut around = with_metrics(Clients { own, node: node_client.clone() }, node_client);
+    // A separate connection, because pulling images may take long and must not delay an update.
     let commands = Mutex::new(SystemdSystem::open(root)?);
     around.commands = Some(Arc::new(move |command: &[&str]| {
         commands.lock().unwrap_or_else(PoisonError::into_inner).run(command)
     }));
     around.standby = Program::own()
-        .inspect_err(|error| warn!(error = chain(error), "Cannot find out which program this is"))
+        .inspect_err(|error| warn!(error = chain(error), "Failed to find the path of this program"))
         .ok();
     let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
-    if let Err(error) = previous_logs::keep(&kept) {
-        warn!(error = chain(&error), "The log is not kept");
+    if let Err(error) = previous_logs::keep(&log_root) {
+        warn!(error = chain(&error), "Failed to save the log");
     }
     match ended {
         mco_daemon::Ended::Stopped => {}
-        // Whoever starts us again before the machine is down would find nothing to do.
+        // Waits for the reboot: a daemon started again before the machine is down would have
+        // nothing to do.
         mco_daemon::Ended::Rebooting => shutdown.requested().await,
     }
     Ok(())
 }
 
-/// Reads the files of a machine, and none outside it.
+/// Returns a function that reads files of the machine, and none outside of it.
 fn reader(tree: &Root) -> anyhow::Result<ReadFile> {
     let tree = tree.try_clone()?;
     Ok(Arc::new(move |path: &str| {
@@ -247,35 +254,37 @@ fn reader(tree: &Root) -> anyhow::Result<ReadFile> {
     }))
 }
 
-/// Where the machine itself finds the API server; none if it does not say.
+/// Returns the address of the API server from the machine's kubeconfigs, if any has one.
 fn server(root: &Path) -> anyhow::Result<Option<String>> {
     let tree = Root::open(root)?;
-    for path in SERVER {
+    for path in SERVER_KUBECONFIGS {
         if !tree.exists(path)? {
             continue;
         }
         match client::server(path, reader(&tree)?) {
             Ok(Some(server)) => return Ok(Some(server)),
-            // One that only other machines write is empty here.
+            // A kubeconfig that is written only on other machines is empty here.
             Ok(None) => {}
-            Err(error) => warn!(error = chain(&error), "Cannot use {path}"),
+            Err(error) => warn!(path, error = chain(&error), "Failed to read the kubeconfig"),
         }
     }
     Ok(None)
 }
 
-/// A client by the kubelet's own credentials, where the machine has any.
-async fn kubelet(tree: &Root) -> anyhow::Result<Option<Client>> {
-    for path in KUBELET {
+/// Returns a client with the kubelet's credentials, if the machine has any.
+async fn kubelet_client(tree: &Root) -> anyhow::Result<Option<Client>> {
+    for path in KUBELET_KUBECONFIGS {
         if !tree.exists(path)? {
             continue;
         }
         match client::connect_through(path, reader(tree)?).await {
             Ok(client) => {
-                info!("What is said of the node is said as its kubelet, by {path}");
+                info!("Using kubelet credentials from {path}");
                 return Ok(Some(client));
             }
-            Err(error) => warn!(error = chain(&error), "Cannot use the kubelet's {path}"),
+            Err(error) => {
+                warn!(path, error = chain(&error), "Failed to use the kubelet credentials")
+            }
         }
     }
     Ok(None)

@@ -1,4 +1,4 @@
-//! `mco delete`: takes objects away.
+//! `mco delete`: deletes objects of a cluster.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 
 use super::apply::api;
 use crate::{
-    fault::Advice,
+    error::error_with_hint,
     print::Screen,
     remote::{self, Connection, kinds::Kinds},
 };
@@ -33,7 +33,7 @@ Examples:
   mco delete mc 99-worker-custom
   mco delete mc/99-worker-custom";
 
-/// Deletes one object after the other.
+/// Deletes the objects in order.
 pub(crate) fn run(args: &DeleteArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let (kind, first) = match args.kind.split_once('/') {
         Some((kind, name)) => (kind, Some(name)),
@@ -41,15 +41,15 @@ pub(crate) fn run(args: &DeleteArgs, screen: &mut Screen<'_>) -> anyhow::Result<
     };
     let names: Vec<&str> = first.into_iter().chain(args.names.iter().map(String::as_str)).collect();
     if names.is_empty() {
-        return Err(Advice::error("no object is named", "mco delete KIND NAME"));
+        return Err(error_with_hint("no object named", "run `mco delete KIND NAME`"));
     }
     remote::block_on(async {
         let client = args.connection.client().await?;
         let kinds = Kinds::fetch(&client).await?;
-        let kind = kinds.meant(kind)?;
+        let kind = kinds.resolve(kind)?;
         let api = api(&client, kind, &args.namespace);
         for name in names {
-            api.delete(name, &DeleteParams::default()).await.map_err(remote::explain)?;
+            api.delete(name, &DeleteParams::default()).await.map_err(remote::call_error)?;
             writeln!(screen, "{} \"{name}\" deleted", kind.qualified_singular())?;
         }
         Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `mco diff`: what a change does, decoded.
+//! `mco diff`: prints the differences between two configs, decoded.
 
 use std::{
     io::{self, Write as _},
@@ -9,7 +9,7 @@ use std::{
 use similar::TextDiff;
 
 use crate::{
-    diff::{self, Change, Contents, How, Secrets},
+    diff::{self, Change, ChangeKind, Contents, Secrets},
     print::{BOLD, CYAN, GREEN, RED, Screen, visible},
     target,
 };
@@ -22,13 +22,13 @@ pub(crate) struct DiffArgs {
     old: PathBuf,
     /// File with a MachineConfig, or manifests to render one from
     new: PathBuf,
-    /// Pool to render where manifests hold several
+    /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// Read directories below the given ones too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     /// Show lines that look like passwords, tokens or private keys
@@ -42,7 +42,7 @@ Examples:
   mco diff manifests-main/ manifests-branch/ --pool worker
   mco diff <(kubectl get mc rendered-worker-… -o yaml) manifests/ --pool worker
 
-Exit status: 0 the same, 1 different, 2 trouble. The same bytes encoded differently are the same.";
+Exit status: 0 equal, 1 different, 2 failure. Contents are compared after decoding.";
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Output {
@@ -81,7 +81,7 @@ pub(crate) fn run(
 
 fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {
     let name = visible(&change.name);
-    screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.how)))?;
+    screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.change)))?;
     writeln!(screen)?;
     for attribute in &change.attributes {
         let show = |value: &Option<String>| match value.as_deref() {
@@ -122,14 +122,14 @@ fn print_text(change: &Change, old: &str, new: &str, screen: &mut Screen<'_>) ->
 }
 
 fn unified(change: &Change, old: &str, new: &str) -> String {
-    let side = |letter: char, absent: How| {
-        if change.how == absent {
+    let side = |letter: char, absent: ChangeKind| {
+        if change.change == absent {
             return "/dev/null".to_owned();
         }
         let name = change.name.trim_start_matches('/');
         format!("{letter}/{name}")
     };
-    let (old_name, new_name) = (side('a', How::Added), side('b', How::Removed));
+    let (old_name, new_name) = (side('a', ChangeKind::Added), side('b', ChangeKind::Removed));
     TextDiff::from_lines(old, new).unified_diff().header(&old_name, &new_name).to_string()
 }
 
@@ -145,7 +145,7 @@ fn to_json(change: &Change) -> serde_json::Value {
     let mut value = serde_json::json!({
         "kind": change.kind,
         "name": change.name,
-        "change": word(change.how),
+        "change": word(change.change),
         "attributes": attributes,
     });
     let contents = match &change.contents {
@@ -164,10 +164,10 @@ fn to_json(change: &Change) -> serde_json::Value {
     value
 }
 
-fn word(how: How) -> &'static str {
-    match how {
-        How::Added => "added",
-        How::Removed => "removed",
-        How::Changed => "changed",
+fn word(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Added => "added",
+        ChangeKind::Removed => "removed",
+        ChangeKind::Changed => "changed",
     }
 }

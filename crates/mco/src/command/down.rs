@@ -1,58 +1,58 @@
-//! `mco down`: stops what `mco up` started.
+//! `mco down`: stops the cluster that `mco up` runs.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::mpsc, thread, time::Duration};
 
 use anyhow::Context as _;
 
 use crate::{
-    fault::Advice,
+    error::error_with_hint,
     print::Screen,
-    remote::DIR,
-    up::place::{self, Standing},
+    remote::DEFAULT_DIR,
+    up::state_dir::{self, UpState},
 };
 
-/// How long the other process may take to stop.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// Time that the other process may take to stop.
+const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Stop the cluster that `mco up` runs on this machine
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
     /// Directory of `mco up`
-    #[arg(long, default_value = DIR, value_name = "DIR")]
+    #[arg(long, default_value = DEFAULT_DIR, value_name = "DIR")]
     dir: PathBuf,
-    /// Remove everything it kept in the directory too
+    /// Delete the state in the directory too
     #[arg(long)]
     purge: bool,
 }
 
-/// Asks the other process to stop and waits until it has.
+/// Sends SIGTERM to the process of `mco up` and waits until it has ended.
 pub(crate) fn run(args: &DownArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let dir = args.dir.display();
-    // Held while we purge, so that nobody starts in between.
-    let _lock = match Standing::of(&args.dir)? {
-        Standing::Absent => {
-            writeln!(screen, "there is no cluster in {dir}")?;
+    // Held during the purge, so that no `mco up` starts in between.
+    let _lock = match UpState::read(&args.dir)? {
+        UpState::Absent => {
+            writeln!(screen, "no cluster in {dir}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        Standing::Stopped(lock) => {
-            writeln!(screen, "the cluster in {dir} does not run")?;
+        UpState::Stopped(lock) => {
+            writeln!(screen, "the cluster in {dir} is not running")?;
             lock
         }
-        Standing::Running { process: None, .. } => {
-            return Err(Advice::error(
-                format!("the cluster in {dir} is only just starting"),
-                "try again in a moment",
+        UpState::Running { process: None, .. } => {
+            return Err(error_with_hint(
+                format!("the cluster in {dir} is still starting"),
+                "try again in a few seconds",
             ));
         }
-        Standing::Running { lock, process: Some(process) } => {
-            place::stop(process).context("cannot stop the process")?;
+        UpState::Running { lock, process: Some(process) } => {
+            state_dir::stop(process).context("failed to stop the process")?;
             let (done, waiting) = mpsc::channel();
             thread::spawn(move || done.send(lock.lock().map(|()| lock)));
-            let lock = waiting.recv_timeout(PATIENCE).map_err(|_| {
-                let number = process.as_raw_nonzero();
-                Advice::error(
-                    format!("process {number} has not stopped in {} s", PATIENCE.as_secs()),
-                    format!("`kill -9 {number}` ends it; nothing is lost"),
+            let lock = waiting.recv_timeout(STOP_TIMEOUT).map_err(|_| {
+                let pid = process.as_raw_nonzero();
+                error_with_hint(
+                    format!("process {pid} did not stop within {} s", STOP_TIMEOUT.as_secs()),
+                    format!("run `kill -9 {pid}`; the state is kept"),
                 )
             })?;
             writeln!(screen, "the cluster in {dir} has stopped")?;
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &DownArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
         }
     };
     if args.purge {
-        place::purge(&args.dir).with_context(|| format!("cannot remove {dir}"))?;
+        state_dir::purge(&args.dir).with_context(|| format!("failed to remove {dir}"))?;
         writeln!(screen, "removed {dir}")?;
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `mco get`: objects of a cluster, in the columns their kind has.
+//! `mco get`: prints objects of a cluster in the columns of their kind.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -8,7 +8,7 @@ use kube::Client;
 use serde_json::Value;
 
 use crate::{
-    fault::Advice,
+    error::error_with_hint,
     print::Screen,
     remote::{
         self, Connection,
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct GetArgs {
-    /// Kinds, as `mc,mcp`, or `KIND/NAME`
+    /// Kinds such as `mc,mcp`, or `KIND/NAME`
     #[arg(value_name = "KIND")]
     kinds: String,
     /// Names of objects
@@ -30,13 +30,13 @@ pub(crate) struct GetArgs {
     /// Namespace of the objects
     #[arg(long, short, default_value = "default", value_name = "NAMESPACE")]
     namespace: String,
-    /// Objects of all namespaces
+    /// Show the objects of all namespaces
     #[arg(long, short = 'A')]
     all_namespaces: bool,
-    /// Only objects whose labels match, as `role=worker,tier!=db`
+    /// Label selector such as `role=worker,tier!=db`
     #[arg(long, short = 'l', value_name = "SELECTOR")]
     selector: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     #[command(flatten)]
@@ -45,9 +45,9 @@ pub(crate) struct GetArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  mco get mcp                       pools and how far they are
+  mco get mcp                       pools and their progress
   mco get mc,mcp                    configs and pools
-  mco get node worker-0 -o yaml     one object, in full
+  mco get node worker-0 -o yaml     one object as YAML
   mco get pods -A -o wide           more columns, all namespaces";
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -60,83 +60,85 @@ enum Output {
     Name,
 }
 
-/// One thing to ask the server for.
-struct Wanted<'k> {
+/// A request: all objects of a kind, or one of them.
+struct ObjectQuery<'k> {
     kind: &'k Kind,
     name: Option<String>,
 }
 
-/// Asks the server and prints what it says.
+/// Fetches the objects and prints them.
 pub(crate) fn run(args: &GetArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
         let client = args.connection.client().await?;
         let kinds = Kinds::fetch(&client).await?;
-        let wanted = wanted(args, &kinds)?;
+        let queries = queries(args, &kinds)?;
         match args.output {
-            Output::Table | Output::Wide => tables(args, &client, &wanted, screen).await,
+            Output::Table | Output::Wide => tables(args, &client, &queries, screen).await,
             Output::Yaml | Output::Json | Output::Name => {
-                objects(args, &client, &wanted, screen).await
+                objects(args, &client, &queries, screen).await
             }
         }
     })
 }
 
-fn wanted<'k>(args: &GetArgs, kinds: &'k Kinds) -> anyhow::Result<Vec<Wanted<'k>>> {
-    let mut wanted = Vec::new();
+fn queries<'k>(args: &GetArgs, kinds: &'k Kinds) -> anyhow::Result<Vec<ObjectQuery<'k>>> {
+    let mut queries = Vec::new();
     for word in args.kinds.split(',').filter(|word| !word.is_empty()) {
         match word.split_once('/') {
             Some((kind, name)) => {
-                wanted.push(Wanted { kind: kinds.meant(kind)?, name: Some(name.to_owned()) });
+                queries
+                    .push(ObjectQuery { kind: kinds.resolve(kind)?, name: Some(name.to_owned()) });
             }
             None if args.names.is_empty() => {
-                wanted.push(Wanted { kind: kinds.meant(word)?, name: None });
+                queries.push(ObjectQuery { kind: kinds.resolve(word)?, name: None });
             }
             None => {
-                let kind = kinds.meant(word)?;
-                let named = args.names.iter().cloned();
-                wanted.extend(named.map(|name| Wanted { kind, name: Some(name) }));
+                let kind = kinds.resolve(word)?;
+                let names = args.names.iter().cloned();
+                queries.extend(names.map(|name| ObjectQuery { kind, name: Some(name) }));
             }
         }
     }
-    Ok(wanted)
+    Ok(queries)
 }
 
 async fn tables(
     args: &GetArgs,
     client: &Client,
-    wanted: &[Wanted<'_>],
+    queries: &[ObjectQuery<'_>],
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let several =
-        wanted.windows(2).any(|pair| pair.first().map(|w| &w.kind) != pair.last().map(|w| &w.kind));
+    let several = queries
+        .windows(2)
+        .any(|pair| pair.first().map(|q| &q.kind) != pair.last().map(|q| &q.kind));
     let mut before: Option<&Kind> = None;
     let mut empty = true;
-    for one in wanted {
-        let table: Table = ask(args, client, one, table::ACCEPT).await?;
+    for query in queries {
+        let table: Table = fetch(args, client, query, table::ACCEPT).await?;
         if table.kind != "Table" {
-            anyhow::bail!("the server cannot make tables; use -o yaml");
+            anyhow::bail!("the API server does not return tables; use -o yaml");
         }
         if table.rows.is_empty() {
             continue;
         }
         let layout = Layout {
             wide: args.output == Output::Wide,
-            namespace: args.all_namespaces && one.kind.namespaced,
+            namespace: args.all_namespaces && query.kind.namespaced,
             kind: several,
         };
-        let mut lines = table.lines(layout, &one.kind.qualified_singular());
+        let mut lines = table.lines(layout, &query.kind.qualified_singular());
         match before {
-            // Further objects of the same kind go below the first without titles.
-            Some(kind) if kind == one.kind => drop(lines.remove(0)),
+            // Further objects of the same kind follow without titles.
+            Some(kind) if kind == query.kind => drop(lines.remove(0)),
             Some(_) => writeln!(screen)?,
             None => {}
         }
         table::write(screen, &lines)?;
-        before = Some(one.kind);
+        before = Some(query.kind);
         empty = false;
     }
     if empty {
-        crate::print::note("there is no such object");
+        crate::print::note("no objects found");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -144,12 +146,12 @@ async fn tables(
 async fn objects(
     args: &GetArgs,
     client: &Client,
-    wanted: &[Wanted<'_>],
+    queries: &[ObjectQuery<'_>],
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let mut found = Vec::new();
-    for one in wanted {
-        let mut value: Value = ask(args, client, one, "application/json").await?;
+    for query in queries {
+        let mut value: Value = fetch(args, client, query, "application/json").await?;
         match value.get_mut("items").and_then(Value::as_array_mut) {
             Some(items) => found.append(items),
             None => found.push(value),
@@ -161,7 +163,7 @@ async fn objects(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let single = wanted.len() == 1 && wanted.iter().all(|one| one.name.is_some());
+    let single = queries.len() == 1 && queries.iter().all(|query| query.name.is_some());
     let shown = match found.pop() {
         Some(only) if single => only,
         last => {
@@ -182,29 +184,29 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-async fn ask<T: serde::de::DeserializeOwned>(
+async fn fetch<T: serde::de::DeserializeOwned>(
     args: &GetArgs,
     client: &Client,
-    wanted: &Wanted<'_>,
+    query: &ObjectQuery<'_>,
     accept: &str,
 ) -> anyhow::Result<T> {
-    let everywhere = args.all_namespaces && wanted.name.is_none();
+    let everywhere = args.all_namespaces && query.name.is_none();
     let namespace = (!everywhere).then_some(args.namespace.as_str());
-    let mut path = wanted.kind.path(namespace, wanted.name.as_deref());
+    let mut path = query.kind.path(namespace, query.name.as_deref());
     if let Some(selector) = &args.selector {
-        if wanted.name.is_some() {
-            let hint = "leave out one of them";
-            return Err(Advice::error("a name and a selector exclude each other", hint));
+        if query.name.is_some() {
+            let hint = "omit the name or the selector";
+            return Err(error_with_hint("a name and a selector cannot be combined", hint));
         }
         path.push_str("?labelSelector=");
         path.extend(selector.bytes().map(escaped));
     }
     let request = Request::get(path).header(ACCEPT, accept).body(Vec::new());
-    let request = request.context("the name cannot be part of an address")?;
-    client.request(request).await.map_err(remote::explain)
+    let request = request.context("the name is not valid in a URL")?;
+    client.request(request).await.map_err(remote::call_error)
 }
 
-/// A byte as part of a query.
+/// Encodes a byte for a query string.
 fn escaped(byte: u8) -> String {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         char::from(byte).to_string()

@@ -1,4 +1,4 @@
-//! `mco host`: the same manifests on one machine, without a cluster.
+//! `mco host`: applies manifests to one machine, without a cluster.
 
 mod apply;
 mod confirm;
@@ -14,7 +14,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use crate::print::Screen;
 
-/// Configure this machine by manifests, without a cluster
+/// Apply manifests to this machine, without a cluster
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct HostArgs {
@@ -35,44 +35,44 @@ enum HostCommand {
 
 const EXAMPLES: &str = "\
 Examples:
-  mco host plan -f manifests/                     what would happen, step by step
-  mco host apply -f manifests/                    does it, after asking
-  mco host verify                                 every difference from the applied config
-  mco host rollback                               back to what was there before the last apply
-  mco host watch                                  says when something drifts, until Ctrl-C
-  mco host apply -f manifests/ --root /mnt --yes  a machine that does not run, by its disk
-  mco host apply -f config.ign --yes              an Ignition config, as it is
-  mco host confirm                                after a reboot: keep the config, or take it back
-  mco host pivot quay.io/example/os@sha256:0123   the last resort: boot this OS image next
+  mco host plan -f manifests/                     the steps of an apply
+  mco host apply -f manifests/                    apply the manifests after a confirmation
+  mco host verify                                 the differences from the applied config
+  mco host rollback                               undo the last apply
+  mco host watch                                  print drift until Ctrl-C
+  mco host apply -f manifests/ --root /mnt --yes  a machine that is not running, by its disk
+  mco host apply -f config.ign --yes              an Ignition config
+  mco host confirm                                after a reboot: keep the config or roll back
+  mco host pivot quay.io/example/os@sha256:0123   emergency: boot this OS image next
 
-MachineConfigs are merged as a pool renders them; the node disruption policy of a MachineConfiguration
-among them counts. Everything that an apply will touch is kept on the
-machine first (below /etc/machine-config-daemon): an apply that fails is undone, and one that was
-killed goes on when it is started again.
+MachineConfigs are merged as a pool renders them, with the node disruption policy of a
+MachineConfiguration in the manifests. Every path that an apply changes is first saved on the machine
+(below /etc/machine-config-daemon): a failed apply is rolled back, and an interrupted one continues
+when it is started again.
 
-A root where systemd runs is changed through it. Any other is changed by its files alone: units are
-enabled by links, and everything counts from the machine's next boot.
+A root where systemd runs is changed through systemd. Any other root is changed by its files alone:
+units are enabled by links, and the config takes effect at the next boot.
 
 Exit status:
-  0  done, nothing to do, or as the config says
-  1  verify, watch: the machine differs; apply: it failed and was undone; confirm: it was taken back
-  2  it could not be tried: bad manifests, a machine that cannot be read, an answer of no
-  3  done but for a reboot";
+  0  success, nothing to do, or no differences
+  1  verify, watch: the machine differs; apply: failed and rolled back; confirm: rolled back
+  2  not attempted: invalid manifests, a machine that cannot be read, or not confirmed
+  3  success, and a reboot is required";
 
-/// Where the machine is
+/// The machine
 #[derive(Debug, clap::Args)]
-struct Place {
-    /// Directory that is the machine's root
+struct MachineArgs {
+    /// Root directory of the machine
     #[arg(long, default_value = "/", value_name = "DIR")]
     root: PathBuf,
 }
 
-/// It failed and was undone, or the machine differs.
+/// Exit code: the machine differs, or the apply failed and was rolled back.
 const DIFFERS: u8 = 1;
-/// Done but for a reboot.
+/// Exit code: a reboot is required.
 const REBOOT_DUE: u8 = 3;
 
-/// Carries out what is asked of one machine.
+/// Runs a command on one machine.
 pub(crate) fn run(
     args: &HostArgs,
     verbose: bool,

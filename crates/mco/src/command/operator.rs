@@ -1,4 +1,5 @@
-//! `mco operator`: installs what the others need and says how the cluster fares.
+//! `mco operator`: runs the operator, which installs CRDs, pools and base configs and updates the
+//! ClusterOperator status.
 
 use std::process::ExitCode;
 
@@ -7,7 +8,7 @@ use mco_operator::{Config, Leader};
 
 use crate::process::{self, LeaderArgs, ProcessArgs};
 
-/// Run the operator: install kinds, pools and base configs, and say how the cluster fares
+/// Run the operator: install CRDs, pools and base configs, and update the ClusterOperator status
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperatorArgs {
     #[command(subcommand)]
@@ -16,7 +17,7 @@ pub(crate) struct OperatorArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum OperatorCommand {
-    /// Run until told to stop
+    /// Run the operator until stopped
     Start(StartArgs),
 }
 
@@ -24,13 +25,13 @@ enum OperatorCommand {
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
-    /// Image that this process runs from
+    /// Image of this process
     #[arg(long, default_value = "", value_name = "IMAGE")]
     operator_image: String,
-    /// OS image of the release; without it, machines keep theirs
+    /// OS image of the release; machines keep their OS image if omitted
     #[arg(long, default_value = "", value_name = "IMAGE")]
     os_image: String,
-    /// Image with the extensions that fit the OS image
+    /// Image with the extensions for the OS image
     #[arg(long, default_value = "", value_name = "IMAGE")]
     os_extensions_image: String,
     #[command(flatten)]
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
                 image: args.operator_image.clone(),
                 os_image: args.os_image.clone(),
                 os_extensions_image: args.os_extensions_image.clone(),
-                // The client was made from the same settings.
+                // The client uses the same settings, so that they are valid.
                 root_ca: client::authority(kubeconfig).await.unwrap_or_default(),
                 leader: Some(leader),
                 notes,

@@ -1,56 +1,56 @@
-//! `mco plan`: what a change does to every node, before it does it.
+//! `mco plan`: predicts the effect of a change on every node.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use crate::{
+    load::manifests::ManifestsExt as _,
     plan::{
-        self, Given, PoolForecast, Times,
-        input::{Input, Places},
+        self, PoolForecast, TimeOverride, Times,
+        input::{Input, InputPaths},
         show::{self, Detail},
     },
     print::Screen,
 };
 
-/// Foresee what a change does: on disk, to each node, in which order, and what stands in its way
+/// Predict the effect of a change: steps on each node, order of the nodes, and obstacles
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct PlanArgs {
-    /// The present manifests first, then those that change them, as `apply` would; - for standard
-    /// input
+    /// Current manifests first, then those that change them, as `apply` would; - for standard input
     #[arg(short = 'f', long = "filename", value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
-    /// Read directories below the given ones too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// A MachineConfig that the change takes away; may be repeated
+    /// MachineConfig that the change deletes; may be repeated
     #[arg(long, value_name = "NAME")]
     without: Vec<String>,
-    /// Pool to look at; all pools when left out
+    /// Pool to plan; all pools if omitted
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// File with the `MachineConfiguration`, which has the node disruption policy
+    /// File with the MachineConfiguration, which contains the node disruption policy
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// File with Nodes, to foresee order and waves
+    /// File with Nodes, to predict the order
     #[arg(long, value_name = "FILE")]
     nodes: Option<PathBuf>,
-    /// File with Pods, to foresee drains
+    /// File with Pods, to predict drains
     #[arg(long, value_name = "FILE")]
     pods: Option<PathBuf>,
-    /// File with `PodDisruptionBudgets`
+    /// File with PodDisruptionBudgets
     #[arg(long, value_name = "FILE")]
     pdbs: Option<PathBuf>,
-    /// How long a step takes, such as reboot=10m; may be repeated. Assumed: drain=2m, files=5s,
+    /// Duration of a step, such as reboot=10m; may be repeated. Defaults: drain=2m, files=5s,
     /// image=3m, service=5s, reboot=5m
     #[arg(long, value_name = "STEP=TIME")]
-    time: Vec<Given>,
+    time: Vec<TimeOverride>,
     /// List every step
     #[arg(long)]
     steps: bool,
-    /// Exit with 3 when the change leads to this; may be repeated
-    #[arg(long, value_enum, value_name = "WHAT")]
-    fail_on: Vec<Limit>,
-    /// How to print
+    /// Exit with 3 if the change has this effect; may be repeated
+    #[arg(long, value_enum, value_name = "EFFECT")]
+    fail_on: Vec<FailOn>,
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -63,11 +63,11 @@ Examples:
   mco plan -f cluster.yaml -f change.yaml
   mco plan -f cluster.yaml -f change.yaml --fail-on reboot --fail-on blocked -o json
 
-Nodes, Pods, PodDisruptionBudgets and the MachineConfiguration count wherever they stand. Nothing is
-sent anywhere, and no contents are printed.
+Nodes, Pods, PodDisruptionBudgets and the MachineConfiguration are read from every file. The command
+works offline and prints no contents.
 
-Exit status: 0 the change can be made, 1 the input cannot be used, 2 the command line is wrong, 3 the
-change leads to something named with --fail-on, 4 a running node cannot take it.";
+Exit status: 0 the change is possible, 1 invalid input, 2 invalid command line, 3 the change has an
+effect named with --fail-on, 4 a running node refuses the change.";
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Output {
@@ -76,10 +76,10 @@ enum Output {
     Json,
 }
 
-/// What a change may lead to.
+/// An effect of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Limit {
-    /// Any pool gets another config
+enum FailOn {
+    /// A pool gets another config
     Change,
     /// A service is reloaded or restarted
     Service,
@@ -91,10 +91,10 @@ enum Limit {
     Blocked,
 }
 
-impl Limit {
+impl FailOn {
     fn is_hit(self, forecast: &PoolForecast) -> bool {
         let effect = &forecast.effect;
-        let any = |what: fn(&plan::NodeForecast) -> bool| forecast.nodes.iter().any(what);
+        let any = |has: fn(&plan::NodeForecast) -> bool| forecast.nodes.iter().any(has);
         let is_service = |action: &String| action != "drain" && action != "reboot";
         match self {
             Self::Change => forecast.is_change(),
@@ -112,14 +112,14 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let besides = [&args.policy, &args.nodes, &args.pods, &args.pdbs];
-    let input = Input::read(&Places {
+    let extra = [&args.policy, &args.nodes, &args.pods, &args.pdbs];
+    let input = Input::read(&InputPaths {
         paths: &args.paths,
         recursive: args.recursive,
-        besides: besides.into_iter().flatten().collect(),
+        extra: extra.into_iter().flatten().collect(),
         without: &args.without,
     })?;
-    input.after.tell(verbose);
+    input.after.print_notes(verbose);
     if let Some(name) = &args.pool {
         input.after.pool(Some(name))?;
     }
@@ -148,6 +148,6 @@ pub(crate) fn run(
     if forecasts.iter().any(refused) {
         return Ok(ExitCode::from(4));
     }
-    let hit = |limit: &Limit| forecasts.iter().any(|f| f.is_change() && limit.is_hit(f));
+    let hit = |effect: &FailOn| forecasts.iter().any(|f| f.is_change() && effect.is_hit(f));
     Ok(if args.fail_on.iter().any(hit) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }

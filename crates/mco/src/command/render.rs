@@ -1,4 +1,4 @@
-//! `mco render`: what the configs of a pool come to.
+//! `mco render`: renders the config of a pool from manifests.
 
 use std::{
     io::Write as _,
@@ -8,46 +8,43 @@ use std::{
 
 use anyhow::Context as _;
 use mco_api::{MachineConfig, annotation};
+use mco_core::lint::Pool;
 use mco_core::render::{Origin, OsImage, Rendered};
 use mco_host::Root;
 
 use crate::{
-    fault::Advice,
-    load::{
-        Sources,
-        manifests::{Manifests, Pool},
-        yaml,
-    },
-    machine::{self, Machine, UNITS},
+    decoded::{self, DecodedConfig, UNITS},
+    error::error_with_hint,
+    load::{Sources, manifests::ManifestsExt as _, yaml},
     print::{self, Screen},
 };
 
-/// Render pools from manifests: the name, the object, or the files
+/// Render pools from manifests and print the name, the object or the files
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RenderArgs {
     #[command(flatten)]
     sources: Sources,
-    /// Pool to render; all pools when left out
+    /// Pool to render; all pools if omitted
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// What to print; files unpacks into the directory given with --to
+    /// Output format; files are written to the directory given with --to
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     output: Option<Output>,
-    /// Directory to unpack files and units into, made when missing
+    /// Directory to write files and units to; created if missing
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mco render -f manifests/                             names for all pools
+  mco render -f manifests/                             the names of all rendered configs
   mco render -f manifests/ --pool worker -o yaml       the rendered MachineConfig
-  mco render -f manifests/ --pool worker --to /tmp/w   its files, as a node would have them
+  mco render -f manifests/ --pool worker --to /tmp/w   its files, as on a node
   kubectl get mc,mcp,controllerconfig -o yaml | mco render -f - --pool worker
 
-Without a MachineConfigPool in the input, pools are assumed from the role labels. With a
-ControllerConfig in the input the name is the one the cluster would give.";
+Without a MachineConfigPool in the input, pools are assumed from the role labels. With the
+ControllerConfig of a cluster in the input, the name is the same as in that cluster.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Output {
@@ -57,7 +54,7 @@ enum Output {
     Files,
 }
 
-/// Prints to `screen`, or writes below `--to`.
+/// Prints to `screen`, or writes files to the directory of `--to`.
 pub(crate) fn run(
     args: &RenderArgs,
     verbose: bool,
@@ -65,8 +62,8 @@ pub(crate) fn run(
 ) -> anyhow::Result<ExitCode> {
     let output =
         args.output.unwrap_or(if args.to.is_some() { Output::Files } else { Output::Name });
-    let manifests = Manifests::new(args.sources.load()?).or_refuse()?;
-    manifests.tell(verbose);
+    let manifests = args.sources.load()?.into_manifests().or_refuse()?;
+    manifests.print_notes(verbose);
     let rendered = manifests.render_all(args.pool.as_deref())?;
     for (pool, rendered) in &rendered {
         refuse_oversize(pool, rendered)?;
@@ -81,10 +78,10 @@ pub(crate) fn run(
             }
         }
         (Output::Files, None) => {
-            return Err(Advice::error("-o files needs a directory", "add --to DIR"));
+            return Err(error_with_hint("-o files requires a directory", "add --to DIR"));
         }
         (Output::Name | Output::Yaml | Output::Json, Some(_)) => {
-            return Err(Advice::error("--to goes with -o files only", "leave out -o or --to"));
+            return Err(error_with_hint("--to requires -o files", "omit -o or --to"));
         }
         (Output::Name, None) => {
             for (_, rendered) in &rendered {
@@ -106,14 +103,14 @@ fn refuse_oversize(pool: &Pool, rendered: &Rendered) -> anyhow::Result<()> {
     let origin = Origin { controller_version: String::new(), release_version: String::new() };
     let check =
         rendered.object(&pool.value, &origin).and_then(|object| rendered.check_size(&object));
-    if let Some(warning) = check.with_context(|| format!("cannot render pool {}", pool.name))? {
+    if let Some(warning) = check.with_context(|| format!("failed to render pool {}", pool.name))? {
         let name = &rendered.name;
         print::note(&format!("{name} has {} bytes, more than 80 % of the limit", warning.size));
     }
     Ok(())
 }
 
-/// The objects as they can be applied: without owner, which only the cluster knows.
+/// Returns the objects in a form to apply: without owner, which only the cluster knows.
 fn objects(rendered: Vec<(&Pool, Rendered)>) -> Vec<MachineConfig> {
     let object = |(_, rendered): (&Pool, Rendered)| {
         let mut object = MachineConfig::new(rendered.name.as_str(), rendered.spec);
@@ -137,19 +134,19 @@ fn write_json(objects: &[MachineConfig], screen: &mut Screen<'_>) -> anyhow::Res
     Ok(())
 }
 
-/// Writes files, units and drop-ins below `directory`, as the daemon would below `/`.
+/// Writes files, units and drop-ins below `directory`, as the daemon does below `/`.
 fn unpack(rendered: Rendered, directory: &Path, screen: &mut Screen<'_>) -> anyhow::Result<()> {
-    let machine = Machine::new(rendered.name.to_string(), rendered.spec)?;
+    let config = DecodedConfig::new(rendered.name.to_string(), rendered.spec)?;
     let root = Root::create(directory)?;
     let mut count = 0_usize;
-    for file in &machine.config.storage.files {
-        let bytes = machine::contents(file)
-            .with_context(|| format!("the contents of {} cannot be decoded", file.path))?;
+    for file in &config.config.storage.files {
+        let bytes = decoded::contents(file)
+            .with_context(|| format!("failed to decode the contents of {}", file.path))?;
         let mode = file.mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(0o644);
         root.write(&file.path, &bytes, mode)?;
         count += 1;
     }
-    for unit in &machine.config.systemd.units {
+    for unit in &config.config.systemd.units {
         let path = format!("{UNITS}{}", unit.name);
         if let Some(contents) = &unit.contents {
             root.write(&path, contents.as_bytes(), 0o644)?;
@@ -161,6 +158,6 @@ fn unpack(rendered: Rendered, directory: &Path, screen: &mut Screen<'_>) -> anyh
             count += 1;
         }
     }
-    writeln!(screen, "{}: {count} files in {}", machine.name, directory.display())?;
+    writeln!(screen, "{}: {count} files in {}", config.name, directory.display())?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `mco server`: hands new machines their config, with the reference's command line.
+//! `mco server`: serves new machines the config of their pool, with the reference's flags.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -23,33 +23,33 @@ use crate::print::Screen;
 pub(crate) struct ServerArgs {
     #[command(subcommand)]
     action: Action,
-    /// Port of HTTPS
+    /// HTTPS port
     #[arg(long, global = true, default_value_t = SECURE_PORT)]
     secure_port: u16,
-    /// Port of plain HTTP; 0 for none
+    /// HTTP port; 0 disables plain HTTP
     #[arg(long, global = true, default_value_t = PLAIN_PORT)]
     insecure_port: u16,
-    /// Certificate to show, as PEM; read again when it changes
+    /// Certificate file (PEM); reloaded after changes
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.crt")]
     cert: PathBuf,
-    /// Key of the certificate, as PEM
+    /// Key file of the certificate (PEM)
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
-    /// Oldest TLS to speak, in the words of Kubernetes; below 1.2 there is none
+    /// Minimum TLS version with the names of Kubernetes; VersionTLS12 is the lowest
     #[arg(long, global = true, default_value = "VersionTLS12")]
     tls_min_version: String,
-    /// Cipher suites for TLS 1.2 by their IANA names, separated by commas; all good ones when left out
+    /// Cipher suites for TLS 1.2 by IANA name, comma-separated; all secure ones if omitted
     #[arg(long, global = true, value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
-    /// Version of the release, for the log
+    /// Release version, for the log
     #[arg(long, global = true, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot")]
     payload_version: String,
-    /// How much to log; 4 and above is everything
+    /// Log level; 4 and above logs everything
     #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
     verbosity: u8,
 }
 
-/// What to do.
+/// An action of the server.
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Start(StartArgs),
@@ -60,16 +60,16 @@ enum Action {
 /// Serve the configs of a cluster until stopped
 #[derive(Debug, clap::Args)]
 struct StartArgs {
-    /// Address of the API server as new machines see it; goes into their kubeconfig
+    /// Address of the API server in the kubeconfig of new machines
     #[arg(long, default_value = "")]
     apiserver_url: String,
-    /// Cluster to take the configs from; without, the one this is a pod of
+    /// Kubeconfig of the cluster; the service account of the pod if omitted
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Folder with the token and ca.crt that new machines join with
+    /// Directory with the token and ca.crt that new machines join with
     #[arg(long, default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
-    /// Hand out no kubeconfig; new machines then cannot join by themselves
+    /// Serve no kubeconfig; new machines then cannot join by themselves
     #[arg(long)]
     without_kubeconfig: bool,
 }
@@ -79,7 +79,7 @@ Examples:
   mco server start --apiserver-url https://api-int.example.com:6443
   mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --without-kubeconfig";
 
-/// Serves until SIGTERM or Ctrl-C.
+/// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(
     args: &ServerArgs,
     verbose: bool,
@@ -102,7 +102,7 @@ pub(crate) fn run(
 }
 
 async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
-    let shutdown = Shutdown::on_signals().context("cannot wait for signals")?;
+    let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
     let client = client::connect(start.kubeconfig.as_deref()).await?;
     let joining = (!start.without_kubeconfig).then(|| Joining {
         server: start.apiserver_url.clone(),
@@ -116,10 +116,10 @@ async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
 fn settings(args: &ServerArgs) -> Settings {
     let (floor, suites) = (&args.tls_min_version, &args.tls_cipher_suites);
     info!(floor, ?suites, "TLS settings");
-    let policy = Policy::parse(floor, suites).unwrap_or_else(|fault| {
-        // Compat: wrong settings are no reason not to serve (pkg/controller/common/helpers.go).
-        let fault = report::chain(&fault);
-        error!(error = fault, "Error using provided tls arguments; the defaults stand in");
+    let policy = Policy::parse(floor, suites).unwrap_or_else(|error| {
+        // Compat: invalid TLS settings do not stop the server (pkg/controller/common/helpers.go).
+        let error = report::chain(&error);
+        error!(error, "Error using provided tls arguments; using the defaults");
         Policy::default()
     });
     let mut settings = Settings::new(Certificate::files(&args.cert, &args.key));

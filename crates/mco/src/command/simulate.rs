@@ -1,4 +1,4 @@
-//! `mco simulate`: a change rolled out over a fleet in virtual time.
+//! `mco simulate`: rolls out a change over a simulated fleet in virtual time.
 
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
@@ -6,31 +6,31 @@ use mco_sim::{Faults, PoolOutcome, Report, clock};
 use serde_json::json;
 
 use crate::{
-    fault::Advice,
+    error::error_with_hint,
     load::Sources,
     print::{self, BOLD, GREEN, RED, Screen},
-    simulate::{self, Wishes},
+    simulate::{self, SimulationOptions},
 };
 
-/// Roll a change out over a simulated fleet, by the controller's own decisions, in virtual time
+/// Roll out a change over a simulated fleet in virtual time, with the controller's own decisions
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct SimulateArgs {
     #[command(flatten)]
     sources: Sources,
-    /// File or directory with the manifests that change; may be repeated
+    /// File or directory with the changed manifests; may be repeated
     #[arg(long, value_name = "PATH", required = true)]
     change: Vec<PathBuf>,
-    /// So many made-up workers in place of the nodes and pods of the input
+    /// Number of generated workers that replace the nodes and pods of the input
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     nodes: Option<u32>,
-    /// What goes wrong, and how often: NAME[=PERCENT%],…, or all
+    /// Faults to inject with their probability: NAME[=PERCENT%],…, or all
     #[arg(long, value_name = "SPEC", default_value = "none")]
     faults: String,
-    /// What chance follows from; the same seed gives the same run
+    /// Seed of the random numbers; the same seed gives the same run
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -42,14 +42,15 @@ Examples:
   mco simulate -f cluster.yaml --change new/ --faults lost-machine=2%,daemon-crash=10% --seed 7
   mco simulate -f manifests/ --change new.yaml --nodes 10000 -o json
 
-Faults (5% unless a percentage is given), which stop after 24 hours:
+Faults (probability 5% unless given), which stop after 24 hours:
   controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply,
   failed-apply, lost-machine, late-ready, old-boot, blip
 
-Who starts when, what a change takes and what a drain evicts are the controller's and the daemon's
-own code. How long steps take is assumed: 20 s to apply, 4 min to reboot, 30 s for a pod to leave.
+The order of the nodes, the steps of an update and the evictions of a drain are decided by the code of
+the controller and the daemon. Durations are assumed: 20 s to apply, 4 min to reboot, 30 s for a pod to
+terminate.
 
-Exit status: 0 every node got there, 1 some did not.";
+Exit status: 0 all nodes are updated, 1 some are not.";
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum Output {
@@ -58,26 +59,29 @@ enum Output {
     Json,
 }
 
-/// How many lines of the timeline are shown.
-const SHOWN: usize = 200;
+/// Maximum number of printed lines of the timeline.
+const MAX_TIMELINE: usize = 200;
 
-/// How many nodes that did not get there are shown.
-const LEFT: usize = 20;
+/// Maximum number of printed nodes that are not updated.
+const MAX_REMAINING: usize = 20;
 
-/// Runs the simulation and prints what came of it.
+/// Runs the simulation and prints its report.
 pub(crate) fn run(args: &SimulateArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let faults: Faults = args.faults.parse().map_err(|error: mco_sim::BadFaults| {
-        Advice::error(format!("--faults: {error}"), "`mco simulate --help` says what each does")
+        error_with_hint(
+            format!("--faults: {error}"),
+            "run `mco simulate --help` for the list of faults",
+        )
     })?;
     let change = Sources { paths: args.change.clone(), recursive: args.sources.recursive };
-    let wishes = Wishes {
+    let options = SimulationOptions {
         seed: args.seed,
         nodes: args.nodes.and_then(|nodes| usize::try_from(nodes).ok()),
         faults: faults.clone(),
     };
-    let setup = simulate::setup(args.sources.load()?, &change.load()?, wishes)?;
+    let setup = simulate::setup(args.sources.load()?, &change.load()?, options)?;
     if setup.script.is_empty() {
-        print::note("the change leaves every pool's config as it is");
+        print::note("the change does not affect the config of any pool");
     }
     let report = mco_sim::run(setup);
     match args.output {
@@ -91,14 +95,15 @@ pub(crate) fn run(args: &SimulateArgs, screen: &mut Screen<'_>) -> anyhow::Resul
 }
 
 fn text(report: &Report, screen: &mut Screen<'_>) -> anyhow::Result<()> {
-    let shown = || report.timeline.iter().take(SHOWN);
+    let shown = || report.timeline.iter().take(MAX_TIMELINE);
     let width = shown().map(|entry| entry.who.len()).max().unwrap_or_default();
     for entry in shown() {
         let what = print::visible(&entry.what);
         writeln!(screen, "{}  {:width$}  {what}", clock(entry.at), entry.who)?;
     }
-    if report.timeline.len() > SHOWN {
-        writeln!(screen, "… and {} more; -o json has all", report.timeline.len() - SHOWN)?;
+    if report.timeline.len() > MAX_TIMELINE {
+        let more = report.timeline.len() - MAX_TIMELINE;
+        writeln!(screen, "… and {more} more; -o json prints all")?;
     }
     for pool in report.pools.iter().filter(|pool| pool.nodes > 0) {
         outcome(pool, screen)?;
@@ -107,7 +112,7 @@ fn text(report: &Report, screen: &mut Screen<'_>) -> anyhow::Result<()> {
         screen.paint(RED, format_args!("broken rule: {} ({})", violation.rule, violation.who))?;
         writeln!(screen)?;
     }
-    writeln!(screen, "{} reboots, {} in all", report.reboots, clock(report.ended))?;
+    writeln!(screen, "{} reboots, {} in total", report.reboots, clock(report.ended))?;
     Ok(())
 }
 
@@ -118,14 +123,14 @@ fn outcome(pool: &PoolOutcome, screen: &mut Screen<'_>) -> anyhow::Result<()> {
     screen.paint(style, format_args!("{} of {} nodes", pool.updated, pool.nodes))?;
     writeln!(
         screen,
-        " run {}; at most {} out of service at a time, {} allowed",
+        " run {}; at most {} unavailable at a time, maxUnavailable {}",
         pool.target, pool.most_out, pool.max_unavailable
     )?;
-    for (node, why) in pool.left.iter().take(LEFT) {
-        writeln!(screen, "  {node}: {}", print::visible(why))?;
+    for (node, reason) in pool.left.iter().take(MAX_REMAINING) {
+        writeln!(screen, "  {node}: {}", print::visible(reason))?;
     }
-    if pool.left.len() > LEFT {
-        writeln!(screen, "  … and {} more", pool.left.len() - LEFT)?;
+    if pool.left.len() > MAX_REMAINING {
+        writeln!(screen, "  … and {} more", pool.left.len() - MAX_REMAINING)?;
     }
     Ok(())
 }

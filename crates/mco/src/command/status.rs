@@ -1,4 +1,4 @@
-//! `mco status`: how far the cluster is, on one screen.
+//! `mco status`: prints the status of pools and nodes.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -14,16 +14,16 @@ use crate::{
     print::Screen,
     remote::{self, Connection},
     up::{
-        live::{self, Show, Sight},
-        view::View,
+        display::{self, ClusterWatch, DisplayMode},
+        view::StatusView,
     },
 };
 
-/// Show pools, nodes and what they are doing
+/// Show the status of pools and nodes
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct StatusArgs {
-    /// Go on showing changes until stopped
+    /// Print changes until stopped
     #[arg(long, short)]
     watch: bool,
     #[command(flatten)]
@@ -32,34 +32,35 @@ pub(crate) struct StatusArgs {
 
 const EXAMPLES: &str = "\
 Examples:
-  mco status        once
-  mco status -w     and every change from then on
+  mco status        print the status once
+  mco status -w     print the status and every change
 
-Exit status: 0 every pool is updated, 2 some pool is not, 1 the cluster cannot be asked.";
+Exit status: 0 all pools are updated, 2 some pool is not updated, 1 the cluster is unreachable.";
 
-/// Prints what there is to see.
+/// Prints the status once, or follows it with `--watch`.
 pub(crate) fn run(args: &StatusArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     remote::block_on(async {
         let client = args.connection.client().await?;
-        // Asked first, so that a cluster that does not answer is an error and not an empty screen.
-        let view = once(&client).await?;
+        // Fetched first, so that an unreachable cluster is an error and not an empty screen.
+        let view = fetch(&client).await?;
         if !args.watch {
-            live::write(&view, screen)?;
+            display::write(&view, screen)?;
             return Ok(if view.is_updated() { ExitCode::SUCCESS } else { ExitCode::from(2) });
         }
         let shutdown = Shutdown::on_signals()?;
-        let how = if io::stdout().is_terminal() { Show::InPlace } else { Show::Lines };
-        Sight::start(&client, &shutdown).show(how, screen, &shutdown).await?;
+        let mode =
+            if io::stdout().is_terminal() { DisplayMode::Redraw } else { DisplayMode::Lines };
+        ClusterWatch::start(&client, &shutdown).show(mode, screen, &shutdown).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn once(client: &kube::Client) -> anyhow::Result<View> {
+async fn fetch(client: &kube::Client) -> anyhow::Result<StatusView> {
     let all = ListParams::default();
-    let nodes = Api::<Node>::all(client.clone()).list(&all).await.map_err(remote::explain)?;
+    let nodes = Api::<Node>::all(client.clone()).list(&all).await.map_err(remote::call_error)?;
     let pools = Api::<MachineConfigPool>::all(client.clone()).list(&all).await;
-    let pools = pools.map_err(remote::explain)?;
+    let pools = pools.map_err(remote::call_error)?;
     let operators = Api::<ClusterOperator>::all(client.clone());
-    let operator = operators.get_opt(label::CLUSTER_OPERATOR).await.map_err(remote::explain)?;
-    Ok(View::of(operator.as_ref(), &pools.items, &nodes.items))
+    let operator = operators.get_opt(label::CLUSTER_OPERATOR).await.map_err(remote::call_error)?;
+    Ok(StatusView::of(operator.as_ref(), &pools.items, &nodes.items))
 }

@@ -1,4 +1,4 @@
-//! `mco up`: the whole system on one machine.
+//! `mco up`: runs a whole cluster on one machine.
 
 use std::{
     io::{self, IsTerminal as _},
@@ -11,46 +11,47 @@ use mco_cluster::telemetry::{self, Format};
 
 use crate::{
     print::Screen,
-    remote::DIR,
-    up::{self, Settings, live::Show, place::Place},
+    remote::DEFAULT_DIR,
+    up::{self, Settings, display::DisplayMode, state_dir::StateDir},
 };
 
 /// Run a whole cluster on this machine: API, operator, controller, server, and a daemon per node
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct UpArgs {
-    /// Simulated workers, each with a real directory for a disk
+    /// Number of simulated workers, each with a directory as its disk
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=500))]
     nodes: u16,
-    /// Simulated masters
+    /// Number of simulated masters
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=50))]
     masters: u16,
-    /// Where everything is kept; a second start goes on from there
-    #[arg(long, default_value = DIR, value_name = "DIR")]
+    /// Directory for all state; a later start continues with the state in it
+    #[arg(long, default_value = DEFAULT_DIR, value_name = "DIR")]
     dir: PathBuf,
-    /// Loopback address of the Kubernetes API; port 0 takes a free one
+    /// Loopback address of the Kubernetes API; port 0 selects a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     listen: SocketAddr,
-    /// Address that hands out configs to new machines; port 0 takes a free one
+    /// Address of the config server for new machines; port 0 selects a free one
     #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDRESS")]
     server_listen: SocketAddr,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mco up                                  three masters, three workers, in .mco
-  mco up --nodes 50 --dir /tmp/big        more of them, elsewhere
-  mco down --purge                        stop, and forget everything
+  mco up                                  three masters and three workers, state in .mco
+  mco up --nodes 50 --dir /tmp/big        more workers, state in another directory
+  mco up -v                               with the log of all processes
+  mco down --purge                        stop the cluster and delete its state
 
-Ctrl-C stops it. Started again, it goes on where it was, also after a crash.";
+Ctrl-C stops the cluster. The next start continues with the same state, also after a crash.";
 
-/// Runs until it is stopped.
+/// Runs the cluster until SIGTERM or SIGINT.
 pub(crate) fn run(
     args: &UpArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let place = Place::take(&args.dir)?;
+    let state = StateDir::lock(&args.dir)?;
     let level = if verbose { tracing::Level::INFO } else { tracing::Level::ERROR };
     telemetry::start(Format::Text, level)?;
     let settings = Settings {
@@ -59,9 +60,27 @@ pub(crate) fn run(
         listen: args.listen,
         server_listen: args.server_listen,
         shown_dir: args.dir.clone(),
-        show: if io::stdout().is_terminal() { Show::InPlace } else { Show::Lines },
+        display: display_mode(io::stdout().is_terminal(), verbose),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(up::run(&place, &settings, screen))?;
+    runtime.block_on(up::run(&state, &settings, screen))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the display mode. A redraw would overwrite the log on standard error, so a verbose run
+/// prints lines.
+fn display_mode(terminal: bool, verbose: bool) -> DisplayMode {
+    if terminal && !verbose { DisplayMode::Redraw } else { DisplayMode::Lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redraw_never_overwrites_the_log() {
+        assert_eq!(display_mode(true, false), DisplayMode::Redraw);
+        assert_eq!(display_mode(true, true), DisplayMode::Lines);
+        assert_eq!(display_mode(false, false), DisplayMode::Lines);
+    }
 }

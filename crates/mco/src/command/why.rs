@@ -1,35 +1,33 @@
-//! `mco why`: which MachineConfig put something there, and which ones lost.
+//! `mco why`: prints the MachineConfigs that set an entry of a rendered config, and which one wins.
 
 use std::{io::Write as _, process::ExitCode, sync::Arc};
 
-use mco_core::render::{Contribution, Item, Kind, Rendered};
-
-use crate::{
-    fault::{Advice, Place},
-    load::{
-        Object, Sources,
-        manifests::{Manifests, Pool},
-        node::{self, Node},
-    },
-    machine,
-    print::{BOLD, Screen},
-    suggest,
+use mco_core::{
+    lint::{FieldPath, Location, Manifests, Object, Pool, SpannedValue, suggest},
+    render::{Contribution, Item, Kind, Rendered},
 };
 
-/// Say which MachineConfig put a file, unit or setting there
+use crate::{
+    decoded,
+    error::error_with_hint,
+    load::{Sources, manifests::ManifestsExt as _},
+    print::{BOLD, Screen},
+};
+
+/// Show the MachineConfigs that set a file, unit or setting
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct WhyArgs {
     #[command(flatten)]
     sources: Sources,
-    /// Pool to look at; all pools when left out
+    /// Pool to search; all pools if omitted
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
     /// Path, UNIT, UNIT/DROPIN, user, kernel argument, extension, or setting such as osImageURL
-    #[arg(value_name = "WHAT", required = true)]
+    #[arg(value_name = "NAME", required = true)]
     wanted: Vec<String>,
 }
 
@@ -47,14 +45,14 @@ enum Output {
     Json,
 }
 
-/// Prints, for each thing asked for and each pool, the configs that speak about it.
+/// Prints the configs that set each given entry, per pool.
 pub(crate) fn run(
     args: &WhyArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let manifests = Manifests::new(args.sources.load()?).or_refuse()?;
-    manifests.tell(verbose);
+    let manifests = args.sources.load()?.into_manifests().or_refuse()?;
+    manifests.print_notes(verbose);
     let rendered = manifests.render_all(args.pool.as_deref())?;
     let mut findings = Vec::new();
     for wanted in &args.wanted {
@@ -77,83 +75,84 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// One thing in one pool.
+/// An entry in one pool.
 struct Finding {
     pool: String,
     kind: Kind,
     key: String,
-    said: Vec<Said>,
+    sources: Vec<ConfigSource>,
 }
 
-/// What one config says about it.
-struct Said {
+/// A config that sets the entry.
+struct ConfigSource {
     config: String,
-    place: Option<Place>,
+    location: Option<Location>,
     members: Vec<&'static str>,
-    /// Members on which a later config has the last word.
-    lost: Vec<&'static str>,
-    verdict: Verdict,
+    /// Members that a later config overrides.
+    overridden: Vec<&'static str>,
+    precedence: Precedence,
 }
 
+/// The part of a config's entry that takes effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum Precedence {
     Wins,
-    Shares,
+    Partial,
     Overridden,
 }
 
 fn find(manifests: &Manifests, pool: &Pool, rendered: &Rendered, wanted: &str) -> Vec<Finding> {
-    let names = [wanted.to_owned(), machine::unit_name(wanted)];
+    let names = [wanted.to_owned(), decoded::unit_name(wanted)];
     let items = rendered.provenance.items().filter(|(item, _)| names.contains(&item.key));
     items
         .map(|(item, contributions)| Finding {
             pool: pool.name.to_string(),
             kind: item.kind,
             key: item.key.clone(),
-            said: contributions
+            sources: contributions
                 .iter()
                 .enumerate()
-                .map(|(index, said)| {
+                .map(|(index, contribution)| {
                     let later = contributions.get(index + 1..).unwrap_or_default();
-                    speak(manifests, rendered, item, said, later)
+                    source(manifests, rendered, item, contribution, later)
                 })
                 .collect(),
         })
         .collect()
 }
 
-fn speak(
+fn source(
     manifests: &Manifests,
     rendered: &Rendered,
     item: &Item,
-    said: &Contribution,
+    own: &Contribution,
     later: &[Contribution],
-) -> Said {
-    let config = rendered.provenance.configs().get(said.config).cloned().unwrap_or_default();
-    let is_lost = |member: &&&str| {
-        !ADDED_UP.contains(member) && later.iter().any(|other| other.members.contains(member))
+) -> ConfigSource {
+    let config = rendered.provenance.configs().get(own.config).cloned().unwrap_or_default();
+    let is_overridden = |member: &&&str| {
+        !APPENDED.contains(member) && later.iter().any(|other| other.members.contains(member))
     };
-    let lost: Vec<&'static str> = said.members.iter().filter(is_lost).copied().collect();
-    let adds_up = matches!(item.kind, Kind::KernelArgument | Kind::Extension);
-    // An entry that a later config has in another list (a link for a file) is gone altogether.
-    let gone = later.iter().any(|other| other.list != said.list);
-    let all_lost = !said.members.is_empty() && lost.len() == said.members.len();
-    let verdict =
-        if !adds_up && (gone || all_lost || (said.members.is_empty() && !later.is_empty())) {
-            Verdict::Overridden
-        } else if lost.is_empty() && (adds_up || later.is_empty()) {
-            Verdict::Wins
-        } else {
-            Verdict::Shares
-        };
+    let overridden: Vec<&'static str> = own.members.iter().filter(is_overridden).copied().collect();
+    let is_appended = matches!(item.kind, Kind::KernelArgument | Kind::Extension);
+    // An entry that a later config has in another list, such as a link for a file, is replaced.
+    let replaced = later.iter().any(|other| other.list != own.list);
+    let all = !own.members.is_empty() && overridden.len() == own.members.len();
+    let is_empty = own.members.is_empty() && !later.is_empty();
+    let precedence = if !is_appended && (replaced || all || is_empty) {
+        Precedence::Overridden
+    } else if overridden.is_empty() && (is_appended || later.is_empty()) {
+        Precedence::Wins
+    } else {
+        Precedence::Partial
+    };
     let found = manifests.configs.iter().find(|manifest| manifest.object.name == config);
-    let place = found.map(|manifest| place(&manifest.object, item, said.list));
-    Said { config, place, members: said.members.clone(), lost, verdict }
+    let location = found.map(|manifest| location(&manifest.object, item, own.list));
+    ConfigSource { config, location, members: own.members.clone(), overridden, precedence }
 }
 
-/// Where a config speaks of an item.
-fn place(object: &Object, item: &Item, list: &str) -> Place {
-    let spec = node::Path::of("spec");
+/// Returns the location of an item in a config.
+fn location(object: &Object, item: &Item, list: &str) -> Location {
+    let spec = FieldPath::of("spec");
     let config = spec.member("config");
     let (list, key, name) = match item.kind {
         Kind::Path => (config.member("storage").member(list), "path", item.key.as_str()),
@@ -175,24 +174,24 @@ fn place(object: &Object, item: &Item, list: &str) -> Place {
         Kind::Extension => (spec.member("extensions"), "", item.key.as_str()),
         Kind::Setting => (spec.member(&item.key), "", ""),
     };
-    let entries = object.node.find(&list).map(Node::items).unwrap_or_default();
+    let entries = object.root.find(&list).map(SpannedValue::items).unwrap_or_default();
     let index = entries.iter().position(|entry| {
         let named = if key.is_empty() { Some(entry) } else { entry.get(key) };
-        named.and_then(Node::as_str) == Some(name)
+        named.and_then(SpannedValue::as_str) == Some(name)
     });
     let path = index.map_or(list.clone(), |index| list.index(index));
-    Place { file: Arc::clone(&object.file.name), at: Some(object.node.locate(&path)) }
+    Location { file: Arc::clone(&object.file.name), at: Some(object.root.locate(&path)) }
 }
 
-/// Members that are lists, to which every config adds.
-const ADDED_UP: [&str; 6] =
+/// Lists to which every config appends.
+const APPENDED: [&str; 6] =
     ["sshAuthorizedKeys", "groups", "append", "options", "mountOptions", "dropins"];
 
-impl Verdict {
+impl Precedence {
     fn as_str(self) -> &'static str {
         match self {
             Self::Wins => "wins",
-            Self::Shares => "in part",
+            Self::Partial => "in part",
             Self::Overridden => "overridden",
         }
     }
@@ -202,21 +201,22 @@ impl Finding {
     fn print(&self, screen: &mut Screen<'_>) -> std::io::Result<()> {
         screen.paint(BOLD, format_args!("{} {}", word(self.kind), self.key))?;
         writeln!(screen, " in pool {}:", self.pool)?;
-        for said in self.said.iter().rev() {
-            write!(screen, "  {:<10}  {}", said.verdict.as_str(), said.config)?;
-            let members: Vec<String> = said
+        for source in self.sources.iter().rev() {
+            write!(screen, "  {:<10}  {}", source.precedence.as_str(), source.config)?;
+            let members: Vec<String> = source
                 .members
                 .iter()
                 .map(|member| {
-                    let lost = said.verdict == Verdict::Shares && said.lost.contains(member);
+                    let lost = source.precedence == Precedence::Partial
+                        && source.overridden.contains(member);
                     format!("{member}{}", if lost { " (overridden)" } else { "" })
                 })
                 .collect();
             if !members.is_empty() {
                 write!(screen, "  sets {}", members.join(", "))?;
             }
-            match &said.place {
-                Some(place) => writeln!(screen, "  [{place}]")?,
+            match &source.location {
+                Some(location) => writeln!(screen, "  [{location}]")?,
                 None => writeln!(screen)?,
             }
         }
@@ -224,20 +224,20 @@ impl Finding {
     }
 
     fn to_json(&self) -> serde_json::Value {
-        let said = self.said.iter().rev().map(|said| {
+        let configs = self.sources.iter().rev().map(|source| {
             serde_json::json!({
-                "config": said.config,
-                "place": said.place.as_ref().map(ToString::to_string),
-                "sets": said.members,
-                "overridden": said.lost,
-                "verdict": said.verdict.as_str(),
+                "config": source.config,
+                "place": source.location.as_ref().map(ToString::to_string),
+                "sets": source.members,
+                "overridden": source.overridden,
+                "verdict": source.precedence.as_str(),
             })
         });
         serde_json::json!({
             "pool": self.pool,
             "kind": self.kind,
             "key": self.key,
-            "configs": said.collect::<Vec<_>>(),
+            "configs": configs.collect::<Vec<_>>(),
         })
     }
 }
@@ -271,5 +271,5 @@ fn unknown(wanted: &str, rendered: &[(&Pool, Rendered)]) -> anyhow::Error {
             "name an absolute path, UNIT, UNIT/DROPIN, user, kernel argument or setting".to_owned()
         }
     };
-    Advice::error(format!("no MachineConfig in the input says anything about {wanted}"), hint)
+    error_with_hint(format!("no MachineConfig in the input sets {wanted}"), hint)
 }

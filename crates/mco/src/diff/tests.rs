@@ -1,18 +1,18 @@
-//! What counts as a difference.
+//! Tests of the comparison of configs.
 
 use mco_api::RawConfig;
 
 use super::*;
 
-fn machine(config: &str) -> Machine {
+fn config(config: &str) -> DecodedConfig {
     let config = RawConfig::from_json(config.to_owned()).unwrap();
     let spec = MachineConfigSpec { config: Some(config), ..MachineConfigSpec::default() };
-    Machine::new("a".to_owned(), spec).unwrap()
+    DecodedConfig::new("a".to_owned(), spec).unwrap()
 }
 
 fn changed(old: &str, new: &str) -> Vec<Change> {
     let whole = |rest: &str| format!(r#"{{"ignition":{{"version":"3.2.0"}},{rest}}}"#);
-    between(&machine(&whole(old)), &machine(&whole(new)), Secrets::Hide)
+    between(&config(&whole(old)), &config(&whole(new)), Secrets::Hide)
 }
 
 fn file(contents: &str) -> String {
@@ -20,7 +20,7 @@ fn file(contents: &str) -> String {
 }
 
 #[test]
-fn the_same_bytes_in_another_encoding_are_the_same() {
+fn equal_contents_in_different_encodings_are_equal() {
     // `gzip -n` of "hi\n".
     let gzip = r#"{"source":"data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA=","compression":"gzip"}"#;
     let plain = r#"{"source":"data:,hi%0A"}"#;
@@ -31,13 +31,13 @@ fn the_same_bytes_in_another_encoding_are_the_same() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_counted() {
+fn binary_contents_are_reported_by_size() {
     let changes = changed(&file(r#"{"source":"data:,a"}"#), &file(r#"{"source":"data:,%00a"}"#));
     assert_eq!(changes[0].contents, Some(Contents::Binary { old: 1, new: 2 }));
 }
 
 #[test]
-fn a_password_hash_is_compared_and_not_shown() {
+fn a_password_hash_is_compared_but_hidden() {
     let user =
         |hash: &str| format!(r#""passwd":{{"users":[{{"name":"core","passwordHash":"{hash}"}}]}}"#);
     let changes = changed(&user("$y$1"), &user("$y$2"));
@@ -48,7 +48,7 @@ fn a_password_hash_is_compared_and_not_shown() {
 }
 
 #[test]
-fn a_secret_that_changes_is_a_difference_without_its_text() {
+fn a_changed_secret_is_reported_without_its_text() {
     let changes = changed(
         &file(r#"{"source":"data:,token%3Dabcdef"}"#),
         &file(r#"{"source":"data:,token%3Dghijkl"}"#),

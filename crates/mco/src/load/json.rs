@@ -1,21 +1,20 @@
-//! Reads JSON with positions: one value or several, one after the other.
+//! Parses JSON with positions: one value or several in sequence.
 
-use std::{collections::HashSet, fmt};
-
-use mco_ignition::report::Position;
+use mco_core::lint::{
+    Position, SpannedValue,
+    value::{Entry, Value},
+};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use std::{collections::HashSet, fmt};
 
-use super::{
-    node::{Entry, Node, Value},
-    yaml::SyntaxError,
-};
+use super::yaml::SyntaxError;
 
-/// Deeper than any object of ours; a bound so that hostile input cannot exhaust the stack.
-const DEEPEST: usize = 100;
+/// Maximum nesting, so that hostile input cannot exhaust the stack.
+const MAX_DEPTH: usize = 100;
 
-/// The values of a text.
-pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
+/// Parses the values of a text.
+pub(crate) fn read(text: &str) -> Result<Vec<SpannedValue>, SyntaxError> {
     let source = Source::new(text);
     let mut values = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {
@@ -25,7 +24,7 @@ pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
     Ok(values.into_iter().filter(|value| !value.is_null()).collect())
 }
 
-/// A text and where its lines start.
+/// A text and the offsets of its lines.
 struct Source<'t> {
     text: &'t str,
     lines: Vec<usize>,
@@ -37,7 +36,7 @@ impl<'t> Source<'t> {
         Self { text, lines: std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect() }
     }
 
-    /// Where a piece of the text starts.
+    /// Returns the position of a piece of the text.
     fn position(&self, piece: &str) -> Position {
         let offset = (piece.as_ptr() as usize).saturating_sub(self.text.as_ptr() as usize);
         let line = self.lines.partition_point(|start| *start <= offset);
@@ -46,11 +45,11 @@ impl<'t> Source<'t> {
         Position { line, column: column + 1 }
     }
 
-    fn node(&self, piece: &'t str, depth: usize) -> Result<Node, SyntaxError> {
+    fn node(&self, piece: &'t str, depth: usize) -> Result<SpannedValue, SyntaxError> {
         let at = self.position(piece);
         let refuse = |error: serde_json::Error| syntax(&error, Some(at));
-        if depth > DEEPEST {
-            let message = format!("more than {DEEPEST} levels of nesting");
+        if depth > MAX_DEPTH {
+            let message = format!("more than {MAX_DEPTH} levels of nesting");
             return Err(SyntaxError { at: Some(at), message, hint: None });
         }
         let value = match piece.as_bytes().first() {
@@ -73,7 +72,7 @@ impl<'t> Source<'t> {
             Some(b'f') => Value::Bool(false),
             _ => Value::Number(serde_json::from_str(piece).map_err(refuse)?),
         };
-        Ok(Node { at, value })
+        Ok(SpannedValue { at, value })
     }
 }
 
@@ -84,7 +83,7 @@ fn syntax(error: &serde_json::Error, at: Option<Position>) -> SyntaxError {
     SyntaxError { at: Some(at.unwrap_or(own)), message, hint: None }
 }
 
-/// The members of an object in their order; none comes twice.
+/// The members of an object in order, without duplicates.
 struct Members<'t>(Vec<(String, &'t RawValue)>);
 
 struct MembersVisitor;
@@ -107,7 +106,7 @@ impl<'de> Visitor<'de> for MembersVisitor {
         let mut members = Vec::new();
         while let Some((name, value)) = access.next_entry::<String, &'de RawValue>()? {
             if !seen.insert(name.clone()) {
-                return Err(A::Error::custom(format!("key {name:?} comes twice")));
+                return Err(A::Error::custom(format!("duplicate key {name:?}")));
             }
             members.push((name, value));
         }

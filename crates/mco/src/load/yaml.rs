@@ -1,18 +1,17 @@
-//! Reads YAML the way kubectl does; the only module that knows the YAML library.
+//! Parses YAML like kubectl. This is the only module that uses the YAML library.
 //!
-//! That is YAML 1.1 as far as scalars go: `0644` is the number 420, `yes` and `on` are true. Keys
-//! that come twice are refused, anchors and merge keys are followed within limits, and empty
-//! documents are dropped.
+//! Scalars follow YAML 1.1: `0644` is the number 420, `yes` and `on` are true. Duplicate keys are
+//! errors, anchors and merge keys are expanded within limits, and empty documents are dropped.
 
-use std::{collections::HashSet, fmt};
-
-use mco_ignition::report::Position;
+use mco_core::lint::{
+    Position, SpannedValue,
+    value::{Entry, Value},
+};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::{Error, Location, MessageFormatter as _, Spanned, UserMessageFormatter};
+use std::{collections::HashSet, fmt};
 
-use super::node::{Entry, Node, Value};
-
-/// What is wrong with a text that is not the YAML it should be.
+/// A syntax error in a manifest.
 #[derive(Debug)]
 pub(crate) struct SyntaxError {
     pub(crate) at: Option<Position>,
@@ -20,19 +19,19 @@ pub(crate) struct SyntaxError {
     pub(crate) hint: Option<&'static str>,
 }
 
-/// The documents of a text.
-pub(crate) fn read(text: &str) -> Result<Vec<Node>, SyntaxError> {
+/// Parses the documents of a text.
+pub(crate) fn read(text: &str) -> Result<Vec<SpannedValue>, SyntaxError> {
     let documents = serde_saphyr::from_multiple_with_options::<Spanned<Tree>>(text, options())
-        .map_err(|error| fault(&error))?;
-    let documents: Vec<Node> = documents.into_iter().map(node).collect::<Result<_, _>>()?;
+        .map_err(|error| syntax_error(&error))?;
+    let documents: Vec<SpannedValue> = documents.into_iter().map(node).collect::<Result<_, _>>()?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
 
-/// A value as YAML, members in the order of the alphabet as kubectl has them.
+/// Returns a value as YAML, members in alphabetical order like kubectl.
 pub(crate) fn write(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    // Raw JSON inside the value is known to serde_json only.
+    // Only serde_json can serialize raw JSON inside the value.
     let value = serde_json::to_value(value)?;
-    // Long values stay on one line, as everybody expects of data URLs and SSH keys.
+    // Long values such as data URLs and SSH keys stay on one line.
     let options = serde_saphyr::ser_options! { min_fold_chars: usize::MAX };
     Ok(serde_saphyr::to_string_with_options(&value, options)?)
 }
@@ -42,25 +41,25 @@ fn options() -> serde_saphyr::Options {
         legacy_octal_numbers: true,
         // A snippet of the source may show a secret.
         with_snippet: false,
-        // Room for every MachineConfig of a large cluster in one file.
+        // Large enough for all MachineConfigs of a large cluster in one file.
         budget: serde_saphyr::budget! {
             max_documents: 100_000,
             max_events: 8_000_000,
             max_nodes: 2_000_000,
             max_depth: 100,
         },
-        // Nobody writes aliases to save this much; only a bomb expands to more.
+        // Only an alias bomb expands to more.
         alias_limits: serde_saphyr::alias_limits! {
             max_total_replayed_events: 100_000,
         },
     }
 }
 
-fn fault(error: &Error) -> SyntaxError {
+fn syntax_error(error: &Error) -> SyntaxError {
     let at = error.location().filter(|at| *at != Location::UNKNOWN).map(position);
     let error = error.without_snippet();
     if let Error::DuplicateMappingKey { key, .. } = error {
-        return twice(key.as_deref(), at);
+        return duplicate(key.as_deref(), at);
     }
     let too_large = matches!(
         error,
@@ -83,14 +82,14 @@ fn position(at: Location) -> Position {
     Position { line: number(at.line()), column: number(at.column()) }
 }
 
-fn node(tree: Spanned<Tree>) -> Result<Node, SyntaxError> {
+fn node(tree: Spanned<Tree>) -> Result<SpannedValue, SyntaxError> {
     let at = position(tree.referenced);
     let value = match tree.value {
         Tree::Plain(value) => value,
         Tree::List(items) => Value::List(items.into_iter().map(node).collect::<Result<_, _>>()?),
         Tree::Map(entries) => Value::Map(map(entries)?),
     };
-    Ok(Node { at, value })
+    Ok(SpannedValue { at, value })
 }
 
 fn map(entries: Vec<(Spanned<Key>, Spanned<Tree>)>) -> Result<Vec<Entry>, SyntaxError> {
@@ -99,24 +98,24 @@ fn map(entries: Vec<(Spanned<Key>, Spanned<Tree>)>) -> Result<Vec<Entry>, Syntax
     for (key, value) in entries {
         let key_at = position(key.referenced);
         let key = key.value.0;
-        // The library compares keys as they are written; `on` and `true` become one only here.
+        // The library compares keys as written; `on` and `true` become equal only here.
         if !seen.insert(key.clone()) {
-            return Err(twice(Some(&key), Some(key_at)));
+            return Err(duplicate(Some(&key), Some(key_at)));
         }
         map.push(Entry { key, key_at, value: node(value)? });
     }
     Ok(map)
 }
 
-fn twice(key: Option<&str>, at: Option<Position>) -> SyntaxError {
+fn duplicate(key: Option<&str>, at: Option<Position>) -> SyntaxError {
     let message = match key {
-        Some(key) => format!("key {key:?} comes twice"),
-        None => "a key comes twice".to_owned(),
+        Some(key) => format!("duplicate key {key:?}"),
+        None => "duplicate key".to_owned(),
     };
-    SyntaxError { at, message, hint: Some("remove one of the two; only one could take effect") }
+    SyntaxError { at, message, hint: Some("remove one of the two keys") }
 }
 
-/// What the library hands over, before positions are taken in.
+/// The value from the library, with the library's positions.
 enum Tree {
     Plain(Value),
     List(Vec<Spanned<Tree>>),
@@ -193,7 +192,7 @@ impl<'de> Visitor<'de> for TreeVisitor {
     }
 }
 
-/// A map key, as the text that JSON needs.
+/// A map key as text.
 struct Key(String);
 
 struct KeyVisitor;

@@ -1,21 +1,21 @@
-//! A forecast for people.
+//! Text output of a forecast.
 
 use std::io::{self, Write as _};
 
-use super::{PoolForecast, times::Spoken};
+use super::{PoolForecast, times::HumanDuration};
 use crate::print::{BOLD, CYAN, GREEN, RED, Screen, visible};
 
-/// How many nodes of a wave are named.
-const NAMED: usize = 6;
+/// Maximum number of named nodes per wave.
+const MAX_WAVE_NAMES: usize = 6;
 
-/// Whether every step is listed.
+/// The level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Detail {
     Summary,
     Steps,
 }
 
-/// Prints what happens to one pool.
+/// Prints the forecast for one pool.
 pub(crate) fn pool(
     forecast: &PoolForecast,
     detail: Detail,
@@ -31,7 +31,7 @@ pub(crate) fn pool(
         return writeln!(screen, "{}", visible(refusal));
     }
     changes(forecast, screen)?;
-    verdict(forecast, screen)?;
+    effect(forecast, screen)?;
     if detail == Detail::Steps {
         writeln!(screen, "  steps on each node")?;
         for (number, step) in forecast.effect.steps.iter().enumerate() {
@@ -57,7 +57,7 @@ fn changes(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
             [visible(&change.subject), visible(&actions), visible(&change.rule.to_string())]
         })
         .collect();
-    let header = ["CHANGE", "ASKS FOR", "BECAUSE"].map(str::to_owned);
+    let header = ["CHANGE", "ACTION", "REASON"].map(str::to_owned);
     let width = |column: usize| {
         let cells = std::iter::once(&header).chain(&rows).filter_map(|row| row.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
@@ -75,7 +75,7 @@ fn changes(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
     Ok(())
 }
 
-fn verdict(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
+fn effect(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
     let effect = &forecast.effect;
     write!(screen, "  each node: ")?;
     if effect.drain {
@@ -98,7 +98,7 @@ fn verdict(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
     } else {
         write!(screen, "{}", rest.join(", "))?;
     }
-    writeln!(screen, ", about {}", Spoken(effect.node_seconds))?;
+    writeln!(screen, ", about {}", HumanDuration(effect.node_seconds))?;
     let super::Size { bytes, limit } = forecast.size;
     let share = bytes.saturating_mul(1000) / limit.max(1);
     writeln!(screen, "  size: {bytes} of {limit} bytes, {}.{} %", share / 10, share % 10)
@@ -109,24 +109,24 @@ fn waves(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
         return Ok(());
     }
     let going: usize = forecast.waves.iter().map(Vec::len).sum();
-    let (count, time) = (forecast.waves.len(), Spoken(forecast.seconds));
+    let (count, time) = (forecast.waves.len(), HumanDuration(forecast.seconds));
     let plural =
         |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
     let (nodes, waves) = (plural(going, "node"), plural(count, "wave"));
     if count == 0 {
-        writeln!(screen, "  order: nobody starts")?;
+        writeln!(screen, "  order: no node starts")?;
     } else {
         writeln!(screen, "  order: {nodes} in {waves}, about {time}")?;
     }
     for (number, wave) in forecast.waves.iter().enumerate() {
-        let names: Vec<&str> = wave.iter().take(NAMED).map(String::as_str).collect();
-        let more = wave.len().saturating_sub(NAMED);
+        let names: Vec<&str> = wave.iter().take(MAX_WAVE_NAMES).map(String::as_str).collect();
+        let more = wave.len().saturating_sub(MAX_WAVE_NAMES);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         writeln!(screen, "  {:>4}. {}{more}", number + 1, visible(&names.join(", ")))?;
     }
     for node in &forecast.nodes {
-        if let Some(why) = &node.waits {
-            writeln!(screen, "  waits: {}: {}", visible(&node.node), visible(why))?;
+        if let Some(reason) = &node.waits {
+            writeln!(screen, "  waits: {}: {}", visible(&node.node), visible(reason))?;
         }
         if let Some(refusal) = &node.refusal {
             writeln!(screen, "  refused: {}: {}", visible(&node.node), visible(refusal))?;
@@ -134,7 +134,7 @@ fn waves(forecast: &PoolForecast, screen: &mut Screen<'_>) -> io::Result<()> {
         if node.from != forecast.from && node.refusal.is_none() {
             let actions = node.actions.join(", ");
             let actions = if actions.is_empty() { "nothing" } else { &actions };
-            writeln!(screen, "  differs: {} comes from {}: {actions}", node.node, node.from)?;
+            writeln!(screen, "  differs: {} runs {}: {actions}", node.node, node.from)?;
         }
     }
     Ok(())

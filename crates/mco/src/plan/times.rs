@@ -1,10 +1,10 @@
-//! How long a node takes, from how long each kind of step does.
+//! Estimated duration of an update, from the duration of each kind of step.
 
 use std::{fmt, str::FromStr};
 
 use mco_core::plan::{Drain, NodePlan, Step};
 
-/// Seconds that each kind of step takes.
+/// Duration of each kind of step, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
     drain: u64,
@@ -15,33 +15,33 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// What is assumed where nobody says otherwise: servers take their time to boot.
+    /// Default durations; servers boot slowly.
     pub(crate) const DEFAULT: Self =
         Self { drain: 120, files: 5, image: 180, service: 5, reboot: 300 };
 
-    /// These times with some of them replaced.
-    pub(crate) fn with(mut self, given: &[Given]) -> Self {
-        for Given { what, seconds } in given {
-            let time = match what {
-                What::Drain => &mut self.drain,
-                What::Files => &mut self.files,
-                What::Image => &mut self.image,
-                What::Service => &mut self.service,
-                What::Reboot => &mut self.reboot,
+    /// Returns these durations with some of them replaced.
+    pub(crate) fn with(mut self, overrides: &[TimeOverride]) -> Self {
+        for TimeOverride { step, seconds } in overrides {
+            let time = match step {
+                StepKind::Drain => &mut self.drain,
+                StepKind::Files => &mut self.files,
+                StepKind::Image => &mut self.image,
+                StepKind::Service => &mut self.service,
+                StepKind::Reboot => &mut self.reboot,
             };
             *time = *seconds;
         }
         self
     }
 
-    /// How long one node takes.
+    /// Returns the duration of an update of one node.
     pub(crate) fn of(&self, plan: &NodePlan) -> u64 {
         let has = |step: fn(&Step) -> bool| plan.steps.iter().any(step);
         let services = plan.steps.iter().filter(|step| is_service(step)).count();
         let services = u64::try_from(services).unwrap_or(u64::MAX);
         let parts = [
             (matches!(plan.drain, Drain::Needed(_)), self.drain),
-            // Files are written in one go, and so is what the next boot needs.
+            // All files count as one step.
             (true, self.files),
             (has(Step::stages), self.image),
             (true, self.service.saturating_mul(services)),
@@ -56,15 +56,15 @@ fn is_service(step: &Step) -> bool {
     matches!(step, Step::ReloadSystemd | Step::ReloadService(_) | Step::RestartService(_))
 }
 
-/// A time that somebody gave: `reboot=10m`.
+/// A duration given by the user: `reboot=10m`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given {
-    what: What,
+pub(crate) struct TimeOverride {
+    step: StepKind,
     seconds: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
+enum StepKind {
     Drain,
     Files,
     Image,
@@ -72,21 +72,21 @@ enum What {
     Reboot,
 }
 
-const SHAPE: &str = "write STEP=TIME, such as reboot=10m; the steps are drain, files, image, \
+const SYNTAX: &str = "write STEP=TIME, such as reboot=10m; the steps are drain, files, image, \
                      service and reboot, the units s, m and h";
 
-impl FromStr for Given {
+impl FromStr for TimeOverride {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let bad = || SHAPE.to_owned();
-        let (what, time) = text.split_once('=').ok_or_else(bad)?;
-        let what = match what {
-            "drain" => What::Drain,
-            "files" => What::Files,
-            "image" => What::Image,
-            "service" => What::Service,
-            "reboot" => What::Reboot,
+        let bad = || SYNTAX.to_owned();
+        let (step, time) = text.split_once('=').ok_or_else(bad)?;
+        let step = match step {
+            "drain" => StepKind::Drain,
+            "files" => StepKind::Files,
+            "image" => StepKind::Image,
+            "service" => StepKind::Service,
+            "reboot" => StepKind::Reboot,
             _ => return Err(bad()),
         };
         let digits = time.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -98,14 +98,14 @@ impl FromStr for Given {
             _ => return Err(bad()),
         };
         let number: u64 = digits.parse().map_err(|_| bad())?;
-        Ok(Self { what, seconds: number.saturating_mul(factor) })
+        Ok(Self { step, seconds: number.saturating_mul(factor) })
     }
 }
 
-/// A time as people say it: `4m5s`.
-pub(super) struct Spoken(pub(super) u64);
+/// A duration in seconds, printed as `4m5s`.
+pub(super) struct HumanDuration(pub(super) u64);
 
-impl fmt::Display for Spoken {
+impl fmt::Display for HumanDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (hours, minutes, seconds) = (self.0 / 3600, self.0 / 60 % 60, self.0 % 60);
         match (hours, minutes, seconds) {
@@ -122,8 +122,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_given_and_said_as_people_do() {
-        let given = |text: &str| text.parse::<Given>().map(|given| given.seconds).ok();
+    fn durations_are_parsed_and_printed() {
+        let given = |text: &str| text.parse::<TimeOverride>().map(|given| given.seconds).ok();
         assert_eq!(given("reboot=10m"), Some(600));
         assert_eq!(given("drain=90s"), Some(90));
         assert_eq!(given("image=1h"), Some(3600));
@@ -131,8 +131,8 @@ mod tests {
         for bad in ["reboot", "reboot=", "boot=1m", "reboot=1d", "reboot=-1m", "reboot=m"] {
             assert_eq!(given(bad), None, "{bad}");
         }
-        let said: Vec<String> =
-            [0, 5, 60, 425, 3600, 5400].map(|time| Spoken(time).to_string()).to_vec();
-        assert_eq!(said, ["0s", "5s", "1m", "7m5s", "1h00m", "1h30m"]);
+        let printed: Vec<String> =
+            [0, 5, 60, 425, 3600, 5400].map(|time| HumanDuration(time).to_string()).to_vec();
+        assert_eq!(printed, ["0s", "5s", "1m", "7m5s", "1h00m", "1h30m"]);
     }
 }

@@ -1,28 +1,29 @@
-//! Who goes with whom: the roll-out's own choice, asked again and again as if every wave went well.
+//! Waves of a rollout: the selection of `mco_core::rollout`, repeated as if every wave succeeds.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{MachineConfigPool, annotation::DaemonState};
-use mco_core::rollout::{self, NodeView, Phase, PoolView};
-
-use crate::load::manifests::Pool;
+use mco_core::{
+    lint::Pool,
+    rollout::{self, NodeView, Phase, PoolView},
+};
 
 /// The order of a pool's nodes.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     pub(super) waves: Vec<Vec<String>>,
-    /// Why each node that never goes does not.
+    /// Reasons of the nodes that are never selected.
     pub(super) waits: BTreeMap<String, String>,
 }
 
-/// Asks the roll-out for one wave after the other; `remarks` gets what had to be assumed.
+/// Computes the waves; adds assumptions to `notes`.
 pub(super) fn of(
     pool: &MachineConfigPool,
     from: &str,
     target: &str,
     members: &[NodeView],
-    remarks: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) -> Order {
     let name = pool.metadata.name.clone().unwrap_or_default();
     let limit = pool.spec.max_unavailable.as_ref();
@@ -49,17 +50,17 @@ pub(super) fn of(
         operator_node: None,
         neighbour: rollout::Neighbour::default(),
     };
-    let silent = members.iter().filter(|node| node.current.is_empty()).count();
-    if silent > 0 {
-        remarks.push(format!(
-            "{silent} of {} nodes do not say which config they have; \
+    let unknown = members.iter().filter(|node| node.current.is_empty()).count();
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} of {} nodes do not report their config; \
             assuming {from}",
             members.len()
         ));
     }
     let mut nodes: Vec<NodeView> = members.iter().map(|node| assumed(node.clone(), from)).collect();
     let mut order = Order::default();
-    // Each wave has a node that none before it had, so that there are no more waves than nodes.
+    // Each wave contains a node of no earlier wave, so that there are no more waves than nodes.
     for _ in members {
         let plan = rollout::select(&view, &nodes);
         if plan.starts.is_empty() {
@@ -75,7 +76,7 @@ pub(super) fn of(
     order
 }
 
-/// A node that no daemon has spoken for has the pool's present config.
+/// Assumes the pool's current config for a node whose daemon reported none.
 fn assumed(mut node: NodeView, from: &str) -> NodeView {
     if node.current.is_empty() {
         from.clone_into(&mut node.current);
@@ -94,7 +95,7 @@ fn finish(node: &mut NodeView, target: &str) {
     node.reason = String::new();
 }
 
-/// A pool that can be asked for its nodes: an assumed one has those of its role.
+/// Returns the pool with a node selector: an assumed pool selects the nodes of its role.
 pub(super) fn selectable(pool: &Pool) -> MachineConfigPool {
     let mut value = pool.value.clone();
     if pool.object.is_none() {

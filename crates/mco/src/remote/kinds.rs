@@ -1,18 +1,19 @@
-//! The kinds that an API server has, and which of them a person means.
+//! The kinds of an API server, and the resolution of the names that users give them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::Client;
+use mco_core::lint::suggest;
 
-use super::explain;
-use crate::{fault::Advice, suggest};
+use super::call_error;
+use crate::error::error_with_hint;
 
-/// One kind as the server tells about it.
+/// A kind from the discovery of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Kind {
-    /// Empty for the core group.
+    /// API group; empty for the core group.
     pub(crate) group: String,
     pub(crate) version: String,
-    /// As manifests write it.
+    /// Name as in the `kind` of manifests.
     pub(crate) name: String,
     pub(crate) plural: String,
     pub(crate) singular: String,
@@ -21,7 +22,7 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// Path of one object, or of all objects of a namespace or of the cluster.
+    /// Returns the path of one object, or of all objects of a namespace or of the cluster.
     pub(crate) fn path(&self, namespace: Option<&str>, name: Option<&str>) -> String {
         let mut path = if self.group.is_empty() {
             format!("/api/{}", self.version)
@@ -38,12 +39,12 @@ impl Kind {
         path
     }
 
-    /// `singular.group/name`, as one object is spoken of.
+    /// Returns `singular.group/name`.
     pub(crate) fn label(&self, name: &str) -> String {
         format!("{}/{name}", self.qualified_singular())
     }
 
-    /// `singular.group`, or `singular` in the core group.
+    /// Returns `singular.group`, or `singular` in the core group.
     pub(crate) fn qualified_singular(&self) -> String {
         self.qualified(&self.name.to_lowercase())
     }
@@ -52,8 +53,8 @@ impl Kind {
         if self.group.is_empty() { name.to_owned() } else { format!("{name}.{}", self.group) }
     }
 
-    /// Whether a person who writes `word` can mean this kind.
-    fn is_called(&self, word: &str) -> bool {
+    /// Returns true if `word` is a name of this kind.
+    fn has_name(&self, word: &str) -> bool {
         let names = [&self.plural, &self.singular].into_iter().chain(&self.short);
         let kind = self.name.to_lowercase();
         names.map(String::as_str).chain([kind.as_str()]).any(|name| match word.strip_prefix(name) {
@@ -66,28 +67,28 @@ impl Kind {
     }
 }
 
-/// All kinds of a server.
+/// All kinds of an API server.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds(Vec<Kind>);
 
 impl Kinds {
-    /// Asks the server; core kinds come first, then groups in the server's order.
+    /// Fetches the kinds; core kinds come first, then the groups in the server's order.
     pub(crate) async fn fetch(client: &Client) -> anyhow::Result<Self> {
         let mut kinds = Self::default();
-        kinds.add("", "v1", client.list_core_api_resources("v1").await.map_err(explain)?);
-        for group in client.list_api_groups().await.map_err(explain)?.groups {
+        kinds.add("", "v1", client.list_core_api_resources("v1").await.map_err(call_error)?);
+        for group in client.list_api_groups().await.map_err(call_error)?.groups {
             let Some(version) = group.preferred_version.or(group.versions.into_iter().next())
             else {
                 continue;
             };
             let found = client.list_api_group_resources(&version.group_version).await;
-            kinds.add(&group.name, &version.version, found.map_err(explain)?);
+            kinds.add(&group.name, &version.version, found.map_err(call_error)?);
         }
         Ok(kinds)
     }
 
     fn add(&mut self, group: &str, version: &str, list: APIResourceList) {
-        // Names with a slash are parts of objects, such as `pods/eviction`.
+        // Names with a slash are subresources, such as `pods/eviction`.
         let whole = list.resources.into_iter().filter(|found| !found.name.contains('/'));
         self.0.extend(whole.map(|found| Kind {
             group: group.to_owned(),
@@ -100,21 +101,21 @@ impl Kinds {
         }));
     }
 
-    /// The kind that a person means by `word`: plural, singular, short name or kind.
-    pub(crate) fn meant(&self, word: &str) -> anyhow::Result<&Kind> {
+    /// Returns the kind with the name `word`: plural, singular, short name or kind.
+    pub(crate) fn resolve(&self, word: &str) -> anyhow::Result<&Kind> {
         let lower = word.to_lowercase();
-        if let Some(kind) = self.0.iter().find(|kind| kind.is_called(&lower)) {
+        if let Some(kind) = self.0.iter().find(|kind| kind.has_name(&lower)) {
             return Ok(kind);
         }
         let names = self.0.iter().flat_map(|kind| [kind.plural.as_str(), kind.singular.as_str()]);
-        let message = format!("the server has no kind {word:?}");
+        let message = format!("unknown kind {word:?}");
         Err(match suggest::closest(&lower, names) {
-            Some(meant) => Advice::error(message, format!("did you mean {meant}?")),
-            None => Advice::error(message, "mco get crds lists the kinds that were added"),
+            Some(meant) => error_with_hint(message, format!("did you mean {meant}?")),
+            None => error_with_hint(message, "run `mco get crds` to list the custom kinds"),
         })
     }
 
-    /// The kind of a manifest.
+    /// Returns the kind of a manifest.
     pub(crate) fn of(&self, api_version: &str, kind: &str) -> anyhow::Result<&Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self
@@ -122,14 +123,16 @@ impl Kinds {
             .iter()
             .find(|one| one.group == group && one.version == version && one.name == kind);
         found.ok_or_else(|| {
-            let message = format!("the server has no kind {kind} in {api_version}");
+            let message = format!("unknown kind {kind} in {api_version}");
             let same = self.0.iter().find(|one| one.name == kind);
             let hint = match same {
-                Some(same) if same.group.is_empty() => format!("it has {kind} in {}", same.version),
-                Some(same) => format!("it has {kind} in {}/{}", same.group, same.version),
-                None => "its CustomResourceDefinition must be applied first".to_owned(),
+                Some(same) if same.group.is_empty() => {
+                    format!("the server has {kind} in {}", same.version)
+                }
+                Some(same) => format!("the server has {kind} in {}/{}", same.group, same.version),
+                None => "apply its CustomResourceDefinition first".to_owned(),
             };
-            Advice::error(message, hint)
+            error_with_hint(message, hint)
         })
     }
 }
@@ -157,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_found_by_every_name_it_has() {
+    fn a_kind_is_found_by_each_of_its_names() {
         let rows = [
             ("mcp", "machineconfigpool.machineconfiguration.openshift.io"),
             ("machineconfigpool", "machineconfigpool.machineconfiguration.openshift.io"),
@@ -170,18 +173,18 @@ mod tests {
         ];
         let kinds = kinds();
         for (word, want) in rows {
-            assert_eq!(kinds.meant(word).unwrap().qualified_singular(), want, "{word}");
+            assert_eq!(kinds.resolve(word).unwrap().qualified_singular(), want, "{word}");
         }
         assert_eq!(
-            kinds.meant("machineconfigpols").unwrap_err().to_string(),
-            "the server has no kind \"machineconfigpols\""
+            kinds.resolve("machineconfigpols").unwrap_err().to_string(),
+            "unknown kind \"machineconfigpols\""
         );
     }
 
     #[test]
-    fn a_path_has_a_namespace_only_where_the_kind_has_one() {
+    fn only_namespaced_kinds_have_a_namespace_in_their_path() {
         let kinds = kinds();
-        let node = kinds.meant("node").unwrap();
+        let node = kinds.resolve("node").unwrap();
         assert_eq!(node.path(Some("x"), Some("worker-0")), "/api/v1/nodes/worker-0");
         let event = kinds.of("events.k8s.io/v1", "Event").unwrap();
         assert_eq!(event.path(Some("x"), None), "/apis/events.k8s.io/v1/namespaces/x/events");

@@ -1,14 +1,14 @@
-//! Tables: as the API server makes them, laid out in columns.
+//! Tables of the API server, printed in columns.
 
 use std::io::{self, Write};
 
 use serde::Deserialize;
 use serde_json::Value;
 
-/// What asks the server for a table.
+/// Value of the `Accept` header that requests a table.
 pub(crate) const ACCEPT: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
-/// A table in the API server's form.
+/// A table as the API server returns it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Table {
@@ -22,7 +22,7 @@ pub(crate) struct Table {
 #[derive(Debug, Deserialize)]
 struct Column {
     name: String,
-    /// Above zero only for a wide table.
+    /// Above zero for columns of a wide table.
     #[serde(default)]
     priority: i64,
 }
@@ -31,24 +31,24 @@ struct Column {
 pub(crate) struct Row {
     #[serde(default)]
     cells: Vec<Value>,
-    /// The object, or as much of it as was asked for.
+    /// The object, or its metadata.
     #[serde(default)]
     object: Value,
 }
 
-/// How much of a table is shown.
+/// The columns of a table to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Columns that are of use only now and then.
+    /// True to print the columns of a wide table.
     pub(crate) wide: bool,
-    /// The namespace of every object, before all else.
+    /// True to print the namespace of each object.
     pub(crate) namespace: bool,
-    /// What goes before each name, such as `node/`.
+    /// True to print the kind before each name, such as `node/`.
     pub(crate) kind: bool,
 }
 
 impl Table {
-    /// The lines of the table, titles first.
+    /// Returns the lines of the table, titles first.
     pub(crate) fn lines(&self, layout: Layout, kind: &str) -> Vec<Vec<String>> {
         let shown = |column: &Column| layout.wide || column.priority == 0;
         let mut titles: Vec<String> = Vec::new();
@@ -86,7 +86,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Writes lines in columns, three spaces apart; the last column is not padded.
+/// Writes lines in columns, three spaces apart, without padding after the last column.
 pub(crate) fn write(out: &mut dyn Write, lines: &[Vec<String>]) -> io::Result<()> {
     let mut widths: Vec<usize> = Vec::new();
     for line in lines {
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_shows_what_was_asked_for() {
+    fn a_table_has_the_columns_of_its_layout() {
         let table: Table = serde_json::from_value(serde_json::json!({
             "kind": "Table",
             "columnDefinitions": [{"name": "Name"}, {"name": "Updated"}, {"name": "Why", "priority": 1}],

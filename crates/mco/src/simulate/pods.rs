@@ -1,4 +1,4 @@
-//! Disruption budgets as the simulator wants them: which pods, and how many must stay.
+//! Disruption budgets of the simulator: the pods, and how many of them must stay available.
 
 use k8s_openapi::{
     api::{core::v1::Pod, policy::v1::PodDisruptionBudget},
@@ -7,7 +7,7 @@ use k8s_openapi::{
 use mco_api::selector;
 use mco_sim::Budget;
 
-/// Every budget that pods of the input fall under.
+/// Returns every budget that selects pods of the input.
 pub(super) fn budgets(pods: &[Pod], budgets: &[PodDisruptionBudget]) -> Vec<Budget> {
     budgets
         .iter()
@@ -42,7 +42,7 @@ fn read(pods: &[Pod], budget: &PodDisruptionBudget) -> Budget {
     }
 }
 
-/// A number of pods; a percentage is rounded up, as Kubernetes does.
+/// Returns a number of pods; a percentage is rounded up, as in Kubernetes.
 fn share(limit: &IntOrString, all: usize) -> usize {
     match limit {
         IntOrString::Int(number) => usize::try_from(*number).unwrap_or_default(),

@@ -5,17 +5,17 @@ use mco_api::{NodeName, label};
 use mco_daemon::simulate::Power;
 use serde_json::{Value, json};
 
-/// What a machine is for.
+/// The role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// Runs the control plane.
     Master,
-    /// Runs everything else.
+    /// Runs the workload.
     Worker,
 }
 
 impl Role {
-    /// The word in labels and pool names.
+    /// Returns the word used in labels and pool names.
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Master => "master",
@@ -24,30 +24,30 @@ impl Role {
     }
 }
 
-/// One machine.
+/// A simulated machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Machine {
     pub(crate) name: NodeName,
     pub(crate) role: Role,
-    /// Its number among all, for its address.
+    /// Number among all machines, from which the address is derived.
     number: u16,
 }
 
-/// All machines, masters first.
+/// Returns all machines, masters first.
 pub(crate) fn machines(masters: u16, workers: u16) -> Vec<Machine> {
     let named = |role: Role, count: u16| (0..count).map(move |index| (role, index));
     let all = named(Role::Master, masters).chain(named(Role::Worker, workers));
     all.zip(1..)
         .map(|((role, index), number)| {
             let name = format!("{}-{index}", role.word());
-            let name = name.parse().expect("a word and a number are a valid name");
+            let name = name.parse().expect("a role and a number form a valid name");
             Machine { name, role, number }
         })
         .collect()
 }
 
 impl Machine {
-    /// The Node as a kubelet registers it.
+    /// Returns the Node as a kubelet registers it.
     pub(crate) fn node(&self) -> Node {
         let mut labels = json!({
             "kubernetes.io/arch": "amd64",
@@ -72,22 +72,22 @@ impl Machine {
         serde_json::from_value(node).expect("the object above is a Node")
     }
 
-    /// What the kubelet says about the machine.
+    /// Returns the node status that the kubelet reports.
     pub(crate) fn status(&self, power: Power, boot_id: &str, since: &Time) -> Value {
         let (ready, reason, message) = match power {
             Power::On => ("True", "KubeletReady", "kubelet is posting ready status"),
             Power::Off => ("False", "NodeDown", "the simulated machine is down"),
         };
-        let well = |kind: &str, reason: &str| {
+        let healthy = |kind: &str, reason: &str| {
             json!({"type": kind, "status": "False", "reason": reason, "message": "",
                    "lastTransitionTime": since})
         };
         let [high, low] = self.number.to_be_bytes();
         json!({
             "conditions": [
-                well("MemoryPressure", "KubeletHasSufficientMemory"),
-                well("DiskPressure", "KubeletHasNoDiskPressure"),
-                well("PIDPressure", "KubeletHasSufficientPID"),
+                healthy("MemoryPressure", "KubeletHasSufficientMemory"),
+                healthy("DiskPressure", "KubeletHasNoDiskPressure"),
+                healthy("PIDPressure", "KubeletHasSufficientPID"),
                 {"type": "Ready", "status": ready, "reason": reason, "message": message,
                  "lastTransitionTime": since},
             ],

@@ -1,7 +1,7 @@
-//! A simulated kubelet: registers its node, says whether it is ready, and sends heartbeats.
+//! A simulated kubelet: registers its node, updates the node status and renews the node lease.
 //!
-//! Heartbeats are renewals of a Lease, as a real kubelet's are, so that nobody who watches nodes is
-//! woken by them.
+//! Heartbeats are renewals of a Lease, as those of a real kubelet, so that they wake no watch of
+//! nodes.
 
 use std::{
     path::{Path, PathBuf},
@@ -27,22 +27,22 @@ use tracing::warn;
 
 use super::fleet::Machine;
 
-/// Where the leases of nodes are.
-const LEASES: &str = "kube-node-lease";
+/// Namespace of the node leases.
+const LEASE_NAMESPACE: &str = "kube-node-lease";
 
-/// How long a node counts as alive after a heartbeat.
-const LEASE: Duration = Duration::from_mins(2);
+/// Time that a node counts as alive after a heartbeat.
+const LEASE_DURATION: Duration = Duration::from_mins(2);
 
 /// Time between heartbeats.
-const HEARTBEAT: Duration = Duration::from_secs(30);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(30);
 
-/// How long to wait after a failed write.
+/// Pause after a failed write.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How often a kubelet looks at a machine that another process runs.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Interval at which a kubelet reads the state of a machine that another process runs.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Plays the kubelet of one machine until told to stop.
+/// Runs the kubelet of one machine until shutdown.
 pub(crate) async fn run(
     client: kube::Client,
     machine: Machine,
@@ -53,47 +53,48 @@ pub(crate) async fn run(
 ) {
     let kubelet = Kubelet {
         nodes: Api::all(client.clone()),
-        leases: Api::namespaced(client, LEASES),
+        leases: Api::namespaced(client, LEASE_NAMESPACE),
         machine,
         root,
         clock,
     };
-    let mut heartbeat = tokio::time::interval(HEARTBEAT);
-    let mut said: Option<(Power, String)> = None;
+    let mut heartbeat = tokio::time::interval(HEARTBEAT_INTERVAL);
+    let mut reported: Option<(Power, String)> = None;
     loop {
         let now = (*power.borrow_and_update(), kubelet.boot_id());
         let mut wait = None;
-        if said.as_ref() != Some(&now) {
-            match kubelet.say(now.0, &now.1).await {
-                Ok(()) => said = Some(now),
+        if reported.as_ref() != Some(&now) {
+            match kubelet.update_status(now.0, &now.1).await {
+                Ok(()) => reported = Some(now),
                 Err(error) => {
                     let node = kubelet.machine.name.as_str();
-                    warn!(node, error = report::chain(&error), "Cannot write the node's status");
+                    warn!(node, error = report::chain(&error), "Failed to update the node status");
                     wait = Some(RETRY);
                 }
             }
         }
         tokio::select! {
             biased;
-            // First: when everything stops, the machines do too, and that is no restart.
+            // First, because the power of the machines also changes at shutdown, which is no
+            // restart.
             () = shutdown.requested() => return,
             changed = power.changed() => if changed.is_err() { return },
             () = pause(wait) => {}
-            _ = heartbeat.tick(), if matches!(said, Some((Power::On, _))) => kubelet.beat().await,
+            _ = heartbeat.tick(), if matches!(reported, Some((Power::On, _))) => kubelet.renew_lease().await,
         }
     }
 }
 
-/// Tells of the power of a machine that another process runs, from what is on its disk.
+/// Follows the power of a machine that another process runs, by the state on its disk.
 pub(crate) async fn follow(root: PathBuf, power: watch::Sender<Power>, shutdown: Shutdown) {
-    let mut looks = tokio::time::interval(LOOK_AGAIN);
+    let mut polls = tokio::time::interval(POLL_INTERVAL);
     let mut before = None;
     loop {
         tokio::select! {
             () = shutdown.requested() => return,
-            _ = looks.tick() => {}
+            _ = polls.tick() => {}
         }
-        let now = glimpse(&root);
+        let now = machine_state(&root);
         if now != before {
             let runs = now.as_ref().is_some_and(|now| !now.rebooting);
             power.send_replace(if runs { Power::On } else { Power::Off });
@@ -102,10 +103,10 @@ pub(crate) async fn follow(root: PathBuf, power: watch::Sender<Power>, shutdown:
     }
 }
 
-/// What the machine's disk says of it; nothing until it was first switched on.
-fn glimpse(root: &Path) -> Option<Glimpse> {
-    let seen = Root::open(root).map_err(SystemError::from);
-    seen.and_then(|root| SimulatedSystem::glimpse(&root)).ok().flatten()
+/// Returns the state on the disk of the machine; `None` until its first boot.
+fn machine_state(root: &Path) -> Option<Glimpse> {
+    let opened = Root::open(root).map_err(SystemError::from);
+    opened.and_then(|root| SimulatedSystem::glimpse(&root)).ok().flatten()
 }
 
 async fn pause(wait: Option<Duration>) {
@@ -124,8 +125,8 @@ struct Kubelet {
 }
 
 impl Kubelet {
-    /// Makes the node's status say what is the case; makes the node where it is missing.
-    async fn say(&self, power: Power, boot_id: &str) -> Result<(), CallError> {
+    /// Updates the node status; creates the node if it is missing.
+    async fn update_status(&self, power: Power, boot_id: &str) -> Result<(), CallError> {
         let name = self.machine.name.as_str();
         let now = self.clock.now();
         let found = self.nodes.get_opt(name).await?;
@@ -138,23 +139,23 @@ impl Kubelet {
         Ok(())
     }
 
-    /// Which boot this is; empty until the machine has been installed.
+    /// Returns the id of the current boot; empty until the machine is installed.
     fn boot_id(&self) -> String {
-        glimpse(&self.root).map(|seen| seen.boot_id).unwrap_or_default()
+        machine_state(&self.root).map(|state| state.boot_id).unwrap_or_default()
     }
 
     /// Renews the lease.
-    async fn beat(&self) {
+    async fn renew_lease(&self) {
         let name = self.machine.name.as_str();
-        if let Err(error) = self.renew(name, self.clock.now()).await {
-            warn!(node = name, error = report::chain(&error), "Cannot renew the node's lease");
+        if let Err(error) = self.try_renew(name, self.clock.now()).await {
+            warn!(node = name, error = report::chain(&error), "Failed to renew the node lease");
         }
     }
 
-    async fn renew(&self, name: &str, now: Timestamp) -> Result<(), CallError> {
+    async fn try_renew(&self, name: &str, now: Timestamp) -> Result<(), CallError> {
         let spec = json!({
             "holderIdentity": name,
-            "leaseDurationSeconds": LEASE.as_secs(),
+            "leaseDurationSeconds": LEASE_DURATION.as_secs(),
             "renewTime": MicroTime(now),
         });
         let renewed = apply::merge(&self.leases, name, json!({"spec": spec}), Guard::Any).await;
@@ -169,7 +170,7 @@ impl Kubelet {
     }
 }
 
-/// Since when the node has been as ready as it is now, if that has not changed.
+/// Returns the time of the last transition of `Ready` if the condition has not changed since.
 fn since(node: &Node, power: Power) -> Option<Time> {
     let conditions = node.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|condition| condition.type_ == "Ready")?;

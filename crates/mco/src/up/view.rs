@@ -1,6 +1,6 @@
-//! How far the cluster is, in a few lines: one per pool, one per node.
+//! Status of the cluster as text: a line for the operator, a line per pool and a line per node.
 //!
-//! Pure: takes objects, gives text. Used by `mco up` and by `mco status`.
+//! Pure: takes objects and returns text. Used by `mco up` and by `mco status`.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -12,26 +12,26 @@ use mco_api::{
     label,
 };
 use mco_core::{
-    rollout::{Fleet, NodeView},
+    rollout::{Fleet, Hold, NodeView, PoolView},
     roster::Roster,
     status::explain,
 };
 
-/// One node, in words.
+/// The status line of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeLine {
     pub(crate) name: String,
-    /// Roles, for the order of lines and for people.
+    /// Roles, comma-separated.
     pub(crate) roles: String,
     ready: bool,
     cordoned: bool,
     pub(crate) state: String,
-    /// The config it runs, or the step it is at.
-    doing: String,
+    /// Config that the node runs, or the current step of its update.
+    activity: String,
 }
 
 impl NodeLine {
-    /// Looks at a node.
+    /// Reads the status of a node.
     pub(crate) fn of(node: &Node) -> Self {
         let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
         let ready =
@@ -45,17 +45,17 @@ impl NodeLine {
             roles: roles.collect::<Vec<_>>().join(","),
             ready,
             cordoned,
-            doing: doing(node, ready, &state),
+            activity: activity(node, ready, &state),
             state: if state.is_empty() { "Unknown".to_owned() } else { state },
         }
     }
 
-    /// Whether there is nothing to see here: it is in service and does nothing.
-    fn is_at_rest(&self) -> bool {
+    /// Returns true if the node is ready, schedulable and not updating.
+    fn is_idle(&self) -> bool {
         self.ready && !self.cordoned && self.state == DaemonState::Done.to_string()
     }
 
-    fn standing(&self) -> &'static str {
+    fn readiness(&self) -> &'static str {
         match (self.ready, self.cordoned) {
             (true, false) => "Ready",
             (true, true) => "Ready,SchedulingDisabled",
@@ -64,13 +64,13 @@ impl NodeLine {
         }
     }
 
-    /// The cells of the line.
+    /// Returns the cells of the line.
     pub(crate) fn cells(&self) -> Vec<String> {
         let (name, roles) = (self.name.clone(), self.roles.clone());
-        vec![name, roles, self.standing().to_owned(), self.state.clone(), self.doing.clone()]
+        vec![name, roles, self.readiness().to_owned(), self.state.clone(), self.activity.clone()]
     }
 
-    /// The titles of the cells.
+    /// Returns the column titles.
     pub(crate) fn titles() -> Vec<String> {
         ["NODE", "ROLES", "STATUS", "STATE", "CONFIG"].map(str::to_owned).to_vec()
     }
@@ -78,9 +78,9 @@ impl NodeLine {
 
 impl fmt::Display for NodeLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, state, doing, .. } = self;
-        write!(f, "node {name}: {}, {state}", self.standing())?;
-        if doing.is_empty() { Ok(()) } else { write!(f, ", {doing}") }
+        let Self { name, state, activity, .. } = self;
+        write!(f, "node {name}: {}, {state}", self.readiness())?;
+        if activity.is_empty() { Ok(()) } else { write!(f, ", {activity}") }
     }
 }
 
@@ -88,12 +88,12 @@ fn text<T>(node: &Node, key: &Key<T>) -> String {
     node.annotations().get(key.name()).cloned().unwrap_or_default()
 }
 
-fn doing(node: &Node, ready: bool, state: &str) -> String {
+fn activity(node: &Node, ready: bool, state: &str) -> String {
     let (current, desired) =
         (text(node, &annotation::CURRENT_CONFIG), text(node, &annotation::DESIRED_CONFIG));
     let empty = BTreeMap::new();
     let annotations = node.metadata.annotations.as_ref().unwrap_or(&empty);
-    let asked = annotation::DESIRED_DRAIN.get(annotations).ok().flatten();
+    let requested = annotation::DESIRED_DRAIN.get(annotations).ok().flatten();
     let applied = annotation::LAST_APPLIED_DRAIN.get(annotations).ok().flatten();
     if [DaemonState::Degraded, DaemonState::Unreconcilable]
         .iter()
@@ -104,7 +104,7 @@ fn doing(node: &Node, ready: bool, state: &str) -> String {
     if !ready && !current.is_empty() {
         return format!("restarting, {current}");
     }
-    let verb = asked.as_ref().filter(|_| asked != applied).map(|request| request.verb);
+    let verb = requested.as_ref().filter(|_| requested != applied).map(|request| request.verb);
     match verb {
         Some(DrainVerb::Drain) => return format!("draining for {desired}"),
         Some(DrainVerb::Uncordon) => return format!("uncordoning, {desired}"),
@@ -119,7 +119,7 @@ fn doing(node: &Node, ready: bool, state: &str) -> String {
     current
 }
 
-/// One pool, in words.
+/// The status line of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PoolLine {
     pub(crate) name: String,
@@ -130,7 +130,7 @@ pub(crate) struct PoolLine {
 }
 
 impl PoolLine {
-    /// Looks at a pool.
+    /// Reads the status of a pool.
     pub(crate) fn of(pool: &MachineConfigPool) -> Self {
         let status = pool.status.clone().unwrap_or_default();
         let condition = |kind: &str| status.conditions.iter().find(|found| found.kind == kind);
@@ -151,12 +151,12 @@ impl PoolLine {
         }
     }
 
-    /// Whether every machine runs the pool's config.
+    /// Returns true if every node runs the pool's config.
     pub(crate) fn is_updated(&self) -> bool {
         self.conditions.first().is_some_and(|updated| updated == "True")
     }
 
-    /// The cells of the line.
+    /// Returns the cells of the line.
     pub(crate) fn cells(&self) -> Vec<String> {
         let name = if self.paused { format!("{} (paused)", self.name) } else { self.name.clone() };
         let mut cells = vec![name, self.config.clone()];
@@ -165,7 +165,7 @@ impl PoolLine {
         cells
     }
 
-    /// The titles of the cells.
+    /// Returns the column titles.
     pub(crate) fn titles() -> Vec<String> {
         let titles = [
             "POOL", "CONFIG", "UPDATED", "UPDATING", "DEGRADED", "MACHINES", "READY", "DONE",
@@ -178,9 +178,9 @@ impl PoolLine {
 impl fmt::Display for PoolLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [machines, ready, updated, degraded] = self.counts;
-        let [.., failing] = &self.conditions;
+        let [.., degraded_status] = &self.conditions;
         write!(f, "pool {}: {updated} of {machines} updated, {ready} ready", self.name)?;
-        if failing == "True" {
+        if degraded_status == "True" {
             write!(f, ", {degraded} degraded")?;
         }
         if self.paused {
@@ -190,18 +190,18 @@ impl fmt::Display for PoolLine {
     }
 }
 
-/// Everything there is to see.
+/// The status of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct View {
+pub(crate) struct StatusView {
     pub(crate) operator: Option<String>,
     pub(crate) pools: Vec<PoolLine>,
     pub(crate) nodes: Vec<NodeLine>,
-    /// What is wrong or waiting, and what to do about it.
-    pub(crate) trouble: Vec<String>,
+    /// Explanations of degraded and waiting objects, with the remedy.
+    pub(crate) explanations: Vec<String>,
 }
 
-impl View {
-    /// Looks at a cluster.
+impl StatusView {
+    /// Reads the status from the objects of the cluster.
     pub(crate) fn of<'o>(
         operator: Option<&ClusterOperator>,
         pools: impl IntoIterator<Item = &'o MachineConfigPool>,
@@ -211,26 +211,26 @@ impl View {
         let nodes: Vec<&Node> = nodes.into_iter().collect();
         Self {
             operator: operator.map(operator_line),
-            trouble: trouble(&pools, &nodes),
+            explanations: explanations(&pools, &nodes),
             pools: pools.into_iter().map(PoolLine::of).collect(),
             nodes: nodes.into_iter().map(NodeLine::of).collect(),
         }
     }
 
-    /// Whether every pool that has a config has it everywhere.
+    /// Returns true if there are pools and each of them is updated.
     pub(crate) fn is_updated(&self) -> bool {
         !self.pools.is_empty() && self.pools.iter().all(PoolLine::is_updated)
     }
 
-    /// The same with at most so many nodes; those at rest go first.
+    /// Returns the view with at most `count` nodes; idle nodes are dropped first.
     pub(crate) fn busiest(&self, count: usize) -> Self {
-        let busy = self.nodes.iter().filter(|node| !node.is_at_rest());
-        let resting = self.nodes.iter().filter(|node| node.is_at_rest());
-        let nodes = busy.chain(resting).take(count).cloned().collect();
+        let busy = self.nodes.iter().filter(|node| !node.is_idle());
+        let idle = self.nodes.iter().filter(|node| node.is_idle());
+        let nodes = busy.chain(idle).take(count).cloned().collect();
         Self { nodes, ..self.clone() }
     }
 
-    /// The tables, one line each, ready to be laid out.
+    /// Returns the tables of pools and nodes, titles first.
     pub(crate) fn tables(&self) -> [Vec<Vec<String>>; 2] {
         let pools =
             std::iter::once(PoolLine::titles()).chain(self.pools.iter().map(PoolLine::cells));
@@ -240,8 +240,8 @@ impl View {
     }
 }
 
-/// What is wrong or waiting, by the same decisions that the controller makes.
-fn trouble(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
+/// Explains everything that is degraded or waiting, by the decisions that the controller makes.
+fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
     let mut roster = Roster::new(pools.iter().copied());
     for node in nodes {
         roster.set_node(NodeView::of(node), node.labels());
@@ -251,12 +251,66 @@ fn trouble(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
         let holds = roster.holds(pool);
         let fleet = roster.fleet(&pool.name_any());
         let members: Vec<NodeView> = fleet.into_iter().flat_map(Fleet::nodes).cloned().collect();
-        lines.extend(explain::summary(&explain::pool(pool, &members, &holds)));
+        let (slot, other): (Vec<_>, Vec<_>) =
+            holds.into_iter().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
+        lines.extend(explain::summary(&explain::pool(pool, &members, &other)));
+        lines.extend(waiting_for_slot(pool, &members, &slot));
     }
     lines
 }
 
-/// The operator, in words.
+/// Maximum number of nodes named in one sentence.
+const MAX_NAMES: usize = 3;
+
+/// Explains the nodes that wait for a free slot: the limit, and the nodes that occupy the slots.
+fn waiting_for_slot(
+    pool: &MachineConfigPool,
+    members: &[NodeView],
+    holds: &[(String, Hold)],
+) -> Option<String> {
+    let limit = PoolView::of(pool, members.len()).ok()?.max_unavailable;
+    let is_held = |node: &NodeView| holds.iter().any(|(name, _)| *name == node.name);
+    let waits = |node: &&NodeView| is_held(node) && !node.is_degraded();
+    let waiting: Vec<&str> = names(members.iter().filter(waits));
+    if waiting.is_empty() {
+        return None;
+    }
+    let target = &pool.spec.configuration.rendered.name;
+    let is_updating = |node: &&NodeView| node.is_moving() || node.is_failing();
+    let is_unavailable = |node: &&NodeView| !is_updating(node) && node.is_unavailable();
+    let is_next = |node: &&NodeView| {
+        let occupies = is_updating(node) || is_unavailable(node);
+        !occupies && !is_held(node) && !node.is_updated(target)
+    };
+    let mut details = vec![format!("maxUnavailable {limit}")];
+    let groups = [
+        ("updating", names(members.iter().filter(is_updating))),
+        ("unavailable", names(members.iter().filter(is_unavailable))),
+        ("next", names(members.iter().filter(is_next))),
+    ];
+    for (state, names) in groups.into_iter().filter(|(_, names)| !names.is_empty()) {
+        details.push(format!("{} {state}", subject(&names)));
+    }
+    let noun = if waiting.len() == 1 { "node" } else { "nodes" };
+    let details = details.join(", ");
+    Some(format!("{noun} {} waiting for a free slot ({details})", subject(&waiting)))
+}
+
+fn names<'n>(nodes: impl Iterator<Item = &'n NodeView>) -> Vec<&'n str> {
+    nodes.map(|node| node.name.as_str()).collect()
+}
+
+/// Joins names with the verb: `a is`, `a, b are`, `a, b, c and 2 more are`.
+fn subject(names: &[&str]) -> String {
+    let listed = names.iter().take(MAX_NAMES).copied().collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 | 1 => format!("{listed} is"),
+        count if count <= MAX_NAMES => format!("{listed} are"),
+        count => format!("{listed} and {} more are", count - MAX_NAMES),
+    }
+}
+
+/// Returns the status line of the operator.
 pub(crate) fn operator_line(operator: &ClusterOperator) -> String {
     let conditions = operator.status.as_ref().map(|status| status.conditions.as_slice());
     let conditions = conditions.unwrap_or_default();
@@ -299,20 +353,20 @@ mod tests {
         NodeLine::of(&serde_json::from_value(node).unwrap())
     }
 
-    /// What is shown, whether the node is ready, whether it is cordoned, its annotations.
+    /// The expected line, readiness, cordon and annotations of a node.
     type Row<'r> = (&'r str, bool, bool, &'r [(&'r str, &'r str)]);
 
     #[test]
-    fn a_node_says_what_it_is_doing() {
+    fn a_node_line_shows_the_current_step() {
         let (old, new) = (("currentConfig", "rendered-a"), ("desiredConfig", "rendered-b"));
         let (working, done) = (("state", "Working"), ("state", "Done"));
         let asked = ("desiredDrain", "drain-rendered-b");
         let drained = ("lastAppliedDrain", "drain-rendered-b");
-        let settled = ("desiredConfig", "rendered-a");
+        let same = ("desiredConfig", "rendered-a");
         let reason = ("reason", "it is broken");
         let rows: [Row<'_>; 7] = [
             ("Ready, Unknown", true, false, &[]),
-            ("Ready, Done, rendered-a", true, false, &[old, settled, done]),
+            ("Ready, Done, rendered-a", true, false, &[old, same, done]),
             ("Ready, Done, rendered-a, next rendered-b", true, false, &[old, new, done]),
             ("Ready, Working, draining for rendered-b", true, false, &[old, new, working, asked]),
             (
@@ -331,7 +385,7 @@ mod tests {
                 "Ready, Degraded, it is broken",
                 true,
                 false,
-                &[old, settled, ("state", "Degraded"), reason],
+                &[old, same, ("state", "Degraded"), reason],
             ),
         ];
         for (want, ready, cordoned, annotations) in rows {
@@ -341,11 +395,11 @@ mod tests {
     }
 
     #[test]
-    fn every_node_that_waits_says_why() {
-        let node = |name: &str, ready: &str| -> Node {
+    fn a_waiting_node_names_the_limit_and_the_updating_nodes() {
+        let node = |name: &str, ready: &str, desired: &str| -> Node {
             let annotations = json!({
                 "machineconfiguration.openshift.io/currentConfig": "rendered-a",
-                "machineconfiguration.openshift.io/desiredConfig": "rendered-a",
+                "machineconfiguration.openshift.io/desiredConfig": desired,
                 "machineconfiguration.openshift.io/state": "Done",
             });
             serde_json::from_value(json!({
@@ -363,12 +417,20 @@ mod tests {
             },
         }))
         .unwrap();
-        let nodes = [node("a", "True"), node("b", "True"), node("c", "True")];
-        let view = View::of(None, [&pool], &nodes);
+        let nodes = [
+            node("a", "True", "rendered-b"),
+            node("b", "True", "rendered-a"),
+            node("c", "True", "rendered-a"),
+        ];
+        let view = StatusView::of(None, [&pool], &nodes);
         assert_eq!(
-            view.trouble,
-            ["nodes b, c are waiting: no free slot: maxUnavailable nodes are unavailable or \
-                 updating; no action needed"]
+            view.explanations,
+            ["nodes b, c are waiting for a free slot (maxUnavailable 1, a is updating)"]
+        );
+        let nodes = [node("a", "False", "rendered-a"), node("b", "True", "rendered-a")];
+        assert_eq!(
+            StatusView::of(None, [&pool], &nodes).explanations.last().map(String::as_str),
+            Some("node b is waiting for a free slot (maxUnavailable 1, a is unavailable)")
         );
     }
 }

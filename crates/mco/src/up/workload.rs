@@ -1,7 +1,7 @@
-//! The example workload: a few pods with a disruption budget, so that drains mean something.
+//! The example workload: a few pods with a PodDisruptionBudget, so that drains have pods to evict.
 //!
-//! [`plan`] is what a scheduler, a replica controller and the kubelets would come to between them;
-//! [`run`] carries it out. Evicted pods come back on another node that takes pods.
+//! [`plan`] decides like a scheduler, a ReplicaSet controller and the kubelets together; [`run`]
+//! carries out the plan. Evicted pods are created again on another schedulable node.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,30 +25,30 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tracing::warn;
 
-/// Name of the namespace, the deployment, the budget and the label of the pods.
+/// Name of the namespace, the Deployment, the PodDisruptionBudget and the label of the pods.
 const NAME: &str = "example";
 
-/// How long to wait after a failed write.
+/// Pause after a failed write.
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Who keeps the status of the disruption budget true.
+/// The component that updates the status of the PodDisruptionBudget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Accounts {
-    /// The API server does, as ours does.
-    Kept,
-    /// Nobody does: a plain kube-apiserver has no controllers. So the workload does.
-    Missing,
+pub(crate) enum BudgetUpdates {
+    /// The API server, as the embedded one does.
+    ByApiServer,
+    /// The workload, because a plain kube-apiserver runs no controllers.
+    ByWorkload,
 }
 
-/// A node, as far as pods are concerned.
+/// The availability of a node for pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// Takes new pods.
-    Open,
-    /// Keeps the pods it has.
+pub(crate) enum NodeAvailability {
+    /// New pods can be scheduled.
+    Schedulable,
+    /// Existing pods stay, and no new pod is scheduled.
     Cordoned,
-    /// Does not run, and so its pods do not either.
-    Down,
+    /// The node is not ready, and its pods are not either.
+    NotReady,
 }
 
 /// A pod of the workload.
@@ -59,51 +59,55 @@ pub(crate) struct PodView {
     ready: bool,
 }
 
-/// What to do about the pods.
+/// A step that brings the pods to the wanted state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Start a pod on the node.
-    Start { node: String },
-    /// Say whether the pod is ready.
-    Mark { pod: String, ready: bool },
-    /// Take away a pod whose node is gone.
-    Remove { pod: String },
+pub(crate) enum PodStep {
+    /// Create a pod on the node.
+    Create { node: String },
+    /// Set the `Ready` condition of the pod.
+    SetReady { pod: String, ready: bool },
+    /// Delete a pod whose node was deleted.
+    Delete { pod: String },
 }
 
-/// Compares pods with what there should be. New pods go where the fewest are.
-pub(crate) fn plan(wanted: usize, nodes: &BTreeMap<String, Room>, pods: &[PodView]) -> Vec<Step> {
+/// Plans the steps to `wanted` pods. New pods go to the node with the fewest pods.
+pub(crate) fn plan(
+    wanted: usize,
+    nodes: &BTreeMap<String, NodeAvailability>,
+    pods: &[PodView],
+) -> Vec<PodStep> {
     let mut steps = Vec::new();
     let mut load: BTreeMap<&str, usize> = BTreeMap::new();
     let mut alive = 0;
     for pod in pods {
-        let Some(room) = nodes.get(&pod.node) else {
-            steps.push(Step::Remove { pod: pod.name.clone() });
+        let Some(availability) = nodes.get(&pod.node) else {
+            steps.push(PodStep::Delete { pod: pod.name.clone() });
             continue;
         };
         alive += 1;
         *load.entry(&pod.node).or_default() += 1;
-        let ready = *room != Room::Down;
+        let ready = *availability != NodeAvailability::NotReady;
         if ready != pod.ready {
-            steps.push(Step::Mark { pod: pod.name.clone(), ready });
+            steps.push(PodStep::SetReady { pod: pod.name.clone(), ready });
         }
     }
     for _ in alive..wanted {
-        let open = nodes.iter().filter(|(_, room)| **room == Room::Open);
+        let open = nodes.iter().filter(|(_, found)| **found == NodeAvailability::Schedulable);
         let least =
             open.map(|(node, _)| (load.get(node.as_str()).copied().unwrap_or(0), node)).min();
         let Some((_, node)) = least else { break };
         *load.entry(node).or_default() += 1;
-        steps.push(Step::Start { node: node.clone() });
+        steps.push(PodStep::Create { node: node.clone() });
     }
     steps
 }
 
-/// Keeps `wanted` pods running until told to stop; `nodes` is kept up by somebody else.
+/// Keeps `wanted` pods running until shutdown. The caller keeps the cache `nodes` up to date.
 pub(crate) async fn run(
     client: Client,
     nodes: Arc<Cache<Node>>,
     wanted: usize,
-    accounts: Accounts,
+    budget_updates: BudgetUpdates,
     shutdown: Shutdown,
 ) {
     if wanted == 0 {
@@ -115,13 +119,13 @@ pub(crate) async fn run(
     nodes.on_change(move |_| of_nodes.notify_one());
     pods.on_change(move |_| of_pods.notify_one());
     let workload =
-        Workload { client: client.clone(), nodes, pods: Arc::clone(&pods), wanted, accounts };
+        Workload { client: client.clone(), nodes, pods: Arc::clone(&pods), wanted, budget_updates };
     let ended = shutdown.clone();
     let keep = pods.run(workload.pods_api(), watcher::Config::default(), &ended);
     let act = async {
         loop {
             let failed = workload.sync().await.inspect_err(|error| {
-                warn!(error = report::chain(error), "Cannot keep the example workload");
+                warn!(error = report::chain(error), "Failed to reconcile the example workload");
             });
             tokio::select! {
                 () = shutdown.requested() => return,
@@ -138,7 +142,7 @@ struct Workload {
     nodes: Arc<Cache<Node>>,
     pods: Arc<Cache<Pod>>,
     wanted: usize,
-    accounts: Accounts,
+    budget_updates: BudgetUpdates,
 }
 
 impl Workload {
@@ -150,25 +154,26 @@ impl Workload {
         self.prepare().await?;
         self.nodes.ready().await;
         self.pods.ready().await;
-        let nodes = self.nodes.list().iter().map(|node| (node.name_any(), room(node))).collect();
+        let nodes =
+            self.nodes.list().iter().map(|node| (node.name_any(), availability(node))).collect();
         let pods: Vec<PodView> = self.pods.list().iter().filter_map(|pod| view(pod)).collect();
         for step in plan(self.wanted, &nodes, &pods) {
             self.carry_out(step).await?;
         }
-        self.tell().await
+        self.update_status().await
     }
 
-    async fn carry_out(&self, step: Step) -> Result<(), CallError> {
+    async fn carry_out(&self, step: PodStep) -> Result<(), CallError> {
         let api = self.pods_api();
         match step {
-            Step::Start { node } => {
+            PodStep::Create { node } => {
                 let made = api.create(&PostParams::default(), &pod(&node)).await?;
                 let name = made.name_any();
                 self.pods.learn_new(made);
-                self.mark(&api, &name, true).await
+                self.set_ready(&api, &name, true).await
             }
-            Step::Mark { pod, ready } => self.mark(&api, &pod, ready).await,
-            Step::Remove { pod } => {
+            PodStep::SetReady { pod, ready } => self.set_ready(&api, &pod, ready).await,
+            PodStep::Delete { pod } => {
                 match api.delete(&pod, &DeleteParams::default()).await.map_err(CallError::from) {
                     Err(error) if !error.is_not_found() => Err(error),
                     Ok(_) | Err(_) => Ok(()),
@@ -177,7 +182,7 @@ impl Workload {
         }
     }
 
-    async fn mark(&self, api: &Api<Pod>, name: &str, ready: bool) -> Result<(), CallError> {
+    async fn set_ready(&self, api: &Api<Pod>, name: &str, ready: bool) -> Result<(), CallError> {
         let word = if ready { "True" } else { "False" };
         let status = json!({
             "phase": "Running",
@@ -187,26 +192,27 @@ impl Workload {
         });
         match apply::merge_status(api, name, status, Guard::Any).await {
             Ok(pod) => self.pods.learn(pod),
-            // Evicted meanwhile; the watch will tell.
+            // The pod was evicted meanwhile; the watch delivers the deletion.
             Err(error) if error.is_not_found() => {}
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    /// Makes what the pods belong to, where it is missing.
+    /// Creates the objects that the pods belong to, if they are missing.
     async fn prepare(&self) -> Result<(), CallError> {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAME);
         if deployments.get_opt(NAME).await?.is_some() {
             return Ok(());
         }
-        let of = |value| serde_json::from_value::<Namespace>(value).expect("a Namespace");
+        let of =
+            |value| serde_json::from_value::<Namespace>(value).expect("the object is a Namespace");
         let namespace = of(json!({"metadata": {"name": NAME}}));
         apply::create(&Api::all(self.client.clone()), &namespace).await?;
-        // A pod cannot be without one, and here nobody else makes it.
+        // A pod needs a ServiceAccount, and no controller creates one here.
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), NAME);
         let account = json!({"metadata": {"name": "default"}});
-        let account = serde_json::from_value(account).expect("a ServiceAccount");
+        let account = serde_json::from_value(account).expect("the object is a ServiceAccount");
         apply::create(&accounts, &account).await?;
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAME);
         let budget = json!({
@@ -214,7 +220,7 @@ impl Workload {
             "spec": {"minAvailable": self.wanted.saturating_sub(1),
                      "selector": {"matchLabels": {"app": NAME}}},
         });
-        let budget = serde_json::from_value(budget).expect("a PodDisruptionBudget");
+        let budget = serde_json::from_value(budget).expect("the object is a PodDisruptionBudget");
         apply::create(&budgets, &budget).await?;
         let deployment = json!({
             "metadata": {"name": NAME},
@@ -227,26 +233,26 @@ impl Workload {
                 },
             },
         });
-        let deployment = serde_json::from_value(deployment).expect("a Deployment");
+        let deployment = serde_json::from_value(deployment).expect("the object is a Deployment");
         apply::create(&deployments, &deployment).await.map(drop)
     }
 
-    /// Says in the deployment and its budget how many pods there are.
-    async fn tell(&self) -> Result<(), CallError> {
+    /// Updates the status of the Deployment and of the PodDisruptionBudget.
+    async fn update_status(&self) -> Result<(), CallError> {
         let pods: Vec<PodView> = self.pods.list().iter().filter_map(|pod| view(pod)).collect();
         let ready = pods.iter().filter(|pod| pod.ready).count();
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAME);
         let status = json!({"replicas": pods.len(), "readyReplicas": ready,
             "availableReplicas": ready, "updatedReplicas": pods.len()});
         apply::merge_status(&deployments, NAME, status, Guard::Any).await?;
-        match self.accounts {
-            Accounts::Kept => Ok(()),
-            Accounts::Missing => self.account(&pods).await,
+        match self.budget_updates {
+            BudgetUpdates::ByApiServer => Ok(()),
+            BudgetUpdates::ByWorkload => self.update_budget(&pods).await,
         }
     }
 
-    /// Does what the controller of disruption budgets would.
-    async fn account(&self, pods: &[PodView]) -> Result<(), CallError> {
+    /// Updates the status of the PodDisruptionBudget as the disruption controller would.
+    async fn update_budget(&self, pods: &[PodView]) -> Result<(), CallError> {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.client.clone(), NAME);
         let found = budgets.get(NAME).await?;
         let evicted = found.status.clone().and_then(|status| status.disrupted_pods);
@@ -254,18 +260,19 @@ impl Workload {
         let staying = |pod: &&PodView| pod.ready && !evicted.contains_key(&pod.name);
         let healthy = pods.iter().filter(staying).count();
         let least = self.wanted.saturating_sub(1);
-        // An eviction that has happened is over.
+        // A pod that is gone is no pending eviction any more.
         let over = evicted.keys().filter(|name| pods.iter().all(|pod| pod.name != **name));
         let over: Changes = over.map(|name| (name.clone(), None)).collect();
         let status = json!({"currentHealthy": healthy, "desiredHealthy": least,
             "expectedPods": self.wanted, "disruptionsAllowed": healthy.saturating_sub(least),
             "observedGeneration": found.metadata.generation, "disruptedPods": over});
         let version = found.resource_version().unwrap_or_default();
-        let told = apply::merge_status(&budgets, NAME, status, Guard::Unchanged(&version)).await;
-        match told {
-            // Somebody was evicted meanwhile, and the watch of the pods will say so.
+        let updated = apply::merge_status(&budgets, NAME, status, Guard::Unchanged(&version)).await;
+        match updated {
+            // A pod was evicted meanwhile, and the watch of the pods triggers the next
+            // reconciliation.
             Err(error) if error.refused() == Some(Refused::Conflict) => Ok(()),
-            told => told.map(drop),
+            updated => updated.map(drop),
         }
     }
 }
@@ -284,7 +291,7 @@ fn pod(node: &str) -> Pod {
     serde_json::from_value(pod).expect("the object above is a Pod")
 }
 
-/// The pod, unless it is on its way out.
+/// Returns the pod, unless it is terminating.
 fn view(pod: &Pod) -> Option<PodView> {
     if pod.metadata.deletion_timestamp.is_some() {
         return None;
@@ -295,18 +302,18 @@ fn view(pod: &Pod) -> Option<PodView> {
     Some(PodView { name: pod.name_any(), node, ready })
 }
 
-fn room(node: &Node) -> Room {
+fn availability(node: &Node) -> NodeAvailability {
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True");
     let spec = node.spec.as_ref();
     let tainted = spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten();
-    let refuses = |effect: &str| effect != "PreferNoSchedule";
+    let blocks = |effect: &str| effect != "PreferNoSchedule";
     let closed = spec.and_then(|spec| spec.unschedulable).unwrap_or(false)
-        || tainted.into_iter().any(|taint| refuses(&taint.effect));
+        || tainted.into_iter().any(|taint| blocks(&taint.effect));
     match (ready, closed) {
-        (false, _) => Room::Down,
-        (true, true) => Room::Cordoned,
-        (true, false) => Room::Open,
+        (false, _) => NodeAvailability::NotReady,
+        (true, true) => NodeAvailability::Cordoned,
+        (true, false) => NodeAvailability::Schedulable,
     }
 }
 
@@ -325,37 +332,37 @@ mod tests {
         text.split_whitespace().enumerate().map(pod).collect()
     }
 
-    fn shown(steps: &[Step]) -> String {
-        let step = |step: &Step| match step {
-            Step::Start { node } => format!("+{node}"),
-            Step::Mark { pod, ready: true } => format!("{pod}=ready"),
-            Step::Mark { pod, ready: false } => format!("{pod}=unready"),
-            Step::Remove { pod } => format!("-{pod}"),
+    fn shown(steps: &[PodStep]) -> String {
+        let step = |step: &PodStep| match step {
+            PodStep::Create { node } => format!("+{node}"),
+            PodStep::SetReady { pod, ready: true } => format!("{pod}=ready"),
+            PodStep::SetReady { pod, ready: false } => format!("{pod}=unready"),
+            PodStep::Delete { pod } => format!("-{pod}"),
         };
         steps.iter().map(step).collect::<Vec<_>>().join(" ")
     }
 
     #[test]
-    fn pods_come_back_where_there_is_room() {
-        use Room::{Cordoned, Down, Open};
+    fn pods_are_created_on_schedulable_nodes() {
+        use NodeAvailability::{Cordoned, NotReady as Down, Schedulable as Open};
         let rows = [
-            ("spread at first", [Open, Open, Open], "", "+a +b +c"),
+            ("pods are spread at first", [Open, Open, Open], "", "+a +b +c"),
             ("nothing to do", [Open, Open, Open], "a b c", ""),
-            ("an evicted pod goes elsewhere", [Cordoned, Open, Open], "b c", "+b"),
+            ("an evicted pod moves to another node", [Cordoned, Open, Open], "b c", "+b"),
             ("a cordoned node keeps its pods", [Cordoned, Open, Open], "a b c", ""),
-            ("the emptier node is taken", [Open, Open, Cordoned], "a c", "+b"),
-            ("no room at all", [Cordoned, Down, Cordoned], "a", ""),
+            ("the node with fewer pods is selected", [Open, Open, Cordoned], "a c", "+b"),
+            ("no node is schedulable", [Cordoned, Down, Cordoned], "a", ""),
             (
-                "pods of a node that is down are not ready",
+                "pods of a node that is not ready are not ready",
                 [Open, Down, Open],
                 "a b c",
                 "p1=unready",
             ),
-            ("and are again when it is back", [Open, Open, Open], "a b! c", "p1=ready"),
-            ("a node that is gone takes its pods along", [Open, Open, Open], "a b x", "-p2 +c"),
+            ("pods are ready again with their node", [Open, Open, Open], "a b! c", "p1=ready"),
+            ("pods of a deleted node are deleted", [Open, Open, Open], "a b x", "-p2 +c"),
         ];
-        for (case, rooms, before, steps) in rows {
-            let nodes = ["a", "b", "c"].map(str::to_owned).into_iter().zip(rooms).collect();
+        for (case, states, before, steps) in rows {
+            let nodes = ["a", "b", "c"].map(str::to_owned).into_iter().zip(states).collect();
             assert_eq!(shown(&plan(3, &nodes, &pods(before))), steps, "{case}");
         }
     }

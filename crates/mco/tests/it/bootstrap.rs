@@ -1,6 +1,6 @@
-//! `mco controller bootstrap`: what the first machines boot with is what the cluster makes.
+//! `mco controller bootstrap` renders the configs that the cluster renders later.
 
-#![expect(clippy::disallowed_methods, reason = "a test looks at what was written")]
+#![expect(clippy::disallowed_methods, reason = "the test reads the output files")]
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -47,7 +47,7 @@ fn bootstrap(folder: &Folder) -> std::process::Output {
     folder.mco(&words).env_remove("RELEASE_VERSION").output().unwrap()
 }
 
-/// The ControllerConfig and pools of a cluster that has rendered the user's config.
+/// Returns the ControllerConfig and the pools of a cluster that has rendered the user's config.
 async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
     let server = ApiServer::in_memory(Settings::default()).await.unwrap();
     let client = Client::new(server, "default");
@@ -87,7 +87,7 @@ fn mode(path: &Path) -> u32 {
 
 // covers: REN-25, BST-2, BST-6, PROC-2
 #[tokio::test]
-async fn configs_have_the_names_that_the_cluster_gives_them() {
+async fn configs_have_the_same_names_as_in_the_cluster() {
     let (cluster, pools) = cluster().await;
     let folder = Folder::new(&[]);
     put(&folder, "in/cluster.json", &cluster);
@@ -123,29 +123,29 @@ async fn configs_have_the_names_that_the_cluster_gives_them() {
 
 // covers: BST-1, PROC-1
 #[test]
-fn what_is_missing_or_wrong_is_said() {
+fn missing_and_invalid_manifests_are_errors() {
     let folder = Folder::new(&[]);
     let out = folder.mco(&["controller", "bootstrap", "--dest-dir", "out"]).output().unwrap();
     assert!(String::from_utf8_lossy(&out.stderr).contains("--manifest-dir"));
     put(&folder, "in/gate.json", &feature_gate());
-    let said = |folder: &Folder| String::from_utf8_lossy(&bootstrap(folder).stderr).into_owned();
-    let text = said(&folder);
+    let error = |folder: &Folder| String::from_utf8_lossy(&bootstrap(folder).stderr).into_owned();
+    let text = error(&folder);
     assert!(text.contains("error: no controllerconfig found in dir: \"in\""), "{text}");
     let broken = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
         "metadata": {"name": "a"}, "spec": {"kernelArguments": "quiet"}});
     put(&folder, "in/a.json", &broken);
-    let text = said(&folder);
+    let text = error(&folder);
     assert!(text.contains("in/a.json") && text.contains("kernelArguments"), "{text}");
     let layered = json!({"apiVersion": "machineconfiguration.openshift.io/v1",
         "kind": "MachineOSConfig", "metadata": {"name": "layered"}, "spec": {}});
     put(&folder, "in/a.json", &layered);
-    let text = said(&folder);
+    let text = error(&folder);
     assert!(text.contains("MachineOSConfig/layered is not supported yet"), "{text}");
 }
 
 // covers: PROC-1
 #[test]
-fn a_pull_secret_must_be_one() {
+fn an_invalid_pull_secret_is_an_error() {
     let folder =
         Folder::new(&[("secret.yaml", b"apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n")]);
     let words = [
@@ -160,5 +160,5 @@ fn a_pull_secret_must_be_one() {
     ];
     let out = folder.mco(&words).output().unwrap();
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(text.contains("is no Secret of type kubernetes.io/dockerconfigjson"), "{text}");
+    assert!(text.contains("is not a Secret of type kubernetes.io/dockerconfigjson"), "{text}");
 }

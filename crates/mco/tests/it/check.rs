@@ -1,10 +1,10 @@
-//! `mco check` finds everything at once and never shows a secret.
+//! `mco check` reports all faults with their locations and never prints a secret.
 
 use snapbox::str;
 
 use crate::{Folder, config, indented};
 
-/// Codes of the faults in a config with this `spec`, with their lines.
+/// Returns the codes and positions of the faults of a config with this `spec`.
 fn codes(spec: &str) -> String {
     let folder = Folder::new(&[("a.yaml", config("99-a", spec).as_bytes())]);
     let out = folder.mco(&["check", "-f", "a.yaml", "-o", "json"]).output().unwrap();
@@ -22,7 +22,7 @@ fn ignition(rest: &str) -> String {
 }
 
 #[test]
-fn members_of_the_spec_are_checked() {
+fn fields_of_the_spec_are_checked() {
     let rows = [
         ("fips: true", ""),
         ("kernelType: fast", "InvalidKernelType 8:15"),
@@ -59,7 +59,7 @@ fn files_are_checked() {
 }
 
 #[test]
-fn units_are_checked_with_the_line_inside() {
+fn unit_faults_have_the_line_in_the_unit() {
     let unit = |contents: &str| {
         let contents = indented(6, contents);
         ignition(&format!(
@@ -82,7 +82,7 @@ fn units_are_checked_with_the_line_inside() {
 }
 
 #[test]
-fn users_and_what_only_first_boot_does_are_checked() {
+fn users_and_first_boot_sections_are_checked() {
     let rows = [
         ("passwd: {users: [{name: core, sshAuthorizedKeys: [a]}]}", ""),
         ("passwd: {users: [{name: bob}]}", "UserNotCore 10:29"),
@@ -97,7 +97,7 @@ fn users_and_what_only_first_boot_does_are_checked() {
 }
 
 #[test]
-fn versions_are_checked() {
+fn ignition_versions_are_checked() {
     assert_eq!(codes("config: {ignition: {version: 3.9.0}}"), "IgnitionVersion 8:32");
     assert_eq!(codes("config: {storage: {}}"), "IgnitionVersion 8:3");
     assert_eq!(
@@ -124,17 +124,17 @@ fn labels_and_names_are_checked() {
            spec: {machineConfigSelector: {matchLabels: {a: c}}}\n";
     let folder = Folder::new(&[("a.yaml", two.as_bytes())]);
     folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stdout_eq(str![[r#"
-a.yaml:13:9: error: MachineConfig/99-a comes twice [DuplicateName]
+a.yaml:13:9: error: duplicate MachineConfig/99-a [DuplicateName]
   in MachineConfig/99-a, metadata.name
   hint: the first one is at a.yaml:4:9
-a.yaml:22:9: error: "99-B" cannot be the name of an object: only lower-case letters, digits, '-' and '.' are allowed [BadName]
+a.yaml:22:9: error: invalid name "99-B": only lower-case letters, digits, '-' and '.' are allowed [BadName]
   in MachineConfig/99-B, metadata.name
 a.yaml:23:3: warning: MachineConfig/99-B has no role label [NoRole]
   in MachineConfig/99-B, metadata.labels
   hint: add the label machineconfiguration.openshift.io/role: worker
-a.yaml:36:8: error: pool all selects all configs [SelectsAll]
+a.yaml:36:8: error: pool all selects all MachineConfigs [SelectsAll]
   in MachineConfigPool/all, spec.machineConfigSelector
-  hint: give it a machineConfigSelector that names roles
+  hint: set a machineConfigSelector that names roles
 a.yaml:41:8: warning: pool none: no MachineConfigs found matching selector a=c [NothingSelected]
   in MachineConfigPool/none, spec.machineConfigSelector
 
@@ -142,7 +142,7 @@ a.yaml:41:8: warning: pool none: no MachineConfigs found matching selector a=c [
 }
 
 #[test]
-fn size_is_checked() {
+fn the_size_of_the_rendered_config_is_checked() {
     let file = |bytes: usize| {
         ignition(&format!(
             "storage:\n  files:\n  - path: /a\n    contents: {{source: 'data:,{}'}}",
@@ -155,7 +155,7 @@ fn size_is_checked() {
 }
 
 #[test]
-fn no_secret_is_ever_printed() {
+fn no_secret_is_printed() {
     let spec = ignition(
         "passwd: {users: [{name: core, passwordHash: hunter22}]}\nstorage:\n  files:\n  - path: /a\n    contents: {source: 'data:,password%3Dhunter22%0A-----BEGIN%20PRIVATE%20KEY-----%0Ahunter22'}\nsystemd:\n  units:\n  - name: a.service\n    contents: |\n      [Service]\n      ExecStart=/bin/true\n      Environment=A=b\n      password=hunter22\n      hunter22",
     );

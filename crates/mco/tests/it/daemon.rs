@@ -1,9 +1,9 @@
-//! `mco daemon`: the reference's command line, and what is said where it cannot start.
+//! The command line of `mco daemon`, which is the reference's, and its errors at startup.
 
 use crate::{Folder, mco};
 
-/// The text of a run that must fail.
-fn fault(args: &[&str]) -> String {
+/// Returns the error of a run that must fail.
+fn failure(args: &[&str]) -> String {
     let run = mco(args).env_remove("NODE_NAME").env_remove("KUBECONFIG");
     let run = run.env_remove("KUBERNETES_SERVICE_HOST").output().unwrap();
     let text = String::from_utf8(run.stderr).unwrap();
@@ -14,7 +14,7 @@ fn fault(args: &[&str]) -> String {
 
 // covers: C01
 #[test]
-fn it_says_which_version_it_is() {
+fn the_version_is_printed() {
     let run = mco(&["daemon", "version"]).output().unwrap();
     let text = String::from_utf8(run.stdout).unwrap();
     let version = env!("CARGO_PKG_VERSION");
@@ -24,7 +24,7 @@ fn it_says_which_version_it_is() {
 
 // covers: C02
 #[test]
-fn its_flags_have_the_reference_s_names_and_defaults() {
+fn flags_have_the_names_and_defaults_of_the_reference() {
     let run = mco(&["daemon", "start", "--help"]).output().unwrap();
     let help = String::from_utf8(run.stdout).unwrap();
     let flags = [
@@ -43,31 +43,31 @@ fn its_flags_have_the_reference_s_names_and_defaults() {
         assert!(entry.contains(default), "{flag}: {entry}");
     }
     assert!(help.contains("--metrics-url"), "the reference's name for that address: {help}");
-    // Taken, and without effect there, too.
+    // Accepted without effect, as in the reference.
     let tls = ["--tls-cipher-suites=TLS_A,TLS_B", "--tls-min-version=VersionTLS12"];
     let started = [&["daemon", "start"], &tls[..]].concat();
-    assert!(fault(&started).contains("node-name is required"));
-    let text = fault(&["daemon", "start", "--node-name", "a", "--desired-configmap=/a"]);
-    assert!(text.contains("--desired-configmap is not for this daemon"), "{text}");
+    assert!(failure(&started).contains("node-name is required"));
+    let text = failure(&["daemon", "start", "--node-name", "a", "--desired-configmap=/a"]);
+    assert!(text.contains("--desired-configmap is not supported"), "{text}");
 }
 
 // covers: C03
 #[test]
-fn it_must_know_which_node_it_is() {
-    assert!(fault(&["daemon", "start"]).contains("error: node-name is required"));
-    assert!(fault(&["daemon", "start", "--node-name", ""]).contains("node-name is required"));
-    let text = fault(&["daemon", "start", "--node-name", "No Name"]);
+fn the_node_name_is_required() {
+    assert!(failure(&["daemon", "start"]).contains("error: node-name is required"));
+    assert!(failure(&["daemon", "start", "--node-name", ""]).contains("node-name is required"));
+    let text = failure(&["daemon", "start", "--node-name", "No Name"]);
     assert!(text.contains("No Name"), "{text}");
 }
 
 // covers: C07
 #[test]
-fn without_a_way_to_the_api_server_it_ends_with_one_clear_error() {
+fn a_missing_kubeconfig_is_an_error() {
     let folder = Folder::new(&[("root/etc/kubernetes/kubeconfig", b"")]);
     let root = folder.path("root");
     let start = |rest: &[&str]| {
         let args = ["daemon", "start", "--node-name", "a", "--root-mount", root.to_str().unwrap()];
-        fault(&[&args, rest].concat())
+        failure(&[&args, rest].concat())
     };
     let text = start(&[]);
     let want = "error: no kubeconfig was given and this is not a pod of a cluster";
@@ -78,14 +78,14 @@ fn without_a_way_to_the_api_server_it_ends_with_one_clear_error() {
 
 // covers: C04, C128
 #[test]
-fn a_running_machine_is_not_taken_for_a_simulated_one_and_the_version_is_logged_first() {
+fn a_running_machine_is_not_simulated() {
     let kubeconfig = b"apiVersion: v1\nkind: Config\ncurrent-context: a\n\
         contexts: [{name: a, context: {cluster: a, user: a}}]\n\
         clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n\
         users: [{name: a, user: {token: t}}]\n";
     let folder = Folder::new(&[("root/proc/1/stat", b""), ("kubeconfig", kubeconfig)]);
     let (root, file) = (folder.path("root"), folder.path("kubeconfig"));
-    let text = fault(&[
+    let text = failure(&[
         "daemon",
         "start",
         "--node-name=a",

@@ -1,4 +1,4 @@
-//! `mco diff` decodes, compares, and exits as diff(1) does.
+//! `mco diff` compares decoded configs and exits as diff(1) does.
 
 use snapbox::str;
 
@@ -49,7 +49,7 @@ fn pair() -> Folder {
 }
 
 #[test]
-fn everything_that_differs_is_shown_decoded() {
+fn differences_are_printed_decoded() {
     pair().mco(&["diff", "old.yaml", "new.yaml"]).assert().code(1).stdout_eq(str![[r#"
 setting osImageURL changed
   value: quay.io/os@sha256:1 -> quay.io/os@sha256:2
@@ -104,7 +104,7 @@ user core changed
 }
 
 #[test]
-fn the_same_in_json() {
+fn differences_are_printed_as_json() {
     let out = pair().mco(&["diff", "old.yaml", "new.yaml", "-o", "json"]).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     let value: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
@@ -120,7 +120,7 @@ fn the_same_in_json() {
 }
 
 #[test]
-fn secrets_are_shown_on_demand() {
+fn secrets_are_printed_with_show_secrets() {
     let out = pair().mco(&["diff", "old.yaml", "new.yaml", "--show-secrets"]).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(text.contains("+password=hunter22"));
@@ -128,7 +128,7 @@ fn secrets_are_shown_on_demand() {
 }
 
 #[test]
-fn colours_come_when_asked_for_and_never_from_contents() {
+fn contents_never_add_colours() {
     let folder = pair();
     let command = folder.mco(&["diff", "old.yaml", "new.yaml"]);
     let out = command.env_remove("NO_COLOR").env("CLICOLOR_FORCE", "1").output().unwrap();
@@ -138,7 +138,7 @@ fn colours_come_when_asked_for_and_never_from_contents() {
 }
 
 #[test]
-fn equal_configs_are_equal_and_trouble_is_two() {
+fn equal_configs_exit_with_0_and_failures_with_2() {
     let folder = pair();
     folder.mco(&["diff", "old.yaml", "old.yaml"]).assert().code(0).stdout_eq("");
     folder.mco(&["diff", "old.yaml", "missing.yaml"]).assert().code(2).stderr_eq(str![[r#"

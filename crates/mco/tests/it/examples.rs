@@ -1,11 +1,11 @@
-//! The examples are what a user would really write, and every command works on them.
+//! Every offline command works on the examples.
 
 use snapbox::str;
 
 use crate::{Folder, mco};
 
 #[test]
-fn every_example_is_without_fault() {
+fn the_examples_have_no_faults() {
     mco(&["check", "-f", "examples"]).assert().success().stdout_eq(str![]).stderr_eq(str![[r#"
 note: 7 MachineConfigs, 3 pools: 0 errors, 0 warnings
 
@@ -13,7 +13,7 @@ note: 7 MachineConfigs, 3 pools: 0 errors, 0 warnings
 }
 
 #[test]
-fn every_pool_has_a_name_that_depends_on_bytes_only() {
+fn rendered_names_of_the_examples_are_stable() {
     mco(&["render", "-f", "examples"]).assert().success().stdout_eq(str![[r#"
 rendered-infra-313781f0bef439e2db2337fa19b739fe
 rendered-master-23caab87bfd2373a8f4963716a741b22
@@ -23,7 +23,7 @@ rendered-worker-57eada5340e46522e188df8abad9bf9d
 }
 
 #[test]
-fn a_custom_pool_outranks_workers() {
+fn a_custom_pool_overrides_the_worker_pool() {
     mco(&["cat", "-f", "examples", "--pool", "infra", "/etc/custom-config"])
         .assert()
         .success()
@@ -40,7 +40,7 @@ path /etc/custom-config in pool infra:
 }
 
 #[test]
-fn why_knows_every_kind_of_thing() {
+fn why_finds_every_kind_of_entry() {
     let things =
         ["hugepages=16", "kernelType", "kubelet.service/20-limits.conf", "core", "usbguard"];
     let args = [&["why", "-f", "examples", "--pool", "worker"], things.as_slice()].concat();
@@ -85,7 +85,7 @@ extension usbguard in pool worker:
 }
 
 #[test]
-fn a_rendered_config_reads_back_as_itself() {
+fn a_rendered_config_equals_its_source() {
     let folder = Folder::new(&[]);
     for format in ["yaml", "json"] {
         let out =
@@ -101,7 +101,7 @@ fn a_rendered_config_reads_back_as_itself() {
 }
 
 #[test]
-fn files_are_unpacked_as_a_node_would_have_them() {
+fn files_are_written_as_on_a_node() {
     let folder = Folder::new(&[]);
     let to = folder.path("out");
     mco(&["render", "-f", "examples", "--pool", "infra", "--to", to.to_str().unwrap()])
@@ -114,7 +114,7 @@ fn files_are_unpacked_as_a_node_would_have_them() {
 }
 
 #[test]
-fn an_unpacked_config_never_leaves_its_directory() {
+fn no_file_is_written_outside_of_the_directory() {
     let evil = crate::config(
         "99-evil",
         "config:\n  ignition: {version: 3.2.0}\n  storage:\n    files:\n    - path: /../../evil\n      contents: {source: 'data:,x'}",
@@ -125,7 +125,7 @@ fn an_unpacked_config_never_leaves_its_directory() {
 }
 
 #[test]
-fn convert_writes_the_version_asked_for() {
+fn convert_writes_the_target_version() {
     mco(&["convert", "--to", "3.1.0", "examples/99-worker-chrony.yaml"])
         .assert()
         .success()
@@ -152,13 +152,13 @@ For more information, try '--help'.
 }
 
 #[test]
-fn crds_are_found_by_any_of_their_names() {
+fn crds_are_found_by_each_of_their_names() {
     let names = ["mcp", "MachineConfigPool", "machineconfigpools"];
     let outputs = names.map(|name| mco(&["crds", name]).output().unwrap().stdout);
     assert!(outputs[0].starts_with(b"apiVersion: apiextensions.k8s.io/v1\n"));
     assert!(outputs.iter().all(|output| *output == outputs[0]));
     mco(&["crds", "mpc"]).assert().code(1).stderr_eq(str![[r#"
-error: there is no definition mpc
+error: unknown definition "mpc"
 hint: did you mean mcp?
 
 "#]]);

@@ -1,5 +1,4 @@
-//! Two controllers as processes on a real kube-apiserver, one of which is killed in the middle of a
-//! roll-out.
+//! Two controllers as processes on a real kube-apiserver; the leader is killed during a rollout.
 
 use std::{io::Write as _, path::Path};
 
@@ -24,7 +23,7 @@ use crate::processes::installed;
 const NODES: usize = 12;
 const LIMIT: usize = 3;
 
-/// How many nodes go through with an update before the leader is killed.
+/// Number of nodes that are updated before the leader is killed.
 const FIRST: usize = 4;
 
 fn start(process: &str, name: &str, kubeconfig: &Path, folder: &Path) -> Process {
@@ -38,7 +37,7 @@ fn start(process: &str, name: &str, kubeconfig: &Path, folder: &Path) -> Process
 async fn pool(client: &Client, what: &str, holds: impl Fn(&MachineConfigPool) -> bool) -> String {
     let pools = Api::<MachineConfigPool>::all(client.clone());
     let holds = |pool: Option<&MachineConfigPool>| pool.is_some_and(&holds);
-    let pool = watching::until(pools, "worker", what, holds).await.expect("it comes");
+    let pool = watching::until(pools, "worker", what, holds).await.expect("the pool changes");
     let pool = pool.expect("a pool");
     pool.spec.configuration.rendered.name
 }
@@ -55,13 +54,13 @@ async fn holder(client: &Client, other_than: &str) -> String {
         !holder.is_empty() && holder != other_than
     };
     let held = watching::until(leases, "machine-config-controller", "a leader", is_held);
-    let lease = held.await.expect("somebody leads").expect("a lease");
-    of(&lease).expect("it has a holder")
+    let lease = held.await.expect("a controller leads").expect("the lease exists");
+    of(&lease).expect("the lease has a holder")
 }
 
 // covers: LE-1, PROC-3, PROC-4
 #[tokio::test]
-async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost() {
+async fn another_controller_continues_the_rollout_of_a_killed_leader() {
     let programs = match Programs::find() {
         Ok(programs) => programs,
         Err(absent) => {
@@ -99,12 +98,12 @@ async fn a_leader_that_is_killed_in_a_roll_out_is_followed_and_nothing_is_lost()
 
     let config = objects::config("99-more", "worker", "/etc/more", "more");
     let configs = Api::<MachineConfig>::all(client.clone());
-    configs.create(&PostParams::default(), &config).await.expect("it is created");
+    configs.create(&PostParams::default(), &config).await.expect("the config is created");
     let new = pool(&client, "the pool has a new config", |pool| target(pool) != old).await;
     let first_ones = i32::try_from(FIRST).expect("few");
     let some = |pool: &MachineConfigPool| target(pool) == new && updated(pool) == first_ones;
     pool(&client, "the first nodes are updated", some).await;
-    first.kill().expect("it is killed");
+    first.kill().expect("the leader is killed");
     holder(&client, &killed).await;
     daemons.release();
 

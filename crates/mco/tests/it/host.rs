@@ -1,6 +1,7 @@
-//! `mco host` on a machine that is a directory: plan, apply, verify, take back, and being killed.
+//! `mco host` on a machine that is a directory: plan, apply, verify, rollback, and interrupted
+//! applies.
 
-#![expect(clippy::disallowed_methods, reason = "the tests look at the tree from outside")]
+#![expect(clippy::disallowed_methods, reason = "the tests read the tree of the machine")]
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +40,7 @@ config:
     - {path: /etc/chrony.conf, contents: {source: 'data:,server%20b'}}
 ";
 
-/// A machine that does not run, and manifests for it.
+/// Returns a machine that is not running, and manifests for it.
 fn machine() -> Folder {
     let folder = Folder::new(&[
         ("manifests/50-a.yaml", config("50-a", SPEC).as_bytes()),
@@ -55,7 +56,7 @@ fn machine() -> Folder {
     folder
 }
 
-/// Everything on the machine but our own records of the last apply.
+/// Returns the files of the machine except for the records of the last apply.
 fn tree(folder: &Folder) -> BTreeMap<String, String> {
     let root = folder.path("root");
     let mut found = BTreeMap::new();
@@ -65,7 +66,7 @@ fn tree(folder: &Folder) -> BTreeMap<String, String> {
             let path = entry.unwrap().path();
             let stat = fs::symlink_metadata(&path).unwrap();
             let name = path.strip_prefix(&root).unwrap().display().to_string();
-            let what = if name.contains("machine-config-daemon/mco-") {
+            let contents = if name.contains("machine-config-daemon/mco-") {
                 continue;
             } else if stat.is_dir() {
                 pending.push(path);
@@ -75,7 +76,10 @@ fn tree(folder: &Folder) -> BTreeMap<String, String> {
             } else {
                 fs::read_to_string(&path).unwrap()
             };
-            found.insert(name, format!("{:o} {}:{} {what}", stat.mode(), stat.uid(), stat.gid()));
+            found.insert(
+                name,
+                format!("{:o} {}:{} {contents}", stat.mode(), stat.uid(), stat.gid()),
+            );
         }
     }
     found
@@ -91,7 +95,7 @@ fn run(folder: &Folder, words: &str) -> (i32, String, String) {
 
 // covers: C14
 #[test]
-fn a_lone_machine_gets_its_config_and_loses_it_without_a_trace() {
+fn a_rollback_restores_the_machine_exactly() {
     let folder = machine();
     let before = tree(&folder);
     let (code, out, _) = run(&folder, "plan -f manifests");
@@ -100,13 +104,13 @@ fn a_lone_machine_gets_its_config_and_loses_it_without_a_trace() {
     assert_eq!(tree(&folder), before, "a plan changes nothing");
 
     let (code, _, err) = run(&folder, "apply -f manifests");
-    assert_eq!(code, 2, "nobody said yes");
-    assert!(err.contains("nobody is there to be asked"), "{err}");
+    assert_eq!(code, 2, "not confirmed");
+    assert!(err.contains("confirmation required"), "{err}");
     assert_eq!(tree(&folder), before);
 
     let (code, out, err) = run(&folder, "apply -f manifests --yes");
     assert_eq!(code, 0, "{out}{err}");
-    assert!(out.contains("it counts from the machine's next boot"), "{out}");
+    assert!(out.contains("it takes effect at the next boot"), "{out}");
     assert_eq!(folder.read("root/etc/chrony.conf"), "server b", "configs merge as in a pool");
     assert_eq!(folder.read("root/etc/shadow"), "core:$6$new:1:0:99999:7:::\n");
     let link = folder.path("root/etc/systemd/system/multi-user.target.wants/app.service");
@@ -123,12 +127,12 @@ fn a_lone_machine_gets_its_config_and_loses_it_without_a_trace() {
     assert_eq!(left, before);
     let (code, _, err) = run(&folder, "rollback --yes");
     assert_eq!(code, 2);
-    assert!(err.contains("there is no apply on record"), "{err}");
+    assert!(err.contains("no apply on record"), "{err}");
 }
 
 // covers: C94
 #[test]
-fn every_difference_is_listed_and_refuses_the_next_apply() {
+fn drift_is_listed_and_blocks_the_next_apply() {
     let folder = machine();
     run(&folder, "apply -f manifests --yes");
     folder.write("root/etc/motd", b"edited");
@@ -147,7 +151,7 @@ fn every_difference_is_listed_and_refuses_the_next_apply() {
     let (code, _, err) = run(&folder, "apply -f manifests --yes");
     assert_eq!(code, 2);
     assert!(err.contains("and 2 more") && err.contains("--force"), "{err}");
-    assert_eq!(folder.read("root/etc/motd"), "edited", "nothing is overwritten unasked");
+    assert_eq!(folder.read("root/etc/motd"), "edited", "drift is not overwritten without --force");
     let (code, out, err) = run(&folder, "apply -f manifests --yes --force");
     assert_eq!(code, 0, "{out}{err}");
     assert_eq!(folder.read("root/etc/chrony.conf"), "server a");
@@ -155,7 +159,7 @@ fn every_difference_is_listed_and_refuses_the_next_apply() {
 }
 
 #[test]
-fn what_fails_is_undone_and_says_so() {
+fn a_failed_apply_is_rolled_back() {
     let folder = machine();
     let before = tree(&folder);
     let spec = format!("kernelArguments: [nosmt]\n{SPEC}");
@@ -163,7 +167,7 @@ fn what_fails_is_undone_and_says_so() {
     let (code, out, err) = run(&folder, "apply -f manifests --yes");
     assert_eq!(code, 1, "{out}{err}");
     assert!(err.contains("while it does not run"), "{err}");
-    assert!(out.contains("everything is as it was before"), "{out}");
+    assert!(out.contains("all changes were rolled back"), "{out}");
     assert_eq!(tree(&folder), before);
 }
 
@@ -183,7 +187,7 @@ fn start(folder: &Folder, words: &str, stdout: Stdio, stderr: Stdio) -> Running 
     Running(command.spawn().unwrap())
 }
 
-/// Kills an apply when it says that it takes this step; says whether it came to that.
+/// Kills an apply when it prints this step; returns false if there is no such step.
 fn kill_at(folder: &Folder, step: usize) -> bool {
     let mut apply = start(folder, "apply -f manifests --yes", Stdio::null(), Stdio::piped());
     let lines = BufReader::new(apply.0.stderr.take().unwrap()).lines();
@@ -196,7 +200,7 @@ fn kill_at(folder: &Folder, step: usize) -> bool {
 
 // covers: C134
 #[test]
-fn an_apply_that_is_killed_at_any_step_goes_on_when_it_is_started_again() {
+fn an_interrupted_apply_is_resumed_at_any_step() {
     let whole = machine();
     assert_eq!(run(&whole, "apply -f manifests --yes").0, 0);
     let want = tree(&whole);
@@ -221,18 +225,18 @@ fn an_apply_that_is_killed_at_any_step_goes_on_when_it_is_started_again() {
 }
 
 #[test]
-fn watching_says_when_something_drifts_and_when_it_is_back() {
+fn watch_prints_drift_and_its_end() {
     let folder = machine();
     run(&folder, "apply -f manifests --yes");
     let mut watch = start(&folder, "watch", Stdio::piped(), Stdio::null());
     let mut lines = BufReader::new(watch.0.stdout.take().unwrap()).lines();
     let mut next = || lines.next().unwrap().unwrap();
-    assert!(next().starts_with("the machine is as rendered-worker-"));
+    assert!(next().starts_with("no differences from rendered-worker-"));
     let motd = |text: &str| fs::write(folder.path("root/etc/motd"), text).unwrap();
     motd("edited");
     assert_eq!(next(), "content mismatch for file \"/etc/motd\"");
     motd("ours");
-    assert!(next().starts_with("the machine is as"));
+    assert!(next().starts_with("no differences from"));
     let id = rustix::process::Pid::from_child(&watch.0);
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     assert_eq!(watch.0.wait().unwrap().code(), Some(0));
@@ -240,7 +244,7 @@ fn watching_says_when_something_drifts_and_when_it_is_back() {
 
 // covers: C13, C15
 #[test]
-fn an_ignition_config_is_applied_as_it_is_and_anything_else_is_refused() {
+fn an_ignition_config_is_applied_unchanged() {
     let folder = machine();
     let ignition = r#"{"ignition": {"version": "3.4.0"},
         "storage": {"files": [{"path": "/etc/once", "contents": {"source": "data:,once"}}]},
@@ -252,7 +256,7 @@ fn an_ignition_config_is_applied_as_it_is_and_anything_else_is_refused() {
     assert_eq!(folder.read("root/etc/once"), "once");
     assert_eq!(run(&folder, "verify -f once.ign").0, 0);
     for (text, want) in [
-        ("{}", "unable to decipher onceFrom config type: bad.ign is no Ignition config"),
+        ("{}", "unable to decipher onceFrom config type: bad.ign is not an Ignition config"),
         (
             r#"{"ignition": {"version": "9.9.9"}}"#,
             "unable to decipher onceFrom config type: bad.ign",
@@ -266,7 +270,7 @@ fn an_ignition_config_is_applied_as_it_is_and_anything_else_is_refused() {
 }
 
 #[test]
-fn the_policy_among_the_manifests_counts() {
+fn the_policy_of_the_manifests_is_applied() {
     let folder = machine();
     assert_eq!(run(&folder, "apply -f manifests --yes").0, 0);
     let spec = MORE.replace("server%20b", "server%20c");
@@ -289,7 +293,7 @@ spec:
 }
 
 #[test]
-fn a_machine_that_somebody_works_on_is_left_alone() {
+fn a_locked_machine_is_not_changed() {
     let folder = machine();
     let root = mco_host::Root::open(&folder.path("root")).unwrap();
     let lock = root.lock("/etc/machine-config-daemon").unwrap();
@@ -297,15 +301,15 @@ fn a_machine_that_somebody_works_on_is_left_alone() {
     for words in ["apply -f manifests --yes", "rollback --yes", "confirm"] {
         let (code, _, err) = run(&folder, words);
         assert_eq!(code, 2, "{words}");
-        assert!(err.contains("another mco is at work"), "{words}: {err}");
+        assert!(err.contains("another mco process is changing"), "{words}: {err}");
     }
     drop(lock);
     let (code, out, err) = run(&folder, "confirm");
-    assert_eq!((code, out.as_str()), (0, "nothing waits to be confirmed\n"), "{err}");
+    assert_eq!((code, out.as_str()), (0, "nothing to confirm\n"), "{err}");
 }
 
 #[test]
-fn an_image_is_booted_only_where_there_are_images() {
+fn an_image_is_staged_only_on_image_based_systems() {
     let folder = machine();
     let (code, _, err) = run(&folder, "pivot quay.io/example/os@sha256:01 --yes");
     assert_eq!(code, 2, "{err}");
@@ -316,7 +320,7 @@ fn an_image_is_booted_only_where_there_are_images() {
 
 // covers: C13, C14, C15
 #[test]
-fn one_config_is_applied_once_as_the_references_flag_has_it() {
+fn once_from_applies_one_config() {
     let ignition = br#"{"ignition": {"version": "3.2.0"}, "storage": {"files": [
         {"path": "/etc/motd", "contents": {"source": "data:,ours"}}]}}"#;
     let alone = config("only", MORE).replace("role: worker", "role: nobody");
@@ -332,7 +336,7 @@ fn one_config_is_applied_once_as_the_references_flag_has_it() {
     };
     for (from, want) in [
         ("neither", "unable to decipher onceFrom config type: neither"),
-        ("https://example.com/a.ign", "nothing is fetched for --once-from"),
+        ("https://example.com/a.ign", "--once-from does not fetch"),
     ] {
         let (code, err) = once(from);
         assert!(code != 0 && err.contains(want), "{from}: {code} {err}");
@@ -343,5 +347,5 @@ fn one_config_is_applied_once_as_the_references_flag_has_it() {
     assert!(!folder.path("root/etc/ignition-machine-config-encapsulated.json").exists());
     let (code, err) = once("machine");
     assert_eq!((code, folder.read("root/etc/chrony.conf").as_str()), (0, "server b"), "{err}");
-    assert!(!folder.path("root/etc/motd").exists(), "it is the whole config");
+    assert!(!folder.path("root/etc/motd").exists(), "the config replaces the last one");
 }

@@ -1,4 +1,4 @@
-//! Input that is not what it should be: every fault has a place and a next step, and nothing panics.
+//! Loading of manifests: every fault of the input has a location and a hint.
 
 use snapbox::str;
 
@@ -9,7 +9,7 @@ fn check(files: &[(&str, &[u8])], path: &str) -> snapbox::cmd::OutputAssert {
 }
 
 #[test]
-fn bad_yaml_has_a_line_and_a_column() {
+fn a_syntax_error_has_line_and_column() {
     check(&[("a.yaml", b"kind: MachineConfig\n\tname: x\n")], "a.yaml").code(1).stdout_eq(str![[
         r#"
 a.yaml:1:7: error: while scanning a plain scalar, found a tab [Syntax]
@@ -20,26 +20,26 @@ a.yaml:1:7: error: while scanning a plain scalar, found a tab [Syntax]
 }
 
 #[test]
-fn keys_that_come_twice_are_refused() {
+fn duplicate_keys_are_errors() {
     let twice = config("99-a", "fips: true\nfips: false\n");
     check(&[("a.yaml", twice.as_bytes())], "a.yaml").code(1).stdout_eq(str![[r#"
-a.yaml:9:3: error: key "fips" comes twice [Syntax]
-  hint: remove one of the two; only one could take effect
+a.yaml:9:3: error: duplicate key "fips" [Syntax]
+  hint: remove one of the two keys
 
 "#]]);
 }
 
 #[test]
-fn text_that_is_not_utf8_is_refused() {
+fn invalid_utf8_is_an_error() {
     check(&[("a.yaml", b"a: 1\nb: \xff\xfe\n")], "a.yaml").code(1).stdout_eq(str![[r#"
 a.yaml:2:4: error: not UTF-8 text [Syntax]
-  hint: save the file as UTF-8; binary contents belong into a base64 data URL
+  hint: save the file as UTF-8; encode binary contents as a base64 data URL
 
 "#]]);
 }
 
 #[test]
-fn a_wrong_type_names_the_member() {
+fn a_type_error_names_the_field() {
     let wrong = config("99-a", "kernelArguments: nosmt\n");
     check(&[("a.yaml", wrong.as_bytes())], "a.yaml").code(1).stdout_eq(str![[r#"
 a.yaml:8:20: error: spec.kernelArguments: invalid type: string "nosmt", expected a sequence [WrongType]
@@ -49,48 +49,48 @@ a.yaml:8:20: error: spec.kernelArguments: invalid type: string "nosmt", expected
 }
 
 #[test]
-fn wrong_kinds_and_versions_are_named() {
+fn unknown_kinds_and_versions_are_errors() {
     let manifests = b"apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfg\nmetadata: {name: a}\n---\n\
         apiVersion: machineconfiguration.openshift.io/v2\nkind: MachineConfig\nmetadata: {name: b}\n---\nname: c\n";
     check(&[("a.yaml", manifests)], "a.yaml").code(1).stdout_eq(str![[r#"
-a.yaml:2:7: error: there is no kind MachineConfg in machineconfiguration.openshift.io/v1 [UnknownKind]
+a.yaml:2:7: error: unknown kind MachineConfg in machineconfiguration.openshift.io/v1 [UnknownKind]
   in MachineConfg/a, kind
   hint: did you mean MachineConfig?
-a.yaml:5:13: error: MachineConfig has apiVersion machineconfiguration.openshift.io/v2 [UnknownApiVersion]
+a.yaml:5:13: error: unknown apiVersion machineconfiguration.openshift.io/v2 of MachineConfig [UnknownApiVersion]
   in MachineConfig/b, apiVersion
-  hint: write apiVersion: machineconfiguration.openshift.io/v1
-a.yaml:9:1: error: this is not a Kubernetes object: it has no apiVersion [NotAnObject]
+  hint: set apiVersion: machineconfiguration.openshift.io/v1
+a.yaml:9:1: error: not a Kubernetes object: apiVersion is missing [NotAnObject]
   hint: a MachineConfig starts with `apiVersion: machineconfiguration.openshift.io/v1` and `kind: MachineConfig`
 
 "#]]);
 }
 
 #[test]
-fn other_kinds_are_left_aside() {
+fn other_kinds_are_ignored() {
     let other = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
     let good = config("99-a", "fips: false\n");
     let files: [(&str, &[u8]); 2] = [("a.yaml", other), ("b.yaml", good.as_bytes())];
     let folder = Folder::new(&files);
     folder.mco(&["check", "-v", "-f", "."]).assert().success().stderr_eq(str![[r#"
 note: assuming pools that are not in the input, from role labels: worker
-note: ./a.yaml: ConfigMap/a is left aside
+note: ./a.yaml: ignored ConfigMap/a
 note: 1 MachineConfig, 1 pool: 0 errors, 0 warnings
 
 "#]]);
     folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: the input holds no MachineConfig
-hint: name the files or directories that have them; -v says what was left aside
+error: the input contains no MachineConfig
+hint: name files or directories with MachineConfigs; -v shows the ignored objects
 
 "#]]);
 }
 
 #[test]
-fn one_bad_file_does_not_hide_the_next() {
+fn a_fault_of_one_file_does_not_hide_the_next() {
     let wrong = config("99-b", "kernelType: fast\n");
     let files: [(&str, &[u8]); 2] = [("a.yaml", b"a: [\n"), ("b.yaml", wrong.as_bytes())];
     check(&files, ".").code(1).stdout_eq(str![[r#"
 ./a.yaml:1:4: error: unclosed bracket '[' [Syntax]
-./b.yaml:8:15: error: there is no kernel type "fast" [InvalidKernelType]
+./b.yaml:8:15: error: unknown kernel type "fast" [InvalidKernelType]
   in MachineConfig/99-b, spec.kernelType
   hint: use one of default, realtime, 64k-pages
 
@@ -98,21 +98,21 @@ fn one_bad_file_does_not_hide_the_next() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_input_is_named() {
     mco(&["check", "-f", "no/such/file.yaml"]).assert().code(1).stderr_eq(str![[r#"
 error: failed to read no/such/file.yaml: No such file or directory (os error 2)
 
 "#]]);
     Folder::new(&[("deep/a.yaml", b"")]).mco(&["check", "-f", "."]).assert().code(1).stderr_eq(
         str![[r#"
-error: . holds no .yaml, .yml or .json file
-hint: name another directory, or add -R to read the ones below it
+error: . contains no .yaml, .yml or .json file
+hint: name another directory, or add -R to read subdirectories
 
 "#]],
     );
     mco(&["check", "-f", "https://example.com/a.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: https://example.com/a.yaml is an address, and this command works offline
-hint: fetch it yourself: curl -fsSL https://example.com/a.yaml | mco … -f -
+error: https://example.com/a.yaml is a URL, and this command works offline
+hint: download the file: curl -fsSL https://example.com/a.yaml | mco … -f -
 
 "#]]);
     Folder::new(&[("a.yaml", b"# nothing\n")])
@@ -120,14 +120,14 @@ hint: fetch it yourself: curl -fsSL https://example.com/a.yaml | mco … -f -
         .assert()
         .code(1)
         .stderr_eq(str![[r#"
-error: the input holds no MachineConfig
+error: the input contains no MachineConfig
 hint: name files or directories with -f, or pipe `kubectl get machineconfigs -o yaml` into -f -
 
 "#]]);
 }
 
 #[test]
-fn a_huge_file_is_refused_before_it_is_read() {
+fn a_large_file_is_refused_before_it_is_read() {
     let folder = Folder::new(&[("a.yaml", b"")]);
     let file = tempfile::NamedTempFile::with_suffix(".yaml").unwrap();
     file.as_file().set_len(65 * 1024 * 1024).unwrap();
@@ -151,7 +151,7 @@ fn lists_json_and_standard_input_are_read() {
 }
 
 #[test]
-fn directories_below_are_read_on_demand() {
+fn subdirectories_are_read_with_recursive() {
     let (a, b) = (config("50-a", "fips: false"), config("60-b", "fips: true"));
     let folder = Folder::new(&[("a.yaml", a.as_bytes()), ("deep/b.yml", b.as_bytes())]);
     let fips = |args: &[&str]| {
@@ -173,9 +173,9 @@ fn the_images_of_the_release_come_from_the_controller_config() {
 }
 
 #[test]
-fn wrong_pools_are_corrected() {
+fn an_unknown_pool_gets_a_suggestion() {
     mco(&["render", "-f", "examples", "--pool", "wroker"]).assert().code(1).stderr_eq(str![[r#"
-error: there is no pool wroker in the input
+error: unknown pool "wroker"
 hint: did you mean worker?
 
 "#]]);
@@ -187,13 +187,13 @@ hint: choose one with --pool: infra, master, worker
 }
 
 #[test]
-fn pools_without_configs_are_left_out_of_all() {
+fn pools_without_configs_are_skipped() {
     let args = ["-f", "examples/pools.yaml", "-f", "examples/99-worker-chrony.yaml"];
     mco(&[&["render"], args.as_slice()].concat())
         .assert()
         .success()
         .stderr_eq(str![[r#"
-note: pool master selects nothing in the input
+note: pool master selects no MachineConfig
 
 "#]])
         .stdout_eq(str![[r#"
@@ -204,7 +204,7 @@ rendered-worker-779cb03dcb5f3223cea97fd04f0a841c
         .assert()
         .code(1)
         .stderr_eq(str![[r#"
-error: cannot render pool master: no MachineConfigs found matching selector machineconfiguration.openshift.io/role=master
+error: failed to render pool master: no MachineConfigs found matching selector machineconfiguration.openshift.io/role=master
 
 "#]]);
 }

@@ -1,6 +1,6 @@
-//! The binary as a person runs it: real files, real output, real exit codes.
+//! Tests of the `mco` binary: files, output and exit codes.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that panics has failed")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic fails the test")]
 #![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
 
 #[cfg(test)]
@@ -28,17 +28,17 @@ use std::path::{Path, PathBuf};
 
 use snapbox::cmd::Command;
 
-/// The command, run in the root of the repository, without colours.
+/// Returns the command, run in the root of the repository, without colours.
 fn mco(args: &[&str]) -> Command {
     Command::new(env!("CARGO_BIN_EXE_mco")).args(args).current_dir(workspace()).env("NO_COLOR", "1")
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A directory of manifests that goes away with the test.
+/// A temporary directory of manifests.
 struct Folder(tempfile::TempDir);
 
 impl Folder {
@@ -50,14 +50,14 @@ impl Folder {
         folder
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a test makes the files that it hands over")]
+    #[expect(clippy::disallowed_methods, reason = "the test writes its input files")]
     fn write(&self, name: &str, bytes: &[u8]) {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, bytes).unwrap();
     }
 
-    #[expect(clippy::disallowed_methods, reason = "a test looks at what was written")]
+    #[expect(clippy::disallowed_methods, reason = "the test reads the output files")]
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path(name)).unwrap()
     }
@@ -66,13 +66,13 @@ impl Folder {
         self.0.path().join(name)
     }
 
-    /// The command, run in this directory.
+    /// Returns the command, run in this directory.
     fn mco(&self, args: &[&str]) -> Command {
         mco(args).current_dir(self.0.path())
     }
 }
 
-/// A MachineConfig of the role worker with this text as its `spec`.
+/// Returns a MachineConfig of the role worker with this text as its `spec`.
 fn config(name: &str, spec: &str) -> String {
     let spec = indented(2, spec);
     format!(
@@ -81,7 +81,7 @@ fn config(name: &str, spec: &str) -> String {
     )
 }
 
-/// The lines moved to the right.
+/// Indents the lines.
 fn indented(by: usize, text: &str) -> String {
     let lines = text.lines().flat_map(|line| [" ".repeat(by), line.to_owned(), "\n".to_owned()]);
     lines.collect()

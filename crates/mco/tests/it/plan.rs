@@ -1,4 +1,4 @@
-//! `mco plan` says what a change does to nodes, by which rule, in which order, and what blocks it.
+//! `mco plan` predicts actions, deciding rules, the order of the nodes and blocked drains.
 
 use snapbox::str;
 
@@ -22,7 +22,7 @@ fn file(path: &str, text: &str) -> String {
     )
 }
 
-/// A worker in a zone, with words for what is special about it.
+/// Returns a worker; `words` may contain `down` and `cordoned`.
 fn node(name: &str, words: &str) -> String {
     let has = |word: &str| words.split(' ').any(|found| found == word);
     let ready = if has("down") { "False" } else { "True" };
@@ -34,9 +34,10 @@ fn node(name: &str, words: &str) -> String {
     )
 }
 
-/// The present state in `now.yaml`, and a change that gives a file in `change.yaml`.
-fn folder(present: &str, path: &str, nodes: &str) -> Folder {
-    let now = format!("{POOL}---\n{}", config("50-a", present));
+/// Returns a directory with the current manifests in `now.yaml`, and a change that adds a file in
+/// `change.yaml`.
+fn folder(current: &str, path: &str, nodes: &str) -> Folder {
+    let now = format!("{POOL}---\n{}", config("50-a", current));
     let change = config("50-a", &file(path, "b"));
     let files = [("now.yaml", now), ("change.yaml", change), ("nodes.yaml", nodes.to_owned())];
     Folder::new(&files.each_ref().map(|(name, text)| (*name, text.as_bytes())))
@@ -49,7 +50,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn the_rule_that_decides_is_named() {
+fn the_deciding_rule_is_printed() {
     let rows = [
         ("/etc/foo", "reboot", "no policy covers it", true),
         ("/etc/containers/policy.json", "reload crio.service", "policy for /etc/containers", false),
@@ -66,7 +67,7 @@ fn the_rule_that_decides_is_named() {
 }
 
 #[test]
-fn ci_can_draw_the_line_where_it_wants() {
+fn fail_on_selects_the_exit_code() {
     let rows: [(&str, &[&str], i32); 8] = [
         ("/etc/foo", &[], 0),
         ("/etc/foo", &["--fail-on", "reboot"], 3),
@@ -85,10 +86,10 @@ fn ci_can_draw_the_line_where_it_wants() {
 }
 
 #[test]
-fn a_change_that_is_none_passes_every_limit() {
+fn a_change_without_effect_passes_fail_on() {
     let same = folder(&file("/etc/foo", "%62"), "/etc/foo", "");
     let out = same.mco(&with(&["--fail-on", "reboot"])).output().unwrap();
-    assert_eq!(out.status.code(), Some(0), "the same bytes in other words reboot nobody");
+    assert_eq!(out.status.code(), Some(0), "equal contents in another encoding cause no reboot");
     let folder = folder(&file("/etc/foo", "b"), "/etc/foo", "");
     let out = folder.mco(&with(&["--fail-on", "change"])).output().unwrap();
     assert_eq!(out.status.code(), Some(0));
@@ -96,7 +97,7 @@ fn a_change_that_is_none_passes_every_limit() {
 }
 
 #[test]
-fn waves_follow_the_limit_and_leave_out_who_cannot_go() {
+fn waves_follow_max_unavailable_and_skip_cordoned_nodes() {
     let nodes: String = [("a", ""), ("b", ""), ("c", ""), ("d", "cordoned")]
         .map(|(name, words)| node(name, words))
         .concat();
@@ -108,7 +109,7 @@ fn waves_follow_the_limit_and_leave_out_who_cannot_go() {
     assert_eq!(
         pool["waves"],
         serde_json::json!([["a"], ["b"], ["c"]]),
-        "d takes one of two places"
+        "d occupies one of two slots"
     );
     assert_eq!(pool["nodes"][3]["waits"], "cordoned by the user");
     assert_eq!(pool["nodes"][0]["wave"], 1);
@@ -118,7 +119,7 @@ fn waves_follow_the_limit_and_leave_out_who_cannot_go() {
 }
 
 #[test]
-fn the_administrators_policy_counts() {
+fn the_node_disruption_policy_is_applied() {
     let folder = folder(EMPTY, "/etc/foo/bar", "");
     folder.write(
         "policy.yaml",
@@ -138,7 +139,7 @@ spec:
         .success()
         .stdout_eq(str![[r#"
 pool worker: rendered-worker-[..] -> rendered-worker-[..]
-  CHANGE                    ASKS FOR              BECAUSE
+  CHANGE                    ACTION                REASON
   file /etc/foo/bar added   restart foo.service   policy for /etc/foo
   each node: no drain (no action asks for it), restart foo.service, about 10s
   size: [..] of 1572864 bytes, 0.0 %
@@ -147,7 +148,7 @@ pool worker: rendered-worker-[..] -> rendered-worker-[..]
 }
 
 #[test]
-fn a_drain_that_can_never_finish_is_foreseen() {
+fn a_blocked_drain_is_predicted() {
     let args = [
         "plan",
         "-f",
@@ -175,7 +176,7 @@ fn a_drain_that_can_never_finish_is_foreseen() {
 }
 
 #[test]
-fn every_step_is_listed_when_asked_for() {
+fn every_step_is_listed_with_steps() {
     let folder = folder(EMPTY, "/etc/foo", "");
     let out = folder.mco(&with(&["--steps"])).output().unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
@@ -184,17 +185,17 @@ fn every_step_is_listed_when_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_said_in_a_line() {
+fn a_missing_change_is_an_error() {
     let folder = folder(EMPTY, "/etc/foo", "");
     folder.mco(&["plan", "-f", "now.yaml"]).assert().code(1).stderr_eq(str![[r#"
-error: there is no change to plan
-hint: name the present manifests with the first -f and those that change them with the next, or a MachineConfig to take away with --without
+error: no change to plan
+hint: name the current manifests with the first -f and those that change them with the next, or a MachineConfig to delete with --without
 
 "#]]);
     folder.mco(&["plan", "-f", "now.yaml", "--without", "99-nope"]).assert().code(1).stderr_eq(
         str![[r#"
-error: there is no MachineConfig 99-nope to take away
-hint: the first -f must hold it
+error: unknown MachineConfig "99-nope" in --without
+hint: name a MachineConfig of the first -f
 
 "#]],
     );

@@ -1,4 +1,4 @@
-//! Each process alone, as a child of the test, against the embedded API server and the real one.
+//! Operator and controller as processes, on the embedded API server and on a real one.
 
 use std::{io::Write as _, path::Path, process::ExitStatus};
 
@@ -20,13 +20,13 @@ use mco_testkit::{
 };
 use rustix::process::Signal;
 
-/// Asks it to stop, and waits until it has.
+/// Sends SIGTERM and waits until the process has ended.
 fn stop(mut process: Process) -> ExitStatus {
     process.signal(Signal::TERM).expect("it runs");
     process.wait(PATIENCE).expect("it ends")
 }
 
-/// Waits for a kind: until the operator has installed it there is nothing to watch.
+/// Waits for a CRD, because a kind can be watched only after the operator has installed it.
 pub(crate) async fn installed(client: &Client, kind: &str) {
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
     let is_established = conditions::is_crd_established();
@@ -37,18 +37,18 @@ pub(crate) async fn installed(client: &Client, kind: &str) {
 
 // covers: PROC-1, PROC-4
 #[tokio::test]
-async fn operator_and_controller_furnish_a_cluster_and_stop_when_told() {
+async fn operator_and_controller_install_a_cluster_and_stop_on_sigterm() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())
         .expect("the embedded API server starts");
-    they_furnish_a_cluster_and_stop_when_told(&api, folder.path()).await;
+    processes_install_a_cluster_and_stop(&api, folder.path()).await;
     api.process().signal(Signal::TERM).expect("it runs");
     assert!(api.process().wait(PATIENCE).expect("it ends").success());
 }
 
 // covers: PROC-1, PROC-4
 #[tokio::test]
-async fn they_do_so_on_a_real_kube_apiserver() {
+async fn operator_and_controller_run_on_a_real_kube_apiserver() {
     let programs = match Programs::find() {
         Ok(programs) => programs,
         Err(absent) => {
@@ -60,10 +60,10 @@ async fn they_do_so_on_a_real_kube_apiserver() {
     let authority = Authority::new("test").expect("an authority");
     let settings = Settings::loopback(&folder.path().join("api"));
     let api = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
-    they_furnish_a_cluster_and_stop_when_told(&api, folder.path()).await;
+    processes_install_a_cluster_and_stop(&api, folder.path()).await;
 }
 
-async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: &Path) {
+async fn processes_install_a_cluster_and_stop(api: &dyn ApiServer, folder: &Path) {
     let file = api.kubeconfig();
     let start = |process: &str| {
         let mut command = command(env!("CARGO_BIN_EXE_mco"));
@@ -81,11 +81,11 @@ async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: 
         let status = found.and_then(|found| found.status.as_ref());
         status.is_some_and(|status| !status.versions.is_empty())
     };
-    let settled = watching::until(operators, label::CLUSTER_OPERATOR, "a version", has_version);
-    settled.await.expect("the operator reaches its version");
+    let reached = watching::until(operators, label::CLUSTER_OPERATOR, "a version", has_version);
+    reached.await.expect("the operator reaches its version");
     let pools = Api::<MachineConfigPool>::all(client.clone());
-    let master = pools.get("master").await.expect("made by the operator");
-    let name = master.status.expect("written by the controller").configuration.rendered.name;
+    let master = pools.get("master").await.expect("the operator creates the pool");
+    let name = master.status.expect("the controller sets the status").configuration.rendered.name;
     assert!(name.starts_with("rendered-master-"), "{name}");
 
     assert!(stop(controller).success() && stop(operator).success());
@@ -93,7 +93,7 @@ async fn they_furnish_a_cluster_and_stop_when_told(api: &dyn ApiServer, folder: 
         [("kube-system", "machine-config-controller"), (label::NAMESPACE, "machine-config")]
     {
         let lease = Api::<Lease>::namespaced(client.clone(), namespace).get(name).await;
-        let spec = lease.expect("the process led").spec.unwrap_or_default();
+        let spec = lease.expect("the process holds the lease").spec.unwrap_or_default();
         assert_eq!(spec.holder_identity.as_deref(), Some(""), "{name} is free again");
     }
 }

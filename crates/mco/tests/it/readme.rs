@@ -1,4 +1,4 @@
-//! What the README shows is what the program does.
+//! The transcripts of the README are the output of the program.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use mco_testkit::{
 
 use crate::workspace;
 
-/// Every `$ mco …` line of the README with the lines that follow it.
+/// Returns every `$ mco …` line of the README with the lines that follow it.
 fn transcripts(text: &str) -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
     let mut inside = false;
@@ -29,11 +29,11 @@ fn transcripts(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "runs the program as a reader of the README would")]
-fn the_readme_shows_what_happens() {
-    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("a README");
+#[expect(clippy::disallowed_methods, reason = "the test runs the commands of the README")]
+fn the_transcripts_of_the_readme_are_exact() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("the README exists");
     let transcripts = transcripts(&readme);
-    assert!(transcripts.len() >= 4, "the README shows what the program does");
+    assert!(transcripts.len() >= 4, "the README has transcripts");
     for (command, expected) in transcripts {
         let output = Command::new(env!("CARGO_BIN_EXE_mco"))
             .args(command.split_whitespace())
@@ -45,15 +45,15 @@ fn the_readme_shows_what_happens() {
     }
 }
 
-/// The blocks of the section, in their order.
+/// Returns the blocks of the section in order.
 fn blocks(text: &str, section: &str) -> Vec<String> {
-    let (_, rest) = text.split_once(section).expect("the section");
+    let (_, rest) = text.split_once(section).expect("the section exists");
     let section = rest.split("\n## ").next().unwrap_or_default();
     let blocks = section.split("```text\n").skip(1);
     blocks.map(|block| block.split("```").next().unwrap_or_default().to_owned()).collect()
 }
 
-/// The only parts of it that differ from run to run are the ports.
+/// Replaces the ports, which differ from run to run.
 fn without_ports(text: &str) -> String {
     let mut parts = text.split("127.0.0.1:");
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -63,14 +63,14 @@ fn without_ports(text: &str) -> String {
     plain
 }
 
-/// Ports are left aside; names of configs are exact. Of the lines about `worker-0`, the first and the
-/// last are always there; a restart may be over before the kubelet says so. All come in this order.
+/// Ports are ignored; names of configs are exact. Of the lines about `worker-0`, the first and the
+/// last are required, because a restart may end before the kubelet reports it. The order is exact.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "runs the program as a reader of the README would")]
-fn the_first_minute_is_as_the_readme_tells_it() {
-    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("a README");
+#[expect(clippy::disallowed_methods, reason = "the test runs the commands of the README")]
+fn the_first_minute_of_the_readme_is_exact() {
+    let readme = std::fs::read_to_string(workspace().join("README.md")).expect("the README exists");
     let blocks = blocks(&readme, "\n## The first minute\n");
-    let [hello, apply, progress, status] = &blocks[..] else { unreachable!("four blocks") };
+    let [welcome, apply, progress, status] = &blocks[..] else { unreachable!("four blocks") };
     let folder = tempfile::tempdir().unwrap();
     let examples = workspace().join("examples").canonicalize().unwrap();
     std::os::unix::fs::symlink(examples, folder.path().join("examples")).unwrap();
@@ -80,12 +80,12 @@ fn the_first_minute_is_as_the_readme_tells_it() {
         let output = run.current_dir(folder.path()).output().expect("the program starts");
         String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
     };
-    let settled = || {
+    let updated = || {
         let shown = mco("status");
         let pools = shown.lines().filter(|line| line.contains("True      False      False"));
         (pools.count() == 2 && shown.contains("Available True, Progressing False")).then_some(shown)
     };
-    let shown_after = |block: &str| {
+    let transcript = |block: &str| {
         let (command, output) = block.split_once('\n').expect("a command and its output");
         (command.trim_start_matches("$ mco ").to_owned(), output.to_owned())
     };
@@ -93,22 +93,22 @@ fn the_first_minute_is_as_the_readme_tells_it() {
     let mut start = api::command(env!("CARGO_BIN_EXE_mco"));
     let start = start.arg("up").env_remove("KUBECONFIG").current_dir(folder.path());
     let mut up = Process::start("mco up", start, &folder.path().join("log")).unwrap();
-    api::wait("the cluster to settle", PATIENCE, settled).unwrap();
-    let said = without_ports(&up.log());
-    assert!(said.starts_with(&without_ports(hello)), "{said}");
+    api::wait("all pools to be updated", PATIENCE, updated).unwrap();
+    let output = without_ports(&up.log());
+    assert!(output.starts_with(&without_ports(welcome)), "{output}");
 
-    let (command, expected) = shown_after(apply);
+    let (command, expected) = transcript(apply);
     assert_eq!(mco(&command), expected);
-    let (command, expected) = shown_after(status);
-    let reached = || settled().filter(|shown| shown.starts_with(&expected));
+    let (command, expected) = transcript(status);
+    let reached = || updated().filter(|shown| shown.starts_with(&expected));
     api::wait(&format!("`mco {command}` to show\n{expected}"), PATIENCE, reached).unwrap();
     let last = progress.lines().last().expect("lines");
-    let told = || Some(up.log()).filter(|said| said.contains(last));
-    let said = api::wait(&format!("it to say {last:?}"), PATIENCE, told).unwrap();
-    let told: Vec<Option<usize>> = progress.lines().map(|line| said.find(line)).collect();
-    assert!(told[0].is_some() && told[told.len() - 1].is_some(), "{progress}\n{said}");
-    let told: Vec<usize> = told.into_iter().flatten().collect();
-    assert!(told.is_sorted(), "{progress}\n{said}");
+    let logged = || Some(up.log()).filter(|log| log.contains(last));
+    let log = api::wait(&format!("the line {last:?}"), PATIENCE, logged).unwrap();
+    let lines: Vec<Option<usize>> = progress.lines().map(|line| log.find(line)).collect();
+    assert!(lines[0].is_some() && lines[lines.len() - 1].is_some(), "{progress}\n{log}");
+    let lines: Vec<usize> = lines.into_iter().flatten().collect();
+    assert!(lines.is_sorted(), "{progress}\n{log}");
     mco("down --purge");
     assert!(up.wait(PATIENCE).unwrap().success());
 }

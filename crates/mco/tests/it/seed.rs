@@ -1,10 +1,10 @@
-//! The MachineConfig of a tutorial, taken through every command by somebody new.
+//! The MachineConfig of a tutorial, through every offline command.
 
 use snapbox::str;
 
 use crate::{Folder, mco};
 
-/// As tutorials have it: dots where the payload and the rest of the unit should be.
+/// A config as in tutorials: dots in place of the payload and of the rest of the unit.
 const TUTORIAL: &str = "\
 apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfig
@@ -35,7 +35,7 @@ spec:
 const FILLED_IN: &str = "examples/99-worker-custom.yaml";
 
 #[test]
-fn what_the_tutorial_leaves_out_is_named_line_by_line() {
+fn placeholders_of_the_tutorial_are_reported_by_line() {
     let folder = Folder::new(&[("a.yaml", TUTORIAL.as_bytes())]);
     folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stdout_eq(str![[r#"
 a.yaml:16:19: error: the contents of /etc/custom-config cannot be decoded: could not decode file content string: invalid data character [Contents]
@@ -60,7 +60,7 @@ error: cannot render pool worker
 }
 
 #[test]
-fn filled_in_it_goes_through_every_command() {
+fn the_completed_config_works_with_every_command() {
     mco(&["check", "-f", FILLED_IN]).assert().success().stdout_eq("");
     mco(&["render", "-f", FILLED_IN]).assert().success().stdout_eq(str![[r#"
 rendered-worker-948142f885ad25b89d2c283b2c93bbfe
@@ -80,7 +80,7 @@ unit custom.service in pool worker:
 }
 
 #[test]
-fn a_changed_line_is_a_small_difference() {
+fn a_changed_line_is_a_one_line_difference() {
     let folder = Folder::new(&[]);
     let old = mco(&["render", "-f", FILLED_IN, "-o", "yaml"]).output().unwrap().stdout;
     let new = String::from_utf8(old.clone()).unwrap().replace("Custom service", "My service");

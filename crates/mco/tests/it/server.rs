@@ -1,4 +1,4 @@
-//! `mco server`: the reference's command line.
+//! The command line of `mco server`, which is the reference's.
 
 use snapbox::str;
 
@@ -6,7 +6,7 @@ use crate::mco;
 
 // covers: S03
 #[test]
-fn the_address_for_new_machines_must_be_given() {
+fn the_apiserver_url_is_required() {
     mco(&["server", "start"]).assert().code(1).stderr_eq(str![[r#"
 error: --apiserver-url cannot be empty
 
@@ -14,7 +14,7 @@ error: --apiserver-url cannot be empty
 }
 
 #[test]
-fn flags_stand_before_or_behind_the_action() {
+fn flags_are_accepted_before_and_after_the_action() {
     for args in [
         ["server", "--secure-port", "1", "version"],
         ["server", "version", "--secure-port", "1"],

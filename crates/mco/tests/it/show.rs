@@ -1,11 +1,11 @@
-//! `mco cat`: raw bytes, good advice, and no complaint when the reader has seen enough.
+//! `mco cat` and `mco why`: exact bytes, suggestions for typos, and closed pipes.
 
 use snapbox::str;
 
 use crate::{Folder, config, mco};
 
 #[test]
-fn bytes_come_out_as_they_are() {
+fn contents_are_printed_unchanged() {
     let spec = "config:\n  ignition: {version: 3.2.0}\n  storage:\n    files:\n    - {path: /a, contents: {source: 'data:;base64,AAEC/xtbMzFt'}}";
     let folder = Folder::new(&[("a.yaml", config("99-a", spec).as_bytes())]);
     let out = folder.mco(&["cat", "a.yaml", "/a"]).output().unwrap();
@@ -23,7 +23,7 @@ fn units_are_found_by_name_and_by_path() {
 }
 
 #[test]
-fn slips_are_corrected() {
+fn typos_get_a_suggestion() {
     let file = "examples/99-worker-custom.yaml";
     mco(&["cat", file, "/etc/custom-confg"]).assert().code(1).stderr_eq(str![[r#"
 error: 99-worker-custom has no file or unit /etc/custom-confg
@@ -39,19 +39,19 @@ hint: did you mean /etc/custom-config?
         .assert()
         .code(1)
         .stderr_eq(str![[r#"
-error: unit kubelet.service has no contents here
-hint: it has drop-ins: try kubelet.service/20-limits.conf
+error: unit kubelet.service has no contents in this config
+hint: print one of its drop-ins: kubelet.service/20-limits.conf
 
 "#]]);
     mco(&["cat", file]).assert().code(1).stderr_eq(str![[r#"
-error: both a config and what to print are needed
-hint: mco cat FILE WHAT, or mco cat -f PATH WHAT
+error: a config and the name of an entry are required
+hint: run `mco cat FILE NAME`, or `mco cat -f PATH NAME`
 
 "#]]);
 }
 
 #[test]
-fn a_reader_that_leaves_early_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let big = format!(
         "config:\n  ignition: {{version: 3.2.0}}\n  storage:\n    files:\n    - {{path: /a, contents: {{source: 'data:,{}'}}}}",
         "line%0A".repeat(100_000)
@@ -69,7 +69,7 @@ fn a_reader_that_leaves_early_is_no_error() {
 }
 
 #[test]
-fn why_tells_who_has_the_last_word_on_what() {
+fn why_prints_the_precedence_of_each_config() {
     let ignition = |rest: &str| format!("config:\n  ignition: {{version: 3.2.0}}\n{rest}");
     let file =
         |rest: &str| ignition(&format!("  storage:\n    files:\n    - {{path: /a, {rest}}}"));
@@ -93,7 +93,7 @@ path /b in pool worker:
 "#]]);
     folder.mco(&["why", "-f", "a.yaml", "/aa"]).assert().code(1).stderr_eq(str![[r#"
 note: assuming pools that are not in the input, from role labels: worker
-error: no MachineConfig in the input says anything about /aa
+error: no MachineConfig in the input sets /aa
 hint: did you mean /a?
 
 "#]]);

@@ -1,4 +1,4 @@
-//! `mco simulate` rolls a change out in virtual time.
+//! `mco simulate` rolls out a change in virtual time.
 
 use snapbox::str;
 
@@ -7,7 +7,7 @@ use crate::{Folder, config, mco};
 const FILE: &str = "config: {ignition: {version: 3.2.0}, storage: {files: \
                     [{path: /etc/a, mode: 0644, contents: {source: 'data:,TEXT'}}]}}";
 
-/// A dump with two workers, a pod on the first, and a budget.
+/// Returns a dump with two workers, a pod on the first worker, and a PodDisruptionBudget.
 fn folder(min_available: u8) -> Folder {
     let node = |name: &str| {
         format!(
@@ -36,7 +36,7 @@ fn folder(min_available: u8) -> Folder {
 }
 
 #[test]
-fn the_timeline_and_the_outcome_are_shown() {
+fn the_timeline_and_the_result_are_printed() {
     let folder = folder(0);
     let simulate = &["simulate", "-f", "dump.yaml", "--change", "change.yaml"];
     folder.mco(simulate).assert().success().stdout_eq(str![[r#"
@@ -50,28 +50,28 @@ fn the_timeline_and_the_outcome_are_shown() {
 00:04:51  worker-a  updated to rendered-worker-[..]
 00:04:52  worker-b  targeted to rendered-worker-[..]
 ...
-pool worker: 2 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
-2 reboots, 00:0[..] in all
+pool worker: 2 of 2 nodes run rendered-worker-[..]; at most 1 unavailable at a time, maxUnavailable 1
+2 reboots, 00:0[..] in total
 
 "#]]);
 }
 
 #[test]
-fn a_budget_that_allows_nothing_is_named_and_fails() {
+fn a_budget_that_blocks_a_drain_is_named() {
     let folder = folder(1);
     let simulate = &["simulate", "-f", "dump.yaml", "--change", "change.yaml"];
     folder.mco(simulate).assert().code(1).stdout_eq(str![[r#"
 ...
-pool worker: 0 of 2 nodes run rendered-worker-[..]; at most 1 out of service at a time, 1 allowed
+pool worker: 0 of 2 nodes run rendered-worker-[..]; at most 1 unavailable at a time, maxUnavailable 1
   worker-a: drain blocked: PodDisruptionBudget shop/web protects pod shop/web
   worker-b: waits: no free slot: maxUnavailable nodes are unavailable or updating
-0 reboots, 48:20:00 in all
+0 reboots, 48:20:00 in total
 
 "#]]);
 }
 
 #[test]
-fn a_made_up_fleet_with_faults_gets_there_and_says_so_in_json() {
+fn a_generated_fleet_completes_despite_faults() {
     let folder = folder(0);
     let args = [
         "simulate",
@@ -94,27 +94,31 @@ fn a_made_up_fleet_with_faults_gets_there_and_says_so_in_json() {
     assert_eq!(value["pools"][0]["updated"], 40);
     assert_eq!(value["pools"][0]["mostOut"], 1);
     assert!(value["timeline"].as_array().unwrap().len() > 200);
-    assert_eq!(folder.mco(&args).output().unwrap().stdout, first.stdout, "the same every time");
+    assert_eq!(
+        folder.mco(&args).output().unwrap().stdout,
+        first.stdout,
+        "runs with the same seed are equal"
+    );
 }
 
 #[test]
-fn a_wrong_list_of_faults_is_answered_with_those_there_are() {
+fn an_unknown_fault_lists_the_known_ones() {
     let folder = folder(0);
     let simulate = ["simulate", "-f", "dump.yaml", "--change", "change.yaml", "--faults", "x"];
     folder.mco(&simulate).assert().code(1).stderr_eq(str![[r#"
 error: --faults: unknown fault "x"; the faults are controller-restart, leader-change, stale-cache, conflict, daemon-crash, slow-apply, failed-apply, lost-machine, late-ready, old-boot, blip, and all
-hint: `mco simulate --help` says what each does
+hint: run `mco simulate --help` for the list of faults
 
 "#]]);
 }
 
 #[test]
-fn a_dump_without_nodes_says_what_to_do() {
+fn a_dump_without_nodes_is_an_error() {
     let examples = ["simulate", "-f", "examples/", "--change", "examples/99-worker-custom.yaml"];
     mco(&examples).assert().code(1).stderr_eq(str![[r#"
 ...
-error: the input holds no Node
-hint: pipe `kubectl get mc,mcp,nodes,pods,pdb -A -o yaml` into -f -, or say --nodes N
+error: the input contains no Node
+hint: pipe `kubectl get mc,mcp,nodes,pods,pdb -A -o yaml` into -f -, or add --nodes N
 
 "#]]);
 }

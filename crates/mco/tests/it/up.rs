@@ -1,6 +1,5 @@
-//! The whole system as a person runs it, driven by `kubectl` where there is one and by `mco` where
-//! there is none: the same claims on `mco up`, and on a real kube-apiserver with every process by
-//! itself.
+//! The whole system, driven by `kubectl` if available and by `mco` otherwise: the same claims on
+//! `mco up`, and on a real kube-apiserver with separate processes.
 
 mod alone;
 mod apart;
@@ -27,15 +26,16 @@ const UNIT: &str = "etc/systemd/system/multi-user.target.wants/custom.service";
 const EXAMPLE: &str = "examples/99-worker-custom.yaml";
 
 #[test]
-fn a_cluster_on_one_machine_does_what_a_cluster_does() {
+fn mco_up_runs_a_cluster() {
     let mut cluster = Cluster::new(Up::start());
-    a_second_one_is_refused(&cluster.processes);
-    it_does_what_a_cluster_does(&mut cluster);
-    it_goes_without_a_trace(cluster);
+    a_second_mco_up_is_refused(&cluster.processes);
+    verbose_prints_the_log(&cluster);
+    the_cluster_works(&mut cluster);
+    down_purge_removes_the_state(cluster);
 }
 
 #[test]
-fn on_a_real_kube_apiserver_the_processes_do_the_same() {
+fn separate_processes_run_a_cluster_on_a_real_kube_apiserver() {
     let programs = match Programs::find() {
         Ok(programs) => programs,
         Err(absent) => {
@@ -44,66 +44,73 @@ fn on_a_real_kube_apiserver_the_processes_do_the_same() {
         }
     };
     let mut cluster = Cluster::new(Apart::start(&programs));
-    it_does_what_a_cluster_does(&mut cluster);
+    the_cluster_works(&mut cluster);
     cluster.processes.stop();
 }
 
 #[test]
-fn ctrl_c_stops_it_and_the_next_start_goes_on() {
+fn a_second_start_continues_with_the_state_of_the_first() {
     let mut cluster = Cluster::new(Up::start());
     let before = cluster.wait_updated("worker", "");
     let boots = Nodes::Workers.names().map(|node| cluster.boot_id(&node));
     cluster.processes.interrupt();
-    let said = cluster::text(&cluster.processes.mco(&["down"]));
-    assert!(said.contains("does not run"), "{said}");
+    let output = cluster::text(&cluster.processes.mco(&["down"]));
+    assert!(output.contains("is not running"), "{output}");
     cluster.processes.start_again();
     assert_eq!(cluster.wait_updated("worker", ""), before);
     assert_eq!(Nodes::Workers.names().map(|node| cluster.boot_id(&node)), boots);
-    it_goes_without_a_trace(cluster);
+    down_purge_removes_the_state(cluster);
 }
 
-/// What holds on either.
-fn it_does_what_a_cluster_does<R: Runs>(cluster: &mut Cluster<R>) {
-    it_comes_up_well(cluster);
-    a_config_reaches_every_worker_one_at_a_time(cluster);
-    new_machines_get_the_config_too(cluster);
-    a_changed_file_degrades_its_node_until_it_is_put_back(cluster);
-    new_keys_need_no_restart(cluster);
-    a_paused_pool_holds(cluster);
-    a_deleted_config_takes_its_files_along(cluster);
-    nothing_is_lost_when_it_is_killed(cluster);
+/// Tests the claims that hold for both.
+fn the_cluster_works<R: Runs>(cluster: &mut Cluster<R>) {
+    operator_and_pools_become_available(cluster);
+    a_config_is_rolled_out_one_worker_at_a_time(cluster);
+    the_server_serves_the_new_config(cluster);
+    a_changed_file_degrades_its_node_until_restored(cluster);
+    new_ssh_keys_need_no_reboot(cluster);
+    a_paused_pool_updates_no_node(cluster);
+    a_deleted_config_removes_its_files(cluster);
+    a_killed_cluster_continues_the_rollout(cluster);
 }
 
-fn a_second_one_is_refused(up: &Up) {
+fn a_second_mco_up_is_refused(up: &Up) {
     let second = up.mco(&["up"]);
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert!(!second.status.success() && said.contains("already (process "), "{said}");
+    let error = String::from_utf8_lossy(&second.stderr);
+    assert!(!second.status.success() && error.contains("(process "), "{error}");
 }
 
-fn new_keys_need_no_restart<R: Runs>(cluster: &Cluster<R>) {
+/// The cluster runs with `--verbose`.
+fn verbose_prints_the_log(cluster: &Cluster<Up>) {
+    cluster.wait("log lines of the controller", || {
+        cluster.processes.status_lines().contains(" INFO mco_controller").then_some(())
+    });
+}
+
+fn new_ssh_keys_need_no_reboot<R: Runs>(cluster: &Cluster<R>) {
     let all = || [Nodes::Masters, Nodes::Workers].into_iter().flat_map(Nodes::names);
     let before = ["master", "worker"].map(|pool| cluster.wait_updated(pool, ""));
-    let watching = cluster.watch(|_, node| before.contains(&node.current) && is_at_rest(node));
+    let watching = cluster.watch(|_, node| before.contains(&node.current) && is_idle(node));
     let boots: Vec<String> = all().map(|node| cluster.boot_id(&node)).collect();
     cluster.apply("examples/99-ssh.yaml");
     for (pool, before) in ["master", "worker"].iter().zip(&before) {
         cluster.wait_updated(pool, before);
     }
     let history = watching.until("the nodes to have the keys", |_, node| {
-        !before.contains(&node.current) && is_at_rest(node)
+        !before.contains(&node.current) && is_idle(node)
     });
     let out = most(&history, |node| !node.is_in_service());
-    assert!(out.is_empty(), "nobody leaves: {out:#?}");
+    assert!(out.is_empty(), "every node stays in service: {out:#?}");
     assert_eq!(all().map(|node| cluster.boot_id(&node)).collect::<Vec<_>>(), boots);
     for node in all() {
         assert!(cluster.has(&node, "home/core/.ssh/authorized_keys.d/ignition"), "{node}");
     }
 }
 
-fn it_comes_up_well<R: Runs>(cluster: &Cluster<R>) {
+fn operator_and_pools_become_available<R: Runs>(cluster: &Cluster<R>) {
     cluster.wait_updated("master", "");
     cluster.wait_updated("worker", "");
-    cluster.wait("the operator to say that all is well", || {
+    cluster.wait("the operator to be Available", || {
         let operator = cluster.get("clusteroperator", "machine-config");
         let holds =
             ["Available", "Progressing", "Degraded"].map(|kind| condition(&operator, kind).0);
@@ -123,15 +130,15 @@ fn it_comes_up_well<R: Runs>(cluster: &Cluster<R>) {
     }
 }
 
-fn a_config_reaches_every_worker_one_at_a_time<R: Runs>(cluster: &Cluster<R>) {
+fn a_config_is_rolled_out_one_worker_at_a_time<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
-    let watching = cluster.watch(|_, node| is_at_rest(node));
+    let watching = cluster.watch(|_, node| is_idle(node));
     let boots = Nodes::Workers.names().map(|node| (cluster.boot_id(&node), node));
     cluster.apply(EXAMPLE);
     let after = cluster.wait_updated("worker", &before);
     let is_worker = |name: &str| name.starts_with("worker-");
     let history = watching.until("the workers to have the config", |name, node| {
-        is_at_rest(node) && (node.current == after || !is_worker(name))
+        is_idle(node) && (node.current == after || !is_worker(name))
     });
     assert_eq!(after, cluster.rendered_offline("worker"), "the name is that of `mco render`");
     for node in Nodes::Workers.names() {
@@ -145,18 +152,18 @@ fn a_config_reaches_every_worker_one_at_a_time<R: Runs>(cluster: &Cluster<R>) {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
     let out = most(&history, |node| !node.is_in_service());
-    assert_eq!(out.len(), 1, "never more than one: {out:#?}");
+    assert_eq!(out.len(), 1, "one node at a time: {out:#?}");
     for node in Nodes::Workers.names() {
         let line = format!("node {node}: Ready, Done, {after}\n");
-        cluster.wait("the news to tell of it", || {
-            cluster.processes.news().contains(&line).then_some(())
+        cluster.wait("the status line of the node", || {
+            cluster.processes.status_lines().contains(&line).then_some(())
         });
         let was_out = |views: &Views| !views[&node].is_in_service();
-        assert!(history.iter().any(was_out), "{node} was emptied first");
+        assert!(history.iter().any(was_out), "{node} was drained");
     }
 }
 
-fn new_machines_get_the_config_too<R: Runs>(cluster: &Cluster<R>) {
+fn the_server_serves_the_new_config<R: Runs>(cluster: &Cluster<R>) {
     cluster.wait("the server to have the config", || {
         let served = cluster.served("worker")?;
         let has = |list: &str, key: &str, name: &str| {
@@ -169,7 +176,7 @@ fn new_machines_get_the_config_too<R: Runs>(cluster: &Cluster<R>) {
     });
 }
 
-fn a_changed_file_degrades_its_node_until_it_is_put_back<R: Runs>(cluster: &Cluster<R>) {
+fn a_changed_file_degrades_its_node_until_restored<R: Runs>(cluster: &Cluster<R>) {
     let config = cluster.wait_updated("worker", "");
     cluster.write("worker-1", FILE, "greeting = bye\n");
     let message = format!(
@@ -190,12 +197,12 @@ fn a_changed_file_degrades_its_node_until_it_is_put_back<R: Runs>(cluster: &Clus
         let node = cluster.node("worker-1");
         (node.state == "Done" && node.reason.is_empty()).then_some(())
     });
-    cluster.wait("the pool to be well again", || {
+    cluster.wait("the pool to recover", || {
         (condition(&cluster.get("mcp", "worker"), "Degraded").0 == "False").then_some(())
     });
 }
 
-fn a_paused_pool_holds<R: Runs>(cluster: &Cluster<R>) {
+fn a_paused_pool_updates_no_node<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.pause("worker", true);
     cluster.apply("examples/99-worker-chrony.yaml");
@@ -203,11 +210,11 @@ fn a_paused_pool_holds<R: Runs>(cluster: &Cluster<R>) {
         let name = target(&cluster.get("mcp", "worker"));
         (name != before).then_some(name)
     });
-    cluster.wait("the pool to say that it is behind", || {
+    cluster.wait("the pool to be not Updated", || {
         (condition(&cluster.get("mcp", "worker"), "Updated").0 == "False").then_some(())
     });
     for node in Nodes::Workers.names() {
-        assert_eq!(cluster.node(&node).desired, before, "{node} is left alone");
+        assert_eq!(cluster.node(&node).desired, before, "{node} keeps its config");
     }
     cluster.pause("worker", false);
     assert_eq!(cluster.wait_updated("worker", &before), next);
@@ -216,7 +223,7 @@ fn a_paused_pool_holds<R: Runs>(cluster: &Cluster<R>) {
     }
 }
 
-fn a_deleted_config_takes_its_files_along<R: Runs>(cluster: &Cluster<R>) {
+fn a_deleted_config_removes_its_files<R: Runs>(cluster: &Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.delete("mc", "99-worker-custom");
     cluster.wait_updated("worker", &before);
@@ -225,10 +232,10 @@ fn a_deleted_config_takes_its_files_along<R: Runs>(cluster: &Cluster<R>) {
     }
 }
 
-fn nothing_is_lost_when_it_is_killed<R: Runs>(cluster: &mut Cluster<R>) {
+fn a_killed_cluster_continues_the_rollout<R: Runs>(cluster: &mut Cluster<R>) {
     let before = cluster.wait_updated("worker", "");
     cluster.apply(EXAMPLE);
-    cluster.wait("a worker to be under way", || {
+    cluster.wait("a worker to be updating", || {
         let workers = Nodes::Workers.names();
         workers.iter().any(|node| cluster.node(node).desired != before).then_some(())
     });
@@ -238,20 +245,20 @@ fn nothing_is_lost_when_it_is_killed<R: Runs>(cluster: &mut Cluster<R>) {
     for node in Nodes::Workers.names() {
         assert_eq!(cluster.read(&node, FILE).as_deref(), Some(CONTENTS), "{node}");
         assert!(cluster.has(&node, UNIT), "{node}");
-        cluster.wait("the node to take pods again", || {
+        cluster.wait("the node to be uncordoned", || {
             let node = cluster.get("node", &node);
             (node.pointer("/spec/unschedulable") != Some(&Value::Bool(true))).then_some(())
         });
     }
 }
 
-fn it_goes_without_a_trace(mut cluster: Cluster<Up>) {
-    let said = cluster.processes.down_and_purge();
-    assert!(said.contains("has stopped"), "{said}");
+fn down_purge_removes_the_state(mut cluster: Cluster<Up>) {
+    let output = cluster.processes.down_and_purge();
+    assert!(output.contains("has stopped"), "{output}");
     assert!(!cluster.processes.dir().exists());
 }
 
-/// Status and message of a condition; `Unknown` where it is missing.
+/// Returns status and message of a condition; `Unknown` if missing.
 fn condition(object: &Value, kind: &str) -> (String, String) {
     let conditions = object.pointer("/status/conditions").and_then(Value::as_array);
     let found = conditions.into_iter().flatten().find(|found| found["type"] == kind);
@@ -264,13 +271,13 @@ fn condition(object: &Value, kind: &str) -> (String, String) {
     }
 }
 
-/// The config that a pool is to have.
+/// Returns the target config of a pool.
 fn target(pool: &Value) -> String {
     let name = pool.pointer("/spec/configuration/name").and_then(Value::as_str);
     name.unwrap_or_default().to_owned()
 }
 
-/// Whether a node is in service with its config and does nothing.
-fn is_at_rest(node: &View) -> bool {
+/// Returns true if a node is in service with its config and not updating.
+fn is_idle(node: &View) -> bool {
     node.is_done() && node.is_in_service()
 }

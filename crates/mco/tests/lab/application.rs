@@ -1,4 +1,4 @@
-//! Somebody's application on the machines, which must not suffer from updates.
+//! An application on the machines that must stay available during updates.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::workspace;
 const NAME: &str = "application";
 const NAMESPACE: &str = "default";
 
-/// A Deployment of three pods with a budget that lets one of them be missing.
+/// A Deployment of three pods with a budget that allows one missing pod.
 pub(crate) struct Application<'l> {
     lab: &'l Lab,
     fewest: Arc<AtomicI32>,
@@ -33,7 +33,7 @@ impl Drop for Application<'_> {
 }
 
 impl<'l> Application<'l> {
-    /// Starts it.
+    /// Starts the application.
     pub(crate) async fn start(lab: &'l Lab) -> anyhow::Result<Self> {
         let manifest = workspace().join("crates/mco/tests/lab/application.yaml");
         lab.ask(&["apply", "-f", &manifest.display().to_string()])?;
@@ -44,7 +44,7 @@ impl<'l> Application<'l> {
         Ok(application)
     }
 
-    /// Waits until all pods are there, so that one may go.
+    /// Waits until all pods are available, so that one may be evicted.
     pub(crate) async fn wait_complete(&self) -> anyhow::Result<()> {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.lab.client(), NAMESPACE);
         let step = Step::of_all("the application to be complete");
@@ -57,12 +57,12 @@ impl<'l> Application<'l> {
             .await
     }
 
-    /// The least number of pods that were available since this was last asked.
+    /// Returns the minimum of available pods since the last call.
     pub(crate) fn fewest_available(&self) -> i32 {
         self.fewest.swap(i32::MAX, Ordering::SeqCst)
     }
 
-    /// The identities of its pods.
+    /// Returns the UIDs of the pods.
     pub(crate) async fn pods(&self) -> anyhow::Result<BTreeSet<String>> {
         let pods: Api<Pod> = Api::namespaced(self.lab.client(), NAMESPACE);
         let ours = ListParams::default().labels("app=application");
@@ -84,7 +84,7 @@ async fn follow(deployments: Api<Deployment>, fewest: Arc<AtomicI32>) {
         was_complete |= available == Some(3);
         if was_complete {
             if available < Some(2) {
-                // Seen when the test fails, and by those who ask for all output.
+                // Visible in failed tests and with `--nocapture`.
                 eprintln!("lab: the application has {available:?} pods: {conditions:?}");
             }
             fewest.fetch_min(available.unwrap_or_default(), Ordering::SeqCst);

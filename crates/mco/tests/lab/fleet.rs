@@ -1,4 +1,4 @@
-//! The nodes of the lab as the API shows them, and everything that they went through.
+//! The nodes of the lab from the API server, with all their changes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use mco_testkit::{
     nodes::{Nodes, View, Views, most},
 };
 
-/// All nodes, now and before.
+/// All nodes, with their history.
 pub(crate) struct Fleet<'l> {
     lab: &'l Lab,
     nodes: Nodes,
 }
 
 impl<'l> Fleet<'l> {
-    /// Watches the nodes of a lab from now on.
+    /// Starts to watch the nodes of a lab.
     pub(crate) fn watch(lab: &'l Lab) -> Self {
         Self { lab, nodes: Nodes::watch(lab.client()) }
     }
 
-    /// A node as it is now.
+    /// Returns the current state of a node.
     pub(crate) fn view(&self, machine: &Machine) -> View {
         self.nodes.now().borrow().get(machine.name()).cloned().unwrap_or_default()
     }
 
-    /// Waits until a machine's node is as it should be.
+    /// Waits until the node of a machine satisfies the condition.
     pub(crate) async fn wait(
         &self,
         machine: &Machine,
@@ -39,13 +39,13 @@ impl<'l> Fleet<'l> {
         self.lab.wait_for(Step::on(machine, what), &mut self.nodes.now(), look).await
     }
 
-    /// Waits until one of `among` is told to take another config than `before`.
+    /// Waits until one of `among` gets another desired config than `before`.
     pub(crate) async fn wait_next(
         &self,
         among: &BTreeSet<&str>,
         before: &str,
     ) -> anyhow::Result<&'l Machine> {
-        let what = format!("one of {among:?} to be told to change");
+        let what = format!("one of {among:?} to get another desired config");
         let look = |views: &Views| {
             let told = views.iter().find(|(name, view)| {
                 among.contains(name.as_str()) && !view.desired.is_empty() && view.desired != before
@@ -57,7 +57,7 @@ impl<'l> Fleet<'l> {
         self.lab.machine(&name)
     }
 
-    /// The moment with the most nodes under way to a config, since this was last asked.
+    /// Returns the nodes at the moment with the most updating nodes since the last call.
     pub(crate) fn busiest(&self) -> BTreeMap<String, String> {
         most(&self.nodes.history(), View::is_under_way)
     }

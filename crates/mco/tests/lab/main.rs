@@ -1,10 +1,10 @@
-//! Our processes on a real cluster of three machines with real kubelets, systemd and reboots.
+//! The processes on a cluster of three machines with real kubelets, systemd and reboots.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a test looks at files and the clock as a person would, and one that panics has failed"
+    reason = "the test reads files and the clock, and a panic fails it"
 )]
 
 mod application;
@@ -20,12 +20,12 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Ends the test with the whole chain of reasons.
+/// Panics with the error and its sources.
 fn done<T>(result: anyhow::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// A lab that has our image, or a line that says why this test proves nothing here.
+/// Returns a lab with the image; prints a line and returns `None` if the test cannot run here.
 async fn lab() -> Option<Lab> {
     match Ingredients::find() {
         Ok(ingredients) => {

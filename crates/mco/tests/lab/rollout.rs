@@ -1,4 +1,4 @@
-//! A config goes to real machines: one at a time, drained within budgets, rebooted, and back.
+//! A rollout to real machines: one at a time, drained within budgets, rebooted and uncordoned.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,48 +20,48 @@ use crate::{
     done,
     fleet::Fleet,
     lab,
-    trouble::{a_config_that_breaks_the_kubelet_is_taken_back, a_roll_out_meets_with_trouble},
+    trouble::{
+        a_config_that_breaks_the_kubelet_is_rolled_back, a_rollout_completes_despite_failures,
+    },
     workspace,
 };
 
 const FILE: &str = "/etc/custom-config";
 const CONTENTS: &str = "greeting = hello\ninterval = 30\n";
 const SECOND: &str = "/etc/second";
-/// What takes a config back where no daemon comes up.
+/// The unit that rolls back a config if no daemon starts.
 const STANDBY: &str = "machine-config-daemon-confirm.service";
 const STANDBY_PROGRAM: &str = "/var/lib/machine-config-daemon/confirm";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_reaches_real_machines_whatever_happens_to_them() {
+async fn a_config_is_rolled_out_despite_failures() {
     let start = Instant::now();
-    let told = |what: &str| eprintln!("lab: {:5.1} s: {what}", start.elapsed().as_secs_f32());
+    let log = |what: &str| eprintln!("lab: {:5.1} s: {what}", start.elapsed().as_secs_f32());
     let Some(lab) = lab().await else { return };
-    told("three machines are Ready");
+    log("three machines are Ready");
     let fleet = Fleet::watch(&lab);
-    done(our_processes_take_the_machines_over(&lab, &fleet).await);
-    told("our processes manage them");
+    done(the_processes_adopt_the_machines(&lab, &fleet).await);
+    log("the processes manage the machines");
     let application = done(Application::start(&lab).await);
-    done(a_file_and_a_unit_reach_every_machine_one_at_a_time(&lab, &fleet, &application).await);
-    told("a file and a unit have reached every machine");
-    done(a_changed_file_degrades_its_machine_until_it_is_put_back(&lab, &fleet).await);
-    told("a changed file was noticed");
-    done(a_machine_that_is_killed_in_its_update_converges(&lab, &fleet, &application).await);
-    told("a machine that was killed in its update has converged");
-    done(a_roll_out_meets_with_trouble(&lab, &fleet, &application).await);
-    told("a roll-out has come through although much went wrong");
-    done(a_config_that_breaks_the_kubelet_is_taken_back(&lab, &fleet).await);
-    told("a config that broke the kubelet was taken back");
+    done(a_file_and_a_unit_are_rolled_out_one_machine_at_a_time(&lab, &fleet, &application).await);
+    log("a file and a unit were rolled out to every machine");
+    done(a_changed_file_degrades_its_machine_until_restored(&lab, &fleet).await);
+    log("a changed file was detected");
+    done(a_machine_that_is_killed_during_its_update_converges(&lab, &fleet, &application).await);
+    log("a machine that was killed during its update has converged");
+    done(a_rollout_completes_despite_failures(&lab, &fleet, &application).await);
+    log("a rollout has completed despite failures");
+    done(a_config_that_breaks_the_kubelet_is_rolled_back(&lab, &fleet).await);
+    log("a config that broke the kubelet was rolled back");
     let memory = lab.memory();
     let [processes, peak] = [memory.processes, memory.peak].map(|bytes| bytes >> 20);
-    told(&format!(
-        "its processes take {processes} MiB, with files that are cached {peak} MiB at most"
-    ));
+    log(&format!("the processes use {processes} MiB, with cached files at most {peak} MiB"));
     drop((fleet, application));
     done(lab.down());
-    told("nothing is left");
+    log("the lab was removed");
 }
 
-async fn our_processes_take_the_machines_over(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
+async fn the_processes_adopt_the_machines(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
     lab.ask(&["label", "nodes", "--all", "node-role.kubernetes.io/worker="])?;
     let manifests = workspace().join("deploy").display().to_string();
     lab.ask(&["apply", "-f", &manifests])?;
@@ -78,12 +78,12 @@ async fn our_processes_take_the_machines_over(lab: &Lab, fleet: &Fleet<'_>) -> a
     pool_is_updated(lab).await.map(drop)
 }
 
-async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
+async fn a_file_and_a_unit_are_rolled_out_one_machine_at_a_time(
     lab: &Lab,
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = at_rest(lab, fleet, application).await?;
+    let before = idle(lab, fleet, application).await?;
     let pods = application.pods().await?;
     let boots = boots(lab)?;
     let config = workspace().join("examples/99-worker-custom.yaml").display().to_string();
@@ -103,21 +103,21 @@ async fn a_file_and_a_unit_reach_every_machine_one_at_a_time(
         let unit = ["systemctl", "is-active", "custom.service"];
         assert_eq!(machine.ask(&unit)?.trim(), "active", "{name}: the unit");
         assert_ne!(boot_id(machine)?, boots[name], "{name} has rebooted");
-        a_standby_has_left_it_to_the_daemon(machine)?;
+        the_standby_unit_left_the_config_to_the_daemon(machine)?;
     }
     let busiest = fleet.busiest();
     assert_eq!(busiest.len(), 1, "one machine at a time: {busiest:#?}");
     let now = application.pods().await?;
     assert!(pods.is_disjoint(&now), "every pod was evicted: {pods:?}, {now:?}");
     let fewest = application.fewest_available();
-    assert!(fewest >= 2, "the budget was kept: {fewest} pods were there");
+    assert!(fewest >= 2, "the budget was respected: {fewest} pods were available");
     Ok(())
 }
 
-/// The daemon is a pod here: what it leaves for the reboot must run on the machine itself, and go.
-fn a_standby_has_left_it_to_the_daemon(machine: &Machine) -> anyhow::Result<()> {
+/// The daemon is a pod here: the standby unit must run on the machine itself, and be removed.
+fn the_standby_unit_left_the_config_to_the_daemon(machine: &Machine) -> anyhow::Result<()> {
     let journal = || machine.journal(Some(STANDBY), 20).unwrap_or_default();
-    let over = || journal().contains("nothing is left to stand by for").then_some(());
+    let over = || journal().contains("nothing to stand by for").then_some(());
     let waited = wait(&format!("{STANDBY} of {} to end", machine.name()), PATIENCE, over);
     waited.map_err(|error| error.context(journal()))?;
     let (name, disk) = (machine.name(), machine.disk()?);
@@ -127,18 +127,18 @@ fn a_standby_has_left_it_to_the_daemon(machine: &Machine) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// The present boot of a machine, as the machine itself tells.
+/// Returns the boot id of a machine from the machine itself.
 pub(crate) fn boot_id(machine: &Machine) -> anyhow::Result<String> {
     Ok(machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"])?.trim().to_owned())
 }
 
-/// The present boots of all machines, by name.
+/// Returns the boot ids of all machines, by name.
 fn boots(lab: &Lab) -> anyhow::Result<BTreeMap<&str, String>> {
     lab.machines().iter().map(|machine| Ok((machine.name(), boot_id(machine)?))).collect()
 }
 
-/// Follows one machine through its update; each step that does not come says so, and none is missed
-/// where the machine is faster than who looks.
+/// Follows one machine through its update. A missing step fails the test; a step that passed
+/// between two polls does not.
 async fn changes(
     fleet: &Fleet<'_>,
     machine: &Machine,
@@ -146,16 +146,16 @@ async fn changes(
     boot: &str,
 ) -> anyhow::Result<()> {
     let has_it = |node: &View| node.current != before && node.current == node.desired;
-    fleet.wait(machine, "it to be cordoned", |node| node.cordoned || has_it(node)).await?;
-    let what = "it to be drained, changed and rebooted";
+    fleet.wait(machine, "the node to be cordoned", |node| node.cordoned || has_it(node)).await?;
+    let what = "the node to be drained, changed and rebooted";
     fleet.wait(machine, what, |node| node.boot_id != boot && node.ready).await?;
-    fleet.wait(machine, "it to say that it has its config", has_it).await?;
-    fleet.wait(machine, "it to be uncordoned", |node| !node.cordoned).await?;
-    fleet.wait(machine, "it to be Done", |node| node.state == "Done").await?;
+    fleet.wait(machine, "the node to report its config", has_it).await?;
+    fleet.wait(machine, "the node to be uncordoned", |node| !node.cordoned).await?;
+    fleet.wait(machine, "the node to be Done", |node| node.state == "Done").await?;
     Ok(())
 }
 
-async fn a_changed_file_degrades_its_machine_until_it_is_put_back(
+async fn a_changed_file_degrades_its_machine_until_restored(
     lab: &Lab,
     fleet: &Fleet<'_>,
 ) -> anyhow::Result<()> {
@@ -163,39 +163,41 @@ async fn a_changed_file_degrades_its_machine_until_it_is_put_back(
     machine.ask(&["sh", "-c", &format!("echo greeting = bye > {FILE}")])?;
     let wrong = format!("content mismatch for file \"{FILE}\"");
     fleet
-        .wait(machine, "it to be Degraded by the changed file", |node| {
+        .wait(machine, "the node to be Degraded by the changed file", |node| {
             node.state == "Degraded" && node.reason.contains(&wrong)
         })
         .await?;
     wait_for_pool(lab, "the pool to be Degraded", |pool| condition(pool, "Degraded") == "True")
         .await?;
     machine.write(FILE, CONTENTS)?;
-    let what = "it to be Done again after the file was put back";
+    let what = "the node to be Done again after the file was restored";
     fleet.wait(machine, what, |node| node.state == "Done").await?;
-    wait_for_pool(lab, "the pool to be well again", |pool| condition(pool, "Degraded") == "False")
+    wait_for_pool(lab, "the pool to recover", |pool| condition(pool, "Degraded") == "False")
         .await?;
     Ok(())
 }
 
-async fn a_machine_that_is_killed_in_its_update_converges(
+async fn a_machine_that_is_killed_during_its_update_converges(
     lab: &Lab,
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = at_rest(lab, fleet, application).await?;
+    let before = idle(lab, fleet, application).await?;
     let config = workspace().join("crates/mco/tests/lab/second.yaml").display().to_string();
     lab.ask(&["apply", "-f", &config])?;
     let mut waiting = names(lab);
     let victim = fleet.wait_next(&waiting, &before).await?;
     drained(fleet, victim, &before).await?;
-    // As its node tells: the machine itself may be on its way down.
+    // From the node, because the machine itself may be shutting down.
     let boot = fleet.view(victim).boot_id;
     victim.power_cut()?;
     victim.boot()?;
-    fleet.wait(victim, "it to be back after the power cut", |node| node.boot_id != boot).await?;
+    fleet
+        .wait(victim, "the machine to boot after the power cut", |node| node.boot_id != boot)
+        .await?;
     while !waiting.is_empty() {
         let machine = fleet.wait_next(&waiting, &before).await?;
-        let what = "it to be Done with the second config";
+        let what = "the node to be Done with the second config";
         fleet.wait(machine, what, |node| node.is_past(&before)).await?;
         assert_eq!(machine.read(SECOND)?.as_deref(), Some("second\n"), "{}", machine.name());
         waiting.remove(machine.name());
@@ -203,8 +205,8 @@ async fn a_machine_that_is_killed_in_its_update_converges(
     pool_is_updated(lab).await.map(drop)
 }
 
-/// Waits until a machine is empty and about to change. One that is past it already serves as well: it
-/// only was faster than who looks.
+/// Waits until a machine is drained and about to be changed. A machine that is already past that
+/// state counts too.
 pub(crate) async fn drained(
     fleet: &Fleet<'_>,
     machine: &Machine,
@@ -212,11 +214,11 @@ pub(crate) async fn drained(
 ) -> anyhow::Result<()> {
     let is_empty = |node: &View| node.state == "Working" && node.cordoned && node.is_drained();
     let is_so = |node: &View| is_empty(node) || node.is_past(before);
-    fleet.wait(machine, "it to be drained for its update", is_so).await.map(drop)
+    fleet.wait(machine, "the node to be drained for its update", is_so).await.map(drop)
 }
 
-/// Waits until nothing is under way, and counts from then on; returns the name of everybody's config.
-pub(crate) async fn at_rest(
+/// Waits until no node is updating and restarts the counters; returns the config of all nodes.
+pub(crate) async fn idle(
     lab: &Lab,
     fleet: &Fleet<'_>,
     application: &Application<'_>,
@@ -228,12 +230,12 @@ pub(crate) async fn at_rest(
     Ok(before)
 }
 
-/// The names of all machines.
+/// Returns the names of all machines.
 pub(crate) fn names(lab: &Lab) -> BTreeSet<&str> {
     lab.machines().iter().map(Machine::name).collect()
 }
 
-/// Waits until every machine of the pool has its config, and returns the config's name.
+/// Waits until every machine of the pool has its config, and returns the name of the config.
 pub(crate) async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
     let updated = wait_for_pool(lab, "the pool to be Updated", |pool| {
         let status = pool.status.clone().unwrap_or_default();
@@ -245,13 +247,13 @@ pub(crate) async fn pool_is_updated(lab: &Lab) -> anyhow::Result<String> {
     Ok(updated?.spec.configuration.rendered.name)
 }
 
-/// The machines that are closed to pods: whoever waits for all of them waits for these.
+/// Returns the cordoned machines, for the message of a timeout.
 fn cordoned(lab: &Lab) -> String {
     let format = "jsonpath={range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}";
     match lab.ask(&["get", "nodes", "-o", format]) {
         Ok(names) if names.trim().is_empty() => "no machine is cordoned".to_owned(),
         Ok(names) => format!("{}: waited in vain for it to be uncordoned", names.trim()),
-        Err(error) => format!("nobody knows which machine is cordoned ({error:#})"),
+        Err(error) => format!("failed to list the cordoned machines ({error:#})"),
     }
 }
 

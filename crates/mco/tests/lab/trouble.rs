@@ -1,5 +1,5 @@
-//! What goes wrong in real clusters while a config is on its way: a budget that is never met, a machine
-//! that is cut off, a leader whose machine goes down, and a config that breaks the kubelet.
+//! Failures during a rollout: a budget that is never met, a disconnected machine, a leader whose
+//! machine goes down, and a config that breaks the kubelet.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, api::ListParams};
@@ -14,7 +14,7 @@ use mco_testkit::{
 use crate::{
     application::Application,
     fleet::Fleet,
-    rollout::{at_rest, boot_id, drained, names, pool_is_updated, wait_for_pool},
+    rollout::{boot_id, drained, idle, names, pool_is_updated, wait_for_pool},
     workspace,
 };
 
@@ -24,56 +24,53 @@ fn manifest(name: &str) -> String {
     workspace().join("crates/mco/tests/lab").join(name).display().to_string()
 }
 
-/// One roll-out, with another trouble on each of the three machines.
-pub(crate) async fn a_roll_out_meets_with_trouble(
+/// Runs one rollout with another failure on each of the three machines.
+pub(crate) async fn a_rollout_completes_despite_failures(
     lab: &Lab,
     fleet: &Fleet<'_>,
     application: &Application<'_>,
 ) -> anyhow::Result<()> {
-    let before = at_rest(lab, fleet, application).await?;
+    let before = idle(lab, fleet, application).await?;
     set_budget(lab, 3)?;
     lab.ask(&["apply", "-f", &manifest("third.yaml")])?;
     let mut waiting = names(lab);
 
     let machine = fleet.wait_next(&waiting, &before).await?;
-    a_drain_that_cannot_finish_says_who_is_to_blame(lab, machine).await?;
+    a_blocked_drain_names_the_budget(lab, machine).await?;
     set_budget(lab, 2)?;
-    let what = "it to be updated once the budget allows it";
+    let what = "the node to be updated once the budget allows it";
     fleet.wait(machine, what, |node| node.is_past(&before)).await?;
     waiting.remove(machine.name());
-    eprintln!("lab: a drain that could not finish said so, and finished");
+    eprintln!("lab: a blocked drain was reported, and finished");
 
     let machine = fleet.wait_next(&waiting, &before).await?;
-    a_machine_that_is_cut_off_keeps_its_place(fleet, machine, &before).await?;
+    a_disconnected_machine_keeps_its_slot(fleet, machine, &before).await?;
     waiting.remove(machine.name());
-    eprintln!("lab: a machine that was cut off has come back");
+    eprintln!("lab: a disconnected machine has reconnected");
 
     let machine = fleet.wait_next(&waiting, &before).await?;
-    the_leaders_machine_goes_down(lab, fleet).await?;
-    let what = "it to be updated although the leader was lost";
+    the_machine_of_the_leader_reboots(lab, fleet).await?;
+    let what = "the node to be updated although the leader was lost";
     fleet.wait(machine, what, |node| node.is_past(&before)).await?;
     pool_is_updated(lab).await?;
     let busiest = fleet.busiest();
-    assert_eq!(busiest.len(), 1, "one machine at a time, whatever happens: {busiest:#?}");
+    assert_eq!(busiest.len(), 1, "one machine at a time: {busiest:#?}");
     Ok(())
 }
 
-/// How many pods of the application must be there.
+/// Sets the number of pods of the application that must be available.
 fn set_budget(lab: &Lab, least: u8) -> anyhow::Result<()> {
     let patch = format!(r#"{{"spec": {{"minAvailable": {least}}}}}"#);
     lab.ask(&["patch", "pdb", BUDGET, "--type", "merge", "-p", &patch]).map(drop)
 }
 
-async fn a_drain_that_cannot_finish_says_who_is_to_blame(
-    lab: &Lab,
-    machine: &Machine,
-) -> anyhow::Result<()> {
+async fn a_blocked_drain_names_the_budget(lab: &Lab, machine: &Machine) -> anyhow::Result<()> {
     let reports: Api<MachineConfigNode> = Api::all(lab.client());
-    let step = Step::on(machine, "its drain to say what holds it up");
-    let said = lab.wait(step, reports, machine.name(), |report| {
+    let step = Step::on(machine, "the drain to report its blocker");
+    let message = lab.wait(step, reports, machine.name(), |report| {
         let conditions = report.status.clone().unwrap_or_default().conditions;
         let drained = conditions.into_iter().find(|found| found.type_ == "Drained");
-        let drained = drained.ok_or("nothing is said of its drain")?;
+        let drained = drained.ok_or("the drain has no condition")?;
         let blamed =
             drained.message.contains("PodDisruptionBudget default/application wants 3 of 3");
         if drained.status == "Unknown" && blamed {
@@ -82,53 +79,56 @@ async fn a_drain_that_cannot_finish_says_who_is_to_blame(
             Err(drained.message)
         }
     });
-    let said = said.await?;
+    let message = message.await?;
     for part in ["pod default/application-", "of ReplicaSet application-", "since "] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(message.contains(part), "{part}: {message}");
     }
-    wait("somebody to be told that it cannot finish", PATIENCE, || {
+    wait("an event about the blocked drain", PATIENCE, || {
         let events =
             lab.ask(&["get", "events", "-A", "-o", "jsonpath={.items[*].message}"]).ok()?;
         events.contains("this drain cannot finish").then_some(())
     })
 }
 
-async fn a_machine_that_is_cut_off_keeps_its_place(
+async fn a_disconnected_machine_keeps_its_slot(
     fleet: &Fleet<'_>,
     machine: &Machine,
     before: &str,
 ) -> anyhow::Result<()> {
     drained(fleet, machine, before).await?;
     machine.set_network(Network::Cut)?;
-    fleet.wait(machine, "it to be missed", |node| !node.ready).await?;
+    fleet.wait(machine, "the node to be not ready", |node| !node.ready).await?;
     machine.set_network(Network::Connected)?;
-    fleet.wait(machine, "it to be updated after the cut", |node| node.is_past(before)).await?;
+    fleet
+        .wait(machine, "the node to be updated after it reconnected", |node| node.is_past(before))
+        .await?;
     Ok(())
 }
 
-/// Restarts the machine that the controller runs on, without asking anybody.
-async fn the_leaders_machine_goes_down(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
+/// Reboots the machine that the controller runs on, without a drain.
+async fn the_machine_of_the_leader_reboots(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
     let pods: Api<Pod> = Api::namespaced(lab.client(), label::NAMESPACE);
     let ours = ListParams::default().labels("k8s-app=machine-config-controller");
     let running = |pod: &Pod| pod.metadata.deletion_timestamp.is_none();
     let found = pods.list(&ours).await?.items.into_iter().find(running);
     let name = found.and_then(|pod| pod.spec?.node_name);
     let Some(name) = name else {
-        // It is on its way from one machine to another, which is as good.
-        eprintln!("lab: the leader is on its way to another machine");
+        // The controller is being moved to another machine, which tests the same.
+        eprintln!("lab: the leader is being moved to another machine");
         return Ok(());
     };
     let machine = lab.machine(&name)?;
     let boot = fleet.view(machine).boot_id;
     machine.power_cut()?;
     machine.boot()?;
-    fleet.wait(machine, "it to be back", |node| node.boot_id != boot && node.ready).await?;
-    eprintln!("lab: {name}, on which the leader ran, was restarted");
+    fleet.wait(machine, "the machine to boot", |node| node.boot_id != boot && node.ready).await?;
+    eprintln!("lab: {name}, the machine of the leader, was rebooted");
     Ok(())
 }
 
-/// The kubelet does not come up with a new config; the daemon still runs, and so it can be taken back.
-pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
+/// Rolls out a config with which the kubelet does not start. The daemon still runs and can roll
+/// back.
+pub(crate) async fn a_config_that_breaks_the_kubelet_is_rolled_back(
     lab: &Lab,
     fleet: &Fleet<'_>,
 ) -> anyhow::Result<()> {
@@ -141,29 +141,29 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_taken_back(
     let machine = fleet.wait_next(&names(lab), &before).await?;
     let boot = boot_id(machine)?;
     let noticed = |node: &View| !node.ready || node.state == "Degraded";
-    let found = fleet.wait(machine, "its kubelet to be missed", noticed).await?;
+    let found = fleet.wait(machine, "the kubelet to be missing", noticed).await?;
     if !found.ready {
-        // One that ends at once is active for a moment, again and again.
-        wait("its kubelet to be down", PATIENCE, || {
+        // A unit that fails at once is active for a moment after each restart.
+        wait("the kubelet to be down", PATIENCE, || {
             let kubelet = machine.run(&["systemctl", "is-active", "kubelet.service"]).ok()?;
             (String::from_utf8_lossy(&kubelet.stdout).trim() != "active").then_some(())
         })?;
     }
-    eprintln!("lab: {} was told to break its kubelet: {found}", machine.name());
+    eprintln!("lab: {} got the config that breaks its kubelet: {found}", machine.name());
     for other in lab.machines().iter().filter(|other| other.name() != machine.name()) {
         let view = fleet.view(other);
-        assert_eq!(view.desired, before, "it goes no further: {} {view}", other.name());
+        assert_eq!(view.desired, before, "the rollout stops: {} {view}", other.name());
     }
 
     lab.ask(&["delete", "mc", "99-worker-broken"])?;
-    let what = "it to be repaired by the revert";
+    let what = "the node to be repaired by the revert";
     let repaired = |node: &View| {
         node.ready && node.state == "Done" && node.current == before && node.desired == before
     };
     for machine in lab.machines() {
         fleet.wait(machine, what, repaired).await?;
     }
-    assert_eq!(boot_id(machine)?, boot, "nobody had to restart it");
+    assert_eq!(boot_id(machine)?, boot, "no reboot was needed");
     wait_for_pool(lab, "the pool to be well", |pool| {
         crate::rollout::condition(pool, "Degraded") == "False"
     })

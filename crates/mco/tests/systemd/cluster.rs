@@ -1,5 +1,5 @@
-//! A cluster around one machine. The embedded API server, operator and controller run on this side; the
-//! daemon runs on the machine, as a service of its systemd.
+//! A cluster for one machine. The embedded API server, operator and controller run in the test; the
+//! daemon runs on the machine as a systemd service.
 
 use std::{fmt::Debug, net::SocketAddr, path::Path};
 
@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// The daemon's unit.
+/// The unit of the daemon.
 pub(crate) const DAEMON: &str = "machine-config-daemon.service";
 
 const KUBECONFIG: &str = "/etc/mco/kubeconfig";
@@ -31,7 +31,7 @@ pub(crate) struct Cluster<'m> {
     pub(crate) machine: &'m Machine,
     runtime: Runtime,
     client: Client,
-    // Dropped in this order, so that nobody complains of a missing server.
+    // Dropped in this order, so that no process logs a missing server.
     controller: Process,
     _operator: Process,
     _api: Embedded,
@@ -39,8 +39,8 @@ pub(crate) struct Cluster<'m> {
 }
 
 impl<'m> Cluster<'m> {
-    /// Makes a cluster with these node disruption policies, and a node in it for the machine, which does
-    /// not run its daemon yet.
+    /// Creates a cluster with these node disruption policies and a node for the machine, whose
+    /// daemon is not started yet.
     pub(crate) fn around(lone: &'m Lone, policies: &Value) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())?;
@@ -64,11 +64,11 @@ impl<'m> Cluster<'m> {
             _api: api,
             _folder: folder,
         };
-        cluster.furnish(policies)?;
+        cluster.install(policies)?;
         Ok(cluster)
     }
 
-    fn furnish(&self, policies: &Value) -> anyhow::Result<()> {
+    fn install(&self, policies: &Value) -> anyhow::Result<()> {
         self.target("the pool to have a config", |pool| {
             !pool.spec.configuration.rendered.name.is_empty()
         })?;
@@ -85,13 +85,13 @@ impl<'m> Cluster<'m> {
         }))
     }
 
-    /// The config that the pool is to have, once the pool is as it should be.
+    /// Returns the target config of the pool, once the pool satisfies the condition.
     fn target(
         &self,
         what: &str,
         is: impl Fn(&MachineConfigPool) -> bool,
     ) -> anyhow::Result<String> {
-        // There is nothing to watch until the operator has installed the kinds.
+        // The kinds can be watched only after the operator has installed them.
         let pools = Api::<MachineConfigPool>::all(self.client.clone());
         wait(what, PATIENCE, || {
             let pool = self.runtime.block_on(pools.get("worker")).ok()?;
@@ -99,7 +99,7 @@ impl<'m> Cluster<'m> {
         })
     }
 
-    /// The config that the pool is to have once this one is part of it.
+    /// Returns the target config of the pool, once it contains this config.
     pub(crate) fn target_with(&self, config: &str) -> anyhow::Result<String> {
         self.target(&format!("the pool to have {config}"), |pool| {
             pool.spec.configuration.source.iter().any(|source| source.name == config)
@@ -114,14 +114,14 @@ impl<'m> Cluster<'m> {
             + DeserializeOwned
             + serde::Serialize,
     {
-        // By its text: a raw config does not come out of a value.
+        // Sent as text, because a raw config cannot be converted to a value.
         let object: K = serde_json::from_str(&object.to_string())?;
         let objects = Api::<K>::all(self.client.clone());
         self.runtime.block_on(objects.create(&PostParams::default(), &object))?;
         Ok(())
     }
 
-    /// Adds a config of the worker pool.
+    /// Adds a config to the worker pool.
     pub(crate) fn add(&self, name: &str, storage: &Value, units: &Value) -> anyhow::Result<()> {
         self.create::<MachineConfig>(&json!({
             "metadata": {"name": name, "labels": {label::ROLE: "worker"}},
@@ -133,14 +133,14 @@ impl<'m> Cluster<'m> {
         }))
     }
 
-    /// Takes a config away.
+    /// Deletes a config.
     pub(crate) fn remove(&self, name: &str) -> anyhow::Result<()> {
         let configs = Api::<MachineConfig>::all(self.client.clone());
         self.runtime.block_on(configs.delete(name, &DeleteParams::default()))?;
         Ok(())
     }
 
-    /// Has the nodes of the worker pool prove healthy within this time after a reboot.
+    /// Sets the time in which the nodes of the worker pool must prove healthy after a reboot.
     pub(crate) fn confirm_within(&self, time: &str) -> anyhow::Result<()> {
         let pools = Api::<MachineConfigPool>::all(self.client.clone());
         let key = annotation::CONFIRM_MINUTES.name();
@@ -149,13 +149,13 @@ impl<'m> Cluster<'m> {
         Ok(())
     }
 
-    /// The node as it is now.
+    /// Returns the node as it is now.
     pub(crate) fn node(&self) -> anyhow::Result<View> {
         let nodes = Api::<Node>::all(self.client.clone());
         Ok(View::of(&self.runtime.block_on(nodes.get(self.machine.name()))?))
     }
 
-    /// Waits until the node is as it should be; what may explain that it is not is told if it never is.
+    /// Waits until the node satisfies the condition; prints the logs on a timeout.
     pub(crate) fn wait(&self, what: &str, is: impl Fn(&View) -> bool) -> anyhow::Result<View> {
         let nodes = Api::<Node>::all(self.client.clone());
         let holds = |node: Option<&Node>| node.is_some_and(|node| is(&View::of(node)));
@@ -173,7 +173,7 @@ impl<'m> Cluster<'m> {
             )
         };
         let node = found.with_context(why)?;
-        Ok(View::of(&node.context("the node is gone")?))
+        Ok(View::of(&node.context("the node does not exist")?))
     }
 
     /// Adds a config and waits until the node has it.
@@ -191,7 +191,7 @@ impl<'m> Cluster<'m> {
     }
 }
 
-/// Makes the daemon a service of the machine that starts at boot; it does not run yet.
+/// Installs the daemon as a service that starts at boot, without starting it.
 fn install_daemon(lone: &Lone, api: &Embedded) -> anyhow::Result<()> {
     let machine = lone.machine();
     let server: SocketAddr = api.url().trim_start_matches("https://").parse()?;

@@ -1,10 +1,11 @@
-//! `mco host` on a booted machine: its own systemd, a real reboot, drift by an editor, and first boot.
+//! `mco host` on a booted machine: its own systemd, a real reboot, drift by an editor, and first
+//! boot.
 
 use mco_testkit::{PATIENCE, api::wait, lab::Machine};
 
-use crate::{boot_id, done, machine, said};
+use crate::{boot_id, done, machine, output};
 
-/// Runs mco on the machine: its exit code and all that it said.
+/// Runs `mco` on the machine; returns its exit code and its output.
 fn mco(machine: &Machine, words: &str) -> (i32, String) {
     let words: Vec<&str> = std::iter::once("/usr/local/bin/mco").chain(words.split(' ')).collect();
     let output = done(machine.run(&words));
@@ -12,7 +13,7 @@ fn mco(machine: &Machine, words: &str) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// The end of a service that does nothing for ever.
+/// The last lines of a service that sleeps forever.
 const SLEEPS: &str = "ExecStart=/bin/sleep infinity
           [Install]
           WantedBy=multi-user.target";
@@ -82,17 +83,17 @@ fn apply(machine: &Machine, conf: &str, more: &str, words: &str) -> (i32, String
 
 // covers: C68, C69, C92, C94, C135
 #[test]
-fn a_machine_is_configured_through_its_own_systemd() {
+fn a_machine_is_configured_through_systemd() {
     let Some(lone) = machine() else { return };
     let machine = lone.machine();
     done(machine.write("/etc/kubernetes/kubeconfig", ""));
-    units_are_switched_by_the_machines_systemd(machine);
-    a_reboot_finishes_what_it_was_asked_for(machine);
-    an_editor_that_renames_is_seen(machine);
-    first_boot_ends_where_nothing_is_left_to_do(machine);
+    units_are_changed_through_systemd(machine);
+    a_reboot_completes_the_apply(machine);
+    a_rename_by_an_editor_is_detected(machine);
+    first_boot_completes_without_changes(machine);
 }
 
-fn units_are_switched_by_the_machines_systemd(machine: &Machine) {
+fn units_are_changed_through_systemd(machine: &Machine) {
     let (code, text) = apply(machine, "one", "", "");
     assert_eq!(code, 0, "{text}");
     for (unit, want) in [
@@ -100,21 +101,21 @@ fn units_are_switched_by_the_machines_systemd(machine: &Machine) {
         ("off.service", "disabled"),
         ("systemd-pstore.service", "masked"),
     ] {
-        assert_eq!(said(machine, &["systemctl", "is-enabled", unit]), want, "{unit}: {text}");
+        assert_eq!(output(machine, &["systemctl", "is-enabled", unit]), want, "{unit}: {text}");
     }
-    assert_eq!(said(machine, &["systemctl", "is-active", "app.service"]), "active", "{text}");
-    assert_eq!(said(machine, &["cat", "/run/app.seen"]), "one");
+    assert_eq!(output(machine, &["systemctl", "is-active", "app.service"]), "active", "{text}");
+    assert_eq!(output(machine, &["cat", "/run/app.seen"]), "one");
     let (code, text) = apply(machine, "two", "", "");
     assert_eq!(code, 0, "{text}");
     assert_eq!(
-        said(machine, &["cat", "/run/app.seen"]),
+        output(machine, &["cat", "/run/app.seen"]),
         "two",
         "the service was restarted: {text}"
     );
     assert_eq!(mco(machine, "host verify").0, 0);
 }
 
-fn a_reboot_finishes_what_it_was_asked_for(machine: &Machine) {
+fn a_reboot_completes_the_apply(machine: &Machine) {
     let before = boot_id(machine);
     let more = "      - {path: /etc/new.conf, contents: {source: 'data:,new'}}";
     done(machine.rebooted_by(|| {
@@ -127,15 +128,16 @@ fn a_reboot_finishes_what_it_was_asked_for(machine: &Machine) {
     done(wait("the config to be confirmed", PATIENCE, || {
         machine.read(open).ok()?.is_none().then_some(())
     }));
-    let journal = said(machine, &["journalctl", "--no-pager", "-t", "machine-config-daemon-host"]);
+    let journal =
+        output(machine, &["journalctl", "--no-pager", "-t", "machine-config-daemon-host"]);
     assert!(journal.contains("write /etc/new.conf"), "{journal}");
     assert!(journal.contains("initiating reboot"), "{journal}");
-    assert_eq!(said(machine, &["systemctl", "is-active", "app.service"]), "active");
+    assert_eq!(output(machine, &["systemctl", "is-active", "app.service"]), "active");
     let (code, text) = mco(machine, "host verify");
     assert_eq!(code, 0, "{text}");
 }
 
-fn an_editor_that_renames_is_seen(machine: &Machine) {
+fn a_rename_by_an_editor_is_detected(machine: &Machine) {
     let watch = [
         "systemd-run",
         "--unit=watch",
@@ -145,28 +147,28 @@ fn an_editor_that_renames_is_seen(machine: &Machine) {
         "watch",
     ];
     done(machine.ask(&watch));
-    let log = || said(machine, &["cat", "/run/watch.log"]);
+    let log = || output(machine, &["cat", "/run/watch.log"]);
     let sees = |text: &str| {
         let found = wait(text, PATIENCE, || log().contains(text).then_some(()));
         done(found.map_err(|late| {
-            let state = said(machine, &["systemctl", "status", "--no-pager", "watch"]);
-            late.context(format!("it has said {:?}\n{state}", log()))
+            let state = output(machine, &["systemctl", "status", "--no-pager", "watch"]);
+            late.context(format!("its output is {:?}\n{state}", log()))
         }));
     };
-    sees("the machine is as");
-    // It writes another file and renames it.
+    sees("no differences from");
+    // `sed` writes a new file and renames it.
     done(machine.ask(&["sed", "-i", "s/two/by hand/", "/etc/app.conf"]));
     sees("content mismatch for file \"/etc/app.conf\"");
     assert_eq!(mco(machine, "host verify").0, 1);
     let (code, text) = mco(machine, "host apply -f /root/manifests --yes");
-    assert_eq!(code, 2, "drift is not overwritten without being told to: {text}");
+    assert_eq!(code, 2, "drift is not overwritten without --force: {text}");
     let (code, text) = mco(machine, "host apply -f /root/manifests --yes --force");
     assert_eq!(code, 3, "{text}");
-    assert_eq!(said(machine, &["cat", "/etc/app.conf"]), "two");
+    assert_eq!(output(machine, &["cat", "/etc/app.conf"]), "two");
     done(machine.ask(&["systemctl", "stop", "watch"]));
 }
 
-fn first_boot_ends_where_nothing_is_left_to_do(machine: &Machine) {
+fn first_boot_completes_without_changes(machine: &Machine) {
     let config = r#"{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"MachineConfig",
         "metadata":{"name":"rendered-worker-1"},"spec":{"config":{"ignition":{"version":"3.5.0"}}}}"#;
     let path = "/etc/ignition-machine-config-encapsulated.json";

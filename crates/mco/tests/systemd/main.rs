@@ -1,7 +1,6 @@
-//! Our processes on a booted machine with a systemd of its own: `mco host` alone, and the daemon of a node as
-//! one of its services.
+//! `mco host` and the daemon on a booted machine with a systemd of its own.
 
-#![expect(clippy::panic, reason = "a test that panics has failed")]
+#![expect(clippy::panic, reason = "a panic fails the test")]
 
 mod cluster;
 mod host;
@@ -11,12 +10,12 @@ use std::path::Path;
 
 use mco_testkit::lab::{Ingredients, Lone, Machine};
 
-/// Ends the test with the whole chain of reasons.
+/// Panics with the error and its sources.
 fn done<T>(result: anyhow::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error:#}"))
 }
 
-/// A machine, or a line that says why this test proves nothing here.
+/// Returns a machine; prints a line and returns `None` if the test cannot run here.
 fn machine() -> Option<Lone> {
     match Ingredients::find() {
         Ok(ingredients) => Some(done(Lone::up(&ingredients, Path::new(env!("CARGO_BIN_EXE_mco"))))),
@@ -27,12 +26,12 @@ fn machine() -> Option<Lone> {
     }
 }
 
-/// What a command says, whether it succeeds or not.
-fn said(machine: &Machine, words: &[&str]) -> String {
+/// Returns the output of a command, whether it succeeds or not.
+fn output(machine: &Machine, words: &[&str]) -> String {
     String::from_utf8_lossy(&done(machine.run(words)).stdout).trim().to_owned()
 }
 
-/// Changes with every boot of the machine.
+/// Returns the boot id of the machine.
 fn boot_id(machine: &Machine) -> String {
-    said(machine, &["cat", "/proc/sys/kernel/random/boot_id"])
+    output(machine, &["cat", "/proc/sys/kernel/random/boot_id"])
 }

@@ -1,4 +1,4 @@
-//! `mco controller bootstrap`: the pools and configs of a cluster that does not run yet.
+//! `mco controller bootstrap`: renders the pools and configs of a cluster that is not running yet.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,30 +9,31 @@ use anyhow::Context as _;
 use kube::ResourceExt as _;
 use mco_api::{ControllerConfig, object_yaml};
 use mco_controller::bootstrap::{self, Furnishing, Given, Made};
+use mco_core::lint::{Fault, Object, SpannedValue};
 use mco_host::{Root, input};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    fault::{Advice, Fault, Refused},
-    load::{self, LARGEST_FILE, Loaded, Object, Sources},
+    error::{FaultsError, error_with_hint},
+    load::{self, Loaded, MAX_FILE_SIZE, Sources},
     print, process,
 };
 
-/// Render the pools of a cluster that does not run yet
+/// Render the pools of a cluster that is not running yet
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct BootstrapArgs {
     /// Directory with the manifests: ControllerConfig, feature gate, pools, MachineConfigs
     #[arg(long, value_name = "DIR")]
     manifest_dir: PathBuf,
-    /// Directory to write machine-pools/, machine-configs/ and controller-config/ into
+    /// Output directory for machine-pools/, machine-configs/ and controller-config/
     #[arg(long, value_name = "DIR")]
     dest_dir: PathBuf,
     /// File with the pull secret, a Secret of type kubernetes.io/dockerconfigjson
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
-    /// Release that the cluster is to run
+    /// Release version of the cluster
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     payload_version: String,
 }
@@ -41,15 +42,15 @@ const EXAMPLES: &str = "\
 Examples:
   mco controller bootstrap --manifest-dir manifests --dest-dir out --payload-version 4.20.1";
 
-/// Compat: modes of what is written (pkg/controller/bootstrap).
+/// Compat: modes of the written files and directories (pkg/controller/bootstrap).
 const FILE_MODE: u32 = 0o664;
 const DIRECTORY_MODE: u32 = 0o764;
 
-/// Roles that every cluster has a base config for.
+/// Roles with a base config in every cluster.
 const ROLES: [&str; 2] = ["master", "worker"];
 
-/// Kinds that the reference makes configs of and we do not, yet or at all.
-const LEFT_ASIDE: &[&str] = &[
+/// Kinds from which the reference makes configs and this command does not.
+const IGNORED_KINDS: &[&str] = &[
     "ImageContentSourcePolicy",
     "ImageDigestMirrorSet",
     "ImageTagMirrorSet",
@@ -64,7 +65,7 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
         check_pull_secret(path)?;
     }
     let sources = Sources { paths: vec![args.manifest_dir.clone()], recursive: false };
-    let (given, api_server) = sort(sources.load()?, &args.manifest_dir)?;
+    let (given, api_server) = sort_by_kind(sources.load()?, &args.manifest_dir)?;
     let build = process::build();
     let base = |cluster: &ControllerConfig| {
         let config =
@@ -79,8 +80,8 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The manifests by kind, and the `APIServer`, which is only passed on.
-fn sort(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
+/// Returns the manifests by kind, and the `APIServer`, which is copied to the output.
+fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
     let mut given = Given { dir: dir.display().to_string(), ..Given::default() };
     let (mut faults, mut api_server) = (loaded.faults, None);
     for object in &loaded.objects {
@@ -102,40 +103,37 @@ fn sort(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
                 given.streams = typed(object, &mut faults).map(Box::new);
             }
             (mco_api::GROUP, "MachineOSConfig" | "InternalReleaseImage") => {
-                return Err(Advice::error(
-                    format!("{} is not supported yet", object.label()),
-                    format!("take it out of {}", dir.display()),
+                return Err(error_with_hint(
+                    format!("{} is not supported", object.label()),
+                    format!("remove the object from {}", dir.display()),
                 ));
             }
             ("config.openshift.io", "FeatureGate") => given.has_feature_gate |= is_cluster,
             ("config.openshift.io", "APIServer") if is_cluster => {
                 api_server = typed::<Value>(object, &mut faults);
             }
-            (_, kind) if LEFT_ASIDE.contains(&kind) => {
-                print::note(&format!(
-                    "{} is left aside: no config is made of it yet",
-                    object.label()
-                ));
+            (_, kind) if IGNORED_KINDS.contains(&kind) => {
+                print::note(&format!("ignored {}: its kind is not supported", object.label()));
             }
             _ => {}
         }
     }
     if faults.iter().any(Fault::is_error) {
-        return Err(anyhow::Error::new(Refused(faults)));
+        return Err(anyhow::Error::new(FaultsError(faults)));
     }
     Ok((given, api_server))
 }
 
 fn typed<T: DeserializeOwned>(object: &Object, faults: &mut Vec<Fault>) -> Option<T> {
-    object.node.typed::<T>().map_err(|misfit| faults.push(object.misfit(misfit))).ok()
+    object.root.typed::<T>().map_err(|error| faults.push(object.type_fault(error))).ok()
 }
 
 fn check_pull_secret(path: &Path) -> anyhow::Result<()> {
-    let bytes = input::file(path, LARGEST_FILE)?;
+    let bytes = input::file(path, MAX_FILE_SIZE)?;
     let loaded = load::text(path, bytes);
     let is_secret = |object: &Object| {
-        let text = |name: &str| object.node.get(name).and_then(load::node::Node::as_str);
-        let data = object.node.get("data").and_then(|data| data.get(".dockerconfigjson"));
+        let text = |name: &str| object.root.get(name).and_then(SpannedValue::as_str);
+        let data = object.root.get("data").and_then(|data| data.get(".dockerconfigjson"));
         object.kind == "Secret"
             && text("type") == Some("kubernetes.io/dockerconfigjson")
             && data.is_some()
@@ -143,9 +141,9 @@ fn check_pull_secret(path: &Path) -> anyhow::Result<()> {
     if loaded.faults.is_empty() && loaded.objects.iter().any(is_secret) {
         return Ok(());
     }
-    Err(Advice::error(
-        format!("{} is no Secret of type kubernetes.io/dockerconfigjson", path.display()),
-        "make one with: kubectl create secret docker-registry NAME --from-file=.dockerconfigjson=FILE \
+    Err(error_with_hint(
+        format!("{} is not a Secret of type kubernetes.io/dockerconfigjson", path.display()),
+        "create one with: kubectl create secret docker-registry NAME --from-file=.dockerconfigjson=FILE \
          --dry-run=client -o yaml",
     ))
 }

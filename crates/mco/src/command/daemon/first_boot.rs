@@ -1,4 +1,5 @@
-//! `mco daemon firstboot-complete-machineconfig`: what Ignition cannot set, before the kubelet starts.
+//! `mco daemon firstboot-complete-machineconfig`: completes the installation before the kubelet
+//! starts, with the parts of a config that Ignition cannot set.
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
@@ -10,30 +11,30 @@ use mco_daemon::{
 use mco_host::{Host, Root, SystemdSystem};
 use tracing::{error, info};
 
-/// Compat: the reference's pause between two tries.
-const TRY_AGAIN: Duration = Duration::from_mins(1);
+/// Compat: the reference's pause between two attempts.
+const RETRY_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Complete the installation of this machine: OS image, kernel arguments, kernel and extensions
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(super) struct FirstBootArgs {
-    /// Directory that is the machine's root
+    /// Root directory of the machine
     #[arg(long, default_value = "/rootfs")]
     root_mount: PathBuf,
-    /// Only keep the names of network interfaces as they are, and end
+    /// Only persist the names of network interfaces, and exit
     #[arg(long)]
     persist_nics: bool,
-    /// MachineConfig to complete
+    /// Path of the MachineConfig on the machine
     #[arg(long, default_value = disk::ENCAPSULATED)]
     machineconfig_file: String,
 }
 
 const NOTES: &str = "\
-Run by systemd on the first boot, before the kubelet. A machine that has everything already goes on
-without a reboot. What fails is undone and tried again every minute, so that the kubelet stays where it
-is until the machine is complete.";
+Run by systemd on the first boot, before the kubelet. A machine that already has the config continues
+without a reboot. A failed attempt is rolled back and retried every minute, so that the kubelet does
+not start before the installation is complete.";
 
-/// Tries until it is done.
+/// Retries until the installation is complete.
 pub(super) fn run(args: &FirstBootArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     telemetry::start(telemetry::Format::Text, level)?;
@@ -45,13 +46,13 @@ pub(super) fn run(args: &FirstBootArgs, verbose: bool) -> anyhow::Result<ExitCod
             Err(fault) => error!("error: {}", chain(fault.as_ref())),
         }
         info!("Sleeping 1 minute for retry");
-        let told = runtime.block_on(async {
+        let is_stopped = runtime.block_on(async {
             tokio::select! {
                 () = shutdown.requested() => true,
-                () = tokio::time::sleep(TRY_AGAIN) => false,
+                () = tokio::time::sleep(RETRY_INTERVAL) => false,
             }
         });
-        if told {
+        if is_stopped {
             return Ok(ExitCode::FAILURE);
         }
     }
@@ -65,9 +66,9 @@ fn attempt(args: &FirstBootArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     match complete(&mut host, &args.machineconfig_file)? {
-        Completed::Nothing => info!("There is no {} to complete", args.machineconfig_file),
-        Completed::Matches(config) => info!("This machine has all of {config}"),
-        Completed::Rebooting(config) => info!("This machine reboots into {config}"),
+        Completed::Nothing => info!(path = args.machineconfig_file, "Found no config to complete"),
+        Completed::Matches(config) => info!(config, "The machine already has the config"),
+        Completed::Rebooting(config) => info!(config, "Rebooting into the config"),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,4 +1,4 @@
-//! `mco host apply`: makes the machine what the manifests say.
+//! `mco host apply`: applies manifests to the machine.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -10,29 +10,29 @@ use mco_daemon::{
 };
 use mco_host::System as _;
 
-use super::{DIFFERS, Place, REBOOT_DUE, target};
+use super::{DIFFERS, MachineArgs, REBOOT_DUE, target};
 use crate::{
     load::Sources,
     print::{self, Screen},
 };
 
-/// Make this machine what the manifests say
+/// Apply manifests to this machine
 #[derive(Debug, clap::Args)]
 pub(super) struct ApplyArgs {
     #[command(flatten)]
-    place: Place,
+    machine: MachineArgs,
     #[command(flatten)]
     sources: Sources,
-    /// Pool to render, where the manifests have several
+    /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// Write everything again, whatever the machine has
+    /// Write all files again
     #[arg(long)]
     force: bool,
-    /// Go ahead without asking
+    /// Skip the confirmation
     #[arg(long, short)]
     yes: bool,
-    /// Reboot at the end if the change needs it
+    /// Reboot at the end if required
     #[arg(long)]
     reboot: bool,
 }
@@ -43,52 +43,52 @@ pub(super) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let to = target::render(&args.sources, args.pool.as_deref(), verbose)?;
-    let mut host = target::open(&args.place.root)?;
+    let mut host = target::open(&args.machine.root)?;
     let _lock = target::lock(&host)?;
-    let manner = Manner { force: args.force, yes: args.yes, reboot: args.reboot };
-    carry_out(manner, &mut host, to, screen)
+    let options = ApplyOptions { force: args.force, yes: args.yes, reboot: args.reboot };
+    carry_out(options, &mut host, to, screen)
 }
 
-/// How people want it.
+/// Options of an apply.
 #[derive(Clone, Copy)]
-pub(super) struct Manner {
-    /// Whatever the machine has.
+pub(super) struct ApplyOptions {
+    /// Write all files again.
     pub(super) force: bool,
-    /// Nobody is asked.
+    /// Skip the confirmation.
     pub(super) yes: bool,
-    /// Reboot if the change needs it.
+    /// Reboot if required.
     pub(super) reboot: bool,
 }
 
-/// Makes a machine that nobody else changes what `to` says.
+/// Applies `to` to a locked machine.
 pub(super) fn carry_out(
-    args: Manner,
-    host: &mut target::Lone,
-    to: target::Target,
+    options: ApplyOptions,
+    host: &mut target::LocalHost,
+    to: target::DesiredConfig,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    if let Some(code) = resume(args, host, screen)? {
+    if let Some(code) = resume(options, host, screen)? {
         return Ok(code);
     }
-    let force = if args.force { Force::Yes } else { Force::No };
-    let way = target::way(host, to, force)?;
-    let name = way.to.metadata.name.clone().unwrap_or_default();
-    let Some(plan) = way.plan else {
-        writeln!(screen, "nothing to do: the machine has {name}")?;
+    let force = if options.force { Force::Yes } else { Force::No };
+    let transition = target::plan(host, to, force)?;
+    let name = transition.to.metadata.name.clone().unwrap_or_default();
+    let Some(plan) = transition.plan else {
+        writeln!(screen, "nothing to do: the machine already has {name}")?;
         return Ok(ExitCode::SUCCESS);
     };
     write!(screen, "{plan}")?;
     screen.flush()?;
-    target::confirm(&format!("Apply {name}?"), args.yes)?;
+    target::confirm(&format!("Apply {name}?"), options.yes)?;
     confirm::prepare(host, confirm::DEADLINE)?;
-    let done = execute::begin(host, &way.from, &way.to, plan, &mut told);
-    conclude(args, host, &name, done, screen)
+    let done = execute::begin(host, &transition.from, &transition.to, plan, &mut print_step);
+    conclude(options, host, &name, done, screen)
 }
 
-/// Goes on with what was begun before; none if nothing of it is left to do.
+/// Resumes an interrupted update; returns `None` if nothing is left to do.
 fn resume(
-    args: Manner,
-    host: &mut target::Lone,
+    options: ApplyOptions,
+    host: &mut target::LocalHost,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<Option<ExitCode>> {
     let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(None) };
@@ -96,17 +96,17 @@ fn resume(
     let booted = host.system.facts()?.boot_id;
     let done = match ledger::resume(&progress, &update.boot_id, &booted) {
         Resume::Continue(done) => {
-            print::note(&format!("going on with {name}, which was begun before"));
-            execute::proceed(host, &update, done, &mut told)
+            print::note(&format!("resuming {name}"));
+            execute::proceed(host, &update, done, &mut print_step)
         }
         Resume::Undo => {
-            print::note(&format!("going on with undoing {name}"));
+            print::note(&format!("resuming the rollback of {name}"));
             execute::undo(host, &update, &progress)
         }
         Resume::Reboot => Ok(Outcome::RebootDue),
         Resume::Verify => {
             ledger::close(&host.root)?;
-            writeln!(screen, "{name} is in force since the reboot")?;
+            writeln!(screen, "{name} is active since the reboot")?;
             return Ok(None);
         }
     };
@@ -115,13 +115,13 @@ fn resume(
             writeln!(screen, "applied {name}")?;
             Ok(None)
         }
-        done => conclude(args, host, &name, done, screen).map(Some),
+        done => conclude(options, host, &name, done, screen).map(Some),
     }
 }
 
 fn conclude(
-    args: Manner,
-    host: &mut target::Lone,
+    options: ApplyOptions,
+    host: &mut target::LocalHost,
     name: &str,
     done: Result<Outcome, ExecuteError>,
     screen: &mut Screen<'_>,
@@ -130,9 +130,9 @@ fn conclude(
         Ok(Outcome::Applied) => writeln!(screen, "applied {name}")?,
         Ok(Outcome::RebootDue) if !target::is_running(host)? => {
             ledger::close(&host.root)?;
-            writeln!(screen, "applied {name}; it counts from the machine's next boot")?;
+            writeln!(screen, "applied {name}; it takes effect at the next boot")?;
         }
-        Ok(Outcome::RebootDue) if args.reboot => {
+        Ok(Outcome::RebootDue) if options.reboot => {
             execute::reboot(host, name)?;
             writeln!(screen, "applied {name}; the machine reboots")?;
         }
@@ -142,7 +142,7 @@ fn conclude(
         }
         Err(ExecuteError::Undone(fault)) => {
             print::failure(&anyhow::anyhow!("{fault}"));
-            writeln!(screen, "{name} was not applied: everything is as it was before")?;
+            writeln!(screen, "{name} was not applied: all changes were rolled back")?;
             return Ok(ExitCode::from(DIFFERS));
         }
         Err(error) => return Err(error.into()),
@@ -150,6 +150,6 @@ fn conclude(
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(step: &Step) {
+fn print_step(step: &Step) {
     print::note(&step.to_string());
 }

@@ -1,4 +1,4 @@
-//! `mco host confirm`: keeps the config that the machine has rebooted into, or takes it back.
+//! `mco host confirm`: keeps or rolls back the config that the machine has rebooted into.
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
@@ -10,48 +10,49 @@ use mco_daemon::{
 };
 use mco_host::Answer;
 
-use super::{DIFFERS, Place, target};
+use super::{DIFFERS, MachineArgs, target};
 use crate::print::Screen;
 
-/// Keep the config that this machine has rebooted into, or take it back
+/// Keep or roll back the config that this machine has rebooted into
 #[derive(Debug, clap::Args)]
 #[command(after_help = NOTES)]
 pub(super) struct ConfirmArgs {
     #[command(flatten)]
-    place: Place,
-    /// Minutes that the machine has to prove healthy; 15 unless the apply said otherwise
+    machine: MachineArgs,
+    /// Minutes to prove healthy; 15 unless the apply set another time
     #[arg(long, value_name = "MINUTES")]
     within: Option<u64>,
-    /// Leave it to the daemon of this node, and take the config back only if none has come up in time
+    /// Leave the decision to the daemon of this node, and roll back only if no daemon starts in
+    /// time
     #[arg(long, conflicts_with = "within")]
     standby: bool,
 }
 
 const NOTES: &str = "\
-Healthy is a machine whose kubelet answers, where it is to run one, and whose own checks pass: every
-program in /etc/machine-config-daemon/checks.d must exit with 0. Whoever gave no good answer before the
-apply either is not asked. A config that does not prove healthy in
-time is taken back: everything is put back as it was before it, and the machine reboots once more.
+A machine is healthy if its kubelet answers, where one is to run, and if its own checks pass: every
+program in /etc/machine-config-daemon/checks.d must exit with 0. Checks that already failed before
+the apply are skipped. A config that does not prove healthy in time is rolled back: all saved paths
+are restored, and the machine reboots once more.
 
-Start it at every boot, say by a unit with ExecStart=/usr/local/bin/mco host confirm. Without an apply that
-waits for its reboot it ends at once.
+Run the command at every boot, for example from a unit with
+ExecStart=/usr/local/bin/mco host confirm. It exits at once if no apply waits for its reboot.
 
-On a node that is the daemon's business. With --standby this is how machine-config-daemon-confirm.service
-helps where no daemon comes up; the daemon puts that unit on the machine before it reboots into a config,
-and takes it away once the config is kept or taken back.";
+On a node of a cluster the daemon confirms configs. machine-config-daemon-confirm.service runs this
+command with --standby for the case that no daemon starts; the daemon installs the unit before it
+reboots into a config, and removes the unit once the config is confirmed or rolled back.";
 
-/// There is no cluster to ask.
-struct Alone;
+/// A probe of a machine without a cluster.
+struct NoCluster;
 
-impl Probe for Alone {
+impl Probe for NoCluster {
     async fn cluster(&self) -> Answer {
         Answer::NotAsked
     }
 }
 
 pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
-    let host = target::open(&args.place.root)?;
-    // A standby takes it only when it is about to act.
+    let host = target::open(&args.machine.root)?;
+    // In standby the lock is taken only before a rollback.
     let _lock = if args.standby { None } else { Some(target::lock(&host)?) };
     if let Some(minutes) = args.within {
         confirm::set_deadline(&host.root, Duration::from_secs(minutes.saturating_mul(60)))?;
@@ -63,11 +64,11 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             telemetry::start(telemetry::Format::Text, tracing::Level::INFO)?;
             return Ok(standby::stand_by(host, &shutdown).await);
         }
-        anyhow::Ok(confirm::settle(host, &Alone, &shutdown).await)
+        anyhow::Ok(confirm::settle(host, &NoCluster, &shutdown).await)
     })?;
     match settled {
         Settled::Go(_) if args.standby => {
-            writeln!(screen, "nothing is left to stand by for")?;
+            writeln!(screen, "nothing to stand by for")?;
             Ok(ExitCode::SUCCESS)
         }
         Settled::Go(host) => {
@@ -76,15 +77,15 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
                 Some((update, _)) => {
                     ledger::close(&host.root)?;
                     let name = update.to.metadata.name.unwrap_or_default();
-                    writeln!(screen, "{name} is kept: the machine is healthy")?;
+                    writeln!(screen, "confirmed {name}: the machine is healthy")?;
                 }
-                None => writeln!(screen, "nothing waits to be confirmed")?,
+                None => writeln!(screen, "nothing to confirm")?,
             }
             Ok(ExitCode::SUCCESS)
         }
         Settled::Ended(Ended::Stopped) => Ok(ExitCode::from(2)),
         Settled::Ended(Ended::Rebooting) => {
-            writeln!(screen, "the config was taken back; the machine reboots")?;
+            writeln!(screen, "rolled back the config; the machine reboots")?;
             Ok(ExitCode::from(DIFFERS))
         }
     }

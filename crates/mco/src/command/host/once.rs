@@ -1,7 +1,7 @@
-//! `mco daemon start --once-from`: one config, applied without a cluster, and nothing after it.
+//! `mco daemon start --once-from`: applies one config without a cluster, and exits.
 //!
-//! Compat: the reference's one-shot mode (`cmd/machine-config-daemon/start.go`), by way of `mco host apply`, so that
-//! it can be resumed and taken back.
+//! Compat: the reference's one-shot mode (`cmd/machine-config-daemon/start.go`), through `mco host
+//! apply`, so that the update can be resumed and rolled back.
 
 use std::{path::Path, process::ExitCode};
 
@@ -9,12 +9,12 @@ use mco_daemon::{disk, execute};
 
 use super::{
     REBOOT_DUE,
-    apply::{self, Manner},
+    apply::{self, ApplyOptions},
     target,
 };
 use crate::print::Screen;
 
-/// Makes the machine below `root` what the config at `path` says.
+/// Applies the config at `path` to the machine at `root`.
 pub(crate) fn run(
     root: &Path,
     path: &Path,
@@ -24,16 +24,16 @@ pub(crate) fn run(
     let to = target::single(path)?;
     let mut host = target::open(root)?;
     let _lock = target::lock(&host)?;
-    let manner = Manner { force: false, yes: true, reboot: false };
-    let code = apply::carry_out(manner, &mut host, to, screen)?;
+    let options = ApplyOptions { force: false, yes: true, reboot: false };
+    let code = apply::carry_out(options, &mut host, to, screen)?;
     let is_due = code == ExitCode::from(REBOOT_DUE);
     if code == ExitCode::SUCCESS || is_due {
-        // What first boot would complete is complete.
+        // The first boot has nothing left to complete.
         host.root.remove(disk::ENCAPSULATED)?;
     }
     if is_due && reboot {
         execute::reboot_because(&mut host, "runOnceFromIgnition complete")?;
     }
-    // Whoever left the reboot to themselves asked for no more than this.
+    // A caller that skips the reboot expects success.
     Ok(if is_due { ExitCode::SUCCESS } else { code })
 }

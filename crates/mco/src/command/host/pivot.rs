@@ -1,21 +1,21 @@
-//! `mco host pivot`: has the machine boot an OS image, whatever its config says.
+//! `mco host pivot`: stages an OS image regardless of the config.
 
 use std::{io::Write as _, process::ExitCode};
 
 use mco_daemon::execute;
 use mco_host::System as _;
 
-use super::{Place, REBOOT_DUE, target};
-use crate::{fault::Advice, print::Screen};
+use super::{MachineArgs, REBOOT_DUE, target};
+use crate::{error::error_with_hint, print::Screen};
 
-/// Have this machine boot an OS image next, whatever its config says
+/// Stage an OS image for the next boot, regardless of the config
 #[derive(Debug, clap::Args)]
 pub(super) struct PivotArgs {
-    /// Image to boot, best by its digest
+    /// Image to boot, preferably by digest
     image: String,
     #[command(flatten)]
-    place: Place,
-    /// Go ahead without asking
+    machine: MachineArgs,
+    /// Skip the confirmation
     #[arg(long, short)]
     yes: bool,
     /// Reboot at the end
@@ -26,18 +26,18 @@ pub(super) struct PivotArgs {
 pub(super) fn run(args: &PivotArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let image = args.image.trim();
     if image.is_empty() || image.starts_with('-') || image.contains(char::is_whitespace) {
-        return Err(Advice::error(
-            format!("{:?} is no image", args.image),
-            "name it as HOST/NAME@sha256:DIGEST; the daemon's log has the one that it wants",
+        return Err(error_with_hint(
+            format!("invalid image {:?}", args.image),
+            "use HOST/NAME@sha256:DIGEST; the daemon's log contains the image it needs",
         ));
     }
-    let mut host = target::open(&args.place.root)?;
+    let mut host = target::open(&args.machine.root)?;
     let booted = host.system.facts()?.booted_image.unwrap_or_default();
     if booted == image {
-        writeln!(screen, "nothing to do: the machine has booted {image}")?;
+        writeln!(screen, "nothing to do: the machine already booted {image}")?;
         return Ok(ExitCode::SUCCESS);
     }
-    target::confirm(&format!("Boot {image} in place of {booted}?"), args.yes)?;
+    target::confirm(&format!("Boot {image} instead of {booted}?"), args.yes)?;
     host.system.stage_os(image)?;
     if args.reboot {
         execute::reboot_because(&mut host, &format!("mco host pivot to {image}"))?;

@@ -1,26 +1,26 @@
-//! `mco host plan`: what applying would do.
+//! `mco host plan`: prints the steps of an apply.
 
 use std::{io::Write as _, process::ExitCode};
 
 use mco_core::plan::Force;
 
-use super::{Place, target};
+use super::{MachineArgs, target};
 use crate::{load::Sources, print::Screen};
 
-/// Print what apply would do, step by step
+/// Print the steps of an apply
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
     #[command(flatten)]
-    place: Place,
+    machine: MachineArgs,
     #[command(flatten)]
     sources: Sources,
-    /// Pool to render, where the manifests have several
+    /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
-    /// Plan to write everything again, whatever the machine has
+    /// Plan to write all files again
     #[arg(long)]
     force: bool,
-    /// How to print
+    /// Output format
     #[arg(long, short, value_enum, default_value_t)]
     output: Output,
 }
@@ -37,19 +37,19 @@ pub(super) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let host = target::open(&args.place.root)?;
+    let host = target::open(&args.machine.root)?;
     let to = target::render(&args.sources, args.pool.as_deref(), verbose)?;
     let force = if args.force { Force::Yes } else { Force::No };
-    let way = target::way(&host, to, force)?;
-    match (args.output, &way.plan) {
+    let transition = target::plan(&host, to, force)?;
+    match (args.output, &transition.plan) {
         (Output::Json, plan) => {
             serde_json::to_writer_pretty(&mut *screen, plan)?;
             writeln!(screen)?;
         }
         (Output::Text, Some(plan)) => write!(screen, "{plan}")?,
         (Output::Text, None) => {
-            let name = way.to.metadata.name.unwrap_or_default();
-            writeln!(screen, "nothing to do: the machine has {name}")?;
+            let name = transition.to.metadata.name.unwrap_or_default();
+            writeln!(screen, "nothing to do: the machine already has {name}")?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,4 +1,4 @@
-//! `mco host rollback`: puts back what was there before the last apply.
+//! `mco host rollback`: undoes the last apply.
 
 use std::{io::Write as _, process::ExitCode};
 
@@ -9,21 +9,21 @@ use mco_daemon::{
 };
 use mco_host::Staged;
 
-use super::{Place, REBOOT_DUE, target};
-use crate::{fault::Advice, print::Screen};
+use super::{MachineArgs, REBOOT_DUE, target};
+use crate::{error::error_with_hint, print::Screen};
 
-/// Put back what was there before the last apply
+/// Undo the last apply
 #[derive(Debug, clap::Args)]
 pub(super) struct RollbackArgs {
     #[command(flatten)]
-    place: Place,
-    /// Go ahead without asking
+    machine: MachineArgs,
+    /// Skip the confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
 pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
-    let mut host = target::open(&args.place.root)?;
+    let mut host = target::open(&args.machine.root)?;
     let _lock = target::lock(&host)?;
     if let Some((update, progress)) = ledger::open(&host.root)? {
         ask(args, &update)?;
@@ -33,36 +33,37 @@ pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Resul
         ask(args, &last(&host)?)?;
         ledger::reopen(&host.root)?;
     }
-    let (update, progress) = ledger::open(&host.root)?.context("it was just opened")?;
+    let opened = ledger::open(&host.root)?;
+    let (update, progress) = opened.context("the ledger that was just opened is missing")?;
     let staged = execute::put_back(&mut host, &update, &progress)?;
     let name = update.to.metadata.name.unwrap_or_default();
     match staged {
-        Staged::Back => writeln!(screen, "{name} is taken back: everything is as before it")?,
+        Staged::Back => writeln!(screen, "rolled back {name}")?,
         Staged::AtNextBoot => {
-            writeln!(screen, "{name} is taken back; reboot the machine to finish")?;
+            writeln!(screen, "rolled back {name}; reboot the machine to finish")?;
             return Ok(ExitCode::from(REBOOT_DUE));
         }
     }
     if update.plan.reboots() && target::is_running(&host)? {
-        writeln!(screen, "services may still run with what they read; reboot to be sure")?;
+        writeln!(screen, "running services may still use the old config; reboot to be sure")?;
         return Ok(ExitCode::from(REBOOT_DUE));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The last apply, provided that nobody changed the config since.
-fn last(host: &target::Lone) -> anyhow::Result<ledger::Ledger> {
+/// Returns the ledger of the last apply, provided that the config did not change since.
+fn last(host: &target::LocalHost) -> anyhow::Result<ledger::Ledger> {
     let Some(update) = ledger::last(&host.root)? else {
-        return Err(Advice::error(
-            "there is no apply on record that could be taken back",
-            "apply the manifests that you want",
+        return Err(error_with_hint(
+            "no apply on record",
+            "apply the manifests you want with `mco host apply -f`",
         ));
     };
     let current = disk::current_config(&host.root)?;
     if current.as_ref() != Some(&update.to) {
-        return Err(Advice::error(
-            "the config of this machine is not the one of the last apply on record",
-            "apply the manifests that you want",
+        return Err(error_with_hint(
+            "the current config is not the one of the last apply on record",
+            "apply the manifests you want with `mco host apply -f`",
         ));
     }
     Ok(update)
@@ -71,5 +72,5 @@ fn last(host: &target::Lone) -> anyhow::Result<ledger::Ledger> {
 fn ask(args: &RollbackArgs, update: &ledger::Ledger) -> anyhow::Result<()> {
     let name = update.to.metadata.name.as_deref().unwrap_or_default();
     let paths = update.before.paths.len();
-    target::confirm(&format!("Take back {name} and put back {paths} paths?"), args.yes)
+    target::confirm(&format!("Roll back {name} and restore {paths} paths?"), args.yes)
 }

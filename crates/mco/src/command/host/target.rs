@@ -1,4 +1,4 @@
-//! The machine, and the config it is to have.
+//! The machine of `mco host`, its desired config, and the plan to get there.
 
 mod ignition;
 mod policy;
@@ -16,44 +16,44 @@ use mco_api::{
 use mco_core::{
     adopt,
     machine::Machine,
-    plan::{self, Circumstances, Force, NodePlan, default_policies},
+    plan::{Circumstances, Force, NodePlan, default_policies},
 };
 use mco_daemon::{disk, verify};
 use mco_host::{Host, Lock, OfflineSystem, Root, System, SystemdSystem};
 
-use self::policy::Knobs;
+use self::policy::UpdateSettings;
 use crate::{
-    fault::Advice,
-    load::{Sources, manifests::Manifests},
+    error::error_with_hint,
+    load::{Sources, manifests::ManifestsExt as _},
 };
 
-/// A machine of whatever kind turned out to be there.
-pub(super) type Lone = Host<Box<dyn System>>;
+/// The machine at the given root, with the system found there.
+pub(super) type LocalHost = Host<Box<dyn System>>;
 
-/// The manifests, where they are not the applied config
+/// The config to compare with
 #[derive(Debug, clap::Args)]
-pub(super) struct Given {
-    /// File or directory with manifests; the applied config when left out
+pub(super) struct ConfigArgs {
+    /// File or directory with manifests; the applied config if omitted
     #[arg(short = 'f', long = "filename", value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// Read directories below the given ones too
+    /// Read subdirectories too
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// Pool to render, where the manifests have several
+    /// Pool to render, if the manifests have several
     #[arg(long, short, value_name = "POOL")]
     pool: Option<String>,
 }
 
-/// What applying a config to a machine takes.
-pub(super) struct Way {
+/// The update of a machine from one config to another.
+pub(super) struct Transition {
     pub(super) from: MachineConfig,
     pub(super) to: MachineConfig,
-    /// None where there is nothing to do.
+    /// Steps of the update; `None` if there is nothing to do.
     pub(super) plan: Option<NodePlan>,
 }
 
 /// Opens the machine whose root is at `path`.
-pub(super) fn open(path: &Path) -> anyhow::Result<Lone> {
+pub(super) fn open(path: &Path) -> anyhow::Result<LocalHost> {
     let root = Root::open(path)?;
     let system: Box<dyn System> = if SystemdSystem::runs_in(&root)? {
         Box::new(SystemdSystem::open(path)?)
@@ -63,155 +63,161 @@ pub(super) fn open(path: &Path) -> anyhow::Result<Lone> {
     Ok(Host { root, system })
 }
 
-/// Whether the machine runs.
-pub(super) fn is_running(host: &Lone) -> anyhow::Result<bool> {
+/// Returns true if the machine is running.
+pub(super) fn is_running(host: &LocalHost) -> anyhow::Result<bool> {
     Ok(!host.system.facts()?.boot_id.is_empty())
 }
 
-/// Keeps others of us, the daemon included, from the machine for as long as the result is held.
-pub(super) fn lock(host: &Lone) -> anyhow::Result<Lock> {
+/// Locks the machine against other processes of `mco`, the daemon included, until the result is
+/// dropped.
+pub(super) fn lock(host: &LocalHost) -> anyhow::Result<Lock> {
     host.root.lock(disk::RECORDS)?.ok_or_else(|| {
-        Advice::error(
-            "another mco is at work on this machine",
-            "wait until it is done; the daemon of a node must be stopped first",
+        error_with_hint(
+            "another mco process is changing this machine",
+            "wait until that process has ended, or stop the daemon of the node",
         )
     })
 }
 
-/// A config, and how a machine is to take it.
-pub(super) struct Target {
+/// The desired config of a machine, with the settings of the update.
+pub(super) struct DesiredConfig {
     pub(super) config: MachineConfig,
     pub(super) policies: ClusterPolicies,
     pub(super) overrides: Vec<StorageOverride>,
 }
 
-impl Target {
+impl DesiredConfig {
     fn new(config: MachineConfig) -> Self {
         Self { config, policies: default_policies(), overrides: Vec::new() }
     }
 }
 
-/// What the manifests come to: MachineConfigs as a pool renders them, or one Ignition config as it is.
+/// Renders the desired config from the manifests: MachineConfigs as a pool renders them, or one
+/// Ignition config unchanged.
 pub(super) fn render(
     sources: &Sources,
     pool: Option<&str>,
     verbose: bool,
-) -> anyhow::Result<Target> {
+) -> anyhow::Result<DesiredConfig> {
     if let Some(config) = ignition::only(&sources.paths)? {
-        return Ok(Target::new(config));
+        return Ok(DesiredConfig::new(config));
     }
     let mut loaded = sources.load()?;
-    let knobs = policy::take(&mut loaded);
-    let manifests = Manifests::new(loaded).or_refuse()?;
-    manifests.tell(verbose);
+    let settings = policy::take(&mut loaded);
+    let manifests = loaded.into_manifests().or_refuse()?;
+    manifests.print_notes(verbose);
     let rendered = manifests.render(manifests.pool(pool)?)?;
     let config = MachineConfig::new(rendered.name.as_str(), rendered.spec);
-    Ok(Target { config, policies: knobs.policies, overrides: knobs.overrides })
+    Ok(DesiredConfig { config, policies: settings.policies, overrides: settings.overrides })
 }
 
-/// The one config of a file, as it is: a MachineConfig, or an Ignition config.
-pub(super) fn single(path: &Path) -> anyhow::Result<Target> {
+/// Reads the one config of a file unchanged: a MachineConfig, or an Ignition config.
+pub(super) fn single(path: &Path) -> anyhow::Result<DesiredConfig> {
     let text = path.to_string_lossy();
     if text.starts_with("http://") || text.starts_with("https://") {
-        return Err(Advice::error(
-            format!("{text} is an address, and nothing is fetched for --once-from"),
-            format!("fetch it first: curl -fsSLo config.ign {text}"),
+        return Err(error_with_hint(
+            format!("{text} is a URL, which --once-from does not fetch"),
+            format!("download the file first: curl -fsSLo config.ign {text}"),
         ));
     }
     if let Some(config) = ignition::read(path)? {
-        return Ok(Target::new(config));
+        return Ok(DesiredConfig::new(config));
     }
     let sources = Sources { paths: vec![path.to_owned()], recursive: false };
     let undeciphered = || format!("{}: {text}", ignition::UNDECIPHERED);
     let mut loaded = sources.load()?;
-    let knobs = policy::take(&mut loaded);
-    let manifests = Manifests::new(loaded).or_refuse().with_context(undeciphered)?;
+    let settings = policy::take(&mut loaded);
+    let manifests = loaded.into_manifests().or_refuse().with_context(undeciphered)?;
     let [manifest] = manifests.configs.as_slice() else {
-        return Err(Advice::error(
-            format!("{text} has {} MachineConfigs, and one is applied", manifests.configs.len()),
-            "apply several with mco host apply -f, which merges them as a pool does",
+        return Err(error_with_hint(
+            format!("{text} has {} MachineConfigs instead of one", manifests.configs.len()),
+            "apply several with `mco host apply -f`, which merges them as a pool does",
         ));
     };
-    let Knobs { policies, overrides } = knobs;
-    Ok(Target { config: manifest.value.clone(), policies, overrides })
+    let UpdateSettings { policies, overrides } = settings;
+    Ok(DesiredConfig { config: manifest.value.clone(), policies, overrides })
 }
 
-impl Given {
-    /// The config that the manifests come to, or the one that was applied.
-    pub(super) fn config(&self, host: &Lone, verbose: bool) -> anyhow::Result<MachineConfig> {
+impl ConfigArgs {
+    /// Returns the config rendered from the manifests, or the applied config without manifests.
+    pub(super) fn read(&self, host: &LocalHost, verbose: bool) -> anyhow::Result<MachineConfig> {
         if !self.paths.is_empty() {
             let sources = Sources { paths: self.paths.clone(), recursive: self.recursive };
             return Ok(render(&sources, self.pool.as_deref(), verbose)?.config);
         }
         disk::current_config(&host.root)?.ok_or_else(|| {
-            Advice::error("no config was applied to this machine", "name manifests with -f")
+            error_with_hint("no config was applied to this machine", "name manifests with -f")
         })
     }
 }
 
-/// Reads a config.
+/// Parses a config.
 pub(super) fn read(config: &MachineConfig) -> anyhow::Result<Machine> {
     let name = config.metadata.name.as_deref().unwrap_or_default();
     Machine::read(config).with_context(|| format!("parsing config {name} failed"))
 }
 
-/// Plans the way from what the machine has to `to`.
-pub(super) fn way(host: &Lone, to: Target, force: Force) -> anyhow::Result<Way> {
-    let Target { config: to, policies, overrides } = to;
+/// Plans the update of the machine from its current config to `to`.
+pub(super) fn plan(
+    host: &LocalHost,
+    to: DesiredConfig,
+    force: Force,
+) -> anyhow::Result<Transition> {
+    let DesiredConfig { config: to, policies, overrides } = to;
     let target = read(&to)?;
     let from = match disk::current_config(&host.root)? {
         Some(config) => config,
-        None => present(host, &target)?,
+        None => adopted_config(host, &target)?,
     };
     let source = read(&from)?;
     if force == Force::No {
         refuse_drift(host, &source)?;
         if from.metadata.name == to.metadata.name {
-            return Ok(Way { from, to, plan: None });
+            return Ok(Transition { from, to, plan: None });
         }
     }
     let facts = host.system.facts()?;
     let kernel_fips = facts.kernel_fips;
     let circumstances = Circumstances { force, kernel_fips, overrides, ..Circumstances::default() };
-    let plan = plan::node(&source, &target, &policies, &circumstances)?;
-    Ok(Way { from, to, plan: Some(plan) })
+    let plan = mco_core::plan::node(&source, &target, &policies, &circumstances)?;
+    Ok(Transition { from, to, plan: Some(plan) })
 }
 
-/// What a machine that has no config on record has of `target` already.
-fn present(host: &Lone, target: &Machine) -> anyhow::Result<MachineConfig> {
+/// Returns the parts of `target` that a machine without a config on record already has.
+fn adopted_config(host: &LocalHost, target: &Machine) -> anyhow::Result<MachineConfig> {
     let differs = verify::differing(host, &adopt::questions(target));
     let facts = host.system.facts()?;
     let image = facts.booted_image.filter(|image| !image.is_empty());
     let mut part = adopt::adopted(target, &differs, image.as_deref(), &facts.kernel_arguments);
-    // The record itself is missing, so that even a machine that has everything has a step to take.
+    // The record itself is missing, so that even a machine with the whole config has a step to do.
     if part.metadata.name.as_deref() == Some(target.name.as_str()) {
         part.metadata.name = Some(format!("{}present", adopt::PREFIX));
     }
     Ok(part)
 }
 
-fn refuse_drift(host: &Lone, source: &Machine) -> anyhow::Result<()> {
+fn refuse_drift(host: &LocalHost, source: &Machine) -> anyhow::Result<()> {
     let drifts = verify::all(host, source)?;
     let Some(first) = drifts.first() else { return Ok(()) };
     let more = match drifts.len() - 1 {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    Err(Advice::error(
+    Err(error_with_hint(
         format!("unexpected on-disk state validating against {}: {first}{more}", source.name),
-        "look with mco host verify; repair it, or add --force to write everything again",
+        "run `mco host verify`; restore the files, or add --force to write all of them again",
     ))
 }
 
-/// Asks a person, who may have said yes beforehand.
+/// Asks the user for a confirmation, unless `yes` is set.
 pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     if yes {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
-        return Err(Advice::error(
-            "nobody is there to be asked",
-            "add --yes, or run it on a terminal",
+        return Err(error_with_hint(
+            "confirmation required, but standard input is no terminal",
+            "add --yes, or run the command on a terminal",
         ));
     }
     write!(io::stderr(), "{question} [y/N] ")?;
@@ -220,6 +226,6 @@ pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "y" | "Y" | "yes" => Ok(()),
-        _ => Err(anyhow::anyhow!("not confirmed, so nothing was changed")),
+        _ => Err(anyhow::anyhow!("not confirmed; nothing was changed")),
     }
 }

@@ -1,19 +1,19 @@
-//! `mco host verify`: every difference between the machine and its config.
+//! `mco host verify`: lists the differences between the machine and its config.
 
 use std::{io::Write as _, process::ExitCode};
 
 use mco_daemon::verify;
 
-use super::{DIFFERS, Place, target};
+use super::{DIFFERS, MachineArgs, target};
 use crate::print::Screen;
 
-/// List every difference between this machine and its config
+/// List the differences between this machine and its config
 #[derive(Debug, clap::Args)]
 pub(super) struct VerifyArgs {
     #[command(flatten)]
-    place: Place,
+    machine: MachineArgs,
     #[command(flatten)]
-    given: target::Given,
+    config: target::ConfigArgs,
 }
 
 pub(super) fn run(
@@ -21,12 +21,12 @@ pub(super) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let host = target::open(&args.place.root)?;
-    let config = args.given.config(&host, verbose)?;
+    let host = target::open(&args.machine.root)?;
+    let config = args.config.read(&host, verbose)?;
     let machine = target::read(&config)?;
     let drifts = verify::all(&host, &machine)?;
     if drifts.is_empty() {
-        writeln!(screen, "the machine is as {} says", machine.name)?;
+        writeln!(screen, "no differences from {}", machine.name)?;
         return Ok(ExitCode::SUCCESS);
     }
     for drift in &drifts {

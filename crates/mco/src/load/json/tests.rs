@@ -1,10 +1,10 @@
-//! JSON has positions too, and may hold several values.
+//! Tests of the JSON parser: positions and several values.
 
 use super::*;
 use crate::load::node::Path;
 
 #[test]
-fn values_come_back_as_they_were() {
+fn values_are_parsed_unchanged() {
     let text = "{\"a\": [1, -2.5, true, null, \"\\ud83d\\ude00\"], \"b\": {}}\n{\"c\":[]}null";
     let values: Vec<String> = read(text).unwrap().iter().map(Node::to_json).collect();
     assert_eq!(values, [r#"{"a":[1,-2.5,true,null,"😀"],"b":{}}"#, r#"{"c":[]}"#]);
@@ -18,10 +18,10 @@ fn positions_point_at_the_value() {
 }
 
 #[test]
-fn faults_have_a_place() {
+fn errors_have_a_position() {
     let rows = [
         ("{\"a\": }", (1, 7), "expected value"),
-        ("{\"a\": 1, \"a\": 2}", (1, 1), "key \"a\" comes twice"),
+        ("{\"a\": 1, \"a\": 2}", (1, 1), "duplicate key \"a\""),
         ("{\n\"a\": 1", (2, 6), "EOF"),
     ];
     for (text, (line, column), words) in rows {

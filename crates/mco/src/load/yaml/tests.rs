@@ -1,4 +1,4 @@
-//! YAML means here what it means to kubectl.
+//! Tests of the YAML parser, which follows kubectl.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn scalars_follow_yaml_1_1() {
 }
 
 #[test]
-fn anchors_and_merge_keys_are_followed() {
+fn anchors_and_merge_keys_are_expanded() {
     let text = "a: &a {p: 1, q: 2}\nb: *a\nc:\n  <<: *a\n  q: 3\n";
     assert_eq!(json(text), r#"{"a":{"p":1,"q":2},"b":{"p":1,"q":2},"c":{"q":3,"p":1}}"#);
 }
@@ -43,10 +43,10 @@ fn documents_are_split_and_empty_ones_dropped() {
 }
 
 #[test]
-fn faults_have_a_place_and_words() {
+fn errors_have_a_position_and_a_message() {
     let rows = [
-        ("a: 1\na: 2\n", (2, 1), "key \"a\" comes twice"),
-        ("on: 1\ntrue: 2\n", (2, 1), "key \"true\" comes twice"),
+        ("a: 1\na: 2\n", (2, 1), "duplicate key \"a\""),
+        ("on: 1\ntrue: 2\n", (2, 1), "duplicate key \"true\""),
         ("a:\n\tb: 1\n", (2, 2), "tabs disallowed within this context (block indentation)"),
         ("a: *b\n", (1, 4), "unknown"),
         ("a: \"x\n", (2, 1), "quoted scalar"),

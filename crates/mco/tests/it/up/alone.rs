@@ -1,6 +1,6 @@
 //! The whole system as one process: `mco up`.
 
-#![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
+#![expect(clippy::disallowed_methods, reason = "the test starts programs and reads their output")]
 
 use std::{fs, path::PathBuf, process::Command};
 
@@ -21,7 +21,7 @@ pub(super) struct Up {
 }
 
 impl Up {
-    /// Starts one in a new directory.
+    /// Starts `mco up` in a new directory.
     pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let process = spawn(&folder, 0);
@@ -39,7 +39,7 @@ impl Up {
         self.process.wait_ready(PATIENCE, ready).unwrap();
     }
 
-    /// Its directory.
+    /// Returns its state directory.
     pub(super) fn dir(&self) -> PathBuf {
         self.folder.path().join("mco")
     }
@@ -58,13 +58,13 @@ impl Up {
         self.wait_ready();
     }
 
-    /// Does what Ctrl-C does, and waits until it has ended well.
+    /// Sends SIGINT and waits until the process has exited with success.
     pub(super) fn interrupt(&mut self) {
         self.process.signal(Signal::INT).unwrap();
         self.wait_end();
     }
 
-    /// Stops it for good.
+    /// Stops the cluster and deletes its state.
     pub(super) fn down_and_purge(&mut self) -> String {
         let said = text(&self.mco(&["down", "--purge"]));
         self.wait_end();
@@ -86,18 +86,18 @@ impl Runs for Up {
         self.dir().join("nodes")
     }
 
-    fn news(&self) -> String {
+    fn status_lines(&self) -> String {
         fs::read_to_string(log(&self.folder, self.starts - 1)).unwrap_or_default()
     }
 
     fn server(&self) -> Option<(String, PathBuf)> {
-        let news = self.news();
-        let address = news.lines().find_map(|line| line.strip_prefix("Config server"))?;
+        let lines = self.status_lines();
+        let address = lines.lines().find_map(|line| line.strip_prefix("Config server"))?;
         let address = address.trim().rsplit_once("/config/")?.0.to_owned();
         Some((address, self.dir().join("server/tls.crt")))
     }
 
-    fn said(&self) -> String {
+    fn logs(&self) -> String {
         format!("mco up:\n{}", self.process.log())
     }
 

@@ -1,10 +1,10 @@
 //! The whole system as separate processes on the real kube-apiserver.
 //!
-//! A plain kube-apiserver has no controllers, so `mco surroundings` stands in for what a cluster would
-//! bring along: kubelets, a scheduler, pods, and the status of their disruption budget. Nobody
-//! collects garbage; nothing here needs it.
+//! A plain kube-apiserver has no controllers, so `mco surroundings` simulates kubelets, a
+//! scheduler, pods, and the status of their PodDisruptionBudget. The tests need no garbage
+//! collection.
 
-#![expect(clippy::disallowed_methods, reason = "a test makes the files that it hands over")]
+#![expect(clippy::disallowed_methods, reason = "the test writes its input files")]
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -17,19 +17,19 @@ use rustix::process::Signal;
 
 use super::cluster::{Nodes, Runs};
 
-/// The kubelets and the workload; its lines are the news of the nodes.
+/// Process of the kubelets and the workload; its output contains the status lines of the nodes.
 const SURROUNDINGS: &str = "surroundings";
 
-/// Our processes on a real kube-apiserver, one daemon per node.
+/// The processes on a real kube-apiserver, one daemon per node.
 pub(super) struct Apart {
-    // Dropped in this order: the processes before what they use.
+    // Dropped in this order: the processes before the files they use.
     processes: BTreeMap<String, Process>,
     api: KubeApiServer,
     folder: tempfile::TempDir,
 }
 
 impl Apart {
-    /// Starts everything.
+    /// Starts all processes.
     pub(super) fn start(programs: &Programs) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let authority = Authority::new("test").unwrap();
@@ -89,7 +89,7 @@ impl Apart {
         self.processes.insert(name.to_owned(), process);
     }
 
-    /// Asks every process to stop; each must end well.
+    /// Stops every process; each must exit with success.
     pub(super) fn stop(&mut self) {
         for process in self.processes.values() {
             process.signal(Signal::TERM).unwrap();
@@ -110,7 +110,7 @@ impl Runs for Apart {
         self.folder.path().join("nodes")
     }
 
-    fn news(&self) -> String {
+    fn status_lines(&self) -> String {
         self.processes[SURROUNDINGS].log()
     }
 
@@ -125,7 +125,7 @@ impl Runs for Apart {
         Some((format!("https://127.0.0.1:{port}"), self.api.file("ca.crt")))
     }
 
-    fn said(&self) -> String {
+    fn logs(&self) -> String {
         let of = |(name, process): (&String, &Process)| {
             let log = process.log();
             let lines: Vec<&str> = log.lines().collect();

@@ -1,10 +1,10 @@
-//! A cluster for a test, and what a person at a terminal can do with it.
+//! A cluster for a test, and the actions of an administrator on it.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "a test starts programs, looks at the clock and at files as a person would"
+    reason = "the test starts programs and reads the clock and files"
 )]
-#![expect(clippy::panic, reason = "a test that panics has failed")]
+#![expect(clippy::panic, reason = "a panic fails the test")]
 
 use std::{
     fs,
@@ -26,26 +26,26 @@ use crate::workspace;
 
 /// The processes of a cluster.
 pub(super) trait Runs {
-    /// A file that lets its holder do everything.
+    /// Returns the kubeconfig of an administrator.
     fn kubeconfig(&self) -> PathBuf;
 
-    /// The folder with the disk of each node.
+    /// Returns the directory with the disk of each node.
     fn nodes(&self) -> PathBuf;
 
-    /// The lines that were written for every change of a node.
-    fn news(&self) -> String;
+    /// Returns the lines that were printed for every change of a node.
+    fn status_lines(&self) -> String;
 
-    /// Where new machines get their configs, once that is said, and the certificates to trust there.
+    /// Returns the address of the config server, once known, and the certificates to trust.
     fn server(&self) -> Option<(String, PathBuf)>;
 
-    /// What the processes have said, for somebody who looks for what is wrong.
-    fn said(&self) -> String;
+    /// Returns the logs of the processes, for failed tests.
+    fn logs(&self) -> String;
 
-    /// Ends them without giving them a chance to tidy up, and starts them again.
+    /// Kills the processes and starts them again.
     fn kill_and_start_again(&mut self);
 }
 
-/// Which nodes.
+/// A role of nodes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Nodes {
     Masters,
@@ -53,7 +53,7 @@ pub(super) enum Nodes {
 }
 
 impl Nodes {
-    /// Their names.
+    /// Returns the names of the nodes.
     pub(super) fn names(self) -> [String; 3] {
         let role = match self {
             Self::Masters => "master",
@@ -63,7 +63,7 @@ impl Nodes {
     }
 }
 
-/// What a node says of itself.
+/// The annotations of a node.
 #[derive(Debug)]
 pub(super) struct NodeState {
     pub(super) desired: String,
@@ -72,20 +72,20 @@ pub(super) struct NodeState {
     boot_id: String,
 }
 
-/// Nodes that are watched, however fast they change.
+/// A watch of the nodes that records every change.
 pub(super) struct Watching<'c> {
     nodes: nodes::Nodes,
     runtime: &'c Runtime,
 }
 
 impl Watching<'_> {
-    /// Waits until every node is as it should be.
+    /// Waits until every node satisfies the condition.
     fn wait(&self, what: &str, is: impl Fn(&str, &View) -> bool) {
         let all = |views: &Views| views.len() == 6 && views.iter().all(|(name, it)| is(name, it));
         self.runtime.block_on(self.nodes.wait(what, all)).unwrap();
     }
 
-    /// Everything that happened until every node was as it should be.
+    /// Waits until every node satisfies the condition, and returns all changes until then.
     pub(super) fn until(self, what: &str, is: impl Fn(&str, &View) -> bool) -> Vec<Views> {
         self.wait(what, is);
         self.nodes.history()
@@ -97,12 +97,12 @@ pub(super) struct Cluster<R> {
     pub(super) processes: R,
     folder: tempfile::TempDir,
     runtime: Runtime,
-    /// Where there is none, `mco` does what is asked.
+    /// Path of `kubectl`; `mco` is used if missing.
     kubectl: Option<PathBuf>,
 }
 
 impl<R: Runs> Cluster<R> {
-    /// A cluster of these processes.
+    /// Returns a cluster of these processes.
     pub(super) fn new(processes: R) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let built = Programs::find().ok().map(|programs| programs.kubernetes("kubectl"));
@@ -113,7 +113,7 @@ impl<R: Runs> Cluster<R> {
         Self { processes, folder, runtime, kubectl: works.then_some(kubectl) }
     }
 
-    /// Watches the nodes from now on, which are at rest with the configs of their pools.
+    /// Watches the nodes, which are idle and run the configs of their pools.
     pub(super) fn watch(&self, at_rest: impl Fn(&str, &View) -> bool) -> Watching<'_> {
         let file = self.processes.kubeconfig();
         let nodes = self.runtime.block_on(async {
@@ -125,7 +125,7 @@ impl<R: Runs> Cluster<R> {
         watching
     }
 
-    /// Looks again and again until there is something to see.
+    /// Polls until `look` returns a value.
     pub(super) fn wait<T>(&self, what: &str, look: impl FnMut() -> Option<T>) -> T {
         api::wait(what, PATIENCE, look).unwrap_or_else(|error| {
             let status = self.mco(&["status"]);
@@ -133,12 +133,12 @@ impl<R: Runs> Cluster<R> {
                 "{error}\n{}{}\n{}",
                 String::from_utf8_lossy(&status.stdout),
                 String::from_utf8_lossy(&status.stderr),
-                self.processes.said(),
+                self.processes.logs(),
             )
         })
     }
 
-    /// Waits until all machines of a pool have its config, another one than `before`.
+    /// Waits until all nodes of a pool run its config, which differs from `before`.
     pub(super) fn wait_updated(&self, pool: &str, before: &str) -> String {
         self.wait(&format!("pool {pool} to be Updated to another config than {before:?}"), || {
             let object = self.get("mcp", pool);
@@ -151,18 +151,18 @@ impl<R: Runs> Cluster<R> {
         })
     }
 
-    /// An object; null where there is none yet.
+    /// Returns an object; null if missing.
     pub(super) fn get(&self, kind: &str, name: &str) -> Value {
-        let output = self.ask(&["get", kind, name, "-o", "json"]);
+        let output = self.kubectl(&["get", kind, name, "-o", "json"]);
         serde_json::from_slice(&output.stdout).unwrap_or_default()
     }
 
-    /// What a person sees of all objects of a kind.
+    /// Returns the table of all objects of a kind.
     pub(super) fn table(&self, kind: &str) -> String {
-        text(&self.ask(&["get", kind]))
+        text(&self.kubectl(&["get", kind]))
     }
 
-    /// The annotations of a node that matter.
+    /// Returns the annotations of a node.
     pub(super) fn node(&self, name: &str) -> NodeState {
         let node = self.get("node", name);
         let text = |key: &str| {
@@ -179,29 +179,30 @@ impl<R: Runs> Cluster<R> {
         }
     }
 
-    /// Which boot a machine is in, as its disk tells; its node says the same as soon as its kubelet does.
+    /// Returns the boot id of a machine from its disk, once its node reports the same.
     pub(super) fn boot_id(&self, node: &str) -> String {
-        let state = self.read(node, "var/lib/mco-simulated/state.json").expect("it was on");
+        let state =
+            self.read(node, "var/lib/mco-simulated/state.json").expect("the machine booted");
         let state: Value = serde_json::from_str(&state).unwrap();
-        let boot_id = state["bootId"].as_str().expect("a boot id").to_owned();
-        self.wait("the kubelet to tell of the boot", || {
+        let boot_id = state["bootId"].as_str().expect("the state has a boot id").to_owned();
+        self.wait("the kubelet to report the boot", || {
             (self.node(node).boot_id == boot_id).then_some(())
         });
         boot_id
     }
 
     pub(super) fn apply(&self, path: &str) {
-        succeed(&self.ask(&["apply", "-f", path]));
+        succeed(&self.kubectl(&["apply", "-f", path]));
     }
 
     pub(super) fn delete(&self, kind: &str, name: &str) {
-        succeed(&self.ask(&["delete", kind, name]));
+        succeed(&self.kubectl(&["delete", kind, name]));
     }
 
     pub(super) fn pause(&self, pool: &str, paused: bool) {
         if self.kubectl.is_some() {
             let patch = format!("{{\"spec\":{{\"paused\":{paused}}}}}");
-            succeed(&self.ask(&["patch", "mcp", pool, "--type", "merge", "-p", &patch]));
+            succeed(&self.kubectl(&["patch", "mcp", pool, "--type", "merge", "-p", &patch]));
             return;
         }
         let path = self.folder.path().join("pool.yaml");
@@ -211,12 +212,12 @@ impl<R: Runs> Cluster<R> {
         );
         fs::write(&path, manifest).unwrap();
         let path = path.display().to_string();
-        succeed(&self.ask(&["apply", "--force-conflicts", "-f", &path]));
+        succeed(&self.kubectl(&["apply", "--force-conflicts", "-f", &path]));
     }
 
-    /// The name that `mco render` gives the config of a pool from the cluster's own objects.
+    /// Returns the name of the config that `mco render` renders from the objects of the cluster.
     pub(super) fn rendered_offline(&self, pool: &str) -> String {
-        let inputs = self.ask(&["get", "mc,mcp,controllerconfig", "-o", "yaml"]);
+        let inputs = self.kubectl(&["get", "mc,mcp,controllerconfig", "-o", "yaml"]);
         succeed(&inputs);
         let path = self.folder.path().join("inputs.yaml");
         fs::write(&path, inputs.stdout).unwrap();
@@ -225,7 +226,8 @@ impl<R: Runs> Cluster<R> {
         text(&output).trim().to_owned()
     }
 
-    /// What the config server hands to a new machine of the pool; none where it does not answer yet.
+    /// Returns the config that the server serves to a new machine; `None` if the server is not
+    /// ready.
     pub(super) fn served(&self, pool: &str) -> Option<Value> {
         let (address, chain) = self.processes.server()?;
         let chain = fs::read(chain).unwrap();
@@ -242,17 +244,17 @@ impl<R: Runs> Cluster<R> {
         })
     }
 
-    /// The text of a file on a node's disk.
+    /// Returns the text of a file on a node's disk.
     pub(super) fn read(&self, node: &str, path: &str) -> Option<String> {
         fs::read_to_string(self.disk(node, path)).ok()
     }
 
-    /// Changes a file on a node's disk behind everybody's back.
+    /// Changes a file on a node's disk.
     pub(super) fn write(&self, node: &str, path: &str, contents: &str) {
         fs::write(self.disk(node, path), contents).unwrap();
     }
 
-    /// Whether there is something at that path of a node's disk.
+    /// Returns true if the path exists on a node's disk.
     pub(super) fn has(&self, node: &str, path: &str) -> bool {
         fs::symlink_metadata(self.disk(node, path)).is_ok()
     }
@@ -261,8 +263,8 @@ impl<R: Runs> Cluster<R> {
         self.processes.nodes().join(node).join(path)
     }
 
-    /// Runs `kubectl`, or `mco` where there is none.
-    fn ask(&self, args: &[&str]) -> Output {
+    /// Runs `kubectl`, or `mco` if `kubectl` is missing.
+    fn kubectl(&self, args: &[&str]) -> Output {
         let Some(kubectl) = &self.kubectl else { return self.mco(args) };
         let mut command = Command::new(kubectl);
         command.arg("--kubeconfig").arg(self.processes.kubeconfig());
@@ -285,7 +287,7 @@ pub(super) fn text(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// The certificates of a PEM file, as bytes.
+/// Returns the certificates of a PEM file, as bytes.
 fn certificates(pem: &[u8]) -> Vec<Vec<u8>> {
     use rustls::pki_types::{CertificateDer, pem::PemObject as _};
     CertificateDer::pem_slice_iter(pem).map(|found| found.unwrap().to_vec()).collect()

@@ -1,6 +1,6 @@
-//! The view on a terminal: `mco up` with `script` for a terminal.
+//! The status of `mco up` on a terminal, which `script` provides.
 
-#![expect(clippy::disallowed_methods, reason = "a test starts programs and reads what they wrote")]
+#![expect(clippy::disallowed_methods, reason = "the test starts programs and reads their output")]
 
 use std::{fs, io::Write as _, process::Command};
 
@@ -9,7 +9,7 @@ use mco_testkit::{
     api::{self, Process},
 };
 
-/// The pictures that were drawn, each with how far up the cursor went before it.
+/// Returns the drawn pictures, each with the number of lines that the cursor moved up before.
 fn pictures(output: &str) -> Vec<(usize, String)> {
     let mut parts = output.split("\u{1b}[J");
     let up = |before: &str| {
@@ -27,7 +27,7 @@ fn pictures(output: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn on_a_terminal_the_view_is_drawn_again_in_its_place() {
+fn the_status_is_redrawn_in_place_on_a_terminal() {
     if Command::new("script").arg("--version").output().is_err() {
         let _ = writeln!(std::io::stderr(), "skipped: script of util-linux is missing");
         return;
@@ -58,7 +58,7 @@ fn on_a_terminal_the_view_is_drawn_again_in_its_place() {
         let done = done.unwrap();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     };
-    // Whatever was drawn so far, this is another picture.
+    // A change that differs from every picture drawn so far.
     let pool = folder.path().join("pool.yaml");
     let text = "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
                 metadata: {name: worker}\nspec: {paused: true}\n";

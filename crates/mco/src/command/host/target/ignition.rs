@@ -1,7 +1,7 @@
 //! An Ignition config in place of manifests.
 //!
-//! Compat: what the reference's `--once-from` takes besides a MachineConfig. Users and the operating system
-//! are none of it there; here the users are.
+//! Compat: an input of the reference's `--once-from` beside a MachineConfig. The reference ignores
+//! users and the operating system of such a config; here users are applied.
 
 use std::path::{Path, PathBuf};
 
@@ -9,13 +9,13 @@ use anyhow::Context as _;
 use mco_api::{MachineConfig, MachineConfigSpec, RawConfig};
 use mco_host::{input, snapshot};
 
-/// No config comes near it.
-const LARGEST: u64 = 64 << 20;
+/// Maximum size of an Ignition config.
+const MAX_CONFIG_SIZE: u64 = 64 << 20;
 
-/// The reference's words for what is no config.
+/// Compat: the reference's text for an input that is no config.
 pub(super) const UNDECIPHERED: &str = "unable to decipher onceFrom config type";
 
-/// The config, if the only path is a file with one.
+/// Returns the config if the only path is a file with an Ignition config.
 pub(super) fn only(paths: &[PathBuf]) -> anyhow::Result<Option<MachineConfig>> {
     let [path] = paths else { return Ok(None) };
     let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
@@ -24,14 +24,14 @@ pub(super) fn only(paths: &[PathBuf]) -> anyhow::Result<Option<MachineConfig>> {
     }
     let found = read(path)?;
     if found.is_none() && kind == "ign" {
-        anyhow::bail!("{UNDECIPHERED}: {} is no Ignition config", path.display());
+        anyhow::bail!("{UNDECIPHERED}: {} is not an Ignition config", path.display());
     }
     Ok(found)
 }
 
-/// The config, if this is a file with one, whatever its name.
+/// Returns the config if the file contains an Ignition config, whatever its name.
 pub(super) fn read(path: &Path) -> anyhow::Result<Option<MachineConfig>> {
-    let bytes = input::file(path, LARGEST)?;
+    let bytes = input::file(path, MAX_CONFIG_SIZE)?;
     let is_ignition = serde_json::from_slice::<serde_json::Value>(&bytes)
         .is_ok_and(|value| value.get("ignition").is_some() && value.get("kind").is_none());
     if !is_ignition {

@@ -1,4 +1,4 @@
-//! The settings of a MachineConfiguration among the manifests.
+//! The settings of a MachineConfiguration in the manifests.
 
 use mco_api::{
     MachineConfiguration,
@@ -7,29 +7,29 @@ use mco_api::{
 
 use crate::{load::Loaded, plan};
 
-/// What a MachineConfiguration says, or what counts without one.
-pub(super) struct Knobs {
+/// The settings of a MachineConfiguration, or the defaults without one.
+pub(super) struct UpdateSettings {
     pub(super) policies: ClusterPolicies,
     pub(super) overrides: Vec<StorageOverride>,
 }
 
-/// Takes the MachineConfiguration out of what was loaded; one that makes no sense becomes a fault.
-pub(super) fn take(loaded: &mut Loaded) -> Knobs {
-    let (ours, rest) = std::mem::take(&mut loaded.objects)
+/// Removes the MachineConfiguration from the loaded objects; an invalid one becomes a fault.
+pub(super) fn take(loaded: &mut Loaded) -> UpdateSettings {
+    let (configurations, rest) = std::mem::take(&mut loaded.objects)
         .into_iter()
         .partition(|object| object.kind == "MachineConfiguration");
     loaded.objects = rest;
     let mut last: Option<MachineConfiguration> = None;
-    for object in ours {
-        match object.node.typed() {
+    for object in configurations {
+        match object.root.typed() {
             Ok(value) => last = Some(value),
-            Err(misfit) => loaded.faults.push(object.misfit(misfit)),
+            Err(error) => loaded.faults.push(object.type_fault(error)),
         }
     }
     let policies = plan::input::policies(last.as_ref());
     let overrides = last
-        .and_then(|knobs| knobs.spec.irreconcilable_validation_overrides)
+        .and_then(|configuration| configuration.spec.irreconcilable_validation_overrides)
         .map(|overrides| overrides.storage)
         .unwrap_or_default();
-    Knobs { policies, overrides }
+    UpdateSettings { policies, overrides }
 }

@@ -1,11 +1,9 @@
-//! "Did you mean": the name that was probably meant.
+//! Suggestions for misspelled names ("did you mean").
 
-/// The candidate closest to `wanted`, when it is close enough to be a slip.
-pub(crate) fn closest<'c>(
-    wanted: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
-    // A third of the letters may be wrong; beyond that it is another word.
+/// Returns the candidate closest to `wanted`, if the difference may be a typo.
+#[must_use]
+pub fn closest<'c>(wanted: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
+    // Up to a third of the letters may differ; beyond that the candidate is another word.
     let allowed = (wanted.chars().count() / 3).clamp(1, 5);
     candidates
         .into_iter()
@@ -15,7 +13,7 @@ pub(crate) fn closest<'c>(
         .map(|(_, candidate)| candidate)
 }
 
-/// How many letters must be added, taken away, changed or swapped.
+/// Returns the number of letters to insert, delete, replace or swap.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut before: Vec<usize> = (0..=right.len()).collect();
@@ -46,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_slips_are_corrected() {
+    fn only_typos_are_corrected() {
         let names = ["worker", "master", "infra", "/etc/chrony.conf", "/etc/crio/crio.conf"];
         let rows = [
             ("wroker", Some("worker")),

@@ -1,56 +1,46 @@
-//! Files: what the daemon can write.
+//! Checks of files: fields and contents that the daemon cannot write.
 
-use std::error::Error;
-
-use mco_cluster::report::chain;
 use mco_ignition::content::{self, Limit};
 
-use super::secret;
-use crate::{
-    fault::Fault,
-    load::{
-        Object,
-        node::{Node, Path, Value},
-    },
-};
+use super::{Fault, FieldPath, Object, SpannedValue, chain, secret, value::Value};
 
-/// Its presence makes the daemon skip a check, so it cannot come from a config.
+/// A file that makes the daemon skip its check of the disk, so that no config may contain it.
 const FORCE_FILE: &str = "/run/machine-config-daemon-force";
 
-/// Adds what is wrong with the files of the config at `root`.
-pub(super) fn check(object: &Object, root: &Path, faults: &mut Vec<Fault>) {
+/// Adds the faults of the files in the config at `root`.
+pub(super) fn check(object: &Object, root: &FieldPath, faults: &mut Vec<Fault>) {
     let list = root.member("storage").member("files");
-    let Some(files) = object.node.find(&list) else { return };
+    let Some(files) = object.root.find(&list) else { return };
     for (index, file) in files.items().iter().enumerate() {
-        File { object, node: file, path: list.index(index) }.check(faults);
+        FileCheck { object, file, path: list.index(index) }.check(faults);
     }
 }
 
-struct File<'o> {
+struct FileCheck<'o> {
     object: &'o Object,
-    node: &'o Node,
-    path: Path,
+    file: &'o SpannedValue,
+    path: FieldPath,
 }
 
-impl File<'_> {
+impl FileCheck<'_> {
     fn check(&self, faults: &mut Vec<Fault>) {
         self.mode(faults);
         self.append(faults);
         self.contents(faults);
         if self.name() == FORCE_FILE {
-            let fault =
-                Fault::error("ForceFile", format!("{FORCE_FILE} cannot come from a config"));
-            let fault = fault.hint("create it on the node by hand when you need it");
+            let message = format!("{FORCE_FILE} cannot be part of a config");
+            let fault = Fault::error("ForceFile", message);
+            let fault = fault.hint("create the file on the node when needed");
             faults.push(self.object.fault_at(&self.path.member("path"), fault));
         }
     }
 
     fn name(&self) -> &str {
-        self.node.get("path").and_then(Node::as_str).unwrap_or_default()
+        self.file.get("path").and_then(SpannedValue::as_str).unwrap_or_default()
     }
 
     fn mode(&self, faults: &mut Vec<Fault>) {
-        let Some(Value::Number(number)) = self.node.get("mode").map(|mode| &mode.value) else {
+        let Some(Value::Number(number)) = self.file.get("mode").map(|mode| &mode.value) else {
             return;
         };
         let Some(mode) = number.as_i64().filter(|mode| !(0..=0o777).contains(mode)) else { return };
@@ -67,7 +57,7 @@ impl File<'_> {
     }
 
     fn append(&self, faults: &mut Vec<Fault>) {
-        let used = self.node.get("append").is_some_and(|append| match &append.value {
+        let used = self.file.get("append").is_some_and(|append| match &append.value {
             Value::Bool(switch) => *switch,
             Value::List(items) => !items.is_empty(),
             Value::Null | Value::Number(_) | Value::String(_) | Value::Map(_) => false,
@@ -76,18 +66,18 @@ impl File<'_> {
             let message = format!("file {} uses append, which the daemon refuses", self.name());
             let fault = Fault::error("FileAppend", message);
             let fault =
-                fault.hint("write the whole contents, or a file of its own in a .d directory");
+                fault.hint("write the whole contents, or a separate file in a .d directory");
             faults.push(self.object.fault_at(&self.path.member("append"), fault));
         }
     }
 
     fn contents(&self, faults: &mut Vec<Fault>) {
-        let text = |name: &str| self.node.get("contents")?.get(name)?.as_str();
+        let text = |name: &str| self.file.get("contents")?.get(name)?.as_str();
         let path = self.path.member("contents").member("source");
         let source = text("source").filter(|source| !source.is_empty());
         if let Some(source) = source.filter(|source| !source.starts_with("data:")) {
             let is_verified = self
-                .node
+                .file
                 .get("contents")
                 .and_then(|contents| contents.get("verification")?.get("hash"))
                 .is_some();
@@ -97,44 +87,45 @@ impl File<'_> {
         match content::decode(source, text("compression"), Limit::DEFAULT) {
             Ok(bytes) => self.secrets(&bytes, &path, faults),
             Err(error) => {
-                let why = chain(&error as &dyn Error);
-                let message = format!("the contents of {} cannot be decoded: {why}", self.name());
+                let cause = chain(&error);
+                let message = format!("failed to decode the contents of {}: {cause}", self.name());
                 let fault = Fault::error("Contents", message);
-                let fault = fault.hint("make a data URL with: base64 -w0 FILE");
+                let fault = fault.hint("create a data URL with: base64 -w0 FILE");
                 faults.push(self.object.fault_at(&path, fault));
             }
         }
     }
 
-    /// What there is to say of contents that are somewhere else.
+    /// Returns the fault of a remote source.
     fn remote(&self, source: &str, is_verified: bool) -> Fault {
         let scheme = source.split(':').next().unwrap_or_default().to_ascii_lowercase();
         if !matches!(scheme.as_str(), "http" | "https") {
             let message =
-                format!("file {} has contents the daemon would have to fetch", self.name());
+                format!("file {} has a source that the controller does not fetch", self.name());
             let fault = Fault::error("RemoteSource", message);
-            return fault.hint("only http and https are fetched: put the contents inside");
+            return fault.hint("use an http, https or data URL");
         }
         let message = format!(
-            "file {} has contents that the controller fetches; the name rendered here differs from the cluster's",
+            "file {} has a remote source, which the controller fetches; the rendered name differs from the \
+             cluster's",
             self.name()
         );
         let fault = Fault::warning("RemoteSource", message);
-        let hint = "add verification.hash, so that nothing else than what you mean gets in";
+        let hint = "add verification.hash, so that only the expected contents are accepted";
         if is_verified { fault } else { fault.hint(hint) }
     }
 
-    fn secrets(&self, bytes: &[u8], path: &Path, faults: &mut Vec<Fault>) {
-        // The cluster's own configs hold its pull secret; no reader of this can change that.
+    fn secrets(&self, bytes: &[u8], path: &FieldPath, faults: &mut Vec<Fault>) {
+        // The generated configs of a cluster contain its pull secret; the user cannot change them.
         if self.object.is_generated() {
             return;
         }
         for found in secret::find(bytes) {
             let (kind, line) = (found.kind, found.line + 1);
             let message =
-                format!("file {} holds what looks like {kind} (line {line})", self.name());
+                format!("file {} contains what looks like {kind} (line {line})", self.name());
             let fault = Fault::warning("Secret", message);
-            let fault = fault.hint("anybody who can read MachineConfigs can read it");
+            let fault = fault.hint(secret::HINT);
             faults.push(self.object.fault_at(path, fault));
         }
     }

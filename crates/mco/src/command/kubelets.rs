@@ -1,4 +1,4 @@
-//! `mco surroundings`: what surrounds our processes in a cluster, for tests on a bare API server.
+//! `mco surroundings`: simulated kubelets and workload, for tests that run every process alone.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -9,29 +9,29 @@ use mco_cluster::{
 
 use crate::{
     print::Screen,
-    up::surroundings::{self, Settings},
+    up::kubelets::{self, Settings},
 };
 
-/// Play the kubelets and the workload of machines whose daemons run elsewhere
+/// Simulate the kubelets and the workload of machines whose daemons run elsewhere
 #[derive(Debug, clap::Args)]
-pub(crate) struct SurroundingsArgs {
+pub(crate) struct KubeletsArgs {
     /// Kubeconfig of the cluster
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Folder with a root directory for each node
+    /// Directory with a root directory for each node
     #[arg(long, value_name = "DIR")]
     nodes_dir: PathBuf,
-    /// Simulated workers
+    /// Number of simulated workers
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=500))]
     nodes: u16,
-    /// Simulated masters
+    /// Number of simulated masters
     #[arg(long, default_value_t = 3, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=50))]
     masters: u16,
 }
 
 /// Runs until SIGTERM or SIGINT.
 pub(crate) fn run(
-    args: &SurroundingsArgs,
+    args: &KubeletsArgs,
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
@@ -43,7 +43,7 @@ pub(crate) fn run(
     runtime.block_on(async {
         let shutdown = Shutdown::on_signals()?;
         let client = client::connect(Some(&args.kubeconfig)).await?;
-        surroundings::run(&settings, &client, screen, &shutdown).await?;
+        kubelets::run(&settings, &client, screen, &shutdown).await?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -1,5 +1,4 @@
-//! What a cluster brings along beside our processes, for machines whose daemons run elsewhere:
-//! kubelets, a scheduler, a workload with its disruption budget.
+//! Simulated kubelets, scheduler and workload for machines whose daemons run in other processes.
 
 use std::path::PathBuf;
 
@@ -9,22 +8,22 @@ use mco_daemon::simulate::Power;
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
+    display::{ClusterWatch, DisplayMode},
     fleet, kubelet,
-    live::{Show, Sight},
-    workload::{self, Accounts},
+    workload::{self, BudgetUpdates},
 };
 use crate::print::Screen;
 
-/// Which machines there are.
+/// The simulated machines.
 #[derive(Debug)]
 pub(crate) struct Settings {
     pub(crate) masters: u16,
     pub(crate) workers: u16,
-    /// The folder with the root directory of each machine.
+    /// Directory with the root directory of each machine.
     pub(crate) nodes: PathBuf,
 }
 
-/// Plays its part until told to stop, and writes a line for each change of the cluster.
+/// Runs the simulation until shutdown, and writes a line for each change of the cluster.
 pub(crate) async fn run(
     settings: &Settings,
     client: &Client,
@@ -39,11 +38,11 @@ pub(crate) async fn run(
         let (client, stop) = (client.clone(), shutdown.clone());
         tasks.spawn(kubelet::run(client, machine, root, Clock::System, seen, stop));
     }
-    let sight = Sight::start(client, shutdown);
-    let (nodes, wanted) = (sight.nodes.clone(), usize::from(settings.workers));
+    let cluster = ClusterWatch::start(client, shutdown);
+    let (nodes, wanted) = (cluster.nodes.clone(), usize::from(settings.workers));
     let (client, stop) = (client.clone(), shutdown.clone());
-    tasks.spawn(workload::run(client, nodes, wanted, Accounts::Missing, stop));
-    sight.show(Show::Lines, screen, shutdown).await?;
+    tasks.spawn(workload::run(client, nodes, wanted, BudgetUpdates::ByWorkload, stop));
+    cluster.show(DisplayMode::Lines, screen, shutdown).await?;
     shutdown.request();
     tasks.join_all().await;
     Ok(())

@@ -1,20 +1,16 @@
-//! The Ignition config of a MachineConfig: the format's own rules, then what the daemon adds.
+//! Checks of the Ignition config of a MachineConfig: the rules of the format and of the daemon.
 //!
-//! The daemon's part is checked on the text itself and not on the config read from it, so that a
-//! config which the format refuses gets its other faults reported at the same time.
+//! The daemon's rules are checked on the document and not on the parsed config, so that the faults of
+//! a config that fails to parse are reported too.
 
 use mco_ignition::{CheckError, ReadError, Report, report::Step};
 
-use super::{file, systemd, user};
-use crate::{
-    fault::{Fault, Severity},
-    load::{
-        Object,
-        node::{self, Node, Path, Value},
-    },
+use super::{
+    Fault, FieldPath, Object, Severity, SpannedValue, file, systemd, user,
+    value::{PathStep, Value},
 };
 
-/// Sections that take effect at first boot and cannot be changed on a running node.
+/// Sections that take effect at first boot only; a running node refuses to change them.
 const FIRST_BOOT_ONLY: [(&str, &str); 8] = [
     ("storage", "directories"),
     ("storage", "disks"),
@@ -26,20 +22,20 @@ const FIRST_BOOT_ONLY: [(&str, &str); 8] = [
     ("kernelArguments", "shouldExist"),
 ];
 
-/// What to do about the format's messages, which say only what is wrong.
-const ADVICE: [(&str, &str); 6] = [
-    ("path not absolute", "write the whole path, from /"),
+/// Hints for the messages of the format.
+const HINTS: [(&str, &str); 6] = [
+    ("path not absolute", "write an absolute path"),
     ("duplicate entry defined", "keep one of the two"),
     ("invalid systemd unit extension", "end the name in .service, .timer, .mount or another type"),
     ("invalid systemd drop-in extension", "end the name in .conf"),
-    ("unused key", "this version of the format has no such member; it is ignored"),
+    ("unused key", "this version of the format ignores the field"),
     ("unit \"", "add an [Install] section, for example with WantedBy=multi-user.target"),
 ];
 
-/// Adds what is wrong with the Ignition config of the object, if it has one.
+/// Adds the faults of the Ignition config of the object, if it has one.
 pub(super) fn check(object: &Object, faults: &mut Vec<Fault>) {
-    let root = Path::of("spec.config");
-    let Some(config) = object.node.find(&root).filter(|config| !config.is_null()) else { return };
+    let root = FieldPath::of("spec.config");
+    let Some(config) = object.root.find(&root).filter(|config| !config.is_null()) else { return };
     let mut own = Vec::new();
     file::check(object, &root, &mut own);
     systemd::check(object, &root, &mut own);
@@ -50,7 +46,13 @@ pub(super) fn check(object: &Object, faults: &mut Vec<Fault>) {
     faults.extend(own);
 }
 
-fn format(object: &Object, config: &Node, root: &Path, own: &[Fault], faults: &mut Vec<Fault>) {
+fn format(
+    object: &Object,
+    config: &SpannedValue,
+    root: &FieldPath,
+    own: &[Fault],
+    faults: &mut Vec<Fault>,
+) {
     let json = config.to_json();
     match mco_ignition::read(json.as_bytes()) {
         Ok(document) => {
@@ -81,18 +83,25 @@ fn format(object: &Object, config: &Node, root: &Path, own: &[Fault], faults: &m
     }
 }
 
-/// Takes over the faults of the format, each at its place in the manifest.
-fn report(object: &Object, root: &Path, report: &Report, own: &[Fault], faults: &mut Vec<Fault>) {
+/// Adds the faults of the format with their locations in the manifest.
+fn report(
+    object: &Object,
+    root: &FieldPath,
+    report: &Report,
+    own: &[Fault],
+    faults: &mut Vec<Fault>,
+) {
     for found in &report.faults {
         let mut path = root.clone();
         path.0.extend(found.path.0.iter().map(|step| match step {
-            Step::Member(name) => node::Step::Member((*name).to_owned()),
-            Step::Unknown(name) => node::Step::Member(name.clone()),
-            Step::Index(index) => node::Step::Index(*index),
+            Step::Member(name) => PathStep::Member((*name).to_owned()),
+            Step::Unknown(name) => PathStep::Member(name.clone()),
+            Step::Index(index) => PathStep::Index(*index),
         }));
-        // Ours say more about the same thing: the line inside the unit, or what to do.
-        let said = own.iter().any(|fault| fault.path.as_ref() == Some(&path) && fault.is_error());
-        if said {
+        // The daemon's rule gives more details on the same field, such as the line in a unit.
+        let is_known =
+            own.iter().any(|fault| fault.path.as_ref() == Some(&path) && fault.is_error());
+        if is_known {
             continue;
         }
         let code = match found.severity {
@@ -100,13 +109,18 @@ fn report(object: &Object, root: &Path, report: &Report, own: &[Fault], faults: 
             Severity::Warning => "IgnitionWarning",
         };
         let mut fault = Fault::new(found.severity, code, found.message.clone());
-        let known = ADVICE.iter().find(|(message, _)| found.message.starts_with(message));
+        let known = HINTS.iter().find(|(message, _)| found.message.starts_with(message));
         fault.hint = known.map(|(_, hint)| (*hint).to_owned());
         faults.push(object.fault_at(&path, fault));
     }
 }
 
-fn first_boot_only(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>) {
+fn first_boot_only(
+    object: &Object,
+    config: &SpannedValue,
+    root: &FieldPath,
+    faults: &mut Vec<Fault>,
+) {
     for (section, list) in FIRST_BOOT_ONLY {
         let entries = config.get(section).and_then(|section| section.get(list));
         if entries.is_none_or(|entries| entries.items().is_empty()) {
@@ -114,13 +128,13 @@ fn first_boot_only(object: &Object, config: &Node, root: &Path, faults: &mut Vec
         }
         let message = format!("{section}.{list} takes effect at first boot only");
         let fault = Fault::warning("FirstBootOnly", message);
-        let fault = fault.hint("a running node refuses a change here; new nodes take it");
+        let fault = fault.hint("running nodes refuse a change of this section; new nodes apply it");
         faults.push(object.fault_at(&root.member(section).member(list), fault));
     }
 }
 
-/// Configs that this one points to: nobody fetches them for a running node.
-fn sources(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>) {
+/// Adds warnings for referenced configs, which no component fetches for a running node.
+fn sources(object: &Object, config: &SpannedValue, root: &FieldPath, faults: &mut Vec<Fault>) {
     let Some(sources) = config.get("ignition").and_then(|ignition| ignition.get("config")) else {
         return;
     };
@@ -128,7 +142,7 @@ fn sources(object: &Object, config: &Node, root: &Path, faults: &mut Vec<Fault>)
     for member in ["merge", "append", "replace"] {
         let used = sources.get(member).is_some_and(|value| match &value.value {
             Value::List(items) => !items.is_empty(),
-            // Older dumps carry an empty reference along.
+            // Objects of old clusters contain an empty reference.
             Value::Map(_) => value.get("source").is_some_and(|source| !source.is_null()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
         });

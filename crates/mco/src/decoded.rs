@@ -1,68 +1,70 @@
-//! What a MachineConfig puts on a machine, decoded and addressable by name.
+//! A MachineConfig with its Ignition config decoded, whose files, units and drop-ins are found by
+//! name.
 
 use anyhow::Context as _;
 use mco_api::MachineConfigSpec;
+use mco_core::lint::suggest;
 use mco_ignition::{
     Config,
     config::{Dropin, File, Unit},
     content::{ContentError, Limit},
 };
 
-use crate::{fault::Advice, suggest};
+use crate::error::error_with_hint;
 
-/// A MachineConfig with its Ignition config read and brought to the newest version.
+/// A MachineConfig with its Ignition config parsed and upgraded to the newest version.
 #[derive(Debug)]
-pub(crate) struct Machine {
-    /// What to call it in messages.
+pub(crate) struct DecodedConfig {
+    /// Name in messages.
     pub(crate) name: String,
     pub(crate) spec: MachineConfigSpec,
     pub(crate) config: Config,
 }
 
-/// Something with contents.
+/// An entry with contents.
 #[derive(Debug)]
-pub(crate) enum Part<'m> {
+pub(crate) enum ConfigEntry<'m> {
     File(&'m File),
     Unit(&'m Unit),
     Dropin(&'m Dropin),
 }
 
-/// Where the daemon puts units.
+/// Directory of the units that the daemon writes.
 pub(crate) const UNITS: &str = "/etc/systemd/system/";
 
-impl Machine {
+impl DecodedConfig {
     pub(crate) fn new(name: String, spec: MachineConfigSpec) -> anyhow::Result<Self> {
         let config = match &spec.config {
             Some(raw) => mco_ignition::read(raw.get().as_bytes())
-                .with_context(|| format!("MachineConfig {name} cannot be read"))?
+                .with_context(|| format!("failed to parse MachineConfig {name}"))?
                 .upgrade()
-                .with_context(|| format!("MachineConfig {name} cannot be upgraded"))?,
+                .with_context(|| format!("failed to upgrade MachineConfig {name}"))?,
             None => Config::empty(),
         };
         Ok(Self { name, spec, config })
     }
 
-    /// The file, unit or drop-in that a person means: a path, `UNIT` or `UNIT/DROPIN`.
-    pub(crate) fn find(&self, wanted: &str) -> anyhow::Result<Part<'_>> {
+    /// Returns the file, unit or drop-in that the user names: a path, `UNIT` or `UNIT/DROPIN`.
+    pub(crate) fn find(&self, wanted: &str) -> anyhow::Result<ConfigEntry<'_>> {
         if let Some(file) = self.config.storage.files.iter().find(|file| file.path == wanted) {
-            return Ok(Part::File(file));
+            return Ok(ConfigEntry::File(file));
         }
-        if let Some(part) = self.unit_part(&unit_name(wanted)) {
-            return Ok(part);
+        if let Some(entry) = self.unit_entry(&unit_name(wanted)) {
+            return Ok(entry);
         }
         let names = self.names();
         let message = format!("{} has no file or unit {wanted}", self.name);
         let meant = suggest::closest(wanted, names.iter().map(String::as_str));
-        // A person who leaves out the directory means the only file of that name.
+        // A name without its directory means the only file of that name.
         let tail = format!("/{}", wanted.trim_start_matches('/'));
         let mut ending = names.iter().filter(|name| name.ends_with(&tail)).map(String::as_str);
         Err(match meant.or_else(|| ending.next()) {
-            Some(meant) => Advice::error(message, format!("did you mean {meant}?")),
-            None => Advice::error(message, "name an absolute path, UNIT or UNIT/DROPIN"),
+            Some(meant) => error_with_hint(message, format!("did you mean {meant}?")),
+            None => error_with_hint(message, "name an absolute path, UNIT or UNIT/DROPIN"),
         })
     }
 
-    /// Everything that can be asked for.
+    /// Returns the names of all entries.
     pub(crate) fn names(&self) -> Vec<String> {
         let files = self.config.storage.files.iter().map(|file| file.path.clone());
         let units = self.config.systemd.units.iter().flat_map(|unit| {
@@ -73,20 +75,23 @@ impl Machine {
         files.chain(units).collect()
     }
 
-    fn unit_part(&self, name: &str) -> Option<Part<'_>> {
+    fn unit_entry(&self, name: &str) -> Option<ConfigEntry<'_>> {
         let (unit, dropin) = match name.split_once('/') {
             Some((unit, dropin)) => (unit, Some(dropin)),
             None => (name, None),
         };
         let unit = self.config.systemd.units.iter().find(|found| found.name == unit)?;
         match dropin {
-            None => Some(Part::Unit(unit)),
-            Some(name) => unit.dropins.iter().find(|found| found.name == name).map(Part::Dropin),
+            None => Some(ConfigEntry::Unit(unit)),
+            Some(name) => {
+                unit.dropins.iter().find(|found| found.name == name).map(ConfigEntry::Dropin)
+            }
         }
     }
 }
 
-/// `UNIT` or `UNIT/DROPIN` for a path in the directory of units, and anything else as it is.
+/// Returns `UNIT` or `UNIT/DROPIN` for a path in the directory of units, and any other name
+/// unchanged.
 pub(crate) fn unit_name(wanted: &str) -> String {
     let Some(below) = wanted.strip_prefix(UNITS) else { return wanted.to_owned() };
     match below.split_once(".d/") {
@@ -95,21 +100,21 @@ pub(crate) fn unit_name(wanted: &str) -> String {
     }
 }
 
-impl Part<'_> {
-    /// The bytes.
+impl ConfigEntry<'_> {
+    /// Returns the contents.
     pub(crate) fn contents(&self) -> anyhow::Result<Vec<u8>> {
         match self {
             Self::File(file) => contents(file)
-                .with_context(|| format!("the contents of {} cannot be decoded", file.path)),
+                .with_context(|| format!("failed to decode the contents of {}", file.path)),
             Self::Unit(unit) => match &unit.contents {
                 Some(text) => Ok(text.clone().into_bytes()),
-                None => Err(Advice::error(
-                    format!("unit {} has no contents here", unit.name),
+                None => Err(error_with_hint(
+                    format!("unit {} has no contents in this config", unit.name),
                     match unit.dropins.first() {
                         Some(dropin) => {
-                            format!("it has drop-ins: try {}/{}", unit.name, dropin.name)
+                            format!("print one of its drop-ins: {}/{}", unit.name, dropin.name)
                         }
-                        None => "it comes with the operating system".to_owned(),
+                        None => "the unit is part of the operating system".to_owned(),
                     },
                 )),
             },
@@ -118,7 +123,7 @@ impl Part<'_> {
     }
 }
 
-/// The bytes of a file.
+/// Returns the decoded contents of a file.
 pub(crate) fn contents(file: &File) -> Result<Vec<u8>, ContentError> {
     file.contents.contents(Limit::DEFAULT)
 }

@@ -1,16 +1,21 @@
-//! Finds what looks like a secret in contents that anybody with read access to configs can see.
+//! Detection of secrets in contents, which every user with read access to MachineConfigs can read.
 //!
-//! A finding says what kind of secret it is and on which line, never what it says.
+//! A result contains the kind of the secret and its line, never its text.
 
 /// A line that looks like a secret.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Secret {
-    pub(crate) kind: &'static str,
+pub struct Secret {
+    /// Kind with its article, such as `a private key`.
+    pub kind: &'static str,
     /// Line in the text, from zero.
-    pub(crate) line: usize,
+    pub line: usize,
 }
 
-/// Words whose value is a secret when they name a setting.
+/// Hint of the faults.
+pub(super) const HINT: &str =
+    "move the secret out of the config: every user who can read MachineConfigs can read it";
+
+/// Names of settings whose value is a secret.
 const WORDS: [&str; 9] = [
     "password",
     "passwd",
@@ -23,8 +28,9 @@ const WORDS: [&str; 9] = [
     "client_secret",
 ];
 
-/// The first secret of each kind in the contents; binary contents have none that we can see.
-pub(crate) fn find(contents: &[u8]) -> Vec<Secret> {
+/// Returns the first secret of each kind in the contents; none for binary contents.
+#[must_use]
+pub fn find(contents: &[u8]) -> Vec<Secret> {
     let Ok(text) = std::str::from_utf8(contents) else { return Vec::new() };
     let mut found: Vec<Secret> = Vec::new();
     for (line, text) in text.lines().enumerate() {
@@ -37,8 +43,9 @@ pub(crate) fn find(contents: &[u8]) -> Vec<Secret> {
     found
 }
 
-/// The text with every line that holds a secret replaced by a word that says so.
-pub(crate) fn redact(text: &str) -> String {
+/// Replaces every line that contains a secret with the kind of the secret.
+#[must_use]
+pub fn redact(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut in_key = false;
     for line in text.split_inclusive('\n') {
@@ -84,7 +91,7 @@ fn is_token(word: &str) -> bool {
     word.starts_with("eyJ") && word.len() > 40 && word.split('.').count() == 3
 }
 
-/// `password = hunter2`, with whatever quotes and prefixes the format has.
+/// Returns true for a setting such as `password = hunter2`, with any quotes and prefixes.
 fn is_setting(line: &str) -> bool {
     let line = line.trim_start();
     if line.starts_with(['#', ';']) || line.starts_with("//") {
@@ -99,7 +106,7 @@ fn is_setting(line: &str) -> bool {
     named && value.len() >= 6 && !value.contains(char::is_whitespace) && !is_reference(value)
 }
 
-/// A value that stands for a secret and is none.
+/// Returns true for a placeholder or a reference in place of a secret.
 fn is_reference(value: &str) -> bool {
     const PLACEHOLDERS: [&str; 5] = ["changeme", "example", "xxxxxx", "******", "redacted"];
     let lower = value.to_ascii_lowercase();
@@ -114,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_told_from_settings() {
+    fn secrets_are_distinguished_from_settings() {
         let token =
             format!("Authorization: Bearer eyJ{}.{}.{}", "a".repeat(20), "b".repeat(20), "c");
         let rows = [
@@ -143,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_redacted_keeps_its_lines() {
+    fn redacted_text_keeps_its_lines() {
         let key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\nplain\n";
         let hidden = "(hidden: a private key)\n".repeat(3) + "plain\n";
         assert_eq!(redact(key), hidden);
@@ -151,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_finding_per_kind_with_its_first_line() {
+    fn the_first_line_of_each_kind_is_reported() {
         let found = find(b"a\npassword=abcdef\npassword=ghijkl\n");
         assert_eq!(found, [Secret { kind: "a password or token", line: 1 }]);
     }

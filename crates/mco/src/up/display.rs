@@ -1,4 +1,4 @@
-//! Follows a cluster and shows it: redrawn in place on a terminal, as lines elsewhere.
+//! Watches a cluster and prints its status: redrawn in place on a terminal, as lines otherwise.
 
 use std::{
     fmt::Debug,
@@ -14,50 +14,50 @@ use mco_cluster::{Cache, Shutdown, cache::trim};
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, mpsc};
 
-use super::view::{NodeLine, PoolLine, View, operator_line};
+use super::view::{NodeLine, PoolLine, StatusView, operator_line};
 use crate::{print::Screen, remote::table};
 
-/// Changes within this time are shown together.
-const TOGETHER: Duration = Duration::from_millis(100);
+/// Changes within this time are drawn together.
+const DEBOUNCE: Duration = Duration::from_millis(100);
 
-/// How progress is shown.
+/// The way in which progress is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
-    /// Drawn again in the same place.
-    InPlace,
-    /// A line for each change.
+pub(crate) enum DisplayMode {
+    /// The status is redrawn in place.
+    Redraw,
+    /// A line is printed for each change.
     Lines,
 }
 
-/// Local copies of what is shown.
+/// Caches of the objects whose status is printed.
 #[derive(Clone, Debug)]
-pub(crate) struct Sight {
+pub(crate) struct ClusterWatch {
     pub(crate) nodes: Arc<Cache<Node>>,
     pools: Arc<Cache<MachineConfigPool>>,
     operators: Arc<Cache<ClusterOperator>>,
     changed: Arc<Notify>,
 }
 
-impl Sight {
-    /// Starts to follow the cluster.
+impl ClusterWatch {
+    /// Starts to watch the cluster.
     pub(crate) fn start(client: &Client, shutdown: &Shutdown) -> Self {
         let changed = Arc::new(Notify::new());
         Self {
-            nodes: follow(client, shutdown, &changed),
-            pools: follow(client, shutdown, &changed),
-            operators: follow(client, shutdown, &changed),
+            nodes: watch(client, shutdown, &changed),
+            pools: watch(client, shutdown, &changed),
+            operators: watch(client, shutdown, &changed),
             changed,
         }
     }
 
-    /// What there is to see now.
-    pub(crate) async fn view(&self) -> View {
+    /// Returns the current status, once the caches are filled.
+    pub(crate) async fn view(&self) -> StatusView {
         self.nodes.ready().await;
         self.pools.ready().await;
         self.operators.ready().await;
         let operator = self.operators.get(label::CLUSTER_OPERATOR);
         let (pools, nodes) = (self.pools.list(), self.nodes.list());
-        View::of(operator.as_deref(), pools.iter().map(|p| &**p), nodes.iter().map(|n| &**n))
+        StatusView::of(operator.as_deref(), pools.iter().map(|p| &**p), nodes.iter().map(|n| &**n))
     }
 
     /// Waits for the next change.
@@ -65,41 +65,41 @@ impl Sight {
         self.changed.notified().await;
     }
 
-    /// Shows every change until told to stop.
+    /// Prints every change until shutdown.
     pub(crate) async fn show(
         &self,
-        how: Show,
+        mode: DisplayMode,
         screen: &mut Screen<'_>,
         shutdown: &Shutdown,
     ) -> io::Result<()> {
-        match how {
-            Show::InPlace => self.redraw(screen, shutdown).await,
-            Show::Lines => self.tell(screen, shutdown).await,
+        match mode {
+            DisplayMode::Redraw => self.redraw(screen, shutdown).await,
+            DisplayMode::Lines => self.print_lines(screen, shutdown).await,
         }
     }
 
-    /// Writes a line for each change, in their order: none is passed over, however fast they come.
-    async fn tell(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
-        let (sender, mut news) = mpsc::unbounded_channel();
+    /// Prints a line for each change, in order. No change is skipped.
+    async fn print_lines(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
+        let (sender, mut lines) = mpsc::unbounded_channel();
         let ours = |operator: &ClusterOperator| operator.name_any() == label::CLUSTER_OPERATOR;
-        listen(&self.operators, &sender, move |it| ours(it).then(|| operator_line(it)));
-        listen(&self.nodes, &sender, |node| Some(NodeLine::of(node).to_string()));
-        listen(&self.pools, &sender, |pool| Some(PoolLine::of(pool).to_string()));
+        send_changes(&self.operators, &sender, move |it| ours(it).then(|| operator_line(it)));
+        send_changes(&self.nodes, &sender, |node| Some(NodeLine::of(node).to_string()));
+        send_changes(&self.pools, &sender, |pool| Some(PoolLine::of(pool).to_string()));
         loop {
             let line = tokio::select! {
                 () = shutdown.requested() => return Ok(()),
-                line = news.recv() => line.expect("the sender is still here"),
+                line = lines.recv() => line.expect("`sender` is alive in this scope"),
             };
             writeln!(screen, "{}", crate::print::visible(&line))?;
-            if news.is_empty() {
+            if lines.is_empty() {
                 screen.flush()?;
             }
         }
     }
 
-    /// Draws everything again whenever something has changed.
+    /// Redraws the status after each change.
     async fn redraw(&self, screen: &mut Screen<'_>, shutdown: &Shutdown) -> io::Result<()> {
-        let mut before = View::default();
+        let mut before = StatusView::default();
         let mut drawn = 0;
         loop {
             let view = tokio::select! {
@@ -115,41 +115,43 @@ impl Sight {
                 () = shutdown.requested() => return Ok(()),
                 () = self.changed() => {}
             }
-            tokio::time::sleep(TOGETHER).await;
+            tokio::time::sleep(DEBOUNCE).await;
         }
     }
 }
 
-/// Draws over the last `drawn` lines; says how many there are now.
-fn draw(view: &View, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize> {
+/// Draws over the last `drawn` lines and returns the new number of lines.
+fn draw(view: &StatusView, drawn: usize, screen: &mut Screen<'_>) -> io::Result<usize> {
     let text = fitting(view, rows())?;
     let text = String::from_utf8_lossy(&text);
     if drawn > 0 {
         write!(screen, "\u{1b}[{drawn}A")?;
     }
-    // From here to the end of the screen; long lines are cut, or they would take more than one.
+    // Clears to the end of the screen and turns off wrapping, because a wrapped line would take two
+    // rows.
     write!(screen, "\u{1b}[J\u{1b}[?7l")?;
     screen.write_all(text.as_bytes())?;
     write!(screen, "\u{1b}[?7h")?;
     Ok(text.lines().count())
 }
 
-/// How many lines the terminal shows; `None` if it does not say.
+/// Returns the number of rows of the terminal; `None` if unknown.
 fn rows() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
     (size.ws_row > 0).then_some(usize::from(size.ws_row))
 }
 
-/// As much of the view as `rows` lines show: what has scrolled away cannot be drawn over.
-fn fitting(view: &View, rows: Option<usize>) -> io::Result<Vec<u8>> {
+/// Returns as much of the view as fits into `rows`: lines that have scrolled away cannot be
+/// overwritten.
+fn fitting(view: &StatusView, rows: Option<usize>) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     write(view, &mut text)?;
     let lines = String::from_utf8_lossy(&text).lines().count();
-    // The cursor stands on a line of its own below the last one.
+    // The cursor is on a row of its own below the last line.
     let surplus = rows.map_or(0, |rows| (lines + 1).saturating_sub(rows));
     if surplus > 0 {
         text.clear();
-        // One more goes for the line that says how many are not shown.
+        // One more row is needed for the line with the number of hidden nodes.
         let shown = view.nodes.len().saturating_sub(surplus + 1);
         write(&view.busiest(shown), &mut text)?;
         let hidden = view.nodes.len() - shown;
@@ -158,8 +160,8 @@ fn fitting(view: &View, rows: Option<usize>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Writes the whole view once.
-pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
+/// Writes the whole view.
+pub(crate) fn write(view: &StatusView, out: &mut dyn io::Write) -> io::Result<()> {
     if let Some(operator) = &view.operator {
         writeln!(out, "{}\n", crate::print::visible(operator))?;
     }
@@ -167,36 +169,36 @@ pub(crate) fn write(view: &View, out: &mut dyn io::Write) -> io::Result<()> {
     table::write(out, &pools)?;
     writeln!(out)?;
     table::write(out, &nodes)?;
-    if !view.trouble.is_empty() {
+    if !view.explanations.is_empty() {
         writeln!(out)?;
     }
-    for line in &view.trouble {
+    for line in &view.explanations {
         writeln!(out, "{}", crate::print::visible(line))?;
     }
     Ok(())
 }
 
-/// Sends the line of each object that changes, where the change shows in it.
-fn listen<K>(
+/// Sends the line of each object that changes, if the line changes.
+fn send_changes<K>(
     cache: &Cache<K>,
-    news: &mpsc::UnboundedSender<String>,
+    sender: &mpsc::UnboundedSender<String>,
     line: impl Fn(&K) -> Option<String> + Send + Sync + 'static,
 ) where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
 {
-    let news = news.clone();
+    let sender = sender.clone();
     cache.on_change(move |change| {
         let (before, after) = (change.before.and_then(|it| line(it)), change.after);
         if let Some(line) =
             after.and_then(|it| line(it)).filter(|line| before.as_ref() != Some(line))
         {
-            // Nobody reads it once the process ends.
-            drop(news.send(line));
+            // The receiver is dropped when the process ends.
+            drop(sender.send(line));
         }
     });
 }
 
-fn follow<K>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>>
+fn watch<K>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>>
 where
     K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
         + Clone
@@ -207,10 +209,10 @@ where
         + 'static,
 {
     let cache = Arc::new(Cache::<K>::new(trim::metadata));
-    let told = Arc::clone(changed);
-    cache.on_change(move |_| told.notify_one());
-    let (kept, api, shutdown) = (Arc::clone(&cache), Api::all(client.clone()), shutdown.clone());
-    tokio::spawn(async move { kept.run(api, watcher::Config::default(), &shutdown).await });
+    let notify = Arc::clone(changed);
+    cache.on_change(move |_| notify.notify_one());
+    let (running, api, shutdown) = (Arc::clone(&cache), Api::all(client.clone()), shutdown.clone());
+    tokio::spawn(async move { running.run(api, watcher::Config::default(), &shutdown).await });
     cache
 }
 
@@ -220,10 +222,10 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn every_change_that_shows_is_news_in_the_order_of_changes() {
+    fn every_change_of_a_line_is_sent_in_order() {
         let cache = Cache::<Node>::new(|_| {});
-        let (sender, mut news) = mpsc::unbounded_channel();
-        listen(&cache, &sender, |node| Some(NodeLine::of(node).to_string()));
+        let (sender, mut changes) = mpsc::unbounded_channel();
+        send_changes(&cache, &sender, |node| Some(NodeLine::of(node).to_string()));
         let node = |version: u32, cordoned: bool, label: &str| -> Node {
             serde_json::from_value(json!({
                 "metadata": {"name": "a", "resourceVersion": version.to_string(),
@@ -236,13 +238,13 @@ mod tests {
         cache.learn_new(node(2, false, "y"));
         cache.learn_new(node(3, true, "y"));
         cache.learn_new(node(4, false, "y"));
-        let lines: Vec<String> = std::iter::from_fn(|| news.try_recv().ok()).collect();
+        let lines: Vec<String> = std::iter::from_fn(|| changes.try_recv().ok()).collect();
         let want = ["NotReady", "NotReady,SchedulingDisabled", "NotReady"];
-        assert_eq!(lines, want.map(|standing| format!("node a: {standing}, Unknown")));
+        assert_eq!(lines, want.map(|readiness| format!("node a: {readiness}, Unknown")));
     }
 
     fn node(number: u32) -> Node {
-        // All are at rest but the last one.
+        // All nodes are idle except the last one.
         let state = if number == 29 { "Working" } else { "Done" };
         let annotations = json!({"machineconfiguration.openshift.io/state": state});
         let ready = json!([{"type": "Ready", "status": "True"}]);
@@ -255,14 +257,14 @@ mod tests {
     #[test]
     fn a_view_never_has_more_lines_than_the_terminal() {
         let nodes: Vec<Node> = (0..30).map(node).collect();
-        let view = View::of(None, [], &nodes);
+        let view = StatusView::of(None, [], &nodes);
         let text = |rows| String::from_utf8(fitting(&view, rows).unwrap()).unwrap();
         let whole = text(None);
-        assert_eq!(text(Some(200)), whole, "there is room for all");
+        assert_eq!(text(Some(200)), whole, "all lines fit");
         assert!(whole.contains("worker-28"));
         let cut = text(Some(24));
         assert_eq!(cut.lines().count(), 23, "{cut}");
-        assert!(cut.contains("worker-29"), "what moves is shown first: {cut}");
+        assert!(cut.contains("worker-29"), "updating nodes come first: {cut}");
         assert!(!cut.contains("worker-28"), "{cut}");
         let shown = cut.lines().filter(|line| line.starts_with("worker-")).count();
         assert!(cut.ends_with(&format!("and {} more nodes; `mco status` shows all\n", 30 - shown)));

@@ -1,7 +1,7 @@
-//! The directory that `mco up` lives in, and the lock that keeps it to one process.
+//! The state directory of `mco up`, and the lock that reserves the directory for one process.
 //!
-//! The lock is on a file and goes with the process, so that a kill leaves nothing to clean up. The
-//! file says which process has it.
+//! The kernel releases the file lock when the process ends, so that a kill leaves nothing to clean
+//! up. The lock file contains the process id of the holder.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -13,48 +13,48 @@ use anyhow::Context as _;
 use mco_host::Root;
 use rustix::process::{Pid, Signal};
 
-use crate::fault::Advice;
+use crate::error::error_with_hint;
 
 const LOCK: &str = "lock";
 const NODES: &str = "nodes";
 const SERVER: &str = "server";
 
-/// Everything of ours in the directory, for taking it away again; the lock comes last.
+/// Entries of the directory that `mco up` creates and `purge` removes; the lock comes last.
 const ENTRIES: [&str; 8] =
     ["state.redb", "kubeconfig", "token", "ca.key", "ca.crt", SERVER, NODES, LOCK];
 
-/// The directory, while this process has it to itself.
+/// The state directory, locked by this process.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct StateDir {
     dir: PathBuf,
-    /// Unlocked by the system when it is closed, however this process ends.
+    /// Released by the kernel when this process ends.
     _lock: File,
 }
 
-impl Place {
-    /// Makes the directory where it is missing and takes the lock.
-    pub(crate) fn take(dir: &Path) -> anyhow::Result<Self> {
+impl StateDir {
+    /// Creates the directory if it is missing and takes the lock.
+    pub(crate) fn lock(dir: &Path) -> anyhow::Result<Self> {
         Root::create(dir)?;
         let path = dir.join(LOCK);
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut lock = open.with_context(|| format!("cannot open {}", path.display()))?;
+        let mut lock = open.with_context(|| format!("failed to open {}", path.display()))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let holder =
                     holder(&mut lock)?.map(|pid| format!(" (process {})", pid.as_raw_nonzero()));
-                return Err(Advice::error(
+                return Err(error_with_hint(
                     format!(
-                        "mco up runs on {} already{}",
+                        "`mco up` is already running on {}{}",
                         dir.display(),
                         holder.unwrap_or_default()
                     ),
-                    "`mco status` shows it and `mco down` stops it; --dir DIR starts another",
+                    "`mco status` shows that cluster and `mco down` stops it; --dir DIR starts another",
                 ));
             }
             Err(TryLockError::Error(error)) => {
-                return Err(error).with_context(|| format!("cannot lock {}", path.display()));
+                return Err(error).with_context(|| format!("failed to lock {}", path.display()));
             }
         }
         lock.set_len(0)?;
@@ -64,47 +64,47 @@ impl Place {
         Ok(Self { dir, _lock: lock })
     }
 
-    /// The directory, where the API server keeps its state and the kubeconfig.
+    /// Returns the directory, which contains the state of the API server and the kubeconfig.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Where the config server keeps its keys.
+    /// Returns the directory with the keys of the config server.
     pub(crate) fn server(&self) -> PathBuf {
         self.dir.join(SERVER)
     }
 
-    /// The root directory of a node.
+    /// Returns the root directory of a node.
     pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.dir.join(NODES).join(name)
     }
 }
 
-/// What `mco up` does in a directory.
+/// The state of `mco up` in a directory.
 #[derive(Debug)]
-pub(crate) enum Standing {
-    /// It was never there.
+pub(crate) enum UpState {
+    /// The directory was never used.
     Absent,
-    /// It is not running; the file is locked by us as long as this lives.
+    /// No process is running; this process holds the lock as long as the value lives.
     Stopped(File),
-    /// It runs.
+    /// A process is running.
     Running {
-        /// Locked by the other process.
+        /// The lock file, locked by the other process.
         lock: File,
-        /// The other process; none while it has only just begun.
+        /// The other process; `None` until that process has written its id.
         process: Option<Pid>,
     },
 }
 
-impl Standing {
-    /// Looks.
-    pub(crate) fn of(dir: &Path) -> anyhow::Result<Self> {
+impl UpState {
+    /// Reads the state from the lock file.
+    pub(crate) fn read(dir: &Path) -> anyhow::Result<Self> {
         let path = dir.join(LOCK);
         let mut lock = match OpenOptions::new().read(true).write(true).open(&path) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::Absent),
             Err(error) => {
-                return Err(error).with_context(|| format!("cannot open {}", path.display()));
+                return Err(error).with_context(|| format!("failed to open {}", path.display()));
             }
         };
         match lock.try_lock() {
@@ -114,23 +114,23 @@ impl Standing {
                 Ok(Self::Running { lock, process })
             }
             Err(TryLockError::Error(error)) => {
-                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+                Err(error).with_context(|| format!("failed to lock {}", path.display()))
             }
         }
     }
 }
 
-/// Asks a process to stop as a person would with Ctrl-C.
+/// Sends SIGTERM to a process, which ends it as Ctrl-C does.
 pub(crate) fn stop(process: Pid) -> io::Result<()> {
     match rustix::process::kill_process(process, Signal::TERM) {
-        // It was quicker than we were.
+        // The process has already ended.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Takes away everything that `mco up` made in the directory, and the directory if that was all.
-#[expect(clippy::disallowed_methods, reason = "this is the directory of the command itself")]
+/// Removes the entries that `mco up` created, and the directory if it is empty then.
+#[expect(clippy::disallowed_methods, reason = "the directory belongs to the command itself")]
 pub(crate) fn purge(dir: &Path) -> io::Result<()> {
     for entry in ENTRIES {
         let path = dir.join(entry);
@@ -162,22 +162,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_taken_once() {
+    fn a_directory_is_locked_once() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("a/.mco");
-        assert!(matches!(Standing::of(&dir).unwrap(), Standing::Absent));
-        let place = Place::take(&dir).unwrap();
-        let second = Place::take(&dir).unwrap_err().to_string();
+        assert!(matches!(UpState::read(&dir).unwrap(), UpState::Absent));
+        let state = StateDir::lock(&dir).unwrap();
+        let second = StateDir::lock(&dir).unwrap_err().to_string();
         assert!(second.contains(&format!("(process {})", std::process::id())), "{second}");
-        assert!(matches!(Standing::of(&dir).unwrap(), Standing::Running { process: Some(_), .. }));
-        drop(place);
-        assert!(matches!(Standing::of(&dir).unwrap(), Standing::Stopped(_)));
-        Place::take(&dir).unwrap();
+        assert!(matches!(UpState::read(&dir).unwrap(), UpState::Running { process: Some(_), .. }));
+        drop(state);
+        assert!(matches!(UpState::read(&dir).unwrap(), UpState::Stopped(_)));
+        StateDir::lock(&dir).unwrap();
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a test makes the files it is about")]
-    fn only_our_own_things_are_purged() {
+    #[expect(clippy::disallowed_methods, reason = "the test creates the files it purges")]
+    fn a_purge_removes_only_entries_of_mco_up() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path().join("d");
         std::fs::create_dir_all(dir.join("nodes/worker-0/etc")).unwrap();

@@ -1,4 +1,4 @@
-//! The parts of the system, each as it would run alone.
+//! The components of the cluster, each started as it would run alone.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,30 +13,33 @@ use mco_daemon::{
 use mco_server::{Cluster, Server, Settings as ServerSettings};
 use tokio::{sync::watch, task::JoinSet};
 
-use super::{Settings, fleet, identity, kubelet, live::Sight, place::Place, workload};
+use super::{
+    Settings, certificate, display::ClusterWatch, fleet, kubelet, state_dir::StateDir, workload,
+};
 use crate::remote;
 
-/// How long a simulated machine takes to boot.
-const BOOT: Duration = Duration::from_millis(300);
+/// Time that a simulated machine takes to boot.
+const BOOT_TIME: Duration = Duration::from_millis(300);
 
-/// Here pods come and go in no time, so nobody need wait as long as on real machines.
-const PACE: Pace = Pace { attempt: Duration::from_secs(90), refused: Duration::from_millis(200) };
+/// Pods terminate at once here, so drains retry sooner than on real machines.
+const DRAIN_PACE: Pace =
+    Pace { attempt: Duration::from_secs(90), refused: Duration::from_millis(200) };
 
-/// What every part gets.
-pub(crate) struct Parts<'s> {
-    pub(crate) place: &'s Place,
+/// The running components, with the values that each of them needs.
+pub(crate) struct Components<'s> {
+    pub(crate) state: &'s StateDir,
     pub(crate) settings: &'s Settings,
     pub(crate) client: Client,
     pub(crate) shutdown: Shutdown,
     pub(crate) tasks: JoinSet<anyhow::Result<()>>,
 }
 
-impl Parts<'_> {
+impl Components<'_> {
     /// Starts the machines, their kubelets and their daemons.
     pub(crate) fn machines(&mut self) {
         for machine in fleet::machines(self.settings.masters, self.settings.workers) {
             let (power, seen) = watch::channel(Power::Off);
-            let root = self.place.node(machine.name.as_str());
+            let root = self.state.node(machine.name.as_str());
             let node = machine.name.clone();
             let kubelet = kubelet::run(
                 self.client.clone(),
@@ -47,14 +50,15 @@ impl Parts<'_> {
                 self.shutdown.clone(),
             );
             self.spawn(kubelet);
-            let machine = simulate::Machine { node: node.clone(), root, boot_time: BOOT, power };
+            let boot_time = BOOT_TIME;
+            let machine = simulate::Machine { node: node.clone(), root, boot_time, power };
             let notes = NoteCount::default();
             let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
             let around = Surroundings::new(self.client.clone(), reporter);
             let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
                 let run = Box::pin(simulate::simulate(machine, around, shutdown)).await;
-                run.with_context(|| format!("machine {node} broke"))
+                run.with_context(|| format!("simulated machine {node} failed"))
             });
         }
     }
@@ -62,7 +66,7 @@ impl Parts<'_> {
     /// Starts the operator.
     pub(crate) async fn operator(&mut self, build: Build) -> anyhow::Result<()> {
         let mut config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
-        config.root_ca = client::authority(Some(&remote::kubeconfig(self.place.dir()))).await?;
+        config.root_ca = client::authority(Some(&remote::kubeconfig(self.state.dir()))).await?;
         let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
         self.spawn(async move {
             run.await;
@@ -73,16 +77,16 @@ impl Parts<'_> {
     /// Starts the controller.
     pub(crate) fn controller(&mut self, build: Build) {
         let mut config = mco_controller::Config::new(build);
-        config.pace = PACE;
+        config.pace = DRAIN_PACE;
         let run = mco_controller::run(config, self.client.clone(), self.shutdown.clone());
         self.spawn(async move {
             run.await;
         });
     }
 
-    /// Starts the config server; gives its address.
+    /// Starts the config server and returns its address.
     pub(crate) async fn server(&mut self) -> anyhow::Result<SocketAddr> {
-        let mut settings = ServerSettings::new(identity::certificate(self.place)?);
+        let mut settings = ServerSettings::new(certificate::load_or_create(self.state)?);
         settings.secure = self.settings.server_listen;
         settings.plain = None;
         let source = Cluster::watch(&self.client, None, &self.shutdown).await;
@@ -94,29 +98,29 @@ impl Parts<'_> {
     }
 
     /// Starts the example workload.
-    pub(crate) fn workload(&mut self, sight: &Sight) {
+    pub(crate) fn workload(&mut self, cluster: &ClusterWatch) {
         let wanted = usize::from(self.settings.workers);
-        let (nodes, shutdown) = (sight.nodes.clone(), self.shutdown.clone());
-        let accounts = workload::Accounts::Kept;
-        self.spawn(workload::run(self.client.clone(), nodes, wanted, accounts, shutdown));
+        let (nodes, shutdown) = (cluster.nodes.clone(), self.shutdown.clone());
+        let updates = workload::BudgetUpdates::ByApiServer;
+        self.spawn(workload::run(self.client.clone(), nodes, wanted, updates, shutdown));
     }
 
-    fn spawn(&mut self, part: impl Future<Output = ()> + Send + 'static) {
+    fn spawn(&mut self, component: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(async move {
-            part.await;
+            component.await;
             Ok(())
         });
     }
 }
 
-/// Waits until a part fails; parts that end well are not missed.
+/// Waits until a component fails; components that end without an error are ignored.
 pub(crate) async fn first_failure(tasks: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
     loop {
         match tasks.join_next().await {
             Some(Ok(Ok(()))) => {}
             Some(Ok(Err(error))) => return error,
             Some(Err(error)) => {
-                return anyhow::Error::new(error).context("a part of the system broke");
+                return anyhow::Error::new(error).context("a component panicked");
             }
             None => std::future::pending().await,
         }

@@ -1,62 +1,56 @@
-//! Pools: whether each can be rendered from the configs it selects.
+//! Checks of pools: each pool must render from the MachineConfigs that it selects.
 
-use std::{collections::BTreeSet, error::Error};
+use std::collections::BTreeSet;
 
 use mco_api::{MachineConfig, name::RENDERED_PREFIX};
-use mco_cluster::report::chain;
-use mco_core::render::{self, Origin, RenderError, SelectError, Selection};
 
-use crate::{
-    fault::Fault,
-    load::{
-        manifests::{Manifest, Manifests, Pool, role},
-        node::Path,
-    },
-};
+use super::{Fault, FieldPath, Manifest, Manifests, Pool, chain, role};
+use crate::render::{self, Origin, RenderError, SelectError, Selection};
 
-/// Adds what keeps pools from rendering, and the configs that no pool wants.
+/// Adds the faults of pools that do not render, and of MachineConfigs that no pool selects.
 pub(super) fn check(manifests: &Manifests, faults: &mut Vec<Fault>) {
-    let mut wanted = BTreeSet::new();
+    let mut selected = BTreeSet::new();
     for pool in &manifests.pools {
         let configs = manifests.configs.iter().map(|manifest| &manifest.value);
         match render::select(&pool.value, configs) {
             Ok(Selection::Configs(configs)) => {
-                wanted.extend(configs.iter().filter_map(|config| config.metadata.name.clone()));
+                selected.extend(configs.iter().filter_map(|config| config.metadata.name.clone()));
                 rendered(manifests, pool, &configs, faults);
             }
             Ok(Selection::Everything) => {
-                let fault =
-                    Fault::error("SelectsAll", format!("pool {} selects all configs", pool.name));
-                let fault = fault.hint("give it a machineConfigSelector that names roles");
+                let message = format!("pool {} selects all MachineConfigs", pool.name);
+                let fault = Fault::error("SelectsAll", message);
+                let fault = fault.hint("set a machineConfigSelector that names roles");
                 faults.push(at_selector(pool, fault));
             }
             Err(error) => {
-                let message = format!("pool {}: {}", pool.name, chain(&error as &dyn Error));
-                faults.push(at_selector(pool, unselected(manifests, &error, message)));
+                let message = format!("pool {}: {}", pool.name, chain(&error));
+                faults.push(at_selector(pool, selection_fault(manifests, &error, message)));
             }
         }
     }
-    unwanted(manifests, &wanted, faults);
+    unselected(manifests, &selected, faults);
 }
 
-fn unselected(manifests: &Manifests, error: &SelectError, message: String) -> Fault {
+fn selection_fault(manifests: &Manifests, error: &SelectError, message: String) -> Fault {
     match error {
         SelectError::BadSelector { .. } => Fault::error("BadSelector", message),
         SelectError::Nothing(_) if manifests.is_whole() => Fault::error("NothingSelected", message),
-        // The cluster adds configs of its own for the pools that it ships with.
+        // The cluster generates configs for its built-in pools.
         SelectError::Nothing(_) => Fault::warning("NothingSelected", message),
     }
 }
 
-fn unwanted(manifests: &Manifests, wanted: &BTreeSet<String>, faults: &mut Vec<Fault>) {
+fn unselected(manifests: &Manifests, selected: &BTreeSet<String>, faults: &mut Vec<Fault>) {
     for manifest in &manifests.configs {
         let object = &manifest.object;
         let labelled = role(&manifest.value).is_some();
-        if labelled && !wanted.contains(&object.name) && !object.name.starts_with(RENDERED_PREFIX) {
+        if labelled && !selected.contains(&object.name) && !object.name.starts_with(RENDERED_PREFIX)
+        {
             let message = format!("no pool in the input selects {}", object.label());
             let fault = Fault::warning("NotSelected", message);
             let fault = fault.hint("check its role label against the pools' machineConfigSelector");
-            faults.push(object.fault_at(&Path::of("metadata.labels"), fault));
+            faults.push(object.fault_at(&FieldPath::of("metadata.labels"), fault));
         }
     }
 }
@@ -77,7 +71,7 @@ fn rendered(
         Ok(None) => {}
         Ok(Some(size)) => {
             let message = format!(
-                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit, {}",
+                "the rendered config of pool {} has {size} bytes, more than 80 % of the limit of {}",
                 pool.name,
                 render::MAX_SIZE
             );
@@ -95,10 +89,10 @@ fn failed(
     error: &RenderError,
     faults: &mut Vec<Fault>,
 ) {
-    let message = format!("pool {}: {}", pool.name, chain(error as &dyn Error));
+    let message = format!("pool {}: {}", pool.name, chain(error));
     let fault = match error {
         RenderError::Invalid { config, .. } | RenderError::Upgrade { config, .. } => {
-            // The config's own faults say the same with more detail.
+            // The faults of the config give more details.
             let label = format!("MachineConfig/{config}");
             let known = |fault: &Fault| fault.is_error() && fault.object.as_ref() == Some(&label);
             if faults.iter().any(known) {
@@ -109,9 +103,9 @@ fn failed(
         RenderError::KernelDevel(_) => {
             let fault = Fault::error("KernelDevel", message);
             let fault =
-                fault.hint("kernel-devel fits the default kernel only: drop one of the two");
+                fault.hint("remove kernel-devel or kernelType: the extension is built for the default kernel only");
             if let Some(culprit) = with_kernel_devel(manifests, configs) {
-                faults.push(culprit.object.fault_at(&Path::of("spec.extensions"), fault));
+                faults.push(culprit.object.fault_at(&FieldPath::of("spec.extensions"), fault));
                 return;
             }
             fault
@@ -120,7 +114,7 @@ fn failed(
             Fault::error("TooLarge", message).hint("move large files into the OS image")
         }
         RenderError::StreamAndOverride => Fault::error("StreamAndOverride", message)
-            .hint("drop osImageURL from the MachineConfig, or osImageStream from the pool"),
+            .hint("remove osImageURL from the MachineConfig, or osImageStream from the pool"),
         RenderError::Nothing(_)
         | RenderError::NoLabels(_)
         | RenderError::Unhashable { .. }
@@ -150,7 +144,7 @@ fn at_selector(pool: &Pool, fault: Fault) -> Fault {
 
 fn at(pool: &Pool, path: &str, fault: Fault) -> Fault {
     match &pool.object {
-        Some(object) => object.fault_at(&Path::of(path), fault),
+        Some(object) => object.fault_at(&FieldPath::of(path), fault),
         None => fault,
     }
 }

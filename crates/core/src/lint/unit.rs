@@ -1,33 +1,32 @@
-//! The syntax of systemd units: what `systemd-analyze verify` would say without a system to ask.
+//! Checks of the syntax of systemd units, as far as `systemd-analyze verify` needs no running system.
 //!
-//! Only what holds for every version of systemd is looked at. Keys are not compared with a list,
-//! because the list of the running system is not known here.
+//! Only rules of all systemd versions are checked. Keys are not compared with a list, because the
+//! systemd version of the node is unknown.
 
 use std::iter::Peekable;
 
-use mco_core::machine::UNIT_TYPES;
+use super::Severity;
+use crate::machine::UNIT_TYPES;
 
-use crate::fault::Severity;
-
-/// Whether a text is a whole unit or a piece laid over one.
+/// The kind of a text: a whole unit or a drop-in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(super) enum UnitPart {
     Unit,
     Dropin,
 }
 
-/// Something found in a unit.
+/// A fault of a unit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Finding {
-    pub(crate) severity: Severity,
-    pub(crate) code: &'static str,
+pub(super) struct UnitFault {
+    pub(super) severity: Severity,
+    pub(super) code: &'static str,
     /// Line in the unit, from zero.
-    pub(crate) line: usize,
-    pub(crate) message: String,
-    pub(crate) hint: Option<&'static str>,
+    pub(super) line: usize,
+    pub(super) message: String,
+    pub(super) hint: Option<&'static str>,
 }
 
-/// A section, the type of unit that has it, and no other meaning.
+/// Unit types and the section of each.
 const OWN_SECTIONS: [(&str, &str); 9] = [
     ("automount", "Automount"),
     ("mount", "Mount"),
@@ -52,23 +51,23 @@ const COMMANDS: [&str; 9] = [
     "ExecStopPre",
 ];
 
-/// Everything that is wrong with the text of a unit.
-pub(crate) fn check(unit: &str, part: Part, text: &str) -> Vec<Finding> {
-    let mut checker = Checker { unit, section: None, started: false, findings: Vec::new() };
+/// Returns the faults of the text of a unit.
+pub(super) fn check(unit: &str, part: UnitPart, text: &str) -> Vec<UnitFault> {
+    let mut checker = Checker { unit, section: None, has_command: false, faults: Vec::new() };
     let lines = LogicalLines { lines: text.lines().enumerate().peekable() };
     for (line, text) in lines {
         checker.line(line, &text);
     }
     checker.finish(part, text);
-    checker.findings
+    checker.faults
 }
 
 struct Checker<'u> {
     unit: &'u str,
     section: Option<String>,
-    /// Whether something says what a service runs.
-    started: bool,
-    findings: Vec<Finding>,
+    /// True if a service has a command to run.
+    has_command: bool,
+    faults: Vec<UnitFault>,
 }
 
 impl Checker<'_> {
@@ -101,7 +100,7 @@ impl Checker<'_> {
     fn header(&mut self, line: usize, inner: &str) {
         let Some(name) = inner.strip_suffix(']').filter(|name| !name.is_empty()) else {
             self.section = Some(String::new());
-            let hint = "a section header stands alone on its line: [Service]";
+            let hint = "write the section header on a line of its own: [Service]";
             let message = format!("unit {} has a malformed section header", self.unit);
             return self.error("UnitSyntax", line, message, Some(hint));
         };
@@ -117,12 +116,12 @@ impl Checker<'_> {
         matches!(section, "Unit" | "Install")
             || section.starts_with("X-")
             || OWN_SECTIONS.contains(&(kind, section))
-            // A unit without a type is wrong by its name, which the format's own rules see.
+            // A name without a unit type is reported by the rules of the format.
             || !UNIT_TYPES.contains(&kind)
     }
 
     fn assignment(&mut self, line: usize, key: &str, value: &str) {
-        self.started |= match key {
+        self.has_command |= match key {
             "ExecStart" | "ExecStop" | "SuccessAction" | "BusName" => !value.is_empty(),
             _ => false,
         };
@@ -132,7 +131,7 @@ impl Checker<'_> {
     }
 
     fn command(&mut self, line: usize, key: &str, value: &str) {
-        // What comes first may say how to run the program, one or several signs together.
+        // Prefixes such as `-` and `@` may precede the program.
         let program = value.trim_start_matches(['@', '-', ':', '+', '!', '|']).trim_start();
         let program = match program.strip_prefix(['"', '\'']) {
             Some(quoted) => quoted.split(['"', '\'']).next().unwrap_or_default(),
@@ -144,22 +143,22 @@ impl Checker<'_> {
         } else if program.contains('/') && !program.starts_with('/') && !program.starts_with('%') {
             let message =
                 format!("unit {}: {key} needs an absolute path, not {program}", self.unit);
-            self.error("UnitExec", line, message, Some("write the whole path of the program"));
+            self.error("UnitExec", line, message, Some("write the absolute path of the program"));
         } else if matches!(program, "~" | "." | "..") || program.starts_with('$') {
             let message = format!("unit {}: {key} cannot start {program}", self.unit);
-            self.error("UnitExec", line, message, Some("write the whole path of the program"));
+            self.error("UnitExec", line, message, Some("write the absolute path of the program"));
         }
     }
 
-    fn finish(&mut self, part: Part, text: &str) {
+    fn finish(&mut self, part: UnitPart, text: &str) {
         let last = text.lines().count().saturating_sub(1);
-        let is_service = self.unit.ends_with(".service") && part == Part::Unit;
-        // An empty text masks or clears the unit: systemd takes it as meant.
-        if is_service && !self.started && self.section.is_some() && self.findings.is_empty() {
-            let message = format!("unit {} says nothing to run (no ExecStart)", self.unit);
+        let is_service = self.unit.ends_with(".service") && part == UnitPart::Unit;
+        // An empty text is valid: it masks or clears the unit.
+        if is_service && !self.has_command && self.section.is_some() && self.faults.is_empty() {
+            let message = format!("unit {} has no ExecStart", self.unit);
             self.warning("UnitExec", last, message);
         }
-        if self.section.is_none() && self.findings.is_empty() && !text.trim().is_empty() {
+        if self.section.is_none() && self.faults.is_empty() && !text.trim().is_empty() {
             let message = format!("unit {} has no section", self.unit);
             self.warning("UnitSection", 0, message);
         }
@@ -172,11 +171,11 @@ impl Checker<'_> {
         message: String,
         hint: Option<&'static str>,
     ) {
-        self.findings.push(Finding { severity: Severity::Error, code, line, message, hint });
+        self.faults.push(UnitFault { severity: Severity::Error, code, line, message, hint });
     }
 
     fn warning(&mut self, code: &'static str, line: usize, message: String) {
-        self.findings.push(Finding {
+        self.faults.push(UnitFault {
             severity: Severity::Warning,
             code,
             line,
@@ -186,7 +185,7 @@ impl Checker<'_> {
     }
 }
 
-/// Lines with their continuations joined, without comments and empty ones.
+/// The lines of a unit with continuations joined, without comments and empty lines.
 struct LogicalLines<'t, I: Iterator<Item = (usize, &'t str)>> {
     lines: Peekable<I>,
 }
@@ -203,7 +202,7 @@ impl<'t, I: Iterator<Item = (usize, &'t str)>> Iterator for LogicalLines<'t, I> 
             let mut whole = line.to_owned();
             while whole.ends_with('\\') {
                 whole.pop();
-                // Comments inside a continued line are skipped and do not end it.
+                // Comments inside a continued line are skipped and do not end the line.
                 while self.lines.next_if(|(_, next)| is_comment(next)).is_some() {}
                 let Some((_, next)) = self.lines.next() else { break };
                 whole.push(' ');
@@ -222,32 +221,36 @@ fn is_comment(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn found(unit: &str, part: Part, text: &str) -> String {
-        let findings = check(unit, part, text);
-        let lines = findings.iter().map(|f| format!("{} {} {}", f.line, f.code, f.message));
+    fn found(unit: &str, part: UnitPart, text: &str) -> String {
+        let faults = check(unit, part, text);
+        let lines = faults.iter().map(|f| format!("{} {} {}", f.line, f.code, f.message));
         lines.collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn good_units_are_left_alone() {
+    fn valid_units_have_no_faults() {
         let rows = [
-            ("a.service", Part::Unit, "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n"),
             (
                 "a.service",
-                Part::Unit,
+                UnitPart::Unit,
+                "[Unit]\nDescription=x\n[Service]\nExecStart=/bin/true\n",
+            ),
+            (
+                "a.service",
+                UnitPart::Unit,
                 "# c\n; d\n\n[Service]\nExecStart=-+/bin/sh -c \\\n# c\n 'x'\n",
             ),
             (
                 "a.service",
-                Part::Unit,
+                UnitPart::Unit,
                 "[Service]\nExecStart=@/bin/sh sh\nExecStartPre=\n[X-Ours]\na=b",
             ),
-            ("a.service", Part::Unit, "[Service]\r\nExecStart=podman run \\\r\n"),
-            ("a.service", Part::Unit, "[Service]\nExecStart=%h/x\nExecStop=\"/a b/c\" d\n"),
-            ("a.service", Part::Dropin, "[Service]\nEnvironment=A=b\n"),
-            ("a.timer", Part::Unit, "[Timer]\nOnBootSec=1\n[Install]\nWantedBy=timers.target"),
-            ("a.target", Part::Unit, "[Unit]\nDescription=x"),
-            ("a.service", Part::Unit, ""),
+            ("a.service", UnitPart::Unit, "[Service]\r\nExecStart=podman run \\\r\n"),
+            ("a.service", UnitPart::Unit, "[Service]\nExecStart=%h/x\nExecStop=\"/a b/c\" d\n"),
+            ("a.service", UnitPart::Dropin, "[Service]\nEnvironment=A=b\n"),
+            ("a.timer", UnitPart::Unit, "[Timer]\nOnBootSec=1\n[Install]\nWantedBy=timers.target"),
+            ("a.target", UnitPart::Unit, "[Unit]\nDescription=x"),
+            ("a.service", UnitPart::Unit, ""),
         ];
         for (unit, part, text) in rows {
             assert_eq!(found(unit, part, text), "", "{text:?}");
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lines_are_named_with_their_line() {
+    fn faults_have_the_number_of_their_line() {
         let rows = [
             ("[Unit]\nDescription=x\n...\n", "2 UnitSyntax unit a.service has a line without '='"),
             ("A=b\n", "0 UnitSyntax unit a.service sets A before any section"),
@@ -278,14 +281,11 @@ mod tests {
                 "[Service]\nExecStart=$HOME\n",
                 "1 UnitExec unit a.service: ExecStart cannot start $HOME",
             ),
-            (
-                "[Service]\nType=simple\n",
-                "1 UnitExec unit a.service says nothing to run (no ExecStart)",
-            ),
+            ("[Service]\nType=simple\n", "1 UnitExec unit a.service has no ExecStart"),
             ("# only this\n", "0 UnitSection unit a.service has no section"),
         ];
         for (text, want) in rows {
-            assert_eq!(found("a.service", Part::Unit, text), want, "{text:?}");
+            assert_eq!(found("a.service", UnitPart::Unit, text), want, "{text:?}");
         }
     }
 }
