@@ -6,13 +6,13 @@ use crate::{object, select::Selector};
 
 /// The pod counts that a budget's status reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BudgetCounts {
+pub(crate) struct DisruptionCounts {
     pub(crate) expected: u64,
     pub(crate) healthy: u64,
     pub(crate) desired: u64,
 }
 
-impl BudgetCounts {
+impl DisruptionCounts {
     /// Returns the number of disruptions that the budget allows now.
     pub(crate) fn allowed(self) -> u64 {
         self.healthy.saturating_sub(self.desired)
@@ -20,7 +20,7 @@ impl BudgetCounts {
 }
 
 /// Returns the budget with its status brought up to date, or `None` if the status is current.
-pub(crate) fn with_status(budget: &Value, counts: BudgetCounts) -> Option<Value> {
+pub(crate) fn with_status(budget: &Value, counts: DisruptionCounts) -> Option<Value> {
     let mut new = budget.clone();
     let generation = object::at(budget, &["metadata", "generation"]).cloned();
     let status = object::map_mut(object::map_of(&mut new), "status");
@@ -58,7 +58,10 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
 }
 
 /// Counts the pods that the budget selects.
-pub(crate) fn counts<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>) -> BudgetCounts {
+pub(crate) fn counts<'a>(
+    budget: &Value,
+    pods: impl Iterator<Item = &'a Value>,
+) -> DisruptionCounts {
     let (mut expected, mut healthy) = (0, 0);
     for pod in pods.filter(|pod| covers(budget, pod) && !is_finished(pod)) {
         expected += 1;
@@ -72,7 +75,7 @@ pub(crate) fn counts<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>) 
         (None, Some(most)) => expected.saturating_sub(count(most, expected)),
         (None, None) => expected.saturating_sub(1),
     };
-    BudgetCounts { expected, healthy, desired }
+    DisruptionCounts { expected, healthy, desired }
 }
 
 /// Returns the number that `value` gives: an integer, or a percentage of `of`, rounded up as

@@ -160,7 +160,7 @@ impl Listener {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let connection = Connection {
+            let connection = ClientConnection {
                 api: self.api.clone(),
                 acceptor: self.acceptor.clone(),
                 authenticator: Arc::clone(&self.authenticator),
@@ -178,13 +178,13 @@ impl Listener {
 }
 
 /// A client connection, from TLS handshake to its end.
-struct Connection {
+struct ClientConnection {
     api: ApiServer,
     acceptor: TlsAcceptor,
     authenticator: Arc<TokenAuthenticator>,
 }
 
-impl Connection {
+impl ClientConnection {
     async fn serve(self, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
         let _ = stream.set_nodelay(true);
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
@@ -209,7 +209,7 @@ impl Connection {
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADER_TIMEOUT));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
-            tracing::debug!(%error, "Connection closed with an error");
+            tracing::debug!(%error, "ClientConnection closed with an error");
         }
     }
 }

@@ -113,7 +113,8 @@ impl Server {
             }
             let new = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let admitted = admit::create(&resource, new, self.clock.now(), (self.entropy)());
-            let put = Put::Keep(admitted.expect("a namespace with a constant name is valid").object);
+            let put =
+                Put::Keep(admitted.expect("a namespace with a constant name is valid").object);
             let collection = Arc::clone(&resource.collection);
             self.store.commit(Write { collection, key, expect: None, put }).await?;
         }

@@ -72,7 +72,9 @@ impl Default for Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("watch_history", &self.watch_history).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("watch_history", &self.watch_history)
+            .finish_non_exhaustive()
     }
 }
 

@@ -160,7 +160,10 @@ impl Store {
     pub(crate) fn in_memory(watch_history: usize) -> Self {
         // No object gets version 1, because clients read "0" as "any version".
         let state = State { version: 1, start_version: 1, collections: BTreeMap::new() };
-        Self { shared: Arc::new(Shared { state: RwLock::new(state), watch_history }), committer: None }
+        Self {
+            shared: Arc::new(Shared { state: RwLock::new(state), watch_history }),
+            committer: None,
+        }
     }
 
     /// Opens the store in the file at `path`.
@@ -168,7 +171,8 @@ impl Store {
         let (database, version, objects) = disk::load(path)?;
         let mut state = State { version, start_version: version, collections: BTreeMap::new() };
         for (collection, key, object) in objects {
-            let collection = state.collections.entry(collection).or_insert_with(|| Collection::new(version));
+            let collection =
+                state.collections.entry(collection).or_insert_with(|| Collection::new(version));
             collection.objects.insert(key, Arc::new(object));
         }
         let shared = Arc::new(Shared { state: RwLock::new(state), watch_history });
@@ -195,7 +199,9 @@ impl Store {
         after: Option<&Key>,
     ) -> (Vec<Arc<Object>>, u64) {
         let state = self.shared.read();
-        let Some(collection) = state.collections.get(collection) else { return (Vec::new(), state.version) };
+        let Some(collection) = state.collections.get(collection) else {
+            return (Vec::new(), state.version);
+        };
         let first = namespace.map(|namespace| Key::new(namespace, ""));
         let start = match (after, &first) {
             (Some(after), _) => Bound::Excluded(after),
@@ -213,7 +219,11 @@ impl Store {
 
     /// Returns the changes of a collection after `version`, and the version up to which they are
     /// complete.
-    pub(crate) fn since(&self, collection: &str, version: u64) -> Result<(Vec<Change>, u64), TooOld> {
+    pub(crate) fn since(
+        &self,
+        collection: &str,
+        version: u64,
+    ) -> Result<(Vec<Change>, u64), TooOld> {
         let state = self.shared.read();
         let Some(collection) = state.collections.get(collection) else {
             let oldest = state.start_version;
@@ -231,7 +241,10 @@ impl Store {
     pub(crate) fn subscribe(&self, collection: &Arc<str>) -> watch::Receiver<u64> {
         let mut state = self.shared.state.write().expect("no holder of this lock panics");
         let start_version = state.start_version;
-        let collection = state.collections.entry(Arc::clone(collection)).or_insert_with(|| Collection::new(start_version));
+        let collection = state
+            .collections
+            .entry(Arc::clone(collection))
+            .or_insert_with(|| Collection::new(start_version));
         collection.signal.subscribe()
     }
 
@@ -268,7 +281,8 @@ impl State {
         let version = change.object.version;
         let start_version = self.start_version;
         self.version = version;
-        let collection = self.collections.entry(collection).or_insert_with(|| Collection::new(start_version));
+        let collection =
+            self.collections.entry(collection).or_insert_with(|| Collection::new(start_version));
         match change.kind {
             ChangeKind::Added | ChangeKind::Modified => {
                 collection.objects.insert(key, Arc::clone(&change.object));

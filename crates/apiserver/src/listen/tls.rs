@@ -34,14 +34,17 @@ fn failed(error: impl std::fmt::Display) -> ListenError {
 impl Authority {
     /// Reads the authority stored in `dir`, or creates one there.
     pub(super) fn open(dir: &Path) -> Result<Self, ListenError> {
-        let key =
-            dir::read_or_create(dir, "ca.key", || Ok(KeyPair::generate().map_err(failed)?.serialize_pem()))?;
+        let key = dir::read_or_create(dir, "ca.key", || {
+            Ok(KeyPair::generate().map_err(failed)?.serialize_pem())
+        })?;
         let key = KeyPair::from_pem(&key).map_err(failed)?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "mco-apiserver-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let pem = dir::read_or_create(dir, "ca.crt", || Ok(params.self_signed(&key).map_err(failed)?.pem()))?;
+        let pem = dir::read_or_create(dir, "ca.crt", || {
+            Ok(params.self_signed(&key).map_err(failed)?.pem())
+        })?;
         Ok(Self { issuer: Issuer::new(params, key), pem })
     }
 

@@ -85,7 +85,9 @@ pub(super) fn warn(response: &mut Response<Body>, text: &str) {
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
     match form::shown(resource, &object.value) {
         Cow::Borrowed(_) => object.bytes.clone(),
-        Cow::Owned(shown) => serde_json::to_vec(&shown).expect("a JSON value can be encoded").into(),
+        Cow::Owned(shown) => {
+            serde_json::to_vec(&shown).expect("a JSON value can be encoded").into()
+        }
     }
 }
 

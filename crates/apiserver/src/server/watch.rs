@@ -169,7 +169,8 @@ impl Watcher {
                 let gone = stamped(old.value.clone(), change.object.version);
                 self.send(EventKind::Deleted, &gone);
             }
-            (ChangeKind::Deleted, None, _) | (ChangeKind::Added | ChangeKind::Modified, None, false) => {}
+            (ChangeKind::Deleted, None, _)
+            | (ChangeKind::Added | ChangeKind::Modified, None, false) => {}
         }
     }
 

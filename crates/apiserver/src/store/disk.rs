@@ -178,8 +178,7 @@ fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
             }
             Ok(change) => {
                 version += 1;
-                let left =
-                    (change.kind != ChangeKind::Deleted).then(|| Arc::clone(&change.object));
+                let left = (change.kind != ChangeKind::Deleted).then(|| Arc::clone(&change.object));
                 pending.insert(place.clone(), left);
                 accepted.push(Accepted { place, change, done });
             }

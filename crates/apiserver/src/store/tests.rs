@@ -37,7 +37,10 @@ async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
     store.commit(write("a", Some(a), Put::Remove(thing("a")))).await.unwrap();
     let (changes, complete) = store.since("things", start).unwrap();
     let seen: Vec<_> = changes.iter().map(|c| (c.kind, c.object.version)).collect();
-    assert_eq!(seen, [(ChangeKind::Added, a), (ChangeKind::Added, b), (ChangeKind::Deleted, b + 1)]);
+    assert_eq!(
+        seen,
+        [(ChangeKind::Added, a), (ChangeKind::Added, b), (ChangeKind::Deleted, b + 1)]
+    );
     assert_eq!(complete, b + 1);
     assert_eq!(store.since("things", b).unwrap().0.len(), 1);
 }

@@ -84,7 +84,8 @@ fn from_text(format: &str, text: &str) -> Cel {
 fn timestamp(text: &str) -> Option<Cel> {
     static CONVERSION: LazyLock<(Arc<Env>, Program)> = LazyLock::new(|| {
         let env = Env::stdlib();
-        let program = env.compile("timestamp(text)").expect("the call of a standard function compiles");
+        let program =
+            env.compile("timestamp(text)").expect("the call of a standard function compiles");
         (Arc::new(env), program)
     });
     let (env, program) = &*CONVERSION;
