@@ -1,12 +1,12 @@
-# The only entry point; CI calls the same targets.
+# Entry point of all builds and checks. CI calls the same targets.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 CARGO ?= cargo
-# Where the recordings of the reference are. A clone does not have them: the small corpus in
-# crates/testkit is checked everywhere, and this folder only where it is.
+# Folder of the reference's recordings. A clone does not contain them: the small corpus in
+# crates/testkit is always checked, this folder only if it exists.
 MCO_ORACLE_DIR ?= ../shared/oracle
-# How many fleets `make soak` simulates.
+# Number of fleets that `make soak` simulates.
 SEEDS ?= 200000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
@@ -15,58 +15,58 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: tools lab-tools fmt lint doc deny oracle unit ## Everything CI checks
+test: tools lab-tools fmt lint doc deny oracle unit ## Run everything that CI checks
 
-check: fmt lint oracle ## For every day: format, lints, oracles, and the tests that need no other program
+check: fmt lint oracle ## Run the quick checks: format, lints, oracles, and the tests that need no other program
 	$(CARGO) test --workspace --lib --bins --quiet
 	$(CARGO) test --package xtask --tests --quiet
 
-tools: ## Install what the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
+tools: ## Install the programs that the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
 	@scripts/tools
 
-lab-tools: ## Make what the lab is made of: the root of its machines, and what runs in them
-	@scripts/lab || { code=$$?; [ $$code -eq 3 ] && echo "lab: so there is no lab, and its tests say so"; [ $$code -eq 3 ]; }
+lab-tools: ## Build the lab's prerequisites: the root file system of its machines, and Kubernetes
+	@scripts/lab || { code=$$?; [ $$code -eq 3 ] && echo "lab: the tests of the lab are skipped"; [ $$code -eq 3 ]; }
 
-fmt: ## Is the code formatted?
+fmt: ## Check the format of the code
 	$(CARGO) fmt --all -- --check
 
-lint: ## Clippy, with warnings as errors
+lint: ## Run Clippy with warnings as errors
 	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
 
-doc: ## Do the documentation comments build?
+doc: ## Check that the documentation builds
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 
-deny: ## Licences, banned crates, sources and known vulnerabilities of all dependencies
+deny: ## Check licences, banned crates, sources and known vulnerabilities of all dependencies
 	@scripts/deny
 
-unit: ## Every test of every crate
+unit: ## Run all tests of all crates
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	echo "$(CARGO) test --workspace"; \
 	$(CARGO) test --workspace --lib --bins --tests --quiet 2>&1 | tee "$$log"; \
 	awk '/^test result:/ { passed += $$4; failed += $$6; skipped += $$8 } \
 	     END { print "tests: " passed " passed, " failed " failed, " skipped " skipped" }' "$$log"
 
-oracle: ## Compare us with every recording of the reference in $MCO_ORACLE_DIR
+oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
 soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
 
-gen: ## Write the generated files: deploy
+gen: ## Write the generated files in deploy/
 	$(CARGO) run --quiet --package xtask -- gen
 
-bench: dist ## Measure rendering, status, choosing nodes, serving, simulating and applying
+bench: dist ## Measure rendering, status, node selection, serving, simulating and applying
 	$(CARGO) bench --package mco-core --package mco-server --package mco-sim --package mco-daemon
 
-bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the binary that is shipped
+bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the release binary
 	$(CARGO) build --release --package mco-testkit --bin fleet
 	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) instant
 	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) drain
 
-fuzz: ## Fuzz the reader for a minute; needs cargo-fuzz and a nightly toolchain
+fuzz: ## Fuzz the Ignition parser for a minute; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60
 
-dist: ## Build the small, fast binary that is shipped; on x86-64 laid out by what its processes use
+dist: ## Build the release binary; on x86-64 with a layout from the profile of its processes
 	$(CARGO) build --profile dist --package mco
 ifeq ($(shell uname -m),x86_64)
 	rm -rf $(TARGET)/layout && mkdir -p $(TARGET)/layout
@@ -74,11 +74,11 @@ ifeq ($(shell uname -m),x86_64)
 	MCO_LAYOUT=$(abspath $(TARGET)/layout.txt) $(CARGO) build --profile dist --package mco
 endif
 
-image: dist ## Write our container image, an OCI archive, of the binary that is shipped
+image: dist ## Write the container image with the release binary, as an OCI archive
 	$(CARGO) run --quiet --package xtask -- image $(TARGET)/dist/mco $(TARGET)/mco-image.tar
 	@ls -l $(TARGET)/mco-image.tar
 
-# The files that a maintainer publishes; RELEASE.md says how.
+# The files that a maintainer publishes, as RELEASE.md describes.
 release: image ## Write the files of a release: binary, image, manifests, bill of materials, checksums
 	rm -rf $(TARGET)/release-files && mkdir -p $(TARGET)/release-files
 	version=$$($(CARGO) run --quiet --package xtask -- version); arch=$$(uname -m); \
@@ -87,12 +87,12 @@ release: image ## Write the files of a release: binary, image, manifests, bill o
 	$(CARGO) run --quiet --package xtask -- release $(TARGET)/release-files
 	@ls -l $(TARGET)/release-files
 
-lab: lab-tools ## Start a real Kubernetes of three machines here, with our image in them
+lab: lab-tools ## Start a lab: a real Kubernetes of three machines on this host, with the image of mco
 	$(CARGO) build --package mco --package mco-testkit --bin mco --bin lab
 	@$(TARGET)/debug/lab up $(abspath $(TARGET))/debug/mco
 
-lab-enter: ## A shell in a machine of the lab: make lab-enter MACHINE=m1
+lab-enter: ## Open a shell in a machine of the lab: make lab-enter MACHINE=m1
 	@$(TARGET)/debug/lab enter $(or $(MACHINE),m1)
 
-lab-down: ## End the lab; nothing of it is left
+lab-down: ## Stop the lab and remove it
 	@$(TARGET)/debug/lab down

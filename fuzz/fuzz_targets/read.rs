@@ -1,4 +1,5 @@
-//! Reading must not panic, and what is read must survive being written and read again.
+//! Fuzzes the parser: it must not panic, and a parsed config must survive being serialized and
+//! parsed again.
 //!
 //! Run with `cargo +nightly fuzz run read`.
 
@@ -11,7 +12,7 @@ fuzz_target!(|raw: &[u8]| {
     let Ok(document) = read(raw) else { return };
     let Ok(config) = document.upgrade() else { return };
     if check(&config).is_ok() {
-        let again = read(&config.to_json()).expect("what we write is valid");
-        assert_eq!(again.upgrade().expect("it is in the newest version"), config);
+        let again = read(&config.to_json()).expect("a serialized config is valid");
+        assert_eq!(again.upgrade().expect("a serialized config has the newest version"), config);
     }
 });

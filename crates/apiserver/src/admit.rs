@@ -1,4 +1,5 @@
-//! Decides what is stored when a client writes: the rules all kinds share, without any I/O.
+//! Admission of writes: computes the object to store from the request, with the rules that all
+//! kinds share. No I/O.
 
 pub(crate) mod defaults;
 pub(crate) mod name;
@@ -15,22 +16,22 @@ use crate::{
     schema,
 };
 
-/// Which part of an object a client writes.
+/// The part of an object that a request writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Main,
     Status,
 }
 
-/// An object as it will be stored, and what the client should know about it.
+/// An object ready to be stored, and the warnings for the client.
 #[derive(Debug)]
 pub(crate) struct Admitted {
     pub(crate) object: Value,
-    /// Fields of the request that no schema knows; they were dropped.
+    /// Paths of the fields that were dropped because the schema does not define them.
     pub(crate) unknown: Vec<String>,
 }
 
-/// The object to store for a create call.
+/// Builds the object to store for a create request.
 pub(crate) fn create(
     resource: &Resource,
     mut new: Value,
@@ -42,7 +43,7 @@ pub(crate) fn create(
             "resourceVersion should not be set on objects to be created",
         ));
     }
-    // A generated name fits where a label must.
+    // Compat: a generated name is cut so that it also fits in a label value.
     let prefix: String = object::meta(&new, "generateName").chars().take(58).collect();
     if object::name(&new).is_empty() && !prefix.is_empty() {
         object::set_meta(&mut new, "name", format!("{prefix}{}", clock::suffix(bits)));
@@ -59,11 +60,11 @@ pub(crate) fn create(
         object::set_meta(&mut new, "generation", 1);
     }
     defaults::new_object(resource, &mut new, now);
-    let unknown = judge(resource, &name, &mut new, None, Part::Main, faults, now)?;
+    let unknown = validate(resource, &name, &mut new, None, Part::Main, faults, now)?;
     Ok(Admitted { object: new, unknown })
 }
 
-/// The object to store for an update of `old`; equal to `old` when nothing changes.
+/// Builds the object to store for an update of `old`. Equal to `old` when nothing changes.
 pub(crate) fn update(
     resource: &Resource,
     old: &Value,
@@ -96,8 +97,8 @@ pub(crate) fn update(
     let mut faults = name::check_labels(&new);
     faults.extend(new_finalizers(old, &new));
     defaults::changed_object(resource, &mut new);
-    let unknown = judge(resource, &name, &mut new, Some(old), part, faults, now)?;
-    if resource.generation && differs_in_substance(old, &new) {
+    let unknown = validate(resource, &name, &mut new, Some(old), part, faults, now)?;
+    if resource.generation && content_differs(old, &new) {
         let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_u64);
         object::set_meta(&mut new, "generation", generation.unwrap_or(0) + 1);
     }
@@ -122,9 +123,9 @@ fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> R
     Ok(())
 }
 
-/// Fields of the metadata that only the server writes.
+/// Restores the metadata fields that only the server writes.
 fn keep_system_fields(old: &Value, new: &mut Value) {
-    const KEPT: [&str; 8] = [
+    const SERVER_FIELDS: [&str; 8] = [
         "name",
         "namespace",
         "uid",
@@ -134,7 +135,7 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
         "generation",
         "resourceVersion",
     ];
-    for field in KEPT {
+    for field in SERVER_FIELDS {
         match object::at(old, &["metadata", field]) {
             Some(value) => object::set_meta(new, field, value.clone()),
             None => object::drop_meta(new, field),
@@ -160,17 +161,17 @@ fn new_finalizers(old: &Value, new: &Value) -> Option<Fault> {
     })
 }
 
-/// Whether anything but metadata and status changed.
-fn differs_in_substance(old: &Value, new: &Value) -> bool {
-    let substance = |value: &Value| {
+/// Returns true if anything but metadata and status changed.
+fn content_differs(old: &Value, new: &Value) -> bool {
+    let content = |value: &Value| {
         let map = value.as_object().cloned().unwrap_or_default();
         map.into_iter().filter(|(key, _)| key != "metadata" && key != "status").collect::<Vec<_>>()
     };
-    substance(old) != substance(new)
+    content(old) != content(new)
 }
 
-/// Applies the kind's own rules; returns the fields that were dropped as unknown.
-fn judge(
+/// Applies the rules of the kind. Returns the paths of the fields that were dropped as unknown.
+fn validate(
     resource: &Resource,
     name: &str,
     new: &mut Value,
@@ -193,7 +194,7 @@ fn judge(
         schema::default::fill(schema, new);
         faults.extend(schema::validate::object(schema, new, old, part));
     }
-    if &*resource.track == builtin::CRDS {
+    if &*resource.collection == builtin::CRDS {
         match part {
             Part::Main => faults.extend(crd::establish(new, now)),
             Part::Status => {}

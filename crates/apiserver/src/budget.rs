@@ -1,34 +1,34 @@
-//! Disruption budgets: how many of a set of pods may be taken away now.
+//! PodDisruptionBudgets: counts pods and computes the number of allowed disruptions.
 
 use serde_json::Value;
 
 use crate::{object, select::Selector};
 
-/// Where a budget stands.
+/// The pod counts that a budget's status reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct DisruptionCounts {
     pub(crate) expected: u64,
     pub(crate) healthy: u64,
     pub(crate) desired: u64,
 }
 
-impl Standing {
-    /// How many more pods may go.
+impl DisruptionCounts {
+    /// Returns the number of disruptions that the budget allows now.
     pub(crate) fn allowed(self) -> u64 {
         self.healthy.saturating_sub(self.desired)
     }
 }
 
-/// The budget with its status brought up to date; `None` when it already is.
-pub(crate) fn recounted(budget: &Value, standing: Standing) -> Option<Value> {
+/// Returns the budget with its status brought up to date, or `None` if the status is current.
+pub(crate) fn with_status(budget: &Value, counts: DisruptionCounts) -> Option<Value> {
     let mut new = budget.clone();
     let generation = object::at(budget, &["metadata", "generation"]).cloned();
     let status = object::map_mut(object::map_of(&mut new), "status");
     for (field, count) in [
-        ("expectedPods", standing.expected),
-        ("currentHealthy", standing.healthy),
-        ("desiredHealthy", standing.desired),
-        ("disruptionsAllowed", standing.allowed()),
+        ("expectedPods", counts.expected),
+        ("currentHealthy", counts.healthy),
+        ("desiredHealthy", counts.desired),
+        ("disruptionsAllowed", counts.allowed()),
     ] {
         status.insert(field.into(), count.into());
     }
@@ -36,19 +36,19 @@ pub(crate) fn recounted(budget: &Value, standing: Standing) -> Option<Value> {
     (new != *budget).then_some(new)
 }
 
-/// Whether a budget is about this pod.
+/// Returns true if the budget selects this pod.
 pub(crate) fn covers(budget: &Value, pod: &Value) -> bool {
     object::namespace(budget) == object::namespace(pod)
         && object::at(budget, &["spec", "selector"])
             .is_some_and(|selector| Selector::from_object(selector).matches(pod))
 }
 
-/// Whether the pod has ended.
-pub(crate) fn is_over(pod: &Value) -> bool {
+/// Returns true if the pod has finished: succeeded or failed.
+pub(crate) fn is_finished(pod: &Value) -> bool {
     matches!(object::text(pod, &["status", "phase"]), "Succeeded" | "Failed")
 }
 
-/// Whether the pod's `Ready` condition is true.
+/// Returns true if the pod's `Ready` condition is true.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     let conditions = object::at(pod, &["status", "conditions"]).and_then(Value::as_array);
     conditions.into_iter().flatten().any(|condition| {
@@ -57,10 +57,13 @@ pub(crate) fn is_ready(pod: &Value) -> bool {
     })
 }
 
-/// Counts a budget against the pods there are.
-pub(crate) fn standing<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>) -> Standing {
+/// Counts the pods that the budget selects.
+pub(crate) fn counts<'a>(
+    budget: &Value,
+    pods: impl Iterator<Item = &'a Value>,
+) -> DisruptionCounts {
     let (mut expected, mut healthy) = (0, 0);
-    for pod in pods.filter(|pod| covers(budget, pod) && !is_over(pod)) {
+    for pod in pods.filter(|pod| covers(budget, pod) && !is_finished(pod)) {
         expected += 1;
         if is_ready(pod) && !object::is_deleting(pod) {
             healthy += 1;
@@ -72,10 +75,11 @@ pub(crate) fn standing<'a>(budget: &Value, pods: impl Iterator<Item = &'a Value>
         (None, Some(most)) => expected.saturating_sub(count(most, expected)),
         (None, None) => expected.saturating_sub(1),
     };
-    Standing { expected, healthy, desired }
+    DisruptionCounts { expected, healthy, desired }
 }
 
-/// A number, or a percentage of `of`, rounded up as Kubernetes does.
+/// Returns the number that `value` gives: an integer, or a percentage of `of`, rounded up as
+/// Kubernetes does.
 fn count(value: &Value, of: u64) -> u64 {
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<u64>().ok());
     match percent {
@@ -89,7 +93,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Pods by letter: `r` ready, `n` not ready, `d` ready but being deleted, `o` over.
+    /// Builds one pod per letter: `r` ready, `n` not ready, `d` ready but being deleted, `o`
+    /// finished.
     fn pods(letters: &str) -> Vec<Value> {
         letters
             .chars()
@@ -108,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn budgets_are_counted_from_the_pods_there_are() {
+    fn budgets_are_counted_from_the_selected_pods() {
         for (rule, letters, allowed) in [
             (json!({"minAvailable": 2}), "rrr", 1),
             (json!({"minAvailable": 2}), "rrn", 0),
@@ -125,13 +130,13 @@ mod tests {
             let mut spec = rule.clone();
             spec["selector"] = json!({"matchLabels": {"app": "a"}});
             let budget = json!({"metadata": {"namespace": "x"}, "spec": spec});
-            let standing = standing(&budget, pods(letters).iter());
-            assert_eq!(standing.allowed(), allowed, "{rule} {letters}");
+            let counts = counts(&budget, pods(letters).iter());
+            assert_eq!(counts.allowed(), allowed, "{rule} {letters}");
         }
     }
 
     #[test]
-    fn a_budget_without_selector_covers_nothing() {
+    fn a_budget_without_selector_selects_nothing() {
         let pod = pods("r").remove(0);
         assert!(!covers(&json!({"metadata": {"namespace": "x"}, "spec": {}}), &pod));
         let everything = json!({"metadata": {"namespace": "x"}, "spec": {"selector": {}}});

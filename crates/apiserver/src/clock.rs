@@ -1,4 +1,4 @@
-//! What the server takes from the outside world: the time and unpredictable bits.
+//! Time and randomness, the server's two inputs besides requests.
 //!
 //! Both are arguments, so that a simulation of a whole fleet repeats exactly.
 
@@ -6,13 +6,13 @@ use std::{fmt::Write as _, sync::Arc};
 
 use jiff::Timestamp;
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// The present moment.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's own clock.
+/// The clock of the operating system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -22,7 +22,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still, for tests.
+/// A clock that always returns the same time, for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedClock(pub Timestamp);
 
@@ -32,26 +32,26 @@ impl Clock for FixedClock {
     }
 }
 
-/// A source of 128 unpredictable bits: object identities and generated names come from it.
+/// A source of 128 random bits, for UIDs and generated names.
 pub type Entropy = Arc<dyn Fn() -> u128 + Send + Sync>;
 
-/// The operating system's random numbers.
+/// Returns the operating system's random number generator.
 #[must_use]
 pub fn system_entropy() -> Entropy {
     let provider = rustls::crypto::ring::default_provider();
     Arc::new(move || {
         let mut bits = [0_u8; 16];
-        provider.secure_random.fill(&mut bits).expect("the system has random numbers");
+        provider.secure_random.fill(&mut bits).expect("the system's random source never fails");
         u128::from_ne_bytes(bits)
     })
 }
 
-/// A time as Kubernetes writes it in `metadata`: whole seconds, UTC.
+/// Formats a time as Kubernetes does in `metadata`: whole seconds, UTC.
 pub(crate) fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A version 4 UUID made of the given bits.
+/// Builds a version 4 UUID from the given bits.
 pub(crate) fn uuid(bits: u128) -> String {
     let bits = (bits & !(0xf << 76)) | (0x4 << 76);
     let bits = (bits & !(0x3 << 62)) | (0x2 << 62);
@@ -66,7 +66,8 @@ pub(crate) fn uuid(bits: u128) -> String {
     out
 }
 
-/// The five characters that complete a `generateName`; no vowels, so no words come out.
+/// Returns the five characters that complete a `generateName`. The alphabet has no vowels, so that
+/// no words arise.
 pub(crate) fn suffix(bits: u128) -> String {
     const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
     let mut rest = bits;
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_uuid_says_its_version_and_variant() {
+    fn a_uuid_has_version_and_variant_bits() {
         assert_eq!(uuid(0), "00000000-0000-4000-8000-000000000000");
         assert_eq!(uuid(u128::MAX), "ffffffff-ffff-4fff-bfff-ffffffffffff");
     }

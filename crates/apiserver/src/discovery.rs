@@ -1,4 +1,4 @@
-//! Tells clients what is served: the old way, list by list, and the new way, all at once.
+//! API discovery: the legacy lists per group and version, and the aggregated document.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// Answers a path of the list-by-list discovery.
+/// Returns the legacy discovery document of `target`, if it exists.
 pub(crate) fn legacy(served: &Served, target: &Target) -> Option<Value> {
     match target {
         Target::CoreVersions => Some(json!({"kind": "APIVersions", "versions": ["v1"],
@@ -39,28 +39,28 @@ pub(crate) fn legacy(served: &Served, target: &Target) -> Option<Value> {
 
 type Versions = BTreeMap<String, Vec<Arc<Resource>>>;
 
-/// The named groups with their versions.
+/// Returns the named API groups with their versions.
 fn groups(served: &Served) -> BTreeMap<String, Versions> {
     let mut out: BTreeMap<String, Versions> = BTreeMap::new();
     for resource in served.values().filter(|one| !one.group.is_empty()) {
         let versions = out.entry(resource.group.clone()).or_default();
         versions.entry(resource.version.clone()).or_default().push(Arc::clone(resource));
     }
-    // Reviews are answered, though nothing of them is stored.
+    // Reviews are served but not stored, so `served` does not contain them.
     for review in REVIEWS {
         out.entry(review.group.into()).or_default().entry("v1".into()).or_default();
     }
     out
 }
 
-/// The versions, the most stable and newest first.
+/// Returns the versions, the most stable and newest first.
 fn ordered(versions: &Versions) -> Vec<&String> {
     let mut names: Vec<&String> = versions.keys().collect();
     names.sort_by_key(|name| std::cmp::Reverse(rank(name)));
     names
 }
 
-/// Orders versions: `v2` before `v1` before `v1beta2` before `v1alpha1`.
+/// Returns the sort key of a version: `v2` before `v1` before `v1beta2` before `v1alpha1`.
 fn rank(version: &str) -> (u8, u32, u32) {
     let digits = |text: &str| text.parse().unwrap_or(0);
     let bare = version.strip_prefix('v').unwrap_or(version);
@@ -109,7 +109,7 @@ fn resources(served: &Served, group: &str, version: &str) -> Option<Value> {
 
 type Part<'a> = (&'static str, (&'a str, &'a str, &'a str), &'static [&'static str]);
 
-/// The subresources of a resource: name, kind, verbs.
+/// Returns the subresources of a resource: name, kind, verbs.
 fn parts(resource: &Resource) -> Vec<Part<'_>> {
     let mut out: Vec<Part<'_>> = Vec::new();
     if resource.status {
@@ -122,7 +122,7 @@ fn parts(resource: &Resource) -> Vec<Part<'_>> {
     out
 }
 
-/// Answers `/api` or `/apis` with everything below them.
+/// Returns the aggregated discovery document for `/api` (`core`) or `/apis`.
 pub(crate) fn aggregated(served: &Served, core: bool) -> Value {
     let mut all = if core { BTreeMap::new() } else { groups(served) };
     if core {
@@ -180,7 +180,7 @@ mod tests {
     use crate::resource::catalog::Catalog;
 
     #[test]
-    fn both_ways_name_the_same_resources() {
+    fn both_discovery_formats_name_the_same_resources() {
         let served = Catalog::new().served();
         let legacy_names: Vec<String> = resources(&served, "", "v1").unwrap()["resources"]
             .as_array()
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_group_is_not_there() {
+    fn an_unknown_group_is_not_found() {
         let served = Catalog::new().served();
         assert_eq!(legacy(&served, &Target::Group("nope".into())), None);
         assert!(legacy(&served, &Target::Group("policy".into())).is_some());

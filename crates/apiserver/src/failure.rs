@@ -1,4 +1,4 @@
-//! Refusals: each becomes a `Status` object in the words kubectl's users know.
+//! Failed requests. Each becomes a `Status` object with the message that kube-apiserver gives.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::resource::Resource;
 
-/// Why a request was not carried out.
+/// A failed request: the parts of its `Status`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) code: StatusCode,
@@ -16,7 +16,7 @@ pub(crate) struct Failure {
     pub(crate) details: Option<Value>,
 }
 
-/// One fault of a field, as a `Status` cause.
+/// A validation error of one field, reported as a cause of the `Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) field: String,
@@ -24,7 +24,7 @@ pub(crate) struct Fault {
     pub(crate) message: String,
 }
 
-/// What is wrong with a field.
+/// The kind of a validation error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultKind {
     Required,
@@ -53,7 +53,7 @@ impl FaultKind {
 }
 
 impl Fault {
-    /// A required field that is not there.
+    /// Builds the error for a missing required field.
     pub(crate) fn required(field: impl Into<String>, message: &str) -> Self {
         let message = if message.is_empty() {
             "Required value".to_owned()
@@ -63,13 +63,13 @@ impl Fault {
         Self { field: field.into(), kind: FaultKind::Required, message }
     }
 
-    /// A value that breaks a rule.
+    /// Builds the error for a value that violates a rule.
     pub(crate) fn invalid(field: impl Into<String>, value: &Value, rule: &str) -> Self {
         let message = format!("Invalid value: {}: {rule}", shown(value));
         Self { field: field.into(), kind: FaultKind::Invalid, message }
     }
 
-    /// A value of the wrong type.
+    /// Builds the error for a value of the wrong type.
     pub(crate) fn wrong_type(field: impl Into<String>, value: &Value, expected: &str) -> Self {
         let field = field.into();
         let message = format!(
@@ -80,7 +80,7 @@ impl Fault {
         Self { field, kind: FaultKind::TypeInvalid, message }
     }
 
-    /// A field that may not be set or changed here.
+    /// Builds the error for a field that must not be set or changed.
     pub(crate) fn forbidden(field: impl Into<String>, message: &str) -> Self {
         let message = format!("Forbidden: {message}");
         Self { field: field.into(), kind: FaultKind::Forbidden, message }
@@ -93,7 +93,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The JSON type of a value, in the words of the API's errors.
+/// Returns the name of a value's JSON type, as API errors spell it.
 pub(crate) fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -106,7 +106,7 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// A value as field errors quote it: scalars as they are, the rest by type.
+/// Formats a value as field errors quote it: scalars verbatim, lists and maps by type.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::String(_) | Value::Number(_) | Value::Bool(_) => value.to_string(),
@@ -133,12 +133,12 @@ impl Failure {
         self
     }
 
-    /// The request itself makes no sense.
+    /// 400: the request is malformed.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "BadRequest", message)
     }
 
-    /// The path names nothing that is served.
+    /// 404: the path names nothing that is served.
     pub(crate) fn unknown_path() -> Self {
         let mut failure = Self::new(
             StatusCode::NOT_FOUND,
@@ -149,19 +149,19 @@ impl Failure {
         failure
     }
 
-    /// There is no such object.
+    /// 404: the object does not exist.
     pub(crate) fn not_found(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" not found", resource.qualified());
         Self::new(StatusCode::NOT_FOUND, "NotFound", message).about(resource, name)
     }
 
-    /// An object of that name is already there.
+    /// 409: an object of this name already exists.
     pub(crate) fn exists(resource: &Resource, name: &str) -> Self {
         let message = format!("{} \"{name}\" already exists", resource.qualified());
         Self::new(StatusCode::CONFLICT, "AlreadyExists", message).about(resource, name)
     }
 
-    /// The object changed since the client read it.
+    /// 409: the object changed since the client read it.
     pub(crate) fn modified(resource: &Resource, name: &str) -> Self {
         Self::conflict(
             resource,
@@ -171,14 +171,14 @@ impl Failure {
         )
     }
 
-    /// The object is not in the state the request was made for.
+    /// 409: the object is not in the state that the request assumes.
     pub(crate) fn conflict(resource: &Resource, name: &str, why: &str) -> Self {
         let message =
             format!("Operation cannot be fulfilled on {} \"{name}\": {why}", resource.qualified());
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
-    /// Other field managers own what an apply wants to change.
+    /// 409: other field managers own fields that the apply request changes.
     pub(crate) fn apply_conflict(conflicts: &[(String, String)]) -> Self {
         let causes: Vec<Value> = conflicts
             .iter()
@@ -202,7 +202,7 @@ impl Failure {
         failure
     }
 
-    /// The object breaks the rules of its kind.
+    /// 422: the object violates the rules of its kind.
     pub(crate) fn invalid(resource: &Resource, name: &str, faults: &[Fault]) -> Self {
         let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
         let text = if let [only] = listed.as_slice() {
@@ -232,13 +232,13 @@ impl Failure {
         failure
     }
 
-    /// The rules of the cluster forbid it.
+    /// 403: the rules of the cluster forbid the request.
     pub(crate) fn forbidden(resource: &Resource, name: &str, why: &str) -> Self {
         let message = format!("{} \"{name}\" is forbidden: {why}", resource.qualified());
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).about(resource, name)
     }
 
-    /// The resource is served, the verb is not.
+    /// 405: the resource is served, but not this verb.
     pub(crate) fn method(resource: &Resource) -> Self {
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -248,7 +248,7 @@ impl Failure {
         .about(resource, "")
     }
 
-    /// The body has a type this call does not take.
+    /// 415: the request does not accept a body of this media type.
     pub(crate) fn media_type(accepted: &str) -> Self {
         Self::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -260,7 +260,7 @@ impl Failure {
         )
     }
 
-    /// The body is larger than the server takes.
+    /// 413: the body exceeds the size limit.
     pub(crate) fn too_large(limit: usize) -> Self {
         Self::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -269,12 +269,12 @@ impl Failure {
         )
     }
 
-    /// The version asked for is no longer remembered.
+    /// 410: the requested resourceVersion is no longer in the watch history.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)
     }
 
-    /// The version asked for has not been reached.
+    /// 504: the requested resourceVersion is in the future.
     pub(crate) fn future_version(asked: u64, current: u64) -> Self {
         let mut failure = Self::new(
             StatusCode::GATEWAY_TIMEOUT,
@@ -286,7 +286,7 @@ impl Failure {
         failure
     }
 
-    /// A disruption budget says no for now.
+    /// 429: a PodDisruptionBudget does not allow the eviction now.
     pub(crate) fn budget(message: impl Into<String>, cause: &str) -> Self {
         let mut failure =
             Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message.into());
@@ -295,18 +295,18 @@ impl Failure {
         failure
     }
 
-    /// The caller did not say who it is.
+    /// 401: the caller is not authenticated.
     pub(crate) fn unauthorized() -> Self {
         Self::new(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")
     }
 
-    /// The server itself failed.
+    /// 500: the server itself failed.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         let message = format!("Internal error occurred: {}", message.into());
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
     }
 
-    /// The refusal as a `Status` object.
+    /// Returns the failure as a `Status` object.
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
@@ -325,7 +325,7 @@ mod tests {
     use crate::resource::builtin;
 
     #[test]
-    fn messages_are_those_kubectl_users_know() {
+    fn messages_match_kube_apiserver() {
         let pdb = builtin::by_plural("poddisruptionbudgets");
         let node = builtin::by_plural("nodes");
         assert_eq!(

@@ -1,7 +1,7 @@
-//! Turns stored objects into the objects of a resource, and back.
+//! Converts stored objects to the objects of a resource, and back.
 //!
-//! Events of `events.k8s.io/v1` are the core events under other field names; other objects only
-//! differ in the version they name.
+//! Events of `events.k8s.io/v1` are core events with other field names. All other objects differ
+//! only in their `apiVersion`.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::{
     resource::{Form, Resource},
 };
 
-/// Core event fields and what `events.k8s.io/v1` calls them.
+/// Pairs of field names: in a core event, and in an event of `events.k8s.io/v1`.
 const EVENT_FIELDS: [(&str, &str); 7] = [
     ("involvedObject", "regarding"),
     ("message", "note"),
@@ -23,7 +23,8 @@ const EVENT_FIELDS: [(&str, &str); 7] = [
     ("reportingComponent", "reportingController"),
 ];
 
-/// The stored object as `resource` shows it; no copy when it is stored that way.
+/// Returns the stored object as an object of `resource`, without a copy when the stored form is the
+/// same.
 pub(crate) fn shown<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value> {
     if resource.is_native(stored) {
         return Cow::Borrowed(stored);
@@ -40,7 +41,7 @@ pub(crate) fn shown<'a>(resource: &Resource, stored: &'a Value) -> Cow<'a, Value
     Cow::Owned(value)
 }
 
-/// An object of `resource` as it is stored.
+/// Converts an object of `resource` to its stored form.
 pub(crate) fn stored(resource: &Resource, mut value: Value) -> Value {
     let map = object::map_of(&mut value);
     map.insert("apiVersion".into(), resource.api_version().into());

@@ -1,8 +1,8 @@
-//! The embedded Kubernetes API for one machine.
+//! An embedded Kubernetes API server for one machine.
 //!
-//! One [`ApiServer`] is a `tower` service that `kube::Client` uses in process. Requests go from the
-//! path (`path`) to the resource (`resource`), through the rules of its kind (`admit`, `schema`,
-//! `patch`) into the store (`store`). Everything but `server` and `store` is pure.
+//! [`ApiServer`] is a `tower` service that `kube::Client` calls in process. A request goes from its
+//! path (`path`) to the resource (`resource`), through the rules of the kind (`admit`, `schema`,
+//! `patch`), into the store (`store`). All modules except `server` and `store` are pure.
 
 mod admit;
 mod budget;

@@ -1,4 +1,5 @@
-//! The HTTPS listener: on loopback only, for callers that say who they are.
+//! The HTTPS listener. Accepts connections on loopback only and authenticates callers by client
+//! certificate or token.
 
 mod auth;
 mod dir;
@@ -33,61 +34,61 @@ use crate::{
     server::{self, Body},
     service::{ApiServer, Settings, StartError},
 };
-use auth::Doorkeeper;
+use auth::TokenAuthenticator;
 
-/// A client that does not finish its handshake in this time is dropped.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Timeout of the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A client that does not finish its request line and headers in this time is dropped.
-const HEADERS: Duration = Duration::from_secs(30);
+/// Timeout for the request line and the headers.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many connections are open at most; each watch of an HTTP/1 client takes one.
-const CONNECTIONS: usize = 4096;
+/// Maximum number of open connections. Each watch of an HTTP/1 client takes one.
+const MAX_CONNECTIONS: usize = 4096;
 
-/// How long open requests may take to end when the server stops.
-const GRACE: Duration = Duration::from_secs(5);
+/// Time that open requests get to finish when the server stops.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
-/// The state's file within the directory.
-const STATE: &str = "state.redb";
+/// Name of the database file in the state directory.
+const STATE_FILE: &str = "state.redb";
 
-/// Why the listener cannot start.
+/// An error that prevents the listener from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The address can be reached from elsewhere.
-    #[error("{0} is not a loopback address; the embedded API serves this machine only")]
+    /// The address is not a loopback address.
+    #[error("{0} is not a loopback address; the embedded API server listens on loopback only")]
     NotLoopback(SocketAddr),
-    /// The port is taken, or the like.
-    #[error("cannot listen on {address}")]
+    /// The address could not be bound, for example because the port is in use.
+    #[error("failed to listen on {address}")]
     Bind {
-        /// Where it should listen.
+        /// The address to listen on.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The directory of keys and state cannot be used.
-    #[error("cannot use {}", path.display())]
+    /// A file of the state directory could not be read or written.
+    #[error("failed to access {}", path.display())]
     Directory {
-        /// Which file or directory.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A key or certificate cannot be made or read.
-    #[error("cannot make the certificates: {0}")]
+    /// A key or certificate could not be created or read.
+    #[error("failed to create the certificates: {0}")]
     Certificates(String),
-    /// The state cannot be opened.
+    /// The database could not be opened.
     #[error(transparent)]
     Start(#[from] StartError),
 }
 
-/// A bound listener, not yet answering.
+/// A bound listener that does not serve requests yet.
 pub struct Listener {
     api: ApiServer,
     socket: TcpListener,
     address: SocketAddr,
     kubeconfig: PathBuf,
     acceptor: TlsAcceptor,
-    doorkeeper: Arc<Doorkeeper>,
+    authenticator: Arc<TokenAuthenticator>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -97,16 +98,17 @@ impl std::fmt::Debug for Listener {
 }
 
 impl ApiServer {
-    /// Opens the API whose state is in the directory `dir`, made where it is missing.
+    /// Opens the API server whose database is in the directory `dir`, which is created if it is
+    /// missing.
     pub async fn open_dir(dir: &Path, settings: Settings) -> Result<Self, ListenError> {
         dir::make(dir)?;
-        dir::reserve(dir, STATE)?;
-        Ok(Self::open(&dir.join(STATE), settings).await?)
+        dir::reserve(dir, STATE_FILE)?;
+        Ok(Self::open(&dir.join(STATE_FILE), settings).await?)
     }
 }
 
 impl Listener {
-    /// Binds to a loopback address; keys, token and kubeconfig are kept in `dir`.
+    /// Binds to a loopback address. Keys, token and kubeconfig are stored in `dir`.
     pub async fn bind(
         api: ApiServer,
         dir: &Path,
@@ -120,30 +122,30 @@ impl Listener {
         let address = socket.local_addr().map_err(bind)?;
         dir::make(dir)?;
         let authority = tls::Authority::open(dir)?;
-        let token = dir::keep(dir, "token", || Ok(auth::new_token()))?;
+        let token = dir::read_or_create(dir, "token", || Ok(auth::new_token()))?;
         let admin = authority.client("system:admin", "system:masters")?;
         let text = kubeconfig::text(address, authority.certificate(), &admin, &token);
         let kubeconfig = dir::write(dir, "kubeconfig", text.as_bytes())?;
         let acceptor = TlsAcceptor::from(authority.server(address.ip())?);
-        let doorkeeper = Arc::new(Doorkeeper::new(token));
-        Ok(Self { api, socket, address, kubeconfig, acceptor, doorkeeper })
+        let authenticator = Arc::new(TokenAuthenticator::new(token));
+        Ok(Self { api, socket, address, kubeconfig, acceptor, authenticator })
     }
 
-    /// Where the API is reached.
+    /// Returns the address that the listener is bound to.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The kubeconfig that leads here.
+    /// Returns the path of the kubeconfig for this listener.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Answers requests until `stop`, then lets open ones end.
+    /// Serves requests until `stop` completes, then lets open requests finish.
     pub async fn serve(self, stop: impl Future<Output = ()> + Send) {
-        let permits = Arc::new(Semaphore::new(CONNECTIONS));
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let graceful = GracefulShutdown::new();
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -153,73 +155,74 @@ impl Listener {
                 accepted = async { (permit.await, self.socket.accept().await) } => accepted,
             };
             let (Ok(permit), Ok((stream, _))) = accepted else {
-                // Out of file handles, most likely; the next one may be luckier.
+                // Accept fails mostly because the process is out of file descriptors: wait, then
+                // try again.
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
             };
-            let door = Door {
+            let connection = ClientConnection {
                 api: self.api.clone(),
                 acceptor: self.acceptor.clone(),
-                doorkeeper: Arc::clone(&self.doorkeeper),
+                authenticator: Arc::clone(&self.authenticator),
             };
             let watcher = graceful.watcher();
             tokio::spawn(async move {
-                door.serve(stream, watcher).await;
+                connection.serve(stream, watcher).await;
                 drop(permit);
             });
         }
         drop(self.socket);
         self.api.stop();
-        let _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+        let _ = tokio::time::timeout(SHUTDOWN_GRACE, graceful.shutdown()).await;
     }
 }
 
-/// One connection's way in.
-struct Door {
+/// A client connection, from TLS handshake to its end.
+struct ClientConnection {
     api: ApiServer,
     acceptor: TlsAcceptor,
-    doorkeeper: Arc<Doorkeeper>,
+    authenticator: Arc<TokenAuthenticator>,
 }
 
-impl Door {
+impl ClientConnection {
     async fn serve(self, stream: TcpStream, watcher: hyper_util::server::graceful::Watcher) {
         let _ = stream.set_nodelay(true);
-        let handshake = tokio::time::timeout(HANDSHAKE, self.acceptor.accept(stream)).await;
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream)).await;
         let Ok(Ok(stream)) = handshake else {
-            tracing::debug!("A client did not finish its handshake");
+            tracing::debug!("TLS handshake of a client failed or timed out");
             return;
         };
         let peer = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
         let certified = peer.and_then(|certificate| auth::certified(certificate));
-        let (api, doorkeeper) = (self.api, self.doorkeeper);
+        let (api, authenticator) = (self.api, self.authenticator);
         let service = service_fn(move |request: Request<Incoming>| {
-            let (api, doorkeeper) = (api.clone(), Arc::clone(&doorkeeper));
+            let (api, authenticator) = (api.clone(), Arc::clone(&authenticator));
             let certified = certified.clone();
             async move {
                 Ok::<Response<Body>, Infallible>(
-                    answer(&api, &doorkeeper, certified, request).await,
+                    answer(&api, &authenticator, certified, request).await,
                 )
             }
         });
         let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADERS));
+        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+        builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADER_TIMEOUT));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
-            tracing::debug!(%error, "A connection ended early");
+            tracing::debug!(%error, "ClientConnection closed with an error");
         }
     }
 }
 
 async fn answer(
     api: &ApiServer,
-    doorkeeper: &Doorkeeper,
+    authenticator: &TokenAuthenticator,
     certified: Option<Identity>,
     request: Request<Incoming>,
 ) -> Response<Body> {
     let open = auth::is_open(request.method(), request.uri().path());
-    match certified.or_else(|| doorkeeper.by_token(request.headers())) {
-        Some(who) => api.server.handle(request, who).await,
+    match certified.or_else(|| authenticator.authenticate(request.headers())) {
+        Some(caller) => api.server.handle(request, caller).await,
         None if open => api.server.handle(request, auth::anonymous()).await,
         None => server::refuse(&Failure::unauthorized()),
     }

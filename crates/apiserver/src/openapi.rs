@@ -1,4 +1,4 @@
-//! `OpenAPI` documents, as far as kubectl asks for them: which calls take `fieldValidation`, and the
+//! The `OpenAPI` documents that kubectl needs: the requests that take `fieldValidation`, and the
 //! schemas of custom resources for `kubectl explain`.
 
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use crate::{
     resource::{Resource, catalog::Served},
 };
 
-/// The document at a path below `/openapi`.
+/// Returns the document at a path below `/openapi`.
 pub(crate) fn document(served: &Served, path: &str) -> Option<Value> {
     if path == "/openapi/v3" {
         return Some(index(served));
@@ -104,7 +104,7 @@ mod tests {
     use crate::resource::catalog::Catalog;
 
     #[test]
-    fn every_indexed_document_is_there_and_knows_field_validation() {
+    fn every_indexed_document_exists_and_has_field_validation() {
         let served = Catalog::new().served();
         let index = document(&served, "/openapi/v3").unwrap();
         for (place, entry) in index["paths"].as_object().unwrap() {

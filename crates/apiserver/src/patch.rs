@@ -1,4 +1,4 @@
-//! The four kinds of patch.
+//! The four patch formats: JSON patch, merge patch, strategic merge patch and server-side apply.
 
 pub(crate) mod fields;
 pub(crate) mod ssa;
@@ -8,12 +8,12 @@ use serde_json::Value;
 
 use crate::{failure::Failure, object, resource::Resource};
 
-const ANY: &str = "application/json-patch+json, application/merge-patch+json, \
+const BUILTIN_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/apply-patch+yaml, application/strategic-merge-patch+json";
-const CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, \
+const CUSTOM_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/apply-patch+yaml";
 
-/// A patch, read.
+/// A decoded patch.
 #[derive(Clone, Debug)]
 pub(crate) enum Patch {
     Json(json_patch::Patch),
@@ -22,7 +22,7 @@ pub(crate) enum Patch {
     Apply(Value),
 }
 
-/// Reads a patch of the given media type.
+/// Decodes a patch of the given media type.
 pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patch, Failure> {
     let bad =
         |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
@@ -37,13 +37,13 @@ pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patc
         "application/json-patch+json" => serde_json::from_slice(body).map(Patch::Json).map_err(bad),
         "application/merge-patch+json" => map().map(Patch::Merge),
         "application/strategic-merge-patch+json" if !resource.custom => map().map(Patch::Strategic),
-        // JSON is YAML, and all that kubectl and our own processes send.
+        // kubectl and the components of `mco` send JSON, which is valid YAML.
         "application/apply-patch+yaml" => map().map(Patch::Apply),
-        _ => Err(Failure::media_type(if resource.custom { CUSTOM } else { ANY })),
+        _ => Err(Failure::media_type(if resource.custom { CUSTOM_TYPES } else { BUILTIN_TYPES })),
     }
 }
 
-/// The object after a patch that is not an apply.
+/// Returns the object after a patch other than server-side apply.
 pub(crate) fn apply(patch: &Patch, resource: &Resource, current: &Value) -> Result<Value, Failure> {
     let mut new = current.clone();
     match patch {

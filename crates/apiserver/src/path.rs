@@ -1,8 +1,8 @@
-//! Reads a request's path: which resource, which object, which part of it.
+//! Parses request paths into resource, object and subresource.
 
 use percent_encoding::percent_decode_str;
 
-/// What a path names.
+/// The target of a request path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A path outside the API groups: `/version`, `/healthz`, `/openapi/v3` …
@@ -30,7 +30,7 @@ pub(crate) struct Located {
     pub(crate) subresource: Option<String>,
 }
 
-/// Reads `path`; `None` when it has the form of no served path.
+/// Parses `path`. Returns `None` if no served path has this form.
 pub(crate) fn parse(path: &str) -> Option<Target> {
     let parts: Vec<String> = path
         .trim_matches('/')
@@ -57,7 +57,7 @@ fn resources(group: &str, version: &str) -> Target {
 
 fn located(group: &str, version: &str, rest: &[&str]) -> Option<Located> {
     let (namespace, resource, name, subresource) = match rest {
-        // A namespace is itself an object, and these two are parts of it, not collections in it.
+        // `status` and `finalize` are subresources of the namespace, not collections in it.
         ["namespaces", name, part @ ("status" | "finalize")] => {
             (None, "namespaces", Some(*name), Some((*part).to_owned()))
         }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_outside_the_groups_are_told_apart() {
+    fn paths_outside_the_groups_are_recognized() {
         assert_eq!(parse("/api"), Some(Target::CoreVersions));
         assert_eq!(parse("/apis/"), Some(Target::Groups));
         assert_eq!(parse("/apis/apps"), Some(Target::Group("apps".into())));

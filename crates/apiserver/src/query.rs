@@ -1,10 +1,10 @@
-//! Reads a request's query: the options of list, watch, write and delete calls.
+//! Parses the query of list, watch, write and delete requests.
 
 use percent_encoding::percent_decode_str;
 
 use crate::failure::Failure;
 
-/// The options of a call; unknown ones are passed over, as Kubernetes does.
+/// The options of a request. Unknown options are ignored, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of the wire format")]
 pub(crate) struct Query {
@@ -13,7 +13,7 @@ pub(crate) struct Query {
     pub(crate) send_initial: bool,
     pub(crate) force: bool,
     pub(crate) dry_run: bool,
-    /// The list must be of exactly the version asked for.
+    /// True if the list must have exactly the requested resourceVersion.
     pub(crate) exact: bool,
     pub(crate) resource_version: Option<String>,
     pub(crate) label_selector: String,
@@ -27,7 +27,7 @@ pub(crate) struct Query {
     pub(crate) grace_period: Option<i64>,
 }
 
-/// Reads the part of a URI after `?`.
+/// Parses the part of a URI after `?`.
 pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
     let mut out = Query::default();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
@@ -63,7 +63,7 @@ pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
 }
 
 impl Query {
-    /// The version asked for, as a number.
+    /// Returns the requested resourceVersion as a number.
     pub(crate) fn version(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.resource_version else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_read_and_decoded() {
+    fn options_are_decoded() {
         let query =
             parse("watch=1&labelSelector=a%3Db%2Cc+in+%28d%29&limit=5&resourceVersion=7&x=y")
                 .unwrap();
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_options_are_rejected() {
         assert!(parse("limit=x").is_err());
         assert!(parse("dryRun=Some").is_err());
         assert!(parse("resourceVersion=x").unwrap().version().is_err());

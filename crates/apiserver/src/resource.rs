@@ -1,4 +1,5 @@
-//! The resources the server knows: the built-in table and what `CustomResourceDefinition`s add.
+//! The resources that the server serves: the built-in ones, and those of
+//! `CustomResourceDefinition`s.
 
 pub(crate) mod builtin;
 pub(crate) mod catalog;
@@ -23,32 +24,32 @@ pub(crate) struct Resource {
     pub(crate) short_names: Vec<String>,
     pub(crate) categories: Vec<String>,
     pub(crate) namespaced: bool,
-    /// Whether `status` is written through its own subresource.
+    /// True if `status` is a subresource.
     pub(crate) status: bool,
-    /// Whether changes of anything but metadata and status count in `metadata.generation`.
+    /// True if `metadata.generation` counts the changes of anything but metadata and status.
     pub(crate) generation: bool,
-    /// Where the objects are kept; two resources may share one place.
-    pub(crate) track: Arc<str>,
-    /// How stored objects turn into this resource's objects.
+    /// Name of the store's collection that holds the objects. Two resources may share one.
+    pub(crate) collection: Arc<str>,
+    /// Conversion between stored objects and this resource's objects.
     pub(crate) form: Form,
-    /// The rules for its objects, when a `CustomResourceDefinition` gives them.
+    /// Schema of the objects, for custom resources.
     pub(crate) schema: Option<Arc<Schema>>,
-    /// The same rules as they were written, for `kubectl explain`.
+    /// Source of the schema, for `kubectl explain`.
     pub(crate) written_schema: Option<Arc<Value>>,
     /// Columns of the table output of a custom resource.
     pub(crate) columns: Vec<Column>,
-    /// Fields a field selector may name, besides name and namespace.
+    /// Fields that a field selector may name, besides name and namespace.
     pub(crate) selectable: Vec<String>,
-    /// Whether the resource comes from a `CustomResourceDefinition`.
+    /// True if the resource comes from a `CustomResourceDefinition`.
     pub(crate) custom: bool,
 }
 
-/// How the objects of a resource are stored.
+/// The stored form of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// As they are written, but for the version they were written at.
+    /// Stored as written, except for the `apiVersion`.
     Same,
-    /// `events.k8s.io/v1` events live with the core ones, under other field names.
+    /// An `events.k8s.io/v1` event, stored as a core event with other field names.
     NewEvent,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Column {
 }
 
 impl Resource {
-    /// `plural.group`, or the plural alone in the core group.
+    /// Returns `plural.group`, or the plural alone in the core group.
     pub(crate) fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.plural.clone()
@@ -73,19 +74,19 @@ impl Resource {
         }
     }
 
-    /// `group/version`, or the version alone in the core group.
+    /// Returns `group/version`, or the version alone in the core group.
     pub(crate) fn api_version(&self) -> String {
         group_version(&self.group, &self.version)
     }
 
-    /// Whether a field selector may name this field.
+    /// Returns true if a field selector may name this field.
     pub(crate) fn has_selectable_field(&self, path: &str) -> bool {
         matches!(path, "metadata.name")
             || (path == "metadata.namespace" && self.namespaced)
             || self.selectable.iter().any(|field| field == path)
     }
 
-    /// Whether the stored object is already in this resource's form.
+    /// Returns true if the stored object already has this resource's form.
     pub(crate) fn is_native(&self, stored: &Value) -> bool {
         self.form == Form::Same
             && stored.get("apiVersion").and_then(Value::as_str).is_some_and(|have| {
@@ -96,7 +97,7 @@ impl Resource {
     }
 }
 
-/// `group/version`, or the version alone in the core group.
+/// Returns `group/version`, or the version alone in the core group.
 pub(crate) fn group_version(group: &str, version: &str) -> String {
     if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
 }

@@ -1,10 +1,10 @@
-//! Reviews: questions about access and identity. They are answered, not stored.
+//! Access and identity reviews. They are answered, but not stored.
 
 use serde_json::{Value, json};
 
 use crate::object;
 
-/// Who sends a request.
+/// The identity of a caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) user: String,
@@ -19,7 +19,7 @@ pub(crate) struct Review {
     pub(crate) kind: &'static str,
 }
 
-/// All reviews that are answered, all of version `v1`.
+/// The served reviews, all of version `v1`.
 pub(crate) const REVIEWS: [Review; 2] = [
     Review {
         group: "authentication.k8s.io",
@@ -33,20 +33,20 @@ pub(crate) const REVIEWS: [Review; 2] = [
     },
 ];
 
-/// The review served at these coordinates.
+/// Returns the review at these coordinates.
 pub(crate) fn find(group: &str, version: &str, plural: &str) -> Option<Review> {
     let found = REVIEWS.into_iter().find(|one| one.group == group && one.plural == plural);
     found.filter(|_| version == "v1")
 }
 
-/// Answers a review. Whoever is let in may do everything, so the question does not matter; kubectl
-/// asks it in protobuf, which is not read here.
-pub(crate) fn answer(review: Review, question: &[u8], who: &Identity) -> Value {
+/// Answers a review. Authenticated callers may do everything, so the content of the request is
+/// ignored: kubectl sends it in protobuf, which the server does not decode.
+pub(crate) fn answer(review: Review, question: &[u8], caller: &Identity) -> Value {
     let question: Value = serde_json::from_slice(question).unwrap_or_default();
     let mut spec = object::at(&question, &["spec"]).cloned().unwrap_or_else(|| json!({}));
     object::map_of(&mut spec);
     let status = if review.kind == "SelfSubjectReview" {
-        json!({"userInfo": {"username": who.user, "groups": who.groups}})
+        json!({"userInfo": {"username": caller.user, "groups": caller.groups}})
     } else {
         json!({"allowed": true})
     };
@@ -59,11 +59,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn callers_learn_who_they_are_and_that_they_may() {
-        let who = Identity { user: "me".into(), groups: vec!["us".into()] };
+    fn callers_learn_their_identity_and_are_allowed() {
+        let caller = Identity { user: "me".into(), groups: vec!["us".into()] };
         let [self_review, access] = REVIEWS;
-        assert_eq!(answer(self_review, b"", &who)["status"]["userInfo"]["username"], "me");
-        assert_eq!(answer(access, b"k8s\0not json", &who)["status"]["allowed"], true);
+        assert_eq!(answer(self_review, b"", &caller)["status"]["userInfo"]["username"], "me");
+        assert_eq!(answer(access, b"k8s\0not json", &caller)["status"]["allowed"], true);
         assert_eq!(find("authorization.k8s.io", "v1beta1", "selfsubjectaccessreviews"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Structural schemas of custom resources, read once when their definition is written.
+//! Structural schemas of custom resources, parsed when their definition is written.
 
 pub(crate) mod cel;
 pub(crate) mod default;
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::object;
 
-/// The rules for one value and everything below it.
+/// The schema of one value and everything below it.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of the schema language")]
 pub(crate) struct Schema {
@@ -21,7 +21,7 @@ pub(crate) struct Schema {
     pub(crate) nullable: bool,
     pub(crate) preserve: bool,
     pub(crate) int_or_string: bool,
-    /// The value is a whole Kubernetes object, as the root is.
+    /// True if the value is a complete Kubernetes object, like the root.
     pub(crate) embedded: bool,
     pub(crate) properties: BTreeMap<String, Schema>,
     pub(crate) additional: Additional,
@@ -40,7 +40,7 @@ pub(crate) struct Schema {
     pub(crate) rules: Vec<cel::Rule>,
 }
 
-/// The JSON type a schema asks for.
+/// The JSON type that a schema requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     #[default]
@@ -54,7 +54,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The type's name in schemas and errors.
+    /// Returns the type's name in schemas and errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Any => "any",
@@ -68,7 +68,7 @@ impl Kind {
     }
 }
 
-/// What a map may hold besides its named properties.
+/// The values that a map accepts besides its named properties.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Additional {
     #[default]
@@ -77,7 +77,7 @@ pub(crate) enum Additional {
     Each(Box<Schema>),
 }
 
-/// How a list is merged and what makes its items distinct.
+/// The merge strategy of a list, which also determines how its items are identified.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ListType {
     #[default]
@@ -104,7 +104,7 @@ pub(crate) struct Limits {
     pub(crate) pattern: Option<Regex>,
 }
 
-/// Why a schema cannot be used.
+/// An error in a schema.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub(crate) struct SchemaError {
@@ -113,7 +113,7 @@ pub(crate) struct SchemaError {
 }
 
 impl Schema {
-    /// Reads an `openAPIV3Schema`; the root is an object with metadata.
+    /// Parses an `openAPIV3Schema`. The root is an object with metadata.
     pub(crate) fn root(source: &Value) -> Result<Self, SchemaError> {
         let mut schema = Self::read(source, "openAPIV3Schema")?;
         schema.embedded = true;
@@ -185,7 +185,7 @@ impl Schema {
         }
     }
 
-    /// The schema of a map's entry, when there is one.
+    /// Returns the schema of a map's entry, if there is one.
     pub(crate) fn entry(&self, key: &str) -> Option<&Self> {
         self.properties.get(key).or(match &self.additional {
             Additional::Each(schema) => Some(schema),

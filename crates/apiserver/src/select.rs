@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{failure::Failure, object, resource::Resource};
 
-/// Which objects of a collection a call is about.
+/// A label selector and a field selector.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
@@ -33,7 +33,7 @@ struct Field {
 }
 
 impl Selector {
-    /// Reads both selectors of a call on `resource`.
+    /// Parses both selectors of a request on `resource`.
     pub(crate) fn parse(labels: &str, fields: &str, resource: &Resource) -> Result<Self, Failure> {
         let labels = parse_labels(labels)
             .map_err(|why| Failure::bad_request(format!("unable to parse requirement: {why}")))?;
@@ -64,19 +64,19 @@ impl Selector {
         Self { labels, fields: Vec::new() }
     }
 
-    /// Adds the condition that the object has this name.
+    /// Adds the requirement that the object has this name.
     pub(crate) fn named(mut self, name: &str) -> Self {
         let path = vec!["metadata".to_owned(), "name".to_owned()];
         self.fields.push(Field { path, value: name.to_owned(), equal: true });
         self
     }
 
-    /// Whether every object is selected.
+    /// Returns true if the selector selects every object.
     pub(crate) fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
 
-    /// Whether the object is selected.
+    /// Returns true if the selector selects the object.
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.labels.iter().all(|requirement| requirement.holds(object))
             && self.fields.iter().all(|field| field.holds(object))
@@ -104,7 +104,7 @@ impl Field {
             Some(Value::Number(number)) => {
                 self.value.parse::<serde_json::Number>().is_ok_and(|wanted| wanted == *number)
             }
-            // A flag that is not set is false.
+            // An absent boolean is false.
             Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
                 matches!(self.value.as_str(), "" | "false")
             }
@@ -117,7 +117,7 @@ fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
     split_outside_parens(text).into_iter().map(parse_requirement).collect()
 }
 
-/// Splits at commas that separate requirements, not values of a set.
+/// Splits at the commas between requirements, not at those between the values of a set.
 fn split_outside_parens(text: &str) -> Vec<&str> {
     let mut depth = 0_u32;
     let parts = text.split(move |c: char| {
@@ -192,7 +192,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn label_selectors_choose_as_kubernetes_does() {
+    fn label_selectors_select_as_kubernetes_does() {
         let nodes = builtin::by_plural("nodes");
         let object = json!({"metadata": {"labels": {"role": "worker", "zone": "a", "e": ""}}});
         for (selector, expected) in [
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn field_selectors_know_the_fields_of_a_kind() {
+    fn field_selectors_accept_only_the_fields_of_the_kind() {
         let pods = builtin::by_plural("pods");
         let pod = json!({"metadata": {"name": "p"}, "spec": {"nodeName": "n"}});
         let holds = |text: &str| Selector::parse("", text, &pods).unwrap().matches(&pod);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn selector_objects_mean_the_same() {
+    fn label_selector_objects_select_the_same() {
         let selector = json!({"matchLabels": {"a": "b"},
             "matchExpressions": [{"key": "c", "operator": "NotIn", "values": ["d"]}]});
         let selector = Selector::from_object(&selector);

@@ -1,4 +1,4 @@
-//! The API itself: takes requests, answers them. No sockets here.
+//! The API server without its sockets: takes requests and returns responses.
 
 mod answer;
 mod delete;
@@ -32,40 +32,41 @@ use crate::{
     store::{Key, OpenError, Put, Store, Write, WriteError},
 };
 
-/// The largest request body taken; what a real API server takes.
+/// Maximum size of a request body, the same as kube-apiserver's.
 pub(crate) const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// Namespaces every cluster has.
+/// The namespaces that every cluster has.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The body of an answer: complete, or a stream of watch events.
+/// The body of a response: complete, or a stream of watch events.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
-/// The server's state.
+/// The state of the server.
 pub(crate) struct Server {
     store: Store,
     catalog: Catalog,
     clock: Arc<dyn Clock>,
     entropy: Entropy,
     pods: PodDeletion,
-    /// Evictions are counted against budgets one at a time, or two could share the last slot.
+    /// Serializes evictions, because two concurrent ones could use the same allowed disruption.
     evictions: tokio::sync::Mutex<()>,
-    /// Held while a definition is written and heeded, which must come to the same.
+    /// Held while a definition is stored and the catalog updated, so that the catalog matches the
+    /// stored definitions.
     definitions: tokio::sync::Mutex<()>,
-    /// When old events were last looked for, in seconds.
+    /// Time of the last removal of expired events, in seconds.
     expired_at: std::sync::atomic::AtomicI64,
     /// Ends the watches when the server stops.
     stop: tokio_util::sync::CancellationToken,
 }
 
-/// One request on a resource, taken apart.
+/// A decoded request on a resource.
 pub(crate) struct Call {
     resource: Arc<Resource>,
     namespace: Option<String>,
     name: Option<String>,
     query: Query,
     shape: answer::Shape,
-    /// Whose change it is, for field ownership.
+    /// The field manager of the request.
     manager: String,
 }
 
@@ -76,12 +77,13 @@ impl Call {
 }
 
 impl Server {
-    /// Opens the state at `path`, or a state in memory, and serves what it defines.
+    /// Opens the database at `path`, or a store in memory, and serves the custom resources that it
+    /// defines.
     pub(crate) fn open(path: Option<&Path>, settings: Settings) -> Result<Self, OpenError> {
-        let Settings { clock, entropy, remembered, pods } = settings;
+        let Settings { clock, entropy, watch_history, pods } = settings;
         let store = match path {
-            Some(path) => Store::open(path, remembered)?,
-            None => Store::in_memory(remembered),
+            Some(path) => Store::open(path, watch_history)?,
+            None => Store::in_memory(watch_history),
         };
         let server = Self {
             store,
@@ -100,10 +102,10 @@ impl Server {
         Ok(server)
     }
 
-    /// Creates what every cluster has.
+    /// Creates the namespaces that every cluster has.
     pub(crate) async fn prepare(&self) -> Result<(), WriteError> {
-        let namespaces = builtin::all().find(|one| &*one.track == builtin::NAMESPACES);
-        let resource = namespaces.expect("namespaces are built in");
+        let namespaces = builtin::all().find(|one| &*one.collection == builtin::NAMESPACES);
+        let resource = namespaces.expect("namespaces are a built-in resource");
         for name in NAMESPACES {
             let key = Key::new("", name);
             if self.store.get(builtin::NAMESPACES, &key).is_some() {
@@ -111,9 +113,10 @@ impl Server {
             }
             let new = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
             let admitted = admit::create(&resource, new, self.clock.now(), (self.entropy)());
-            let put = Put::Keep(admitted.expect("a plain namespace is valid").object);
-            let track = Arc::clone(&resource.track);
-            self.store.commit(Write { track, key, expect: None, put }).await?;
+            let put =
+                Put::Keep(admitted.expect("a namespace with a constant name is valid").object);
+            let collection = Arc::clone(&resource.collection);
+            self.store.commit(Write { collection, key, expect: None, put }).await?;
         }
         Ok(())
     }
@@ -123,18 +126,18 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// Serves or withdraws what a definition defines.
+    /// Adds or removes the resources of a definition in the catalog.
     fn register(&self, definition: &Value, served: bool) {
         let (group, plural) = crd::identity(definition);
         let resources = if served { crd::resources(definition) } else { Vec::new() };
         self.catalog.replace(group, plural, resources);
     }
 
-    /// Answers one request.
+    /// Handles one request.
     pub(crate) async fn handle<B>(
         self: &Arc<Self>,
         request: Request<B>,
-        who: Identity,
+        caller: Identity,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes>,
@@ -142,9 +145,9 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let answered = match Limited::new(body, BODY_LIMIT).collect().await {
-            Ok(body) => self.route(&parts, body.to_bytes(), who).await,
+            Ok(body) => self.route(&parts, body.to_bytes(), caller).await,
             Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
-            Err(error) => Err(Failure::bad_request(format!("cannot read the body: {error}"))),
+            Err(error) => Err(Failure::bad_request(format!("failed to read the body: {error}"))),
         };
         answered.unwrap_or_else(|failure| answer::refuse(&failure))
     }
@@ -156,14 +159,14 @@ impl Server {
         }
     }
 
-    /// The namespace must be there, and not on its way out, to take a new object.
+    /// Fails if the namespace of a new object is missing or being deleted.
     fn check_namespace(&self, call: &Call, name: &str) -> Result<(), Failure> {
         let Some(namespace) = &call.namespace else { return Ok(()) };
         let found = self.store.get(builtin::NAMESPACES, &Key::new("", namespace));
         match found {
             None => {
                 let namespaces = self.catalog.find("", "v1", "namespaces");
-                let resource = namespaces.expect("namespaces are built in");
+                let resource = namespaces.expect("namespaces are a built-in resource");
                 Err(Failure::not_found(&resource, namespace))
             }
             Some(found) if object::is_deleting(&found.value) => Err(Failure::forbidden(

@@ -1,4 +1,4 @@
-//! The API as a `tower` service: what `kube::Client` takes in place of a network.
+//! The API server as a `tower` service, which `kube::Client` calls in process.
 
 use std::{
     convert::Infallible,
@@ -19,12 +19,12 @@ use crate::{
     store::{OpenError, WriteError},
 };
 
-/// How many changes of each resource a watch can look back on.
-const REMEMBERED: usize = 10_000;
+/// Default number of changes per collection in the watch history.
+const WATCH_HISTORY: usize = 10_000;
 
-/// Why the server cannot start.
+/// An error that prevents the API server from starting.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot open the API server's state")]
+#[error("failed to open the API server's database")]
 pub struct StartError(#[source] StartCause);
 
 #[derive(Debug, thiserror::Error)]
@@ -35,26 +35,27 @@ enum StartCause {
     Write(#[from] WriteError),
 }
 
-/// How the API runs.
+/// Settings of the API server.
 #[derive(Clone)]
 pub struct Settings {
-    /// Tells the time.
+    /// The source of the current time.
     pub clock: Arc<dyn Clock>,
-    /// Gives identities and generated names.
+    /// The source of UIDs and generated names.
     pub entropy: Entropy,
-    /// How many changes of each resource a watch can look back on.
-    pub remembered: usize,
-    /// What becomes of a deleted pod that runs on a node.
+    /// Number of changes per collection that a watch can resume from.
+    pub watch_history: usize,
+    /// Treatment of deleted pods that are bound to a node.
     pub pods: PodDeletion,
 }
 
-/// What becomes of a deleted pod that runs on a node.
+/// Treatment of deleted pods that are bound to a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PodDeletion {
-    /// It goes at once: there is no kubelet that would confirm the end of its processes.
+    /// The pod is removed immediately: no kubelet runs that would confirm the end of its processes.
     #[default]
-    AtOnce,
-    /// It stays, marked, until its kubelet deletes it with a grace period of zero.
+    Immediate,
+    /// The pod stays with a `deletionTimestamp` until its kubelet deletes it with a grace period of
+    /// zero.
     ByKubelet,
 }
 
@@ -63,7 +64,7 @@ impl Default for Settings {
         Self {
             clock: Arc::new(SystemClock),
             entropy: system_entropy(),
-            remembered: REMEMBERED,
+            watch_history: WATCH_HISTORY,
             pods: PodDeletion::default(),
         }
     }
@@ -71,11 +72,13 @@ impl Default for Settings {
 
 impl std::fmt::Debug for Settings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Settings").field("remembered", &self.remembered).finish_non_exhaustive()
+        f.debug_struct("Settings")
+            .field("watch_history", &self.watch_history)
+            .finish_non_exhaustive()
     }
 }
 
-/// The embedded Kubernetes API; clones share one state.
+/// The embedded Kubernetes API server. Clones share one state.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) server: Arc<Server>,
@@ -88,12 +91,12 @@ impl std::fmt::Debug for ApiServer {
 }
 
 impl ApiServer {
-    /// An API whose state is in memory.
+    /// Starts an API server with its state in memory.
     pub async fn in_memory(settings: Settings) -> Result<Self, StartError> {
         Self::start(None, settings).await
     }
 
-    /// An API whose state is in the file `path`, made where it is missing.
+    /// Starts an API server with its state in the file `path`, which is created if it is missing.
     pub async fn open(path: &Path, settings: Settings) -> Result<Self, StartError> {
         Self::start(Some(path), settings).await
     }
@@ -104,13 +107,13 @@ impl ApiServer {
         Ok(Self { server: Arc::new(server) })
     }
 
-    /// Ends all watches; other calls are still answered.
+    /// Ends all watches. Other requests are still served.
     pub fn stop(&self) {
         self.server.stop();
     }
 }
 
-/// Who calls in process: the owner of the process.
+/// Returns the identity of in-process callers: the administrator.
 fn owner() -> Identity {
     Identity { user: "system:admin".to_owned(), groups: vec!["system:masters".to_owned()] }
 }
@@ -130,7 +133,7 @@ where
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let server = Arc::clone(&self.server);
-        let who = request.extensions_mut().remove::<Identity>().unwrap_or_else(owner);
-        Box::pin(async move { Ok(server.handle(request, who).await) })
+        let caller = request.extensions_mut().remove::<Identity>().unwrap_or_else(owner);
+        Box::pin(async move { Ok(server.handle(request, caller).await) })
     }
 }

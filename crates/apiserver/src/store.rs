@@ -1,11 +1,11 @@
-//! The objects, their versions and their recent history.
+//! The objects, their versions and the log of recent changes.
 //!
-//! One number counts all changes; every change gets the next one. Each track (one per stored
-//! resource) has its objects and a log of its latest changes. A watcher is a place in that log:
-//! it reads what comes after the last version it saw, so no change can be missed or seen twice.
+//! One counter numbers all changes. Each collection (one per stored resource) has its objects and a
+//! log of its latest changes. A watch is a position in that log: it reads the changes after the
+//! last version it saw, so it can neither miss a change nor see one twice.
 //!
-//! Invariant: a change is visible to readers only after it is on disk, so a version that anybody
-//! has seen is never given out again, not even after a power cut.
+//! Invariant: a change becomes visible to readers only after it is on disk, so a version that a
+//! client has seen is never assigned again, not even after a power failure.
 
 pub(crate) mod disk;
 
@@ -24,13 +24,13 @@ use crate::object;
 use disk::Committer;
 pub(crate) use disk::OpenError;
 
-/// How much text a log may hold: large objects are remembered for fewer changes.
-const LOG_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of a log as text. With large objects it holds fewer changes.
+const MAX_LOG_BYTES: usize = 16 * 1024 * 1024;
 
-/// How many changes are remembered however large they are.
-const LOG_LEAST: usize = 64;
+/// Number of changes that a log keeps regardless of their size.
+const MIN_LOG_LEN: usize = 64;
 
-/// Where an object is within its track.
+/// The key of an object in its collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -43,7 +43,7 @@ impl Key {
     }
 }
 
-/// An object at one version, with its JSON text made once for all readers.
+/// An object at one version, with its JSON text, which all readers share.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) value: Value,
@@ -51,84 +51,84 @@ pub(crate) struct Object {
     pub(crate) version: u64,
 }
 
-/// What happened to an object.
+/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happened {
+pub(crate) enum ChangeKind {
     Added,
     Modified,
     Deleted,
 }
 
-/// One change of a track.
+/// One change of a collection.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
-    pub(crate) happened: Happened,
+    pub(crate) kind: ChangeKind,
     pub(crate) object: Arc<Object>,
     pub(crate) before: Option<Arc<Object>>,
 }
 
-/// A wanted change.
+/// A write request to the store.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
-    pub(crate) track: Arc<str>,
+    pub(crate) collection: Arc<str>,
     pub(crate) key: Key,
-    /// The version the object must have; `None`: it must not be there.
+    /// The version that the object must have. `None`: the object must not exist.
     pub(crate) expect: Option<u64>,
     pub(crate) put: Put,
 }
 
-/// What to make of the object; its version is filled in by the store.
+/// The new state of the object. The store fills in its version.
 #[derive(Clone, Debug)]
 pub(crate) enum Put {
     Keep(Value),
     Remove(Value),
 }
 
-/// Why a write was not done.
+/// An error of a write.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error("the object is not at the expected version")]
     Stale,
-    #[error("the store cannot write: {0}")]
+    #[error("failed to write to the store: {0}")]
     Disk(String),
 }
 
-/// The log no longer reaches back that far.
+/// The requested version is older than the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooOld {
-    /// The oldest version a watch may start from.
+    /// The oldest version that a watch may start from.
     pub(crate) oldest: u64,
 }
 
 #[derive(Debug)]
-struct Track {
+struct Collection {
     objects: BTreeMap<Key, Arc<Object>>,
     log: VecDeque<Change>,
     /// The size of the log's objects as text.
     log_bytes: usize,
-    /// Changes after this version are all in the log.
-    floor: u64,
+    /// The log contains all changes after this version.
+    log_start: u64,
     signal: watch::Sender<u64>,
 }
 
-impl Track {
-    fn new(floor: u64) -> Self {
-        let (signal, _) = watch::channel(floor);
-        Self { objects: BTreeMap::new(), log: VecDeque::new(), log_bytes: 0, floor, signal }
+impl Collection {
+    fn new(log_start: u64) -> Self {
+        let (signal, _) = watch::channel(log_start);
+        Self { objects: BTreeMap::new(), log: VecDeque::new(), log_bytes: 0, log_start, signal }
     }
 }
 
-impl Track {
-    /// Adds a change to the log, and forgets the oldest ones when it grows too long or too heavy.
-    fn remember(&mut self, change: Change, remembered: usize) {
+impl Collection {
+    /// Appends a change to the log. Drops the oldest changes if the log exceeds its limits.
+    fn append(&mut self, change: Change, watch_history: usize) {
         self.log_bytes += change.object.bytes.len();
         self.log.push_back(change);
-        while self.log.len() > remembered
-            || (self.log_bytes > LOG_BYTES && self.log.len() > LOG_LEAST)
+        while self.log.len() > watch_history
+            || (self.log_bytes > MAX_LOG_BYTES && self.log.len() > MIN_LOG_LEN)
         {
             let Some(dropped) = self.log.pop_front() else { return };
             self.log_bytes = self.log_bytes.saturating_sub(dropped.object.bytes.len());
-            self.floor = dropped.object.version;
+            self.log_start = dropped.object.version;
         }
     }
 }
@@ -136,19 +136,19 @@ impl Track {
 #[derive(Debug)]
 struct State {
     version: u64,
-    /// The version this process began with: what was before is in no log.
-    birth: u64,
-    tracks: BTreeMap<Arc<str>, Track>,
+    /// The version at the start of this process. No log contains older changes.
+    start_version: u64,
+    collections: BTreeMap<Arc<str>, Collection>,
 }
 
 /// State and limits, shared with the thread that writes to disk.
 #[derive(Debug)]
 struct Shared {
     state: RwLock<State>,
-    remembered: usize,
+    watch_history: usize,
 }
 
-/// The store; see the file's head.
+/// The store. See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Store {
     shared: Arc<Shared>,
@@ -156,52 +156,59 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// A store that forgets everything when it is dropped.
-    pub(crate) fn in_memory(remembered: usize) -> Self {
-        // Version 1 is never an object's: clients read "0" as "any version".
-        let state = State { version: 1, birth: 1, tracks: BTreeMap::new() };
-        Self { shared: Arc::new(Shared { state: RwLock::new(state), remembered }), committer: None }
+    /// Creates a store in memory.
+    pub(crate) fn in_memory(watch_history: usize) -> Self {
+        // No object gets version 1, because clients read "0" as "any version".
+        let state = State { version: 1, start_version: 1, collections: BTreeMap::new() };
+        Self {
+            shared: Arc::new(Shared { state: RwLock::new(state), watch_history }),
+            committer: None,
+        }
     }
 
-    /// A store kept in the file at `path`.
-    pub(crate) fn open(path: &Path, remembered: usize) -> Result<Self, OpenError> {
+    /// Opens the store in the file at `path`.
+    pub(crate) fn open(path: &Path, watch_history: usize) -> Result<Self, OpenError> {
         let (database, version, objects) = disk::load(path)?;
-        let mut state = State { version, birth: version, tracks: BTreeMap::new() };
-        for (track, key, object) in objects {
-            let track = state.tracks.entry(track).or_insert_with(|| Track::new(version));
-            track.objects.insert(key, Arc::new(object));
+        let mut state = State { version, start_version: version, collections: BTreeMap::new() };
+        for (collection, key, object) in objects {
+            let collection =
+                state.collections.entry(collection).or_insert_with(|| Collection::new(version));
+            collection.objects.insert(key, Arc::new(object));
         }
-        let shared = Arc::new(Shared { state: RwLock::new(state), remembered });
+        let shared = Arc::new(Shared { state: RwLock::new(state), watch_history });
         let committer = Committer::start(database, Arc::clone(&shared))?;
         Ok(Self { shared, committer: Some(committer) })
     }
 
-    /// The latest version.
+    /// Returns the latest version.
     pub(crate) fn version(&self) -> u64 {
         self.shared.read().version
     }
 
-    /// The object at `key`.
-    pub(crate) fn get(&self, track: &str, key: &Key) -> Option<Arc<Object>> {
-        self.shared.read().tracks.get(track)?.objects.get(key).cloned()
+    /// Returns the object at `key`.
+    pub(crate) fn get(&self, collection: &str, key: &Key) -> Option<Arc<Object>> {
+        self.shared.read().collections.get(collection)?.objects.get(key).cloned()
     }
 
-    /// The objects after `after`, of one namespace or of all, with the version they are of.
+    /// Returns the objects after the key `after`, of one namespace or of all, and the version of
+    /// the list.
     pub(crate) fn list(
         &self,
-        track: &str,
+        collection: &str,
         namespace: Option<&str>,
         after: Option<&Key>,
     ) -> (Vec<Arc<Object>>, u64) {
         let state = self.shared.read();
-        let Some(track) = state.tracks.get(track) else { return (Vec::new(), state.version) };
+        let Some(collection) = state.collections.get(collection) else {
+            return (Vec::new(), state.version);
+        };
         let first = namespace.map(|namespace| Key::new(namespace, ""));
         let start = match (after, &first) {
             (Some(after), _) => Bound::Excluded(after),
             (None, Some(first)) => Bound::Included(first),
             (None, None) => Bound::Unbounded,
         };
-        let objects = track
+        let objects = collection
             .objects
             .range((start, Bound::Unbounded))
             .take_while(|(key, _)| namespace.is_none_or(|namespace| key.namespace == namespace))
@@ -210,30 +217,38 @@ impl Store {
         (objects, state.version)
     }
 
-    /// The changes of a track after `version`, and the version up to which they are complete.
-    pub(crate) fn since(&self, track: &str, version: u64) -> Result<(Vec<Change>, u64), TooOld> {
+    /// Returns the changes of a collection after `version`, and the version up to which they are
+    /// complete.
+    pub(crate) fn since(
+        &self,
+        collection: &str,
+        version: u64,
+    ) -> Result<(Vec<Change>, u64), TooOld> {
         let state = self.shared.read();
-        let Some(track) = state.tracks.get(track) else {
-            let oldest = state.birth;
+        let Some(collection) = state.collections.get(collection) else {
+            let oldest = state.start_version;
             let known = version >= oldest;
             return if known { Ok((Vec::new(), state.version)) } else { Err(TooOld { oldest }) };
         };
-        if version < track.floor {
-            return Err(TooOld { oldest: track.floor });
+        if version < collection.log_start {
+            return Err(TooOld { oldest: collection.log_start });
         }
-        let from = track.log.partition_point(|change| change.object.version <= version);
-        Ok((track.log.range(from..).cloned().collect(), state.version))
+        let from = collection.log.partition_point(|change| change.object.version <= version);
+        Ok((collection.log.range(from..).cloned().collect(), state.version))
     }
 
-    /// Tells when a track changes.
-    pub(crate) fn subscribe(&self, track: &Arc<str>) -> watch::Receiver<u64> {
+    /// Returns a receiver that is notified when a collection changes.
+    pub(crate) fn subscribe(&self, collection: &Arc<str>) -> watch::Receiver<u64> {
         let mut state = self.shared.state.write().expect("no holder of this lock panics");
-        let birth = state.birth;
-        let track = state.tracks.entry(Arc::clone(track)).or_insert_with(|| Track::new(birth));
-        track.signal.subscribe()
+        let start_version = state.start_version;
+        let collection = state
+            .collections
+            .entry(Arc::clone(collection))
+            .or_insert_with(|| Collection::new(start_version));
+        collection.signal.subscribe()
     }
 
-    /// Does one write, or says why not; returns when it is safe on disk.
+    /// Commits one write. Returns when the write is on disk.
     pub(crate) async fn commit(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         match &self.committer {
             Some(committer) => committer.commit(write).await,
@@ -249,38 +264,39 @@ impl Shared {
 
     fn commit_now(&self, write: Write) -> Result<Arc<Object>, WriteError> {
         let mut state = self.state.write().expect("no holder of this lock panics");
-        let before = state.current(&write.track, &write.key);
+        let before = state.current(&write.collection, &write.key);
         let change = prepare(write.expect, write.put, before, state.version + 1)?;
         let object = Arc::clone(&change.object);
-        state.publish(write.track, write.key, change, self.remembered);
+        state.publish(write.collection, write.key, change, self.watch_history);
         Ok(object)
     }
 }
 
 impl State {
-    fn current(&self, track: &str, key: &Key) -> Option<Arc<Object>> {
-        self.tracks.get(track)?.objects.get(key).cloned()
+    fn current(&self, collection: &str, key: &Key) -> Option<Arc<Object>> {
+        self.collections.get(collection)?.objects.get(key).cloned()
     }
 
-    fn publish(&mut self, track: Arc<str>, key: Key, change: Change, remembered: usize) {
+    fn publish(&mut self, collection: Arc<str>, key: Key, change: Change, watch_history: usize) {
         let version = change.object.version;
-        let birth = self.birth;
+        let start_version = self.start_version;
         self.version = version;
-        let track = self.tracks.entry(track).or_insert_with(|| Track::new(birth));
-        match change.happened {
-            Happened::Added | Happened::Modified => {
-                track.objects.insert(key, Arc::clone(&change.object));
+        let collection =
+            self.collections.entry(collection).or_insert_with(|| Collection::new(start_version));
+        match change.kind {
+            ChangeKind::Added | ChangeKind::Modified => {
+                collection.objects.insert(key, Arc::clone(&change.object));
             }
-            Happened::Deleted => {
-                track.objects.remove(&key);
+            ChangeKind::Deleted => {
+                collection.objects.remove(&key);
             }
         }
-        track.remember(change, remembered);
-        track.signal.send_replace(version);
+        collection.append(change, watch_history);
+        collection.signal.send_replace(version);
     }
 }
 
-/// Checks a write against the object as it is and gives it its version.
+/// Checks the precondition of a write and assigns its version.
 fn prepare(
     expect: Option<u64>,
     put: Put,
@@ -290,19 +306,19 @@ fn prepare(
     if before.as_ref().map(|object| object.version) != expect {
         return Err(WriteError::Stale);
     }
-    let (value, happened) = match (put, &before) {
-        (Put::Keep(value), None) => (value, Happened::Added),
-        (Put::Keep(value), Some(_)) => (value, Happened::Modified),
-        (Put::Remove(value), _) => (value, Happened::Deleted),
+    let (value, kind) = match (put, &before) {
+        (Put::Keep(value), None) => (value, ChangeKind::Added),
+        (Put::Keep(value), Some(_)) => (value, ChangeKind::Modified),
+        (Put::Remove(value), _) => (value, ChangeKind::Deleted),
     };
     let object = Arc::new(stamped(value, version));
-    Ok(Change { happened, object, before })
+    Ok(Change { kind, object, before })
 }
 
-/// The object with this version written into it.
+/// Sets the object's `resourceVersion` and encodes it.
 pub(crate) fn stamped(mut value: Value, version: u64) -> Object {
     object::set_meta(&mut value, "resourceVersion", version.to_string());
-    let bytes = serde_json::to_vec(&value).expect("JSON values have a text").into();
+    let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
     Object { value, bytes, version }
 }
 

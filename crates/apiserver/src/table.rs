@@ -1,4 +1,4 @@
-//! The `Table` form of objects: what `kubectl get` prints.
+//! The `Table` format, which `kubectl get` prints.
 
 mod age;
 mod builtin;
@@ -12,13 +12,14 @@ use crate::{
     resource::{Column, Resource},
 };
 
-/// A table of rows.
+/// Builds a table of the given rows.
 pub(crate) fn table(resource: &Resource, rows: &[Value], meta: &Value) -> Value {
     json!({"kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": meta,
         "columnDefinitions": columns(resource), "rows": rows})
 }
 
-/// The row of one object; `include` says how much of the object comes with it.
+/// Builds the row of one object. `include` is the `includeObject` option: how much of the object to
+/// embed.
 pub(crate) fn row(resource: &Resource, object: &Value, now: Timestamp, include: &str) -> Value {
     let cells = if resource.custom {
         custom_cells(resource, object, now)
@@ -49,7 +50,7 @@ fn column(name: &str, kind: &str, format: &str, priority: i64) -> Value {
     json!({"name": name, "type": kind, "format": format, "description": "", "priority": priority})
 }
 
-/// The columns of a custom resource; one that defines none shows its age.
+/// Returns the columns of a custom resource. A resource without columns gets its age.
 fn custom_columns(resource: &Resource) -> Vec<Column> {
     if !resource.columns.is_empty() {
         return resource.columns.clone();
@@ -92,7 +93,7 @@ mod tests {
     use crate::resource::crd;
 
     #[test]
-    fn a_custom_resource_prints_its_columns() {
+    fn a_custom_resource_has_its_printer_columns() {
         let crd = json!({"spec": {"group": "g", "names": {"kind": "Pool", "plural": "pools"},
             "scope": "Cluster", "versions": [{"name": "v1", "served": true, "storage": true,
             "schema": {"openAPIV3Schema": {"type": "object"}},

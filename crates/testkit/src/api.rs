@@ -1,7 +1,7 @@
 //! API servers for tests: the embedded one and the real one, behind one trait.
 //!
-//! Both run as child processes and are gone when the test is: at its end, when it panics, and when
-//! it is killed.
+//! Both run as child processes, which end with the test: when it ends, when it panics, and when it
+//! is killed.
 
 mod child;
 mod embedded;
@@ -14,16 +14,16 @@ use std::path::Path;
 pub use self::{
     child::{Process, command, wait},
     embedded::Embedded,
-    programs::{Absent, Programs},
+    programs::{MissingProgram, Programs},
     real::{KubeApiServer, Settings},
     shared::shared,
 };
 
 /// A running API server.
 pub trait ApiServer {
-    /// Where it listens, as a URL.
+    /// Returns the URL of the API server.
     fn url(&self) -> &str;
 
-    /// A file that lets its holder do everything.
+    /// Returns the path of the administrator's kubeconfig.
     fn kubeconfig(&self) -> &Path;
 }

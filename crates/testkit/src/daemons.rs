@@ -1,8 +1,8 @@
-//! Daemons as the API server sees them: they speak the reference's annotation protocol, step by step,
-//! and touch no machine.
+//! Simulated daemons, as the API server sees them. They follow the reference's annotation protocol
+//! step by step, without a machine.
 //!
-//! The scripts are what the reference's daemon writes on its node, in its order. As there, a newer
-//! config does not interrupt a script that has begun.
+//! The scripts contain what the reference's daemon writes on its node, in its order. As there, a
+//! newer config does not interrupt a running script.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,18 +24,18 @@ use tokio::{sync::Notify, task::JoinHandle};
 
 pub(crate) const PREFIX: &str = "machineconfiguration.openshift.io/";
 
-/// What a daemon does next.
+/// One step of a daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Says that it works; one that has failed before goes on saying so until it is done.
+    /// Reports the state Working. A daemon that failed before keeps its state until it is done.
     Working,
-    /// Writes annotations, named without their prefix; `{config}` stands for the config's name.
+    /// Writes annotations, named without their prefix. `{config}` stands for the config's name.
     Write(&'static [(&'static str, &'static str)]),
-    /// Waits until the controller has done what `desiredDrain` asks for.
+    /// Waits until the controller has completed the request in `desiredDrain`.
     Drained,
 }
 
-/// What a daemon does with a new config, in order.
+/// The steps of a daemon for a new config, in order.
 pub type Script = &'static [Step];
 
 /// An update with drain and reboot.
@@ -50,7 +50,7 @@ pub const REBOOT: Script = &[
     Step::Write(&[("state", "Done"), ("currentConfig", "{config}"), ("reason", "")]),
 ];
 
-/// An update without drain: the uncordon is asked for all the same.
+/// An update without drain. The daemon still requests the uncordon.
 pub const IN_PLACE: Script = &[
     Step::Working,
     Step::Write(&[("desiredDrain", "uncordon-{config}")]),
@@ -58,7 +58,7 @@ pub const IN_PLACE: Script = &[
     Step::Write(&[("state", "Done"), ("currentConfig", "{config}"), ("reason", "")]),
 ];
 
-/// An update that fails once the node is drained; the node stays cordoned.
+/// An update that fails after the drain. The node stays cordoned.
 pub const FAILS: Script = &[
     Step::Working,
     Step::Write(&[("desiredDrain", "drain-{config}")]),
@@ -66,16 +66,16 @@ pub const FAILS: Script = &[
     Step::Write(&[("state", "Degraded"), ("reason", "disk full")]),
 ];
 
-/// A config that cannot be taken at all.
+/// An update to a config that cannot be reconciled.
 pub const REFUSES: Script = &[
     Step::Working,
     Step::Write(&[("state", "Unreconcilable"), ("reason", "can't reconcile config")]),
 ];
 
-/// A machine that is not heard of.
+/// A daemon that does not respond.
 pub const SILENT: Script = &[];
 
-/// Daemons of all nodes of a cluster; they end when this goes out of scope.
+/// The daemons of all nodes of a cluster. They stop when dropped.
 #[derive(Debug)]
 pub struct Daemons {
     task: JoinHandle<()>,
@@ -90,7 +90,7 @@ impl Drop for Daemons {
 }
 
 impl Daemons {
-    /// Has every node follow the script that `script` gives for it and its config.
+    /// Starts daemons that follow the script that `script` returns for a node and its config.
     pub fn start(
         client: Client,
         script: impl Fn(&str, &str) -> Script + Send + Sync + 'static,
@@ -98,21 +98,21 @@ impl Daemons {
         Self::at(Arc::default(), client, script)
     }
 
-    /// Has `count` nodes, whichever begin first, follow a script at once, and the others once they are
-    /// released: what a test does in between is in the middle of a roll-out.
+    /// Starts daemons of which only the first `count` follow the script; the others wait for
+    /// [`Self::release`]. What a test does in between happens in the middle of a rollout.
     #[must_use]
     pub fn held(client: Client, count: usize, script: Script) -> Self {
         let gate: Arc<Gate> = Arc::default();
         let at_gate = gate.clone();
         let held = move |node: &str, config: &str| match config {
             "" => SILENT,
-            _ if at_gate.lets(node, count) => script,
+            _ if at_gate.admits(node, count) => script,
             _ => SILENT,
         };
         Self::at(gate, client, held)
     }
 
-    /// Lets the nodes go on that were held.
+    /// Lets the waiting daemons continue.
     pub fn release(&self) {
         lock(&self.gate.passed).is_open = true;
         self.gate.opened.notify_one();
@@ -125,37 +125,37 @@ impl Daemons {
     ) -> Self {
         let most: Arc<Mutex<Vec<String>>> = Arc::default();
         let nodes = Api::all(client);
-        let play = Play { nodes, script, most: most.clone(), gate: gate.clone() };
+        let play = DaemonTask { nodes, script, most: most.clone(), gate: gate.clone() };
         Self { task: tokio::spawn(play.run()), most, gate }
     }
 
-    /// The most nodes that were between two configs at a time.
+    /// Returns the largest set of nodes that were between two configs at the same time.
     #[must_use]
     pub fn busiest(&self) -> Vec<String> {
         lock(&self.most).clone()
     }
 
-    /// Counts from now on.
+    /// Resets [`Self::busiest`].
     pub fn count_anew(&self) {
         lock(&self.most).clear();
     }
 }
 
-/// Where nodes wait.
+/// Holds nodes back until the gate is opened.
 #[derive(Debug, Default)]
 struct Gate {
-    passed: Mutex<Passed>,
+    passed: Mutex<GateState>,
     opened: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Passed {
+struct GateState {
     nodes: BTreeSet<String>,
     is_open: bool,
 }
 
 impl Gate {
-    fn lets(&self, node: &str, count: usize) -> bool {
+    fn admits(&self, node: &str, count: usize) -> bool {
         let mut passed = lock(&self.passed);
         if passed.nodes.len() < count {
             passed.nodes.insert(node.to_owned());
@@ -164,36 +164,36 @@ impl Gate {
     }
 }
 
-/// How far a node is.
+/// The position of a node in its script.
 #[derive(Debug)]
-struct Progress {
+struct ScriptPosition {
     config: String,
     next: usize,
 }
 
-impl Progress {
-    /// At the end of a script that nobody knows.
+impl ScriptPosition {
+    /// The position after the end of an unknown script.
     const IDLE: Self = Self { config: String::new(), next: usize::MAX };
 }
 
-struct Play<F> {
+struct DaemonTask<F> {
     nodes: Api<Node>,
     script: F,
     most: Arc<Mutex<Vec<String>>>,
     gate: Arc<Gate>,
 }
 
-impl<F: Fn(&str, &str) -> Script> Play<F> {
+impl<F: Fn(&str, &str) -> Script> DaemonTask<F> {
     async fn run(self) {
         let mut known: BTreeMap<String, Node> = BTreeMap::new();
-        let mut progress: BTreeMap<String, Progress> = BTreeMap::new();
+        let mut progress: BTreeMap<String, ScriptPosition> = BTreeMap::new();
         let changes = watcher(self.nodes.clone(), watcher::Config::default()).default_backoff();
         let mut changes = std::pin::pin!(changes);
         loop {
             let due: Vec<Node> = tokio::select! {
                 () = self.gate.opened.notified() => known.values().cloned().collect(),
                 change = changes.next() => match change {
-                    // What a write gave back may be newer than what the watch tells now.
+                    // The result of a write may be newer than an event of the watch.
                     Some(Ok(Event::Apply(node) | Event::InitApply(node)))
                         if known.get(&node.name_any()).is_none_or(|last| is_newer(&node, last)) =>
                     {
@@ -204,7 +204,7 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
                         progress.remove(&node.name_any());
                         continue;
                     }
-                    // The watch is taken up again by itself.
+                    // The watcher resumes by itself.
                     Some(Ok(_) | Err(_)) => continue,
                     None => return,
                 },
@@ -212,8 +212,8 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
             for node in due {
                 known.insert(node.name_any(), node.clone());
                 self.count(&known);
-                let progress = progress.entry(node.name_any()).or_insert(Progress::IDLE);
-                if let Some(node) = self.go_on(node, progress).await {
+                let progress = progress.entry(node.name_any()).or_insert(ScriptPosition::IDLE);
+                if let Some(node) = self.advance(node, progress).await {
                     known.insert(node.name_any(), node);
                     self.count(&known);
                 }
@@ -221,8 +221,8 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
         }
     }
 
-    /// Takes every step that can be taken; gives the node as it is then.
-    async fn go_on(&self, mut node: Node, progress: &mut Progress) -> Option<Node> {
+    /// Takes all steps that are possible now. Returns the updated node.
+    async fn advance(&self, mut node: Node, progress: &mut ScriptPosition) -> Option<Node> {
         let name = node.name_any();
         loop {
             let script = (self.script)(&name, &progress.config);
@@ -232,7 +232,7 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
                 if desired == progress.config || is_done {
                     return Some(node);
                 }
-                *progress = Progress { config: desired.to_owned(), next: 0 };
+                *progress = ScriptPosition { config: desired.to_owned(), next: 0 };
                 continue;
             };
             match step {
@@ -251,7 +251,7 @@ impl<F: Fn(&str, &str) -> Script> Play<F> {
         }
     }
 
-    /// Writes annotations on a node; a node that is gone says nothing more.
+    /// Writes annotations on a node. Returns `None` if the node is gone.
     async fn write(
         &self,
         node: &str,
@@ -295,7 +295,7 @@ fn is_newer(node: &Node, last: &Node) -> bool {
     node.uid() != last.uid() || version(node) > version(last)
 }
 
-/// Annotations, named without their prefix, as a patch.
+/// Builds a patch of annotations, which are named without their prefix.
 pub(crate) fn annotations(pairs: impl IntoIterator<Item = (&'static str, String)>) -> Value {
     let pairs = pairs.into_iter().map(|(key, text)| (format!("{PREFIX}{key}"), text.into()));
     json!({"metadata": {"annotations": pairs.collect::<serde_json::Map<_, _>>()}})

@@ -1,13 +1,14 @@
-//! A roll-out to a whole fleet on a real kube-apiserver, measured from outside.
+//! Benchmark of a rollout to a whole fleet on a real kube-apiserver, measured from outside the
+//! controller.
 //!
-//! The controller is the binary as it ships, in a process of its own, so that its memory, its CPU time
-//! and its requests are its own: the first two are read from `/proc`, the last from the audit log of
-//! the API server, by the name of its user. Nodes and daemons are played, see `daemons`.
+//! The controller is the shipped binary in its own process, so that its memory, CPU time and
+//! requests can be told apart: the first two are read from `/proc`, the last from the API server's
+//! audit log, by user name. Nodes and daemons are simulated, see `daemons`.
 
+mod converged;
 mod daemons;
 mod measure;
 mod objects;
-mod settled;
 mod watch;
 
 use std::{
@@ -34,62 +35,63 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
-pub use self::daemons::Manner;
+pub use self::daemons::DaemonMode;
 use self::{
     daemons::Daemons,
-    measure::{Audit, Cpu, Requests},
-    watch::Sights,
+    measure::{AuditLog, Cpu, RequestCounts},
+    watch::RolloutTimes,
 };
 use crate::{
     api::{ApiServer as _, KubeApiServer, Process, Programs, Settings, command},
     pki::{Authority, Credentials},
 };
 
-/// How many writes we have under way at a time while we set up.
-const WRITES: usize = 32;
+/// Number of concurrent writes during setup.
+const SETUP_CONCURRENCY: usize = 32;
 
-/// Nothing takes this long unless it is broken.
-const PATIENCE: Duration = Duration::from_mins(15);
+/// Timeout of every wait. Only a broken program exceeds it.
+const TIMEOUT: Duration = Duration::from_mins(15);
 
-/// The user that the controller is, by which its requests are told apart.
+/// User name of the controller, which identifies its requests in the audit log.
 const CONTROLLER: &str = "mco-controller";
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The binary with the controller in it.
+    /// Path of the `mco` binary.
     pub mco: PathBuf,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How their daemons answer.
-    pub manner: Manner,
-    /// How long the controller is left alone before its memory is looked at.
+    /// Behaviour of the daemons.
+    pub mode: DaemonMode,
+    /// Idle time before the controller's memory is measured.
     pub idle: Duration,
 }
 
-/// What was measured.
+/// The results of a measurement.
 #[derive(Debug)]
 pub struct Outcome {
     plan: Plan,
-    /// Patches of one annotation of every node, by as many writers as the controller has.
-    floor: Duration,
-    /// Until it has counted all nodes.
-    start: Effort,
-    /// While nothing happens.
-    idle: Effort,
+    /// Time for one patch of one annotation of every node, with as many writers as the controller
+    /// has.
+    baseline: Duration,
+    /// From the controller's start until all nodes are counted.
+    start: ResourceUsage,
+    /// While nothing changes.
+    idle: ResourceUsage,
     idle_memory: measure::Memory,
-    sights: Sights,
+    times: RolloutTimes,
     cpu: Duration,
     server_cpu: Duration,
     memory: measure::Memory,
-    requests: Requests,
+    requests: RequestCounts,
 }
 
-/// What the controller did in some time.
+/// The controller's resource usage during a phase.
 #[derive(Debug)]
-struct Effort {
+struct ResourceUsage {
     cpu: Duration,
-    requests: Requests,
+    requests: RequestCounts,
 }
 
 /// A cluster with nodes and a controller.
@@ -97,35 +99,35 @@ struct Bench {
     api: KubeApiServer,
     controller: Process,
     client: Client,
-    audit: Audit,
+    audit: AuditLog,
     plan: Plan,
     kubeconfig: PathBuf,
     log: PathBuf,
 }
 
-/// Measures one roll-out; everything is made in `folder` and gone afterwards.
+/// Measures one rollout. All files are created in `folder` and removed afterwards.
 pub async fn run(programs: &Programs, folder: &Path, plan: &Plan) -> anyhow::Result<Outcome> {
     let mut bench = Bench::start(programs, folder, plan).await?;
-    let base = bench.furnish().await?;
-    let floor = bench.floor().await?;
-    // A fresh process, so that its memory is not that of the one that saw the nodes come.
+    let base = bench.create_nodes().await?;
+    let baseline = bench.baseline().await?;
+    // A new process, so that its memory does not include the creation of the nodes.
     let start = bench.restart().await?;
     let idle = bench.idle().await?;
     let idle_memory = measure::Memory::of(bench.controller.id())?;
-    let daemons = Daemons::start(&bench.client, plan.manner);
+    let daemons = Daemons::start(&bench.client, plan.mode);
     let (cpu, server) = (bench.cpu()?, bench.server_cpu()?);
     bench.audit.skip()?;
-    let sights = bench.roll_out(&base).await?;
-    // What is said of nodes comes after the pool is done.
-    settled::all_told(&bench.client).await?;
+    let times = bench.roll_out(&base).await?;
+    // The controller writes MachineConfigNodes until after the pool is updated.
+    converged::wait(&bench.client).await?;
     let requests = bench.audit.requests(CONTROLLER)?;
     let outcome = Outcome {
         plan: plan.clone(),
-        floor,
+        baseline,
         start,
         idle,
         idle_memory,
-        sights,
+        times,
         cpu: bench.cpu()?.saturating_sub(cpu),
         server_cpu: bench.server_cpu()?.saturating_sub(server),
         memory: measure::Memory::of(bench.controller.id())?,
@@ -139,7 +141,7 @@ impl Bench {
     async fn start(programs: &Programs, folder: &Path, plan: &Plan) -> anyhow::Result<Self> {
         let authority = Authority::new("fleet")?;
         let mut settings = Settings::loopback(&folder.join("api"));
-        let audit = Audit::prepare(folder)?;
+        let audit = AuditLog::prepare(folder)?;
         settings.flags = audit.flags();
         let api = KubeApiServer::start(programs, &authority, &settings)?;
         let user = authority.user(CONTROLLER, Some("system:masters"))?;
@@ -152,9 +154,9 @@ impl Bench {
         Ok(Self { api, controller, client, audit, plan: plan.clone(), kubeconfig, log })
     }
 
-    /// Makes the nodes, each with what its daemon would have said in its MachineConfigNode; gives the
-    /// config that they run.
-    async fn furnish(&self) -> anyhow::Result<String> {
+    /// Creates the nodes, each with the MachineConfigNode status that its daemon would report.
+    /// Returns the name of their config.
+    async fn create_nodes(&self) -> anyhow::Result<String> {
         let base =
             self.pool("has a config", |pool| !pool.spec.configuration.rendered.name.is_empty());
         let base = base.await?.spec.configuration.rendered.name;
@@ -173,7 +175,7 @@ impl Bench {
             async move {
                 let made =
                     await_condition(reports.clone(), &name, |found: Option<&_>| found.is_some());
-                tokio::time::timeout(PATIENCE, made).await??;
+                tokio::time::timeout(TIMEOUT, made).await??;
                 let status = Patch::Merge(json!({"status": objects::report(&base)}));
                 reports.patch_status(&name, &PatchParams::default(), &status).await?;
                 anyhow::Ok(())
@@ -181,7 +183,7 @@ impl Bench {
         })
         .await?;
         self.counted().await?;
-        settled::all_told(&self.client).await?;
+        converged::wait(&self.client).await?;
         Ok(base)
     }
 
@@ -196,8 +198,8 @@ impl Bench {
         counted.await.map(drop)
     }
 
-    /// What the API server itself needs for one small write to each node.
-    async fn floor(&self) -> anyhow::Result<Duration> {
+    /// Measures the API server's own time for one small write to each node.
+    async fn baseline(&self) -> anyhow::Result<Duration> {
         let nodes = Api::<Node>::all(self.client.clone());
         let names: Vec<String> = (0..self.plan.nodes).map(objects::name).collect();
         let start = Instant::now();
@@ -214,11 +216,11 @@ impl Bench {
         Ok(start.elapsed())
     }
 
-    /// Starts the controller anew; it leads and has counted all nodes afterwards.
-    async fn restart(&mut self) -> anyhow::Result<Effort> {
+    /// Restarts the controller. It leads and has counted all nodes afterwards.
+    async fn restart(&mut self) -> anyhow::Result<ResourceUsage> {
         self.controller.signal(Signal::TERM)?;
-        self.controller.wait(PATIENCE)?;
-        // What the last one counted is taken away, so that it shows when this one has.
+        self.controller.wait(TIMEOUT)?;
+        // Resets the counts of the previous process, so that the new counts are visible.
         let pools = Api::<MachineConfigPool>::all(self.client.clone());
         let nothing =
             Patch::Merge(json!({"status": {"machineCount": 0, "updatedMachineCount": 0}}));
@@ -226,32 +228,33 @@ impl Bench {
         self.audit.skip()?;
         self.controller = controller(&self.plan.mco, &self.kubeconfig, &self.log)?;
         let counted = self.counted().await;
-        counted.with_context(|| format!("the controller says:\n{}", self.controller.log()))?;
-        Ok(Effort { cpu: self.cpu()?, requests: self.audit.requests(CONTROLLER)? })
+        counted.with_context(|| format!("log of the controller:\n{}", self.controller.log()))?;
+        Ok(ResourceUsage { cpu: self.cpu()?, requests: self.audit.requests(CONTROLLER)? })
     }
 
-    /// Leaves the controller alone for a while.
-    async fn idle(&mut self) -> anyhow::Result<Effort> {
+    /// Measures the controller while nothing changes.
+    async fn idle(&mut self) -> anyhow::Result<ResourceUsage> {
         let cpu = self.cpu()?;
         self.audit.skip()?;
-        // What a process costs that has nothing to do is a question of time: here nothing is waited for.
+        // Idle usage can only be measured over time: this sleep waits for nothing.
         sleep(self.plan.idle).await;
         if let Some(status) = self.controller.ended()? {
             bail!("the controller ended ({status}):\n{}", self.controller.log());
         }
         let cpu = self.cpu()?.saturating_sub(cpu);
-        Ok(Effort { cpu, requests: self.audit.requests(CONTROLLER)? })
+        Ok(ResourceUsage { cpu, requests: self.audit.requests(CONTROLLER)? })
     }
 
-    async fn roll_out(&self, base: &str) -> anyhow::Result<Sights> {
-        let watch = tokio::time::timeout(PATIENCE, watch::start(&self.client, base)).await?;
-        let watch = watch.context("the roll-out cannot be watched")?;
+    async fn roll_out(&self, base: &str) -> anyhow::Result<RolloutTimes> {
+        let watch = tokio::time::timeout(TIMEOUT, watch::start(&self.client, base)).await?;
+        let watch = watch.context("failed to watch the rollout")?;
         let start = Instant::now();
         let change = objects::config("99-worker-bench", "worker", "/etc/bench", 300);
         self.create(&change).await?;
-        let seen = tokio::time::timeout(PATIENCE, watch.see(self.plan.nodes, start)).await;
-        let seen = seen.with_context(|| format!("no end in sight:\n{}", self.controller.log()))?;
-        seen.context("the roll-out cannot be watched")
+        let seen = tokio::time::timeout(TIMEOUT, watch.see(self.plan.nodes, start)).await;
+        let seen =
+            seen.with_context(|| format!("the rollout timed out:\n{}", self.controller.log()))?;
+        seen.context("failed to watch the rollout")
     }
 
     async fn create<K>(&self, object: &K) -> anyhow::Result<()>
@@ -272,9 +275,10 @@ impl Bench {
         let found = await_condition(pools, "worker", |pool: Option<&MachineConfigPool>| {
             pool.is_some_and(&holds)
         });
-        let found = tokio::time::timeout(PATIENCE, found).await;
-        let found = found.with_context(|| format!("pool worker never {what}"))??;
-        found.with_context(|| format!("pool worker never {what}"))
+        let found = tokio::time::timeout(TIMEOUT, found).await;
+        let found =
+            found.with_context(|| format!("timed out waiting until pool worker {what}"))??;
+        found.with_context(|| format!("the watch ended before pool worker {what}"))
     }
 
     fn cpu(&self) -> anyhow::Result<Duration> {
@@ -291,27 +295,27 @@ fn controller(mco: &Path, kubeconfig: &Path, log: &Path) -> anyhow::Result<Proce
     let mut start = command(mco);
     start.args(["controller", "start", "--metrics-listen-address", "127.0.0.1:0", "--kubeconfig"]);
     start.arg(kubeconfig).env_remove("RELEASE_VERSION");
-    // The image sets this for every process.
+    // The container image sets this variable for every process.
     start.envs(xtask::image::TRIM.split_once('='));
     Process::start("the controller", &mut start, log)
 }
 
-/// Does something for each name, many at a time.
+/// Runs `work` for each name, concurrently.
 async fn each<F>(names: &[String], work: impl Fn(&str) -> F) -> anyhow::Result<()>
 where
     F: Future<Output = anyhow::Result<()>>,
 {
-    let all = stream::iter(names).map(|name| work(name)).buffer_unordered(WRITES);
+    let all = stream::iter(names).map(|name| work(name)).buffer_unordered(SETUP_CONCURRENCY);
     let outcomes: Vec<anyhow::Result<()>> = all.collect().await;
     outcomes.into_iter().collect()
 }
 
 impl Outcome {
-    /// Fails if the controller asked for more than is promised.
+    /// Fails if the controller sent more requests than allowed.
     pub fn check(&self) -> anyhow::Result<()> {
-        let (share, most) = (self.requests_per_node(), self.plan.manner.most_requests());
+        let (share, most) = (self.requests_per_node(), self.plan.mode.most_requests());
         if share > most {
-            bail!("{share:.2} requests per node, where {most} are promised at most");
+            bail!("{share:.2} requests per node, at most {most} are allowed");
         }
         Ok(())
     }
@@ -326,20 +330,20 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes = self.plan.nodes;
         let mut line = |what: &str, value: String| writeln!(f, "{what:<44}{value}");
-        line("nodes, daemons", format!("{nodes}, {}", self.plan.manner))?;
-        line("one small write to each node, nothing else", seconds(self.floor))?;
+        line("nodes, daemons", format!("{nodes}, {}", self.plan.mode))?;
+        line("baseline: one small write to each node", seconds(self.baseline))?;
         line("start: CPU", seconds(self.start.cpu))?;
         line("start: requests", self.start.requests.to_string())?;
         let (idle, long) = (&self.idle, seconds(self.plan.idle));
         line("idle: memory", self.idle_memory.to_string())?;
         line("idle: CPU", format!("{} in {long}", seconds(idle.cpu)))?;
         line("idle: requests", format!("{} in {long}", idle.requests))?;
-        line("MachineConfig to rendered config", seconds(self.sights.rendered))?;
-        line("MachineConfig to pool's target", seconds(self.sights.targeted))?;
-        line("MachineConfig to first desiredConfig", seconds(self.sights.first))?;
-        line("MachineConfig to last node done", seconds(self.sights.last))?;
-        line("MachineConfig to pool Updated", seconds(self.sights.updated))?;
-        line("nodes in update at once, at most", self.sights.at_once.to_string())?;
+        line("MachineConfig to rendered config", seconds(self.times.rendered))?;
+        line("MachineConfig to pool's target", seconds(self.times.targeted))?;
+        line("MachineConfig to first desiredConfig", seconds(self.times.first))?;
+        line("MachineConfig to last node done", seconds(self.times.last))?;
+        line("MachineConfig to pool Updated", seconds(self.times.updated))?;
+        line("nodes in update at once, at most", self.times.at_once.to_string())?;
         line("controller CPU", seconds(self.cpu))?;
         line("API server and etcd CPU", seconds(self.server_cpu))?;
         line("memory afterwards", self.memory.to_string())?;

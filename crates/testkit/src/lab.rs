@@ -1,27 +1,29 @@
-//! The lab: a real Kubernetes of several machines on one Linux machine, for tests and for people.
+//! The lab: a real Kubernetes cluster of several machines on one Linux host, for tests and for
+//! users.
 //!
-//! The control plane runs in a network of its own. Each machine is a container that boots its own
-//! systemd, kubelet and containerd from a disk of its own, and can be rebooted, cut off and killed.
-//! All of it lives in namespaces whose first process ends with the process that wanted the lab,
-//! however that ends; what is left then, cgroups and one folder, is removed by a keeper, or by the
-//! start of the next lab. Nothing of the host is changed, and two labs do not meet.
+//! The control plane runs in its own network namespace. Each machine is a container that boots its
+//! own systemd, kubelet and containerd from its own disk. It can be rebooted, disconnected and
+//! killed. All processes run in namespaces whose first process ends with the process that started
+//! the lab, even if that one is killed. The remains, cgroups and one folder, are removed by a
+//! supervisor process, or by the start of the next lab. The host is not changed, and labs do not
+//! affect each other.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the lab is made of programs and files; nothing ships this"
+    reason = "the lab consists of programs and files; no part of it ships"
 )]
 
+mod background;
 mod cgroup;
-mod furnish;
+mod control_plane;
+mod disk;
+mod folder;
 mod image;
-mod lone;
 mod machine;
-mod people;
-mod place;
-mod plane;
+mod namespaces;
 mod relay;
 mod run;
-mod space;
+mod standalone;
 mod wait;
 
 use std::{
@@ -34,33 +36,36 @@ use std::{
 use anyhow::Context as _;
 use kube::Client;
 
-use self::{cgroup::Groups, place::Place, plane::Plane, run::output, space::Space};
 pub use self::{
+    background::Background,
     cgroup::Memory,
     image::SLEEP,
-    lone::Lone,
     machine::{Machine, Network},
-    people::Background,
+    standalone::Lone,
     wait::Step,
+};
+use self::{
+    cgroup::Cgroups, control_plane::ControlPlane, folder::LabFolder, namespaces::Namespaces,
+    run::output,
 };
 use crate::{
     api::Programs,
     pki::{Authority, Credentials},
 };
 
-/// What a lab is made from, prepared by `scripts/lab`.
+/// The prerequisites of a lab, prepared by `scripts/lab`.
 #[derive(Clone, Debug)]
 pub struct Ingredients {
-    /// The root that the disks of all machines lie over.
+    /// Root file system that the disks of all machines are overlaid on.
     base: PathBuf,
-    /// The programs of Kubernetes that run in the machines.
+    /// Kubernetes programs that run in the machines.
     kube: PathBuf,
-    /// The same with etcd, for the control plane.
+    /// The same programs and etcd, for the control plane.
     programs: Programs,
 }
 
 impl Ingredients {
-    /// Finds them, or says in one line what is missing.
+    /// Finds the prerequisites. The error names the missing one in one line.
     pub fn find() -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab");
         let mut command = Command::new(&script);
@@ -69,156 +74,165 @@ impl Ingredients {
         if !found.status.success() {
             return Err(String::from_utf8_lossy(&found.stderr).trim().to_owned());
         }
-        let said = String::from_utf8_lossy(&found.stdout);
+        let stdout = String::from_utf8_lossy(&found.stdout);
         let folder = |key: &str| {
-            let value = said.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-            value.map(PathBuf::from).ok_or_else(|| format!("scripts/lab names no {key}"))
+            let value = stdout.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            value.map(PathBuf::from).ok_or_else(|| format!("scripts/lab did not print {key}"))
         };
         let programs = Programs::find().map_err(|absent| absent.to_string())?;
         Ok(Self { base: folder("base")?, kube: folder("kube")?, programs })
     }
 
-    /// Removes what labs have left behind whose process is gone; every start does that, too.
+    /// Removes the remains of labs whose process has ended. Every start of a lab does the same.
     pub fn sweep(&self) -> anyhow::Result<()> {
-        place::clean(&self.labs()).map(drop)
+        folder::clean(&self.labs()).map(drop)
     }
 
-    /// The folder of all labs: beside what they are made from.
+    /// Returns the folder of all labs.
     #[must_use]
     pub fn labs(&self) -> PathBuf {
         self.base.with_file_name("labs")
     }
 }
 
-/// What the lab is to be.
+/// The settings of a lab.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How many machines, named `m1` and so on.
+    /// Number of machines, named `m1` and so on.
     pub machines: u8,
-    /// Our binary; every machine has the image that is made of it.
+    /// Path of the `mco` binary. Every machine gets an image that contains it.
     pub mco: Option<PathBuf>,
 }
 
-/// A running lab. It ends when it goes out of scope.
+/// A running lab. Removed when dropped.
 pub struct Lab {
     machines: Vec<Machine>,
-    control: Plane,
+    control: ControlPlane,
     client: Client,
     kubectl: PathBuf,
-    groups: Arc<Groups>,
-    space: Arc<Space>,
-    place: Place,
+    cgroups: Arc<Cgroups>,
+    namespaces: Arc<Namespaces>,
+    folder: LabFolder,
 }
 
 impl Lab {
-    /// Starts one and waits until every machine is a node that is Ready.
+    /// Starts a lab and waits until all its nodes are Ready.
     ///
-    /// The calling thread must live as long as the lab: the API server dies with it.
+    /// The calling thread must live as long as the lab, because the API server dies with it.
     pub async fn up(ingredients: &Ingredients, plan: &Plan) -> anyhow::Result<Self> {
-        let place = Place::make(&ingredients.labs())?;
-        let groups = Arc::new(Groups::make(&place)?);
-        let space = Arc::new(Space::make(&place, &ingredients.base, &ingredients.kube)?);
-        groups.add(plane::GROUP)?;
-        image::make(&place.folder.join("images"), plan.mco.as_deref())?;
+        let folder = LabFolder::make(&ingredients.labs())?;
+        let cgroups = Arc::new(Cgroups::make(&folder)?);
+        let namespaces = Arc::new(Namespaces::make(&folder, &ingredients.base, &ingredients.kube)?);
+        cgroups.add(control_plane::GROUP)?;
+        image::make(&folder.path.join("images"), plan.mco.as_deref())?;
         let authority = Authority::new("lab")?;
         let machines: Vec<Machine> = (1..=plan.machines)
             .map(|index| {
                 let credentials = credentials(&authority, index)?;
-                Machine::make(index, &place, &ingredients.base, &space, &groups, &credentials)
+                Machine::make(
+                    index,
+                    &folder,
+                    &ingredients.base,
+                    &namespaces,
+                    &cgroups,
+                    &credentials,
+                )
             })
             .collect::<anyhow::Result<_>>()?;
-        let control = Plane::start(&place, &space, &ingredients.programs, &authority)?;
+        let control = ControlPlane::start(&folder, &namespaces, &ingredients.programs, &authority)?;
         for machine in &machines {
             machine.start()?;
         }
         let client = mco_cluster::client::connect(Some(&control.kubeconfig)).await?;
         let kubectl = ingredients.programs.kubernetes("kubectl");
-        let lab = Self { machines, control, client, kubectl, groups, space, place };
+        let lab = Self { machines, control, client, kubectl, cgroups, namespaces, folder };
         for machine in &lab.machines {
             lab.wait_ready(machine).await?;
         }
         Ok(lab)
     }
 
-    /// Its machines.
+    /// Returns the machines.
     #[must_use]
     pub fn machines(&self) -> &[Machine] {
         &self.machines
     }
 
-    /// The machine of that name.
+    /// Returns the machine of that name.
     pub fn machine(&self, name: &str) -> anyhow::Result<&Machine> {
         let found = self.machines.iter().find(|machine| machine.name() == name);
         found.with_context(|| format!("the lab has no machine {name}"))
     }
 
-    /// A client that may do everything.
+    /// Returns a client with the administrator's rights.
     #[must_use]
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// A file that lets its holder do everything, from this machine, as long as this process runs.
+    /// Returns the path of the administrator's kubeconfig, valid on this host while this process
+    /// runs.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.control.kubeconfig
     }
 
-    /// Runs `kubectl`, however it ends.
+    /// Runs `kubectl`. A failure of the command is not an error.
     pub fn kubectl(&self, words: &[&str]) -> anyhow::Result<Output> {
         let mut command = Command::new(&self.kubectl);
         command.arg("--kubeconfig").arg(self.kubeconfig()).args(words).env_remove("KUBECONFIG");
-        // It caches what it learns of the server; this server is gone soon.
-        command.arg("--cache-dir").arg(self.place.folder.join("kubectl"));
+        // kubectl caches the server's discovery; this cache must not outlive the lab.
+        command.arg("--cache-dir").arg(self.folder.path.join("kubectl"));
         output(&format!("kubectl {}", words.join(" ")), command.stdin(std::process::Stdio::null()))
     }
 
-    /// What `kubectl` writes, which must succeed.
+    /// Runs `kubectl` and returns its output. Fails if the command fails.
     pub fn ask(&self, words: &[&str]) -> anyhow::Result<String> {
-        run::said(&format!("kubectl {}", words.join(" ")), &self.kubectl(words)?)
+        run::stdout(&format!("kubectl {}", words.join(" ")), &self.kubectl(words)?)
     }
 
-    /// What the whole lab takes of this machine's memory.
+    /// Returns the memory usage of the whole lab.
     #[must_use]
     pub fn memory(&self) -> Memory {
-        self.groups.memory()
+        self.cgroups.memory()
     }
 
-    /// The lab's name, which is part of the names of its cgroups.
+    /// Returns the lab's id, which is part of the names of its cgroups.
     #[must_use]
     pub fn id(&self) -> &str {
-        &self.place.id
+        &self.folder.id
     }
 
-    /// Where it keeps everything; gone when it is down.
+    /// Returns the lab's folder, which is removed with the lab.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        &self.place.folder
+        &self.folder.path
     }
 
-    /// Ends it and waits until nothing is left of it.
+    /// Stops the lab and waits until its remains are removed.
     pub fn down(self) -> anyhow::Result<()> {
-        self.space.end()
+        self.namespaces.end()
     }
 }
 
 impl fmt::Debug for Lab {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lab").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Lab").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 
 impl Drop for Lab {
     fn drop(&mut self) {
-        drop(self.space.end());
+        drop(self.namespaces.end());
     }
 }
 
-/// What a machine shows to the API server and to those who call its kubelet.
+/// Issues the credentials of a machine: for its requests to the API server and for callers of its
+/// kubelet.
 fn credentials(authority: &Authority, index: u8) -> anyhow::Result<Vec<(&'static str, String)>> {
     let identity = machine::identity(index);
     let pair = authority.node(&identity.name, std::slice::from_ref(&identity.address))?;
-    let config = authority.kubeconfig(&Plane::url(), Credentials::Certificate(&pair));
+    let config = authority.kubeconfig(&ControlPlane::url(), Credentials::Certificate(&pair));
     Ok(vec![
         ("etc/kubernetes/ca.crt", authority.pair().certificate.clone()),
         ("etc/kubernetes/kubelet.crt", pair.certificate),

@@ -1,4 +1,4 @@
-//! What tests of several crates share. Nothing ships it.
+//! Test support that several crates share. No part of it ships.
 
 pub mod api;
 pub mod daemons;
@@ -11,6 +11,6 @@ pub mod pki;
 pub mod sim;
 pub mod watching;
 
-/// How long tests wait for what is sure to come: only what is broken takes this long, on the slowest
-/// machine too.
+/// Timeout of every wait in tests. Long enough that only a broken program exceeds it, on the
+/// slowest machine too.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_mins(5);

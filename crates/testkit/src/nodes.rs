@@ -1,5 +1,5 @@
-//! The nodes of a cluster as tests look at them: what matters of each, and everything that all of them
-//! went through.
+//! Observes the nodes of a cluster in tests: a summary of each node, and the history of all of
+//! them.
 
 use std::{
     collections::BTreeMap,
@@ -21,31 +21,31 @@ use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{PATIENCE, daemons::PREFIX};
 
-/// What matters of a node.
+/// A summary of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// The config that it has.
+    /// The node's current config.
     pub current: String,
-    /// The config that it is to have.
+    /// The node's desired config.
     pub desired: String,
-    /// What its daemon says that it is doing.
+    /// State that the node's daemon reports.
     pub state: String,
-    /// Why, where something is wrong.
+    /// Reason that the daemon reports with a failure.
     pub reason: String,
-    /// What its daemon asks the drain controller for.
+    /// Drain request of the daemon.
     pub desired_drain: String,
-    /// What the drain controller did last.
+    /// The last request that the drain controller completed.
     pub last_drain: String,
-    /// The boot that its kubelet was started in.
+    /// Boot id that the kubelet reports.
     pub boot_id: String,
-    /// Whether it is closed to pods.
+    /// True if the node is cordoned.
     pub cordoned: bool,
-    /// Whether its kubelet says that it is well.
+    /// True if the node is Ready.
     pub ready: bool,
 }
 
 impl View {
-    /// Looks at a node.
+    /// Summarizes a node.
     #[must_use]
     pub fn of(node: &Node) -> Self {
         let text = |key: &str| {
@@ -66,33 +66,33 @@ impl View {
         }
     }
 
-    /// Whether it has its config, and its daemon has nothing left to do or to complain of.
+    /// Returns true if the node runs its desired config and its daemon reports Done.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.state == "Done" && self.current == self.desired && self.reason.is_empty()
     }
 
-    /// Whether it has the config that follows `before`, and nothing is left to do about it.
+    /// Returns true if the node has completed an update away from the config `before`.
     #[must_use]
     pub fn is_past(&self, before: &str) -> bool {
         let has_it = self.current == self.desired && self.current != before;
         has_it && self.state == "Done" && self.is_in_service()
     }
 
-    /// Whether the drain controller has done what it was asked for.
+    /// Returns true if the drain controller has completed the daemon's request.
     #[must_use]
     pub fn is_drained(&self) -> bool {
         self.desired_drain == self.last_drain
     }
 
-    /// Whether it takes pods.
+    /// Returns true if the node accepts pods.
     #[must_use]
     pub fn is_in_service(&self) -> bool {
         self.ready && !self.cordoned
     }
 
-    /// Whether it is on its way from one config to another. That a node is not Ready may have other
-    /// reasons on a busy host.
+    /// Returns true if the node is between two configs. Ready is ignored, because a busy host makes
+    /// nodes unready for other reasons.
     #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.cordoned || self.current != self.desired
@@ -106,15 +106,16 @@ impl fmt::Display for View {
         let Self { state, current, desired, reason, boot_id, .. } = self;
         write!(
             f,
-            "{ready}{cordoned}, {state} {reason:?}, has {current}, is to have {desired}, boot {boot_id}"
+            "{ready}{cordoned}, {state} {reason:?}, current {current}, desired {desired}, boot {boot_id}"
         )
     }
 }
 
-/// All nodes at one moment, by name.
+/// The summaries of all nodes at one moment, by name.
 pub type Views = BTreeMap<String, View>;
 
-/// All nodes, now and before: one watch, so that what is seen together was so together.
+/// The current and past state of all nodes, from one watch, so that each entry shows nodes at the
+/// same moment.
 #[derive(Debug)]
 pub struct Nodes {
     now: watch::Receiver<Views>,
@@ -129,7 +130,7 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    /// Watches from now on. Must be called inside a tokio runtime.
+    /// Starts to watch. Must be called inside a tokio runtime.
     #[must_use]
     pub fn watch(client: Client) -> Self {
         let (sender, now) = watch::channel(Views::new());
@@ -138,28 +139,30 @@ impl Nodes {
         Self { now, history, watcher }
     }
 
-    /// The nodes as they are now, and as they change.
+    /// Returns a receiver of the nodes' state.
     #[must_use]
     pub fn now(&self) -> watch::Receiver<Views> {
         self.now.clone()
     }
 
-    /// Waits until the nodes are as they should be.
+    /// Waits until the nodes satisfy `is`.
     pub async fn wait(&self, what: &str, is: impl FnMut(&Views) -> bool) -> anyhow::Result<Views> {
         let mut now = self.now();
         let found = tokio::time::timeout(PATIENCE, now.wait_for(is)).await;
         let found = found.ok().and_then(|found| Some(found.ok()?.clone()));
-        found.with_context(|| format!("waited in vain for {what}: {:#?}", self.now.borrow()))
+        found.with_context(|| {
+            format!("timed out after {PATIENCE:?} waiting for {what}: {:#?}", self.now.borrow())
+        })
     }
 
-    /// Every moment since this was last asked.
+    /// Returns all states since the last call.
     #[must_use]
     pub fn history(&self) -> Vec<Views> {
         std::mem::take(&mut *self.history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The moment with the most nodes that are so, and what they were like then.
+/// Returns the state in which the most nodes satisfied `is`, with the text of these nodes.
 #[must_use]
 pub fn most(history: &[Views], is: impl Fn(&View) -> bool) -> BTreeMap<String, String> {
     let those = |views: &Views| -> BTreeMap<String, String> {
@@ -181,7 +184,7 @@ async fn follow(nodes: Api<Node>, now: watch::Sender<Views>, history: Arc<Mutex<
                 Ok(Event::Delete(node)) => {
                     views.remove(&node.name_any());
                 }
-                // The watch is taken up again by itself.
+                // The watcher resumes by itself.
                 Ok(Event::Init | Event::InitDone) | Err(_) => return,
             }
             history.lock().unwrap_or_else(PoisonError::into_inner).push(views.clone());

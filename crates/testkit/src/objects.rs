@@ -1,5 +1,5 @@
-//! Objects that most tests of a cluster need: what an operator and people would have made, and nodes as
-//! a daemon leaves them when it is done.
+//! Objects that most tests of a cluster need: those that an operator and users create, and nodes as
+//! a daemon leaves them after an update.
 
 use anyhow::Context as _;
 use k8s_openapi::api::core::v1::Node;
@@ -10,7 +10,7 @@ use kube::{
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, annotation, label};
 use serde_json::json;
 
-/// A node of the role worker that has `config` and is well.
+/// Builds a Ready worker node that runs `config`.
 #[must_use]
 pub fn worker(name: &str, config: &str) -> Node {
     serde_json::from_value(json!({
@@ -25,10 +25,10 @@ pub fn worker(name: &str, config: &str) -> Node {
         },
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }))
-    .expect("the text above is a Node")
+    .expect("the JSON above is a Node")
 }
 
-/// The pool of a role: its configs, and its nodes.
+/// Builds the pool of a role, with selectors for its configs and its nodes.
 #[must_use]
 pub fn pool(role: &str) -> MachineConfigPool {
     serde_json::from_value(json!({
@@ -38,10 +38,10 @@ pub fn pool(role: &str) -> MachineConfigPool {
             "nodeSelector": {"matchLabels": {format!("node-role.kubernetes.io/{role}"): ""}},
         },
     }))
-    .expect("the text above is a MachineConfigPool")
+    .expect("the JSON above is a MachineConfigPool")
 }
 
-/// A config of a role with one file, whose contents need no escapes.
+/// Builds a config of a role with one file. The contents must not need URL escapes.
 #[must_use]
 pub fn config(name: &str, role: &str, path: &str, contents: &str) -> MachineConfig {
     let source = format!("data:,{contents}");
@@ -51,10 +51,10 @@ pub fn config(name: &str, role: &str, path: &str, contents: &str) -> MachineConf
             {"path": path, "mode": 0o644, "contents": {"source": source}},
         ]}}},
     }))
-    .expect("the text above is a MachineConfig")
+    .expect("the JSON above is a MachineConfig")
 }
 
-/// Says what the cluster is like, as the operator of this version would.
+/// Creates the ControllerConfig that the operator of this version would create.
 pub async fn describe(client: &Client, version: &str) -> anyhow::Result<()> {
     let cluster = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
@@ -69,7 +69,7 @@ pub async fn describe(client: &Client, version: &str) -> anyhow::Result<()> {
     cluster.spec.root_ca_data = b"authority".to_vec().into();
     let api = Api::<ControllerConfig>::all(client.clone());
     let made = api.create(&PostParams::default(), &cluster).await;
-    let made = made.context("the ControllerConfig is not taken")?;
+    let made = made.context("failed to create the ControllerConfig")?;
     let status = json!({"status": {"observedGeneration": made.metadata.generation, "conditions": [
         {"type": "TemplateControllerCompleted", "status": "True",
          "lastTransitionTime": "2026-01-01T00:00:00Z"},

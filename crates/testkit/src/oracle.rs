@@ -1,8 +1,8 @@
-//! Recorded inputs of the reference with its outputs, and the checks that ours are equal.
+//! Recorded inputs and outputs of the reference, and the checks that `mco` produces equal outputs.
 //!
-//! A suite is a folder with `cases.jsonl`, one `{"id", "input", "expect"}` a line. The recordings are
-//! data: nothing here writes them, and no check knows the id of a case. Where we differ on purpose, a
-//! check recognises the situation by a rule and says why.
+//! A suite is a folder with `cases.jsonl`, one `{"id", "input", "expect"}` per line. The recordings
+//! are data: nothing here writes them, and no check depends on the id of a case. Where `mco`
+//! differs on purpose, a check recognises the situation by a rule that states the reason.
 
 mod accept;
 mod actions;
@@ -26,10 +26,10 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
-/// Compares what we make of an input, in JSON, with what the reference made of it.
+/// A function that compares the output of `mco` for an input, in JSON, with the reference's output.
 pub type Check = fn(input: &str, expect: &Value) -> Result<(), String>;
 
-/// Every suite we can check.
+/// All suites that have a check.
 pub const SUITES: &[(&str, Check)] = &[
     ("render", render::check),
     ("parse", parse::check),
@@ -45,19 +45,19 @@ pub const SUITES: &[(&str, Check)] = &[
     ("hosttree", hosttree::check),
 ];
 
-/// Checks of more than the reference promises: the words and places of its refusals. They hold for
-/// the corpus of this repository.
+/// Checks beyond what the reference promises: the exact texts and positions of its errors. They
+/// hold for the corpus of this repository.
 pub const WORDS: &[(&str, Check)] =
     &[("parse", parse::check_report), ("convert", convert::check_words)];
 
-/// What came of one suite.
+/// The result of one suite.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The suite.
+    /// Name of the suite.
     pub name: String,
-    /// How many cases agree.
+    /// Number of cases that agree.
     pub passed: usize,
-    /// The cases that do not, with the difference.
+    /// Ids of the cases that differ, with the difference.
     pub failed: Vec<(String, String)>,
 }
 
@@ -69,13 +69,14 @@ struct Case<'a> {
     expect: Value,
 }
 
-/// The recordings that are part of this repository: small, and made of synthetic inputs only.
+/// Returns the folder of the recordings in this repository. They are small and made of synthetic
+/// inputs only.
 #[must_use]
 pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
 }
 
-/// Runs every suite that `folder` holds; also names the ones we cannot check yet.
+/// Runs every suite in `folder`. Also returns the names of the suites without a check.
 pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
     let outcomes = run_each(SUITES, folder)?;
     let mut unknown = Vec::new();
@@ -88,7 +89,7 @@ pub fn run_all(folder: &Path) -> io::Result<(Vec<Outcome>, Vec<String>)> {
     Ok((outcomes, unknown))
 }
 
-/// Runs those of `suites` that `folder` holds.
+/// Runs those of `suites` that exist in `folder`.
 pub fn run_each(suites: &[(&str, Check)], folder: &Path) -> io::Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for (name, check) in suites {
@@ -100,7 +101,7 @@ pub fn run_each(suites: &[(&str, Check)], folder: &Path) -> io::Result<Vec<Outco
     Ok(outcomes)
 }
 
-#[expect(clippy::disallowed_methods, reason = "reads test data; nothing ships this")]
+#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
 fn entries(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -110,7 +111,7 @@ fn entries(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-#[expect(clippy::disallowed_methods, reason = "reads test data; nothing ships this")]
+#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
 fn run(name: &str, check: Check, cases: &Path) -> io::Result<Outcome> {
     let text = fs::read_to_string(cases)?;
     let mut outcome = Outcome { name: name.to_owned(), passed: 0, failed: Vec::new() };
@@ -124,27 +125,28 @@ fn run(name: &str, check: Check, cases: &Path) -> io::Result<Outcome> {
     Ok(outcome)
 }
 
-/// How many failing cases are shown.
-const SHOWN: usize = 5;
+/// Maximum number of failing cases that are printed.
+const MAX_PRINTED: usize = 5;
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, passed, failed } = self;
         write!(f, "oracle {name}: {passed} passed, {} failed", failed.len())?;
-        for (id, difference) in failed.iter().take(SHOWN) {
+        for (id, difference) in failed.iter().take(MAX_PRINTED) {
             write!(f, "\n  {id}: {}", difference.replace('\n', "\n    "))?;
         }
-        if failed.len() > SHOWN {
-            let more: Vec<&str> = failed.iter().skip(SHOWN).map(|(id, _)| id.as_str()).collect();
+        if failed.len() > MAX_PRINTED {
+            let more: Vec<&str> =
+                failed.iter().skip(MAX_PRINTED).map(|(id, _)| id.as_str()).collect();
             write!(f, "\n  and {}", more.join(", "))?;
         }
         Ok(())
     }
 }
 
-/// The input of a case, in the shape its suite has.
+/// Parses the input of a case.
 fn parsed<'a, T: Deserialize<'a>>(input: &'a str) -> Result<T, String> {
-    serde_json::from_str(input).map_err(|error| format!("the input is not understood: {error}"))
+    serde_json::from_str(input).map_err(|error| format!("failed to parse the input: {error}"))
 }
 
 /// Sets a member of an object.
@@ -154,12 +156,12 @@ fn put(object: &mut Value, member: &str, value: Value) {
     }
 }
 
-/// A text of an expectation.
+/// Returns a text member of an expectation.
 fn text<'a>(expect: &'a Value, member: &str) -> Option<&'a str> {
     expect.get(member).and_then(Value::as_str)
 }
 
-/// Where two documents first differ, for people.
+/// Describes the first difference between two documents.
 pub(crate) fn difference(expected: &Value, found: &Value) -> Option<String> {
     at("$", expected, found)
 }

@@ -1,4 +1,5 @@
-//! Certificates for a cluster of a test: one authority, what it signs, and the files that use them.
+//! Certificates for test clusters: one authority, the certificates that it signs, and kubeconfigs
+//! with them.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// Signs every certificate of a cluster.
+/// The certificate authority of a cluster.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pair: Pair,
@@ -20,52 +21,52 @@ pub struct Authority {
 pub struct Pair {
     /// The certificate.
     pub certificate: String,
-    /// Its private key.
+    /// The private key of the certificate.
     pub key: String,
 }
 
-/// What tokens of service accounts are signed with, both as PEM.
+/// The key pair for service account tokens, both as PEM.
 #[derive(Clone)]
 pub struct SigningKey {
-    /// Signs.
+    /// Key that signs tokens.
     pub private: String,
-    /// Checks.
+    /// Key that verifies tokens.
     pub public: String,
 }
 
-/// Whom a certificate is for.
+/// The subject of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'s> {
-    /// The common name: a user, or the name of a server.
+    /// Common name: a user, or the name of a server.
     pub name: &'s str,
-    /// The organization: a group of users.
+    /// Organization: a group of users.
     pub group: Option<&'s str>,
 }
 
-/// What a certificate may be used for.
+/// The usage of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// To be a server.
+    /// Server authentication.
     Serve,
-    /// To be a user.
+    /// Client authentication.
     Call,
-    /// Both, as a kubelet does.
+    /// Both, as a kubelet needs.
     Both,
 }
 
-/// How a user of a kubeconfig shows who it is.
+/// Credentials of a kubeconfig's user.
 #[derive(Clone, Copy)]
 pub enum Credentials<'c> {
-    /// By a certificate.
+    /// A client certificate.
     Certificate(&'c Pair),
-    /// By a bearer token.
+    /// A bearer token.
     Token(&'c str),
 }
 
 impl Authority {
-    /// A new authority of that name.
+    /// Creates an authority of that name.
     pub fn new(name: &str) -> anyhow::Result<Self> {
-        let key = KeyPair::generate().context("cannot make the authority's key")?;
+        let key = KeyPair::generate().context("failed to create the authority's key")?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -74,18 +75,19 @@ impl Authority {
             KeyUsagePurpose::CrlSign,
             KeyUsagePurpose::DigitalSignature,
         ];
-        let certificate = params.self_signed(&key).context("cannot sign the authority")?.pem();
+        let certificate =
+            params.self_signed(&key).context("failed to sign the authority's certificate")?.pem();
         let pair = Pair { certificate, key: key.serialize_pem() };
         Ok(Self { issuer: Issuer::new(params, key), pair })
     }
 
-    /// The authority's own certificate and key.
+    /// Returns the authority's own certificate and key.
     #[must_use]
     pub fn pair(&self) -> &Pair {
         &self.pair
     }
 
-    /// A certificate for `subject`, valid for these host names and addresses.
+    /// Issues a certificate for `subject`, valid for these host names and addresses.
     pub fn issue(
         &self,
         subject: Subject<'_>,
@@ -109,20 +111,20 @@ impl Authority {
             let certificate = params.signed_by(&key, &self.issuer)?.pem();
             Ok(Pair { certificate, key: key.serialize_pem() })
         };
-        make().with_context(|| format!("cannot make a certificate for {}", subject.name))
+        make().with_context(|| format!("failed to create a certificate for {}", subject.name))
     }
 
-    /// A certificate for a server.
+    /// Issues a server certificate.
     pub fn server(&self, name: &str, names: &[String]) -> anyhow::Result<Pair> {
         self.issue(Subject { name, group: None }, Purpose::Serve, names)
     }
 
-    /// A certificate for a user.
+    /// Issues a client certificate for a user.
     pub fn user(&self, name: &str, group: Option<&str>) -> anyhow::Result<Pair> {
         self.issue(Subject { name, group }, Purpose::Call, &[])
     }
 
-    /// A certificate for the kubelet of a node, both ways.
+    /// Issues the certificate of a node's kubelet, for client and server authentication.
     pub fn node(&self, node: &str, addresses: &[String]) -> anyhow::Result<Pair> {
         let name = format!("system:node:{node}");
         let subject = Subject { name: &name, group: Some("system:nodes") };
@@ -130,7 +132,8 @@ impl Authority {
         self.issue(subject, Purpose::Both, &names)
     }
 
-    /// A kubeconfig for a user of the API server at `url`, which this authority vouches for.
+    /// Builds a kubeconfig for a user of the API server at `url`, whose certificate this authority
+    /// signed.
     #[must_use]
     pub fn kubeconfig(&self, url: &str, user: Credentials<'_>) -> String {
         let authority = STANDARD.encode(&self.pair.certificate);
@@ -166,9 +169,9 @@ users:
 }
 
 impl SigningKey {
-    /// A new one.
+    /// Generates a key pair.
     pub fn new() -> anyhow::Result<Self> {
-        let key = KeyPair::generate().context("cannot make a key for service accounts")?;
+        let key = KeyPair::generate().context("failed to create a key for service accounts")?;
         Ok(Self { private: key.serialize_pem(), public: key.public_key_pem() })
     }
 }

@@ -1,8 +1,9 @@
-//! Scenarios for the simulator, made from seeds, and made smaller when they fail.
+//! Scenarios for the simulator: generated from seeds, and shrunk when they fail.
 //!
-//! A scenario is a small cluster, a change, often one that breaks nodes and is taken back, people who
-//! pause and cordon in between, and faults. [`check`] runs one and says, if a rule is broken, which,
-//! with the seed and the smallest scenario that was found to break it too.
+//! A scenario is a small cluster with a change (often one that breaks nodes and is reverted), users
+//! who pause and cordon meanwhile, and faults. [`check`] runs a scenario. If an invariant is
+//! violated, the error contains the invariant, the seed and the smallest scenario found that
+//! violates it too.
 
 mod fleet;
 mod shrink;
@@ -14,39 +15,39 @@ use mco_sim::{
     Action, Bug, Chance, Chooser, Fault, Faults, Flaw, Millis, Report, Setup, clock, run,
 };
 
-/// The decision that ships.
+/// The production decision function.
 pub const REAL: Chooser = Fleet::choose;
 
 const MINUTE: Millis = 60_000;
 
-/// When nothing goes wrong any more.
+/// Time after which no more faults occur.
 const CALM: Millis = 90 * MINUTE;
 
-/// A cluster and what happens to it.
+/// A cluster and the events that happen to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scenario {
-    /// What chance follows from.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
-    /// How many nodes a second pool has.
+    /// Number of nodes in a second pool.
     pub others: usize,
-    /// How many workers may be out of service at a time.
+    /// The worker pool's maxUnavailable.
     pub max_unavailable: i32,
-    /// How many pods there are for each node.
+    /// Number of pods per node.
     pub pods: usize,
-    /// What is wrong with the first change.
+    /// Flaw of the first change.
     pub flaw: Option<Flaw>,
-    /// Whether the changes need reboots; otherwise nodes are not even drained.
+    /// True if the changes need reboots. Otherwise nodes are not even drained.
     pub reboots: bool,
-    /// What people do.
+    /// Actions of the users.
     pub script: Vec<(Millis, Action)>,
-    /// What goes wrong.
+    /// Faults of the environment.
     pub faults: Faults,
 }
 
 impl Scenario {
-    /// The scenario of a seed.
+    /// Generates the scenario of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let chance = &mut Chance::new(seed);
@@ -77,14 +78,14 @@ impl Scenario {
         }
     }
 
-    /// Everything that the simulator needs.
+    /// Builds the simulator's input.
     #[must_use]
     pub fn setup(&self, chooser: Chooser, bug: Option<Bug>) -> Setup {
         fleet::setup(self, chooser, bug)
     }
 }
 
-/// A change, what people do meanwhile, and in the end a config that all nodes can have.
+/// Generates a change, user actions meanwhile, and finally a config that all nodes can apply.
 fn script(chance: &mut Chance, workers: usize) -> Vec<(Millis, Action)> {
     let target =
         |config: &str| Action::Target { pool: "worker".to_owned(), config: config.to_owned() };
@@ -99,7 +100,7 @@ fn script(chance: &mut Chance, workers: usize) -> Vec<(Millis, Action)> {
     for _ in 0..chance.index(3) {
         let (node, at) = (chance.index(workers), chance.between(0, 60_000) * 60);
         script.push((at, Action::Cordon(node)));
-        // A cordon that stays keeps its place, and with it perhaps all others waiting.
+        // A cordon that is never removed could block the rollout forever.
         script.push((at + chance.between(1, 60) * MINUTE, Action::Uncordon(node)));
     }
     let good = if chance.percent(70) { "old" } else { "second" };
@@ -128,12 +129,13 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// Runs the scenario of a seed with the decision that ships.
+/// Runs the scenario of a seed with the production decision function.
 pub fn check(seed: u64) -> Result<Report, String> {
     check_with(&Scenario::of(seed), REAL, None)
 }
 
-/// Runs a scenario; a broken rule is answered with a small scenario that breaks it and its trace.
+/// Runs a scenario. An error contains a small scenario that violates the same invariant, and its
+/// trace.
 pub fn check_with(
     scenario: &Scenario,
     chooser: Chooser,

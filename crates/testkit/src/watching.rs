@@ -1,5 +1,4 @@
-//! Waiting for objects to be as a test wants them: every change is looked at, and a watch that breaks is
-//! taken up again.
+//! Waits until objects reach a state. Every change is checked, and a broken watch is resumed.
 
 use std::fmt::Debug;
 
@@ -16,13 +15,13 @@ use serde::de::DeserializeOwned;
 
 use crate::PATIENCE;
 
-/// What can be watched.
+/// A kind that can be watched.
 pub trait Watched: Resource + Clone + DeserializeOwned + Debug + Send + 'static {}
 
 impl<K: Resource + Clone + DeserializeOwned + Debug + Send + 'static> Watched for K {}
 
-/// Looks at every object as it is and as it changes until `look` has found something; none if it never
-/// does.
+/// Passes all existing and changed objects to `look` until it returns a value. Returns `None` on
+/// timeout.
 pub async fn find<K: Watched, T>(api: Api<K>, mut look: impl FnMut(K) -> Option<T>) -> Option<T> {
     let looking = async {
         let changes = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
@@ -36,7 +35,7 @@ pub async fn find<K: Watched, T>(api: Api<K>, mut look: impl FnMut(K) -> Option<
     tokio::time::timeout(PATIENCE, looking).await.ok().flatten()
 }
 
-/// Waits until the object `name` is as it should be; none is one that is not there.
+/// Waits until the object `name` satisfies `holds`, which gets `None` if the object does not exist.
 pub async fn until<K: Watched>(
     api: Api<K>,
     name: &str,
@@ -55,5 +54,7 @@ pub async fn until<K: Watched>(
         None
     };
     let found = tokio::time::timeout(PATIENCE, looking).await.ok().flatten();
-    found.with_context(|| format!("waited {PATIENCE:?} in vain for {what}; {name}: {last:#?}"))
+    found.with_context(|| {
+        format!("timed out after {PATIENCE:?} waiting for {what}; {name}: {last:#?}")
+    })
 }

@@ -1,4 +1,4 @@
-//! What the server itself fills into objects of the built-in kinds.
+//! Defaults and initial status that the server fills into objects of the built-in kinds.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{object, resource::Resource};
 
-/// Completes a new object: initial status, defaults.
+/// Fills in the initial status and the defaults of a new object.
 pub(crate) fn new_object(resource: &Resource, new: &mut Value, _now: Timestamp) {
     if resource.custom {
         if resource.status {
@@ -33,7 +33,7 @@ pub(crate) fn new_object(resource: &Resource, new: &mut Value, _now: Timestamp) 
     changed_object(resource, new);
 }
 
-/// Completes an object after any write.
+/// Fills in the defaults of an object after any write.
 pub(crate) fn changed_object(resource: &Resource, new: &mut Value) {
     if resource.custom {
         return;

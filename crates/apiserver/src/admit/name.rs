@@ -1,4 +1,4 @@
-//! Names and labels: which are allowed.
+//! Validation of object names, labels and annotation keys.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-',
     must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-/// Whether the text is an RFC 1123 label.
+/// Returns true if the text is an RFC 1123 label.
 pub(crate) fn is_label(text: &str) -> bool {
     let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= 63
@@ -34,7 +34,7 @@ pub(crate) fn is_label(text: &str) -> bool {
         && text.chars().all(|c| fine(c) || c == '-')
 }
 
-/// Whether the text is an RFC 1123 subdomain.
+/// Returns true if the text is an RFC 1123 subdomain.
 pub(crate) fn is_subdomain(text: &str) -> bool {
     let part = |part: &str| {
         let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -43,17 +43,17 @@ pub(crate) fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(part)
 }
 
-/// Whether the text is an RFC 1035 label: a label that starts with a letter.
+/// Returns true if the text is an RFC 1035 label: an RFC 1123 label that starts with a letter.
 pub(crate) fn is_rfc1035_label(text: &str) -> bool {
     is_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())
 }
 
-/// Whether the text may be a label's value.
+/// Returns true if the text is valid as a label value.
 pub(crate) fn is_label_value(text: &str) -> bool {
     text.is_empty() || is_name_part(text)
 }
 
-/// Whether the text may be a label's key, with or without a prefix.
+/// Returns true if the text is valid as a label key, with or without a prefix.
 pub(crate) fn is_qualified(text: &str) -> bool {
     match text.split_once('/') {
         Some((prefix, name)) => is_subdomain(prefix) && is_name_part(name),
@@ -69,7 +69,7 @@ fn is_name_part(text: &str) -> bool {
         && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
 }
 
-/// What is wrong with an object's name.
+/// Validates the name of an object of `resource`.
 pub(crate) fn check(resource: &Resource, name: &str) -> Vec<Fault> {
     if name.is_empty() {
         return vec![Fault::required("metadata.name", "name or generateName is required")];
@@ -85,7 +85,7 @@ pub(crate) fn check(resource: &Resource, name: &str) -> Vec<Fault> {
     vec![Fault::invalid("metadata.name", &Value::from(name), rule)]
 }
 
-/// What is wrong with an object's labels and annotation keys.
+/// Validates the labels and the annotation keys of an object.
 pub(crate) fn check_labels(object: &Value) -> Vec<Fault> {
     let mut faults = Vec::new();
     for field in ["labels", "annotations"] {
@@ -98,7 +98,8 @@ pub(crate) fn check_labels(object: &Value) -> Vec<Fault> {
             continue;
         };
         for (key, value) in map {
-            // Annotation keys may be written in any case; their prefix is compared in lower case.
+            // Compat: annotation keys may contain upper case letters; their prefix is validated in
+            // lower case.
             let key_checked =
                 if field == "labels" { key.clone() } else { key.to_ascii_lowercase() };
             if !is_qualified(&key_checked) {
@@ -126,7 +127,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn names_are_judged_as_kubernetes_does() {
+    fn names_follow_the_rules_of_kubernetes() {
         for (name, label, subdomain) in [
             ("a", true, true),
             ("a-b", true, true),

@@ -1,4 +1,4 @@
-//! Claims about what is stored when a client writes.
+//! Tests of admission.
 
 use super::*;
 use serde_json::json;
@@ -34,7 +34,7 @@ fn a_bad_name_is_refused_with_the_rule() {
 }
 
 #[test]
-fn generation_counts_changes_of_substance_only() {
+fn generation_counts_only_changes_of_the_content() {
     let deployments = builtin::by_plural("deployments");
     let old = made("deployments", json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}}));
     let step = |old: &Value, change: &dyn Fn(&mut Value), part| {

@@ -1,5 +1,5 @@
-//! Holds objects of the built-in kinds to their types: a wrong one, once stored, would break every
-//! client that reads its list.
+//! Type validation of the built-in kinds. A stored object with a field of the wrong type would
+//! break every client that lists its kind.
 
 use k8s_openapi::{
     api::{
@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::{resource::Resource, schema::prune::join};
 
-/// Drops the fields the kind does not have and returns their paths; fails on values of wrong type.
+/// Drops the fields that the kind does not have and returns their paths. Fails on values of the
+/// wrong type.
 pub(super) fn check(
     resource: &Resource,
     object: &mut Value,
@@ -40,7 +41,7 @@ pub(super) fn check(
     Ok(unknown)
 }
 
-/// The object as its type sees it.
+/// Returns the object as the Rust type of its kind serializes it.
 fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
     let typed = T::deserialize(object)?;
     serde_json::to_value(typed)
@@ -49,7 +50,7 @@ fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde
 fn prune(object: &mut Value, known: &Value, path: &str, unknown: &mut Vec<String>) {
     match (object, known) {
         (Value::Object(map), Value::Object(known)) => map.retain(|key, below| {
-            // A null is an absent field, which a type does not show.
+            // Null stands for an absent field, which the typed object leaves out.
             if below.is_null() {
                 return true;
             }

@@ -1,4 +1,4 @@
-//! Who is calling: a certificate of our authority, or the token.
+//! Authentication: by a client certificate of the server's own authority, or by the bearer token.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, Method, header};
@@ -7,18 +7,18 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::{clock, review::Identity};
 
-/// Knows the token.
-pub(super) struct Doorkeeper {
+/// Authenticates requests by bearer token.
+pub(super) struct TokenAuthenticator {
     token: String,
 }
 
-impl Doorkeeper {
+impl TokenAuthenticator {
     pub(super) fn new(token: String) -> Self {
         Self { token }
     }
 
-    /// Who the request's token stands for.
-    pub(super) fn by_token(&self, headers: &HeaderMap) -> Option<Identity> {
+    /// Returns the identity of the request's token, if the token is valid.
+    pub(super) fn authenticate(&self, headers: &HeaderMap) -> Option<Identity> {
         let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
         let (scheme, token) = value.split_once(' ')?;
         let known = scheme.eq_ignore_ascii_case("bearer") && same(token.trim(), &self.token);
@@ -29,13 +29,13 @@ impl Doorkeeper {
     }
 }
 
-/// Compares in a time that does not tell how much is equal.
+/// Compares two texts in constant time.
 fn same(a: &str, b: &str) -> bool {
     let differences = a.bytes().zip(b.bytes()).fold(0, |sum, (a, b)| sum | (a ^ b));
     a.len() == b.len() && differences == 0 && !a.is_empty()
 }
 
-/// A token nobody can guess.
+/// Generates a random token.
 pub(super) fn new_token() -> String {
     let entropy = clock::system_entropy();
     let mut bits = entropy().to_ne_bytes().to_vec();
@@ -43,7 +43,7 @@ pub(super) fn new_token() -> String {
     URL_SAFE_NO_PAD.encode(bits)
 }
 
-/// Who a certificate, already verified, is made out to.
+/// Returns the identity that an already verified certificate names.
 pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<Identity> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let subject = parsed.subject();
@@ -52,12 +52,12 @@ pub(super) fn certified(certificate: &CertificateDer<'_>) -> Option<Identity> {
     Some(Identity { user, groups: groups.collect() })
 }
 
-/// Somebody unknown, for the few open paths.
+/// Returns the identity of unauthenticated callers, for the public paths.
 pub(super) fn anonymous() -> Identity {
     Identity { user: "system:anonymous".to_owned(), groups: Vec::new() }
 }
 
-/// Paths that tell nothing but that the server lives, and which.
+/// Returns true if the path is served without authentication: health and version.
 pub(super) fn is_open(method: &Method, path: &str) -> bool {
     method == Method::GET && matches!(path, "/healthz" | "/livez" | "/readyz" | "/version")
 }
@@ -67,8 +67,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_whole_token_opens_the_door() {
-        let door = Doorkeeper::new("secret".into());
+    fn only_the_exact_token_authenticates() {
+        let door = TokenAuthenticator::new("secret".into());
         for (value, known) in [
             ("Bearer secret", true),
             ("bearer secret", true),
@@ -79,9 +79,9 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            assert_eq!(door.by_token(&headers).is_some(), known, "{value}");
+            assert_eq!(door.authenticate(&headers).is_some(), known, "{value}");
         }
-        assert!(Doorkeeper::new(String::new()).by_token(&HeaderMap::new()).is_none());
+        assert!(TokenAuthenticator::new(String::new()).authenticate(&HeaderMap::new()).is_none());
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The server's own directory: private files, written whole or not at all.
+//! The state directory of the listener: private files, replaced atomically.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this directory belongs to the API server alone; mco-host is about the node's root"
+    reason = "this directory belongs to the API server alone; mco-host accesses the node's root"
 )]
 
 use std::{
@@ -19,12 +19,13 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> ListenError {
     move |source| ListenError::Directory { path, source }
 }
 
-/// Makes the directory, for its owner only.
+/// Creates the directory with access for its owner only.
 pub(super) fn make(dir: &Path) -> Result<(), ListenError> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed(dir))
 }
 
-/// Makes an empty file that only its owner can read, unless it is there: secrets will be in it.
+/// Creates an empty file that only its owner can read, unless it exists. For files that will hold
+/// secrets.
 pub(super) fn reserve(dir: &Path, name: &str) -> Result<(), ListenError> {
     let path = dir.join(name);
     let mut options = OpenOptions::new();
@@ -32,8 +33,9 @@ pub(super) fn reserve(dir: &Path, name: &str) -> Result<(), ListenError> {
     options.open(&path).map(drop).map_err(failed(&path))
 }
 
-/// The text of a file; made and kept when it is not there.
-pub(super) fn keep(
+/// Returns the content of a file. If the file is missing, `make` creates the content and the file
+/// is written.
+pub(super) fn read_or_create(
     dir: &Path,
     name: &str,
     make: impl FnOnce() -> Result<String, ListenError>,
@@ -73,12 +75,12 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
-    fn files_are_private_and_kept() {
+    fn files_are_private_and_reused() {
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().join("a/b");
         make(&dir).unwrap();
-        assert_eq!(keep(&dir, "t", || Ok("first".into())).unwrap(), "first");
-        assert_eq!(keep(&dir, "t", || Ok("second".into())).unwrap(), "first");
+        assert_eq!(read_or_create(&dir, "t", || Ok("first".into())).unwrap(), "first");
+        assert_eq!(read_or_create(&dir, "t", || Ok("second".into())).unwrap(), "first");
         reserve(&dir, "r").unwrap();
         for name in ["t", "r"] {
             let mode = fs::metadata(dir.join(name)).unwrap().permissions().mode();

@@ -1,4 +1,4 @@
-//! The kubeconfig that leads to this server.
+//! The kubeconfig for this server.
 
 use std::net::SocketAddr;
 
@@ -6,7 +6,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::tls::Pair;
 
-/// A kubeconfig with two users: by certificate, which it uses, and by token.
+/// Builds a kubeconfig with two users: one with a client certificate (the default) and one with the
+/// token.
 pub(super) fn text(address: SocketAddr, authority: &str, admin: &Pair, token: &str) -> String {
     let [authority, certificate, key] =
         [authority, &admin.certificate, &admin.key].map(|pem| STANDARD.encode(pem));

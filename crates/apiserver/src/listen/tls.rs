@@ -1,4 +1,5 @@
-//! The authority of this server: its key is kept, its certificates are made at each start.
+//! The server's certificate authority. Its key and certificate are stored; server and client
+//! certificates are issued at each start.
 
 use std::{net::IpAddr, path::Path, sync::Arc};
 
@@ -14,7 +15,7 @@ use rustls::{
 
 use super::{ListenError, dir};
 
-/// Signs the server's and its clients' certificates.
+/// The certificate authority for the server's and its clients' certificates.
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -31,25 +32,28 @@ fn failed(error: impl std::fmt::Display) -> ListenError {
 }
 
 impl Authority {
-    /// Reads the authority kept in `dir`, or makes a new one there.
+    /// Reads the authority stored in `dir`, or creates one there.
     pub(super) fn open(dir: &Path) -> Result<Self, ListenError> {
-        let key =
-            dir::keep(dir, "ca.key", || Ok(KeyPair::generate().map_err(failed)?.serialize_pem()))?;
+        let key = dir::read_or_create(dir, "ca.key", || {
+            Ok(KeyPair::generate().map_err(failed)?.serialize_pem())
+        })?;
         let key = KeyPair::from_pem(&key).map_err(failed)?;
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "mco-apiserver-ca");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        let pem = dir::keep(dir, "ca.crt", || Ok(params.self_signed(&key).map_err(failed)?.pem()))?;
+        let pem = dir::read_or_create(dir, "ca.crt", || {
+            Ok(params.self_signed(&key).map_err(failed)?.pem())
+        })?;
         Ok(Self { issuer: Issuer::new(params, key), pem })
     }
 
-    /// The authority's certificate.
+    /// Returns the authority's certificate as PEM.
     pub(super) fn certificate(&self) -> &str {
         &self.pem
     }
 
-    /// A certificate for a client.
+    /// Issues a client certificate.
     pub(super) fn client(&self, user: &str, group: &str) -> Result<Pair, ListenError> {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, user);
@@ -64,7 +68,8 @@ impl Authority {
         Ok(Pair { certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// How the server speaks TLS: client certificates are welcome, not required.
+    /// Builds the TLS configuration of the server. Client certificates are verified but not
+    /// required.
     pub(super) fn server(&self, address: IpAddr) -> Result<Arc<ServerConfig>, ListenError> {
         let names = ["localhost", "kubernetes", "kubernetes.default"].map(str::to_owned);
         let mut names = names.to_vec();

@@ -1,4 +1,4 @@
-//! Sets of fields, as `managedFields` keeps them.
+//! Field sets, as `managedFields` stores them.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -14,36 +14,36 @@ use crate::{
 /// One step of a path into an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
-    /// A map's entry.
+    /// An entry of a map.
     Field(String),
-    /// A list item by its identifying fields, as JSON.
+    /// A list item, by its key fields as JSON.
     Item(String),
-    /// A set's member, as JSON.
+    /// A member of a set, as JSON.
     Member(String),
 }
 
 /// A path into an object.
 pub(crate) type Path = Vec<Step>;
 
-/// The fields somebody owns.
+/// The fields that a manager owns.
 pub(crate) type Set = BTreeSet<Path>;
 
-/// How the value at some place is merged.
+/// The merge rules at one place of an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place<'a> {
-    /// Under the rules of the built-in kinds, which go by field name.
+    /// Rules of the built-in kinds, which depend on the field name.
     Builtin,
-    /// Under a definition's schema; `None` where it says nothing.
+    /// Rules of a CRD's schema; `None` below a part that the schema does not define.
     Custom(Option<&'a Schema>),
 }
 
 impl<'a> Place<'a> {
-    /// The root of a resource's objects.
+    /// Returns the rules at the root of a resource's objects.
     pub(crate) fn root(resource: &'a Resource) -> Self {
         if resource.custom { Self::Custom(resource.schema.as_deref()) } else { Self::Builtin }
     }
 
-    /// The place below `field`; metadata is the same for all kinds.
+    /// Returns the rules below `field`. All kinds share the rules of `metadata`.
     pub(crate) fn below(self, field: &str, at_root: bool) -> Self {
         match self {
             Self::Custom(_) if at_root && field == "metadata" => Self::Builtin,
@@ -52,7 +52,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The place of a list's items.
+    /// Returns the rules for the items of a list.
     pub(crate) fn items(self) -> Self {
         match self {
             Self::Custom(schema) => Self::Custom(schema.and_then(|schema| schema.items.as_deref())),
@@ -60,7 +60,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// How the list called `field` is merged.
+    /// Returns the list type of the list called `field`.
     pub(crate) fn list(self, field: &str) -> ListType {
         match self {
             Self::Custom(schema) => schema.map_or(ListType::Atomic, |schema| schema.list.clone()),
@@ -75,13 +75,13 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// Whether a map here is owned and replaced as a whole.
+    /// Returns true if a map here is owned and replaced as a whole.
     pub(crate) fn is_atomic_map(self) -> bool {
         matches!(self, Self::Custom(Some(schema)) if schema.atomic_map)
     }
 }
 
-/// The list step that leads to an item.
+/// Returns the path step of a list item, or `None` if the list is atomic.
 pub(crate) fn step(list: &ListType, item: &Value) -> Option<Step> {
     match list {
         ListType::Atomic => None,
@@ -90,7 +90,7 @@ pub(crate) fn step(list: &ListType, item: &Value) -> Option<Step> {
     }
 }
 
-/// All fields of a value that can be owned.
+/// Collects all fields of a value that can be owned.
 pub(crate) fn leaves(resource: &Resource, value: &Value) -> Set {
     let mut out = Set::new();
     let root = Place::root(resource);
@@ -104,9 +104,9 @@ pub(crate) fn leaves(resource: &Resource, value: &Value) -> Set {
     out
 }
 
-/// Fields that identify an object or that only the server writes.
+/// Returns true for fields that identify an object or that only the server writes.
 fn is_system(path: &Path) -> bool {
-    const SYSTEM: [&str; 10] = [
+    const SERVER_FIELDS: [&str; 10] = [
         "name",
         "namespace",
         "uid",
@@ -121,7 +121,7 @@ fn is_system(path: &Path) -> bool {
     match path.as_slice() {
         [Step::Field(top)] => top == "metadata",
         [Step::Field(top), Step::Field(field), ..] => {
-            top == "metadata" && SYSTEM.contains(&field.as_str())
+            top == "metadata" && SERVER_FIELDS.contains(&field.as_str())
         }
         _ => false,
     }
@@ -163,7 +163,7 @@ fn collect(place: Place<'_>, field: &str, value: &Value, path: &mut Path, out: &
     }
 }
 
-/// The value at a path.
+/// Returns the value at a path.
 pub(crate) fn get<'a>(value: &'a Value, path: &[Step]) -> Option<&'a Value> {
     path.iter().try_fold(value, |value, step| match step {
         Step::Field(key) => value.get(key),
@@ -183,7 +183,7 @@ fn is_at(step: &Step, item: &Value) -> bool {
     }
 }
 
-/// Removes the value at a path, and the maps and lists it leaves empty.
+/// Removes the value at a path, and the maps and lists that become empty.
 pub(crate) fn remove(value: &mut Value, path: &[Step]) {
     let Some((first, rest)) = path.split_first() else { return };
     match (first, value) {
@@ -212,7 +212,7 @@ fn is_empty(value: &Value) -> bool {
     value.as_object().is_some_and(Map::is_empty) || value.as_array().is_some_and(Vec::is_empty)
 }
 
-/// A path as conflicts name it: `.spec.list[name="a"].field`.
+/// Formats a path as conflict messages do: `.spec.list[name="a"].field`.
 pub(crate) fn shown(path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
@@ -236,7 +236,7 @@ pub(crate) fn shown(path: &[Step]) -> String {
     out
 }
 
-/// Writes a set in the `FieldsV1` form.
+/// Encodes a set in the `FieldsV1` format.
 pub(crate) fn encode(set: &Set) -> Value {
     let mut root = Value::Object(Map::new());
     for path in set {
@@ -256,7 +256,7 @@ pub(crate) fn encode(set: &Set) -> Value {
     root
 }
 
-/// Reads the `FieldsV1` form.
+/// Decodes the `FieldsV1` format.
 pub(crate) fn decode(fields: &Value) -> Set {
     let mut out = Set::new();
     decode_into(fields, &mut Vec::new(), &mut out);
@@ -293,7 +293,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_set_survives_its_written_form() {
+    fn a_set_survives_encoding_and_decoding() {
         let pods = builtin::by_plural("pods");
         let pod = json!({"metadata": {"name": "p", "labels": {"a": "b"}, "finalizers": ["x/y"]},
             "spec": {"containers": [{"name": "c", "image": "i", "args": ["1", "2"]}]}});

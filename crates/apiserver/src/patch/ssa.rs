@@ -1,7 +1,7 @@
-//! Server-side apply: who owns which field, and what an apply may change.
+//! Server-side apply: collections field ownership and detects conflicts.
 //!
 //! Ownership is tracked from an object's first apply on, as Kubernetes does for objects that were
-//! never applied; what was there before belongs to `before-first-apply`.
+//! never applied. Fields set before that belong to the manager `before-first-apply`.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::fields::{self, Path, Place, Set, Step};
 use crate::{admit::Part, clock, failure::Failure, object, resource::Resource, schema::ListType};
 
-/// Who makes a change.
+/// A field manager, with the context of its request.
 pub(crate) struct Manager<'a> {
     pub(crate) name: &'a str,
     pub(crate) api_version: String,
@@ -88,7 +88,7 @@ fn write_entries(object: &mut Value, mut entries: Vec<Entry>) {
     object::set_meta(object, "managedFields", Value::Array(list));
 }
 
-/// The fields of an apply that count for the part it is sent to.
+/// Returns the applied fields that concern the part the request is for.
 fn wanted(resource: &Resource, applied: &Value, part: Part) -> Value {
     let mut applied = applied.clone();
     let map = object::map_of(&mut applied);
@@ -106,7 +106,7 @@ fn wanted(resource: &Resource, applied: &Value, part: Part) -> Value {
     applied
 }
 
-/// A new object made by an apply.
+/// Builds a new object from an apply request.
 pub(crate) fn create(resource: &Resource, applied: Value, manager: &Manager<'_>) -> Value {
     let set = fields::leaves(resource, &wanted(resource, &applied, manager.part));
     let mut new = applied;
@@ -114,7 +114,7 @@ pub(crate) fn create(resource: &Resource, applied: Value, manager: &Manager<'_>)
     new
 }
 
-/// The object after an apply, or the conflicts with other managers.
+/// Returns the object after an apply, or a failure that lists the conflicts with other managers.
 pub(crate) fn apply(
     resource: &Resource,
     current: &Value,
@@ -181,7 +181,7 @@ fn conflicts(
             continue;
         }
         for path in set.intersection(&entry.set) {
-            // The existence of a list item is no value; two may want it.
+            // Two managers may both require a list item to exist: the item itself has no value.
             if matches!(path.last(), Some(Step::Item(_) | Step::Member(_))) {
                 continue;
             }
@@ -252,7 +252,8 @@ fn merge(place: Place<'_>, field: &str, have: &mut Value, wish: &Value) {
     }
 }
 
-/// Notes the fields an update changed as the updater's, on objects that were ever applied.
+/// Records the manager as owner of the fields that its update changed. Only for objects that were
+/// applied before.
 pub(crate) fn note_update(
     resource: &Resource,
     old: &Value,

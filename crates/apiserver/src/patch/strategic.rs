@@ -1,12 +1,12 @@
-//! Strategic merge patches of the built-in kinds: lists of named things are merged by their name.
+//! Strategic merge patches of the built-in kinds: list items are merged by their merge key.
 
 use serde_json::{Map, Value};
 
 use crate::object;
 
-/// What tells the items of a merged list apart, by the list's field name.
+/// Merge keys of lists, by the list's field name.
 ///
-/// Lists that are not here are replaced as a whole, as Kubernetes does with taints and
+/// Lists that are missing here are replaced as a whole, as Kubernetes does with taints and
 /// tolerations.
 const MERGE_KEYS: [(&str, &str); 19] = [
     ("containers", "name"),
@@ -30,15 +30,15 @@ const MERGE_KEYS: [(&str, &str); 19] = [
     ("ownerReferences", "uid"),
 ];
 
-/// Lists of plain values that are merged as sets.
+/// Lists of scalars that are merged as sets.
 const SETS: [&str; 1] = ["finalizers"];
 
-/// The key by which the items of a list are merged.
+/// Returns the merge key of a list.
 pub(crate) fn merge_key(field: &str) -> Option<&'static str> {
     MERGE_KEYS.iter().find(|(name, _)| *name == field).map(|(_, key)| *key)
 }
 
-/// Whether a list of plain values is merged as a set.
+/// Returns true if a list of scalars is merged as a set.
 pub(crate) fn is_set(field: &str) -> bool {
     SETS.contains(&field)
 }
@@ -134,7 +134,7 @@ fn delete_values(target: &mut Map<String, Value>, field: &str, gone: &Value) {
     items.retain(|item| !gone.contains(item));
 }
 
-/// Puts the items that `order` names into its order; the others follow.
+/// Sorts the items that `order` names into that order. The other items follow.
 fn reorder(target: &mut Map<String, Value>, field: &str, order: &Value) {
     let (Some(Value::Array(items)), Some(order)) = (target.get_mut(field), order.as_array()) else {
         return;
@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn patches_do_what_kubectl_means() {
+    fn patches_merge_as_in_kubernetes() {
         for (claim, before, patch, after) in [
             ("null deletes", json!({"a": 1, "b": 2}), json!({"a": null}), json!({"b": 2})),
             (
@@ -201,7 +201,7 @@ mod tests {
                 json!({"finalizers": ["b", "c"]}),
             ),
             (
-                "order is kept as asked",
+                "items are reordered as requested",
                 json!({"env": [{"name": "a"}, {"name": "b"}]}),
                 json!({"$setElementOrder/env": [{"name": "b"}, {"name": "a"}]}),
                 json!({"env": [{"name": "b"}, {"name": "a"}]}),

@@ -1,10 +1,10 @@
-//! The built-in resources, as a table.
+//! The table of built-in resources.
 
 use std::sync::Arc;
 
 use super::{Form, Resource};
 
-/// One line of the table.
+/// One built-in resource.
 struct Row {
     group: &'static str,
     kind: &'static str,
@@ -136,13 +136,13 @@ const ROWS: &[Row] = &[
     },
 ];
 
-/// Where `CustomResourceDefinition`s are kept.
+/// Name of the collection of `CustomResourceDefinition`s.
 pub(crate) const CRDS: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
-/// Where namespaces are kept.
+/// Name of the collection of namespaces.
 pub(crate) const NAMESPACES: &str = "namespaces";
 
-/// All built-in resources.
+/// Returns all built-in resources.
 pub(crate) fn all() -> impl Iterator<Item = Resource> {
     ROWS.iter().map(resource)
 }
@@ -150,7 +150,7 @@ pub(crate) fn all() -> impl Iterator<Item = Resource> {
 fn resource(row: &Row) -> Resource {
     let owned = |list: &[&str]| list.iter().map(|one| (*one).to_owned()).collect();
     let form = if row.group == "events.k8s.io" { Form::NewEvent } else { Form::Same };
-    let track: Arc<str> = match (form, row.group) {
+    let collection: Arc<str> = match (form, row.group) {
         (Form::NewEvent, _) => "events".into(),
         (Form::Same, "") => row.plural.into(),
         (Form::Same, group) => format!("{}.{group}", row.plural).into(),
@@ -167,7 +167,7 @@ fn resource(row: &Row) -> Resource {
         namespaced: row.namespaced,
         status: row.status,
         generation: row.generation,
-        track,
+        collection,
         form,
         schema: None,
         written_schema: None,
@@ -177,7 +177,7 @@ fn resource(row: &Row) -> Resource {
     }
 }
 
-/// The first built-in resource with this plural, for tests.
+/// Returns the first built-in resource with this plural, for tests.
 #[cfg(test)]
 pub(crate) fn by_plural(plural: &str) -> Resource {
     all().find(|resource| resource.plural == plural).expect("a built-in plural")

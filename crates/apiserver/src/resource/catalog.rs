@@ -1,4 +1,4 @@
-//! Which resource a path or a kind means, now.
+//! The resources that are served now, by group, version and plural.
 
 use std::{
     collections::BTreeMap,
@@ -12,31 +12,31 @@ type Address = (String, String, String);
 /// The resources served at one moment.
 pub(crate) type Served = BTreeMap<Address, Arc<Resource>>;
 
-/// The resources served; changes with the `CustomResourceDefinition`s.
+/// The served resources. Changes when a `CustomResourceDefinition` changes.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     served: RwLock<Arc<Served>>,
 }
 
 impl Catalog {
-    /// A catalog of the built-in resources.
+    /// Creates a catalog of the built-in resources.
     pub(crate) fn new() -> Self {
         let served = builtin::all().map(|one| (address(&one), Arc::new(one))).collect();
         Self { served: RwLock::new(Arc::new(served)) }
     }
 
-    /// Everything served now.
+    /// Returns all resources served now.
     pub(crate) fn served(&self) -> Arc<Served> {
         Arc::clone(&self.served.read().expect("no holder of this lock panics"))
     }
 
-    /// The resource at these coordinates.
+    /// Returns the resource at these coordinates.
     pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Resource>> {
         let address = (group.to_owned(), version.to_owned(), plural.to_owned());
         self.served().get(&address).cloned()
     }
 
-    /// Replaces what one `CustomResourceDefinition` serves; an empty list withdraws it.
+    /// Replaces the resources of one `CustomResourceDefinition`. An empty list removes them.
     pub(crate) fn replace(&self, group: &str, plural: &str, resources: Vec<Resource>) {
         let mut served = self.served.write().expect("no holder of this lock panics");
         let mut next: Served = served

@@ -1,4 +1,4 @@
-//! `CustomResourceDefinition`s: what they must say, and the resources they add.
+//! `CustomResourceDefinition`s: their validation, and the resources they define.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::{
     schema::Schema,
 };
 
-/// Checks a definition and marks it as established: it is served as soon as it is stored.
+/// Validates a definition and sets its `Established` condition: the resource is served as soon as
+/// the definition is stored.
 pub(crate) fn establish(crd: &mut Value, now: Timestamp) -> Vec<Fault> {
     let faults = check(crd);
     if !faults.is_empty() {
@@ -98,12 +99,12 @@ fn check(crd: &Value) -> Vec<Fault> {
     faults
 }
 
-/// The group and plural a definition is about.
+/// Returns the group and plural of a definition.
 pub(crate) fn identity(crd: &Value) -> (&str, &str) {
     (text(crd, &["spec", "group"]), text(crd, &["spec", "names", "plural"]))
 }
 
-/// The resources a stored definition adds.
+/// Returns the resources of a stored definition.
 pub(crate) fn resources(crd: &Value) -> Vec<Resource> {
     versions(crd)
         .filter(|version| version.get("served").and_then(Value::as_bool).unwrap_or(false))
@@ -118,7 +119,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         list.filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let (group, plural) = identity(crd);
-    // Definitions are checked before they are stored, so the schema reads.
+    // Definitions are validated before they are stored, so the schema parses.
     let written = at(version, &["schema", "openAPIV3Schema"]);
     let schema = written.and_then(|schema| Schema::root(schema).ok()).map(Arc::new);
     Resource {
@@ -133,7 +134,7 @@ fn resource(crd: &Value, version: &Value) -> Resource {
         namespaced: text(crd, &["spec", "scope"]) == "Namespaced",
         status: at(version, &["subresources", "status"]).is_some(),
         generation: true,
-        track: format!("{plural}.{group}").into(),
+        collection: format!("{plural}.{group}").into(),
         form: Form::Same,
         schema,
         written_schema: written.cloned().map(Arc::new),

@@ -1,4 +1,4 @@
-//! Validation rules in CEL (`x-kubernetes-validations`), with the functions Kubernetes adds.
+//! CEL validation rules (`x-kubernetes-validations`), with the functions that Kubernetes adds.
 
 mod functions;
 mod value;
@@ -18,7 +18,7 @@ use crate::{
     object,
 };
 
-/// A rule, compiled.
+/// A compiled rule.
 #[derive(Clone)]
 pub(crate) struct Rule {
     source: Arc<str>,
@@ -27,9 +27,9 @@ pub(crate) struct Rule {
     message_program: Option<Arc<Program>>,
     field: String,
     kind: FaultKind,
-    /// Whether the rule compares with the value before the change.
+    /// True if the rule refers to the old value (`oldSelf`).
     transition: bool,
-    /// Whether a transition rule is asked without an earlier value, too.
+    /// True if a transition rule is also evaluated without an old value.
     optional_old: bool,
 }
 
@@ -39,11 +39,11 @@ impl fmt::Debug for Rule {
     }
 }
 
-/// The language rules are written in.
+/// The CEL environment of the rules.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
     for extension in [::cel::extensions::strings, ::cel::extensions::lists] {
-        env.add_extension(extension).expect("the extensions do not clash");
+        env.add_extension(extension).expect("the names of the extensions are distinct");
     }
     Arc::new(env)
 });
@@ -87,8 +87,8 @@ pub(crate) fn read_rules(source: &Value, path: &str) -> Result<Vec<Rule>, Schema
     Ok(rules)
 }
 
-/// Asks every rule of the schema about the object.
-pub(crate) fn judge(
+/// Evaluates all rules of the schema on the object.
+pub(crate) fn evaluate(
     schema: &Schema,
     new: &Value,
     old: Option<&Value>,
@@ -154,7 +154,7 @@ fn walk(
     }
 }
 
-/// The earlier item that a list item continues; only map lists tell.
+/// Returns the old item that corresponds to a list item. Only lists of type `map` identify items.
 fn counterpart<'a>(schema: &Schema, item: &Value, old: &'a Value) -> Option<&'a Value> {
     let ListType::Map(keys) = &schema.list else { return None };
     let wanted = validate::identity(item, keys);
@@ -189,14 +189,14 @@ fn rules(
                 scope.add_variable_from_value("oldSelf", Cel::Opaque(Arc::new(optional)));
             }
         }
-        if let Some(fault) = rule.ask(&scope, schema, path) {
+        if let Some(fault) = rule.evaluate(&scope, schema, path) {
             faults.push(fault);
         }
     }
 }
 
 impl Rule {
-    fn ask(&self, scope: &Context<'_, '_>, schema: &Schema, path: &str) -> Option<Fault> {
+    fn evaluate(&self, scope: &Context<'_, '_>, schema: &Schema, path: &str) -> Option<Fault> {
         let why = match self.program.execute(scope) {
             Ok(Cel::Bool(true)) => return None,
             Ok(_) => self.explanation(scope),

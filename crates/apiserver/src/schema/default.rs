@@ -1,10 +1,10 @@
-//! Fills in the defaults a schema gives.
+//! Fills in the defaults of a schema.
 
 use serde_json::Value;
 
 use super::{Additional, Schema};
 
-/// Fills in defaults, from the outside in: a default may itself have defaults.
+/// Fills in defaults from the root to the leaves, because a default may itself have defaults.
 pub(crate) fn fill(schema: &Schema, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -12,7 +12,7 @@ pub(crate) fn fill(schema: &Schema, value: &mut Value) {
                 if let Some(default) = &below.default {
                     let missing = map
                         .get(key)
-                        // An explicit null counts as missing where null is not a value.
+                        // An explicit null counts as missing if the field is not nullable.
                         .is_none_or(|found| found.is_null() && !below.nullable);
                     if missing {
                         map.insert(key.clone(), default.clone());

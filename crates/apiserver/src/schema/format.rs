@@ -1,4 +1,4 @@
-//! The string formats a schema can ask for.
+//! The string formats of schemas.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use crate::admit::name;
 
-/// Whether the text has the format; formats nobody checks are always kept.
+/// Returns true if the text has the format. Unknown formats accept every text.
 pub(crate) fn holds(format: &str, text: &str) -> bool {
     match format {
         "ip" => text.parse::<IpAddr>().is_ok(),
@@ -15,7 +15,7 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
         "cidr" => is_cidr(text),
         "date-time" => text.parse::<jiff::Timestamp>().is_ok(),
         "date" => text.parse::<jiff::civil::Date>().is_ok(),
-        // Kubernetes takes no bytes at all for no value, and wants null or nothing instead.
+        // Compat: Kubernetes rejects an empty text here; an absent value must be null or left out.
         "byte" => !text.is_empty() && STANDARD.decode(text).is_ok(),
         "uri" => is_url(text),
         "hostname" => name::is_subdomain(&text.to_ascii_lowercase()),
@@ -25,12 +25,12 @@ pub(crate) fn holds(format: &str, text: &str) -> bool {
     }
 }
 
-/// Whether the text is an address with a prefix length.
+/// Returns true if the text is an address with a prefix length.
 pub(crate) fn is_cidr(text: &str) -> bool {
     cidr(text).is_some()
 }
 
-/// The address and prefix length of a CIDR block.
+/// Parses the address and prefix length of a CIDR block.
 pub(crate) fn cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
@@ -40,7 +40,7 @@ pub(crate) fn cidr(text: &str) -> Option<(IpAddr, u8)> {
     (length <= most).then_some((address, length))
 }
 
-/// Whether the text is an absolute URL or an absolute path, as request URIs are.
+/// Returns true if the text is an absolute URL or an absolute path, like a request URI.
 pub(crate) fn is_url(text: &str) -> bool {
     if text.chars().any(|c| c.is_control() || c == ' ') {
         return false;
@@ -60,7 +60,7 @@ fn is_uuid(text: &str) -> bool {
     bare.len() == 32 && bare.chars().all(|c| c.is_ascii_hexdigit())
 }
 
-/// A duration as Go writes it (`1h30m`), in seconds.
+/// Parses a duration in Go's format (`1h30m`) into seconds.
 pub(crate) fn duration(text: &str) -> Option<f64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1.0, rest),
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_told_apart() {
+    fn formats_accept_and_reject() {
         for (format, good, bad) in [
             ("ip", "fe80::1", "10.0.0"),
             ("ipv4", "10.0.0.1", "fe80::1"),

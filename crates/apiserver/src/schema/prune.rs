@@ -1,10 +1,10 @@
-//! Drops the fields no schema knows.
+//! Prunes the fields that a schema does not define.
 
 use serde_json::Value;
 
 use super::{Additional, Kind, Schema};
 
-/// Drops unknown fields from an object and returns their paths.
+/// Prunes unknown fields from an object and returns their paths.
 pub(crate) fn prune(schema: &Schema, object: &mut Value) -> Vec<String> {
     let mut unknown = Vec::new();
     walk(schema, object, "", &mut unknown);
@@ -44,7 +44,7 @@ fn walk(schema: &Schema, value: &mut Value, path: &str, unknown: &mut Vec<String
     }
 }
 
-/// A field's path below another.
+/// Appends a key to a field path.
 pub(crate) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -1,10 +1,10 @@
-//! Claims about structural schemas and their rules.
+//! Tests of structural schemas and their rules.
 
 use super::*;
 use crate::{admit::Part, failure::Fault};
 use serde_json::json;
 
-fn judged(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
+fn validated(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<String> {
     let schema = Schema::root(schema).unwrap();
     let mut new = new.clone();
     prune::prune(&schema, &mut new);
@@ -18,7 +18,7 @@ fn spec(schema: Value) -> Value {
 }
 
 #[test]
-fn values_are_judged_by_type_and_limit() {
+fn values_are_validated_by_type_and_limit() {
     let schema = spec(json!({"type": "object", "required": ["name"], "properties": {
         "name": {"type": "string", "minLength": 1, "maxLength": 3, "pattern": "^[a-z]*$"},
         "count": {"type": "integer", "minimum": 1, "maximum": 9},
@@ -67,12 +67,12 @@ fn values_are_judged_by_type_and_limit() {
         (json!({"name": "a", "either": 3}), vec![]),
         (json!({"name": "a", "maybe": null}), vec![]),
     ] {
-        assert_eq!(judged(&schema, &json!({"spec": found}), None), expected, "{found}");
+        assert_eq!(validated(&schema, &json!({"spec": found}), None), expected, "{found}");
     }
 }
 
 #[test]
-fn unknown_fields_go_and_preserved_ones_stay() {
+fn unknown_fields_are_pruned_and_preserved_ones_stay() {
     let schema = spec(json!({"type": "object", "properties": {
         "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
         "map": {"type": "object", "additionalProperties": {"type": "object",
@@ -87,7 +87,7 @@ fn unknown_fields_go_and_preserved_ones_stay() {
 }
 
 #[test]
-fn defaults_reach_into_defaults() {
+fn defaults_have_defaults() {
     let schema = Schema::root(&spec(json!({"type": "object", "default": {}, "properties": {
         "mode": {"type": "string", "default": "A"}, "gone": {"type": "string"}}})))
     .unwrap();
@@ -141,7 +141,7 @@ fn rules_see_values_old_values_and_kubernetes_functions() {
         ),
     ] {
         let old = old.map(|old| json!({"spec": old}));
-        let faults = judged(&schema, &json!({"spec": new}), old.as_ref());
+        let faults = validated(&schema, &json!({"spec": new}), old.as_ref());
         assert_eq!(faults, expected, "{new}");
     }
 }
@@ -154,7 +154,7 @@ fn a_rule_that_does_not_compile_is_an_error_with_its_place() {
 }
 
 #[test]
-fn a_rule_may_ask_whether_there_was_an_old_value() {
+fn a_rule_may_test_for_an_old_value() {
     let schema = json!({"type": "object",
         "x-kubernetes-validations": [{"message": "broken", "optionalOldSelf": true,
             "rule": "self.metadata.name == self.spec.pool.name || oldSelf.hasValue() && \
@@ -163,9 +163,9 @@ fn a_rule_may_ask_whether_there_was_an_old_value() {
             "properties": {"name": {"type": "string"}}}}}}});
     let object = |name: &str, pool: &str| json!({"metadata": {"name": name}, "spec": {"pool": {"name": pool}}});
     let broken = vec!["<nil>: Invalid value: \"object\": broken".to_owned()];
-    assert_eq!(judged(&schema, &object("a", "a"), None), Vec::<String>::new());
-    assert_eq!(judged(&schema, &object("a", "b"), None), broken);
+    assert_eq!(validated(&schema, &object("a", "a"), None), Vec::<String>::new());
+    assert_eq!(validated(&schema, &object("a", "b"), None), broken);
     let old = object("a", "b");
-    assert_eq!(judged(&schema, &object("a", "b"), Some(&old)), Vec::<String>::new());
-    assert_eq!(judged(&schema, &object("a", "c"), Some(&old)), broken);
+    assert_eq!(validated(&schema, &object("a", "b"), Some(&old)), Vec::<String>::new());
+    assert_eq!(validated(&schema, &object("a", "c"), Some(&old)), broken);
 }

@@ -1,4 +1,4 @@
-//! Judges an object by its schema and collects every fault.
+//! Validates an object against its schema and collects all faults.
 
 use std::collections::BTreeSet;
 
@@ -10,17 +10,17 @@ use crate::{
     failure::{Fault, FaultKind, shown},
 };
 
-/// All faults of an object; `old` is what it replaces.
+/// Returns all faults of an object. `old` is the object that it replaces.
 pub(crate) fn object(schema: &Schema, new: &Value, old: Option<&Value>, part: Part) -> Vec<Fault> {
     let mut faults = Vec::new();
     value(schema, new, "", &mut faults);
     if part == Part::Status {
-        // A status write cannot mend a spec that an earlier schema allowed.
+        // A status write must not fail because of a spec that an earlier schema allowed.
         faults.retain(|fault| fault.field.starts_with("status"));
     }
-    // Rules assume values of the right type, so they are asked only about well-formed objects.
+    // Rules assume values of the right type, so they are evaluated only for well-formed objects.
     if faults.is_empty() {
-        cel::judge(schema, new, old, part, &mut faults);
+        cel::evaluate(schema, new, old, part, &mut faults);
     }
     faults
 }
@@ -140,7 +140,7 @@ fn list_value(schema: &Schema, list: &[Value], path: &str, faults: &mut Vec<Faul
     }
 }
 
-/// The part of a list item that tells it from the others.
+/// Returns the key fields of a list item.
 pub(crate) fn identity(item: &Value, keys: &[String]) -> Value {
     let parts = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
     Value::Object(parts.collect())

@@ -1,4 +1,4 @@
-//! Shapes answers: whole objects, metadata only, or tables.
+//! Builds responses: whole objects, metadata only, or tables.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Body;
 use crate::{failure::Failure, form, resource::Resource, store::Object, table};
 
-/// In which shape a client wants objects.
+/// The format in which a client wants objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     Plain,
@@ -19,7 +19,7 @@ pub(crate) enum Shape {
     Table,
 }
 
-/// The first shape of an `Accept` header that is served.
+/// Returns the first served format in the `Accept` header.
 pub(super) fn shape(headers: &HeaderMap) -> Shape {
     for media in accepted(headers) {
         let parts: Vec<&str> = media.split(';').map(str::trim).collect();
@@ -39,7 +39,7 @@ pub(super) fn shape(headers: &HeaderMap) -> Shape {
     Shape::Plain
 }
 
-/// The media types of an `Accept` header, in order.
+/// Returns the media types of the `Accept` header, in order.
 pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     headers
         .get_all(header::ACCEPT)
@@ -49,7 +49,7 @@ pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
         .map(str::trim)
 }
 
-/// An answer with a body made of bytes.
+/// Builds a response from bytes.
 pub(super) fn bytes(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = code;
@@ -58,12 +58,12 @@ pub(super) fn bytes(code: StatusCode, body: impl Into<Bytes>) -> Response<Body> 
     response
 }
 
-/// An answer with a JSON body.
+/// Builds a response from a JSON value.
 pub(super) fn json(code: StatusCode, value: &Value) -> Response<Body> {
-    bytes(code, serde_json::to_vec(value).expect("JSON values have a text"))
+    bytes(code, serde_json::to_vec(value).expect("a JSON value can be encoded"))
 }
 
-/// A refusal as an answer.
+/// Builds the response of a failed request.
 pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
     let mut response = json(failure.code, &failure.status());
     if failure.code == StatusCode::UNAUTHORIZED {
@@ -73,22 +73,25 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Adds a warning that kubectl prints.
+/// Adds a `Warning` header, which kubectl prints.
 pub(super) fn warn(response: &mut Response<Body>, text: &str) {
     if let Ok(value) = HeaderValue::from_str(&format!("299 - {text:?}")) {
         response.headers_mut().append(header::WARNING, value);
     }
 }
 
-/// The object's JSON text in the form of `resource`; no copy when it is stored that way.
+/// Returns the object's JSON text in the form of `resource`, without a copy when the stored form is
+/// the same.
 pub(super) fn text(resource: &Resource, object: &Object) -> Bytes {
     match form::shown(resource, &object.value) {
         Cow::Borrowed(_) => object.bytes.clone(),
-        Cow::Owned(shown) => serde_json::to_vec(&shown).expect("JSON values have a text").into(),
+        Cow::Owned(shown) => {
+            serde_json::to_vec(&shown).expect("a JSON value can be encoded").into()
+        }
     }
 }
 
-/// One object in the wanted shape.
+/// Encodes one object in the requested format.
 pub(super) fn object(
     resource: &Resource,
     object: &Object,
@@ -106,16 +109,16 @@ pub(super) fn object(
             table::table(resource, &rows, &meta)
         }
     };
-    serde_json::to_vec(&value).expect("JSON values have a text").into()
+    serde_json::to_vec(&value).expect("a JSON value can be encoded").into()
 }
 
-/// An object's metadata, as the kind that has nothing else.
+/// Returns an object's metadata as a `PartialObjectMetadata`.
 pub(super) fn metadata(object: &Value) -> Value {
     json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
            "metadata": object.get("metadata")})
 }
 
-/// A list in the wanted shape.
+/// Encodes a list in the requested format.
 pub(super) fn list(
     resource: &Resource,
     objects: &[std::sync::Arc<Object>],
@@ -131,12 +134,12 @@ pub(super) fn list(
                 .map(|one| table::row(resource, &form::shown(resource, &one.value), now, include))
                 .collect();
             let table = table::table(resource, &rows, &Value::Object(meta));
-            serde_json::to_vec(&table).expect("JSON values have a text").into()
+            serde_json::to_vec(&table).expect("a JSON value can be encoded").into()
         }
         Shape::Meta => {
             let items = objects.iter().map(|one| {
                 let item = metadata(&one.value);
-                serde_json::to_vec(&item).expect("JSON values have a text").into()
+                serde_json::to_vec(&item).expect("a JSON value can be encoded").into()
             });
             joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
         }
@@ -147,7 +150,7 @@ pub(super) fn list(
     }
 }
 
-/// Writes a list around the items' texts, so that no item is copied as a tree.
+/// Joins the texts of the items to a list, so that no item is copied as a tree.
 fn joined(
     kind: &str,
     version: &str,
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_served_shape_wins() {
+    fn the_first_served_format_is_used() {
         for (accept, expected) in [
             ("application/json", Shape::Plain),
             ("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Shape::Table),

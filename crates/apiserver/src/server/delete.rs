@@ -1,4 +1,5 @@
-//! Deletes: at once, or by asking the holders of finalizers.
+//! Deletes: removes objects immediately, or sets the `deletionTimestamp` while finalizers or a
+//! kubelet hold them.
 
 use std::sync::Arc;
 
@@ -17,13 +18,13 @@ use crate::{
     store::{Key, Object, Put, Write, WriteError},
 };
 
-/// How often a delete is tried again after somebody else's write.
-const TRIES: usize = 32;
+/// Maximum number of attempts when a delete conflicts with other writes.
+const MAX_ATTEMPTS: usize = 32;
 
-/// What became of a delete.
+/// The result of a delete.
 pub(super) enum Deleted {
     Gone(Arc<Object>),
-    /// Finalizers hold it.
+    /// The object stays: finalizers or its kubelet hold it.
     Held(Arc<Object>),
 }
 
@@ -46,7 +47,7 @@ impl Server {
         }
     }
 
-    /// Deletes what a selector chooses.
+    /// Deletes the objects that a selector selects.
     pub(super) async fn delete_collection(
         &self,
         call: &Call,
@@ -56,7 +57,7 @@ impl Server {
         let selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
         let namespace = call.namespace.as_deref();
-        let (objects, _) = self.store.list(&call.resource.track, namespace, None);
+        let (objects, _) = self.store.list(&call.resource.collection, namespace, None);
         let dry = query.dry_run || is_dry_run(options);
         let mut touched = Vec::new();
         for object in objects.iter().filter(|one| selector.matches(&one.value)) {
@@ -75,7 +76,7 @@ impl Server {
         Ok(answer::bytes(StatusCode::OK, body))
     }
 
-    /// Deletes an object, or marks it when finalizers or its kubelet hold it.
+    /// Removes an object, or marks it as being deleted if finalizers or its kubelet hold it.
     pub(super) async fn remove(
         &self,
         resource: &Arc<Resource>,
@@ -83,8 +84,8 @@ impl Server {
         options: &Value,
         dry: bool,
     ) -> Result<Deleted, Failure> {
-        for _ in 0..TRIES {
-            let old = self.store.get(&resource.track, key);
+        for _ in 0..MAX_ATTEMPTS {
+            let old = self.store.get(&resource.collection, key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             check_preconditions(resource, &old, options)?;
             let grace = self.grace(resource, &old.value, options);
@@ -97,16 +98,16 @@ impl Server {
             } else {
                 Put::Remove(old.value.clone())
             };
-            let track = Arc::clone(&resource.track);
+            let collection = Arc::clone(&resource.collection);
             let expect = Some(old.version);
-            match self.store.commit(Write { track, key: key.clone(), expect, put }).await {
+            match self.store.commit(Write { collection, key: key.clone(), expect, put }).await {
                 Ok(left) => {
                     self.recount(resource, &left.value).await;
                     if held {
                         return Ok(Deleted::Held(left));
                     }
-                    let fate = Dependents::asked(options);
-                    Box::pin(self.clean_up(resource, &left.value, fate)).await;
+                    let treatment = Dependents::requested(options);
+                    Box::pin(self.clean_up(resource, &left.value, treatment)).await;
                     return Ok(Deleted::Gone(left));
                 }
                 Err(WriteError::Stale) => {}
@@ -116,12 +117,13 @@ impl Server {
         Err(Failure::modified(resource, &key.name))
     }
 
-    /// How many seconds an object may stay after its deletion; only running pods may at all.
+    /// Returns the grace period of a delete in seconds. Zero unless the object is a running pod
+    /// that a kubelet handles.
     fn grace(&self, resource: &Resource, old: &Value, options: &Value) -> i64 {
-        let runs = &*resource.track == "pods"
+        let runs = &*resource.collection == "pods"
             && self.pods == PodDeletion::ByKubelet
             && !object::text(old, &["spec", "nodeName"]).is_empty()
-            && !budget::is_over(old);
+            && !budget::is_finished(old);
         if !runs {
             return 0;
         }
@@ -130,7 +132,7 @@ impl Server {
         given.or_else(|| own.and_then(Value::as_i64)).unwrap_or(30).max(0)
     }
 
-    /// The object marked as being deleted, gone when its grace is over.
+    /// Returns the object with a `deletionTimestamp` after the grace period.
     fn marked(&self, old: &Value, grace: i64) -> Value {
         let mut value = old.clone();
         let now = self.clock.now();
@@ -141,7 +143,7 @@ impl Server {
     }
 }
 
-/// Whether the object is already being deleted, at least as soon as asked now.
+/// Returns true if the object is already being deleted, with a grace period that is not longer.
 fn is_marked(object: &Value, grace: i64) -> bool {
     let left = object::at(object, &["metadata", "deletionGracePeriodSeconds"]);
     object::is_deleting(object) && left.and_then(Value::as_i64).is_none_or(|left| left <= grace)

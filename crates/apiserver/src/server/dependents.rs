@@ -1,5 +1,5 @@
-//! What follows the end of an object: a namespace's content, a definition's objects, and the
-//! objects it owns go with it.
+//! Cascading deletes: the objects of a deleted namespace, of a deleted definition, and those that a
+//! deleted object owns.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     store::{Key, Object, Put, Write, WriteError},
 };
 
-/// What becomes of the objects that a deleted one owned.
+/// The treatment of objects that a deleted object owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dependents {
     Delete,
@@ -20,8 +20,8 @@ pub(super) enum Dependents {
 }
 
 impl Dependents {
-    /// What the options of a delete call ask for.
-    pub(super) fn asked(options: &Value) -> Self {
+    /// Returns the treatment that the options of a delete request ask for.
+    pub(super) fn requested(options: &Value) -> Self {
         let release = object::text(options, &["propagationPolicy"]) == "Orphan"
             || options.get("orphanDependents").and_then(Value::as_bool) == Some(true);
         if release { Self::Release } else { Self::Delete }
@@ -29,13 +29,13 @@ impl Dependents {
 }
 
 impl Server {
-    /// Carries the end of an object over to what cannot be without it.
-    pub(super) async fn clean_up(&self, resource: &Resource, gone: &Value, fate: Dependents) {
-        if &*resource.track == builtin::NAMESPACES {
+    /// Deletes or releases the objects that depend on a removed object.
+    pub(super) async fn clean_up(&self, resource: &Resource, gone: &Value, treatment: Dependents) {
+        if &*resource.collection == builtin::NAMESPACES {
             let namespace = object::name(gone);
             self.delete_all(Some(namespace), |other| other.namespaced).await;
         }
-        if &*resource.track == builtin::CRDS {
+        if &*resource.collection == builtin::CRDS {
             let (group, plural) = crd::identity(gone);
             let defined =
                 |other: &Resource| other.custom && other.group == group && other.plural == plural;
@@ -43,29 +43,29 @@ impl Server {
             self.register(gone, false);
         }
         // Events own nothing, and there are many of them.
-        if &*resource.track != "events" {
-            self.release_owned(object::meta(gone, "uid"), fate).await;
+        if &*resource.collection != "events" {
+            self.release_owned(object::meta(gone, "uid"), treatment).await;
         }
     }
 
     async fn delete_all(&self, namespace: Option<&str>, concerned: impl Fn(&Resource) -> bool) {
         for other in self.catalog.served().values().filter(|other| concerned(other)) {
-            for object in self.store.list(&other.track, namespace, None).0 {
-                // One that vanished meanwhile is as good as deleted.
+            for object in self.store.list(&other.collection, namespace, None).0 {
+                // An object that another request removed meanwhile is as good as deleted.
                 let _ = self.remove(other, &key(&object.value), &json!({}), false).await;
             }
         }
     }
 
-    async fn release_owned(&self, owner: &str, fate: Dependents) {
+    async fn release_owned(&self, owner: &str, treatment: Dependents) {
         for other in self.catalog.served().values().filter(|other| other.form == Form::Same) {
-            for object in self.store.list(&other.track, None, None).0 {
+            for object in self.store.list(&other.collection, None, None).0 {
                 if !owners(&object.value).any(|one| one == owner) {
                     continue;
                 }
                 let shared = owners(&object.value).any(|one| one != owner);
-                if shared || fate == Dependents::Release {
-                    self.disown(other, &object, owner).await;
+                if shared || treatment == Dependents::Release {
+                    self.remove_owner(other, &object, owner).await;
                 } else {
                     let _ = self.remove(other, &key(&object.value), &json!({}), false).await;
                 }
@@ -73,8 +73,8 @@ impl Server {
         }
     }
 
-    /// Removes one owner from an object.
-    async fn disown(&self, resource: &Resource, object: &Arc<Object>, owner: &str) {
+    /// Removes one owner reference from an object.
+    async fn remove_owner(&self, resource: &Resource, object: &Arc<Object>, owner: &str) {
         let mut object = Arc::clone(object);
         for _ in 0..8 {
             let mut value = object.value.clone();
@@ -82,11 +82,11 @@ impl Server {
             if let Some(list) = references.and_then(Value::as_array_mut) {
                 list.retain(|one| object::text(one, &["uid"]) != owner);
             }
-            let (key, track) = (key(&value), Arc::clone(&resource.track));
+            let (key, collection) = (key(&value), Arc::clone(&resource.collection));
             let (expect, put) = (Some(object.version), Put::Keep(value));
-            let write = Write { track, key: key.clone(), expect, put };
+            let write = Write { collection, key: key.clone(), expect, put };
             match self.store.commit(write).await {
-                Err(WriteError::Stale) => match self.store.get(&resource.track, &key) {
+                Err(WriteError::Stale) => match self.store.get(&resource.collection, &key) {
                     Some(now) => object = now,
                     None => return,
                 },
@@ -100,7 +100,7 @@ fn key(object: &Value) -> Key {
     Key::new(object::namespace(object), object::name(object))
 }
 
-/// The identities of an object's owners.
+/// Returns the UIDs of an object's owners.
 fn owners(object: &Value) -> impl Iterator<Item = &str> {
     let references = object::at(object, &["metadata", "ownerReferences"]).and_then(Value::as_array);
     references.into_iter().flatten().map(|one| object::text(one, &["uid"]))

@@ -1,4 +1,4 @@
-//! Evictions: a delete that disruption budgets may refuse.
+//! Evictions: deletes that PodDisruptionBudgets may refuse.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Body, Call, Server, answer, recount::BUDGETS, write};
 use crate::{budget, failure::Failure, object};
 
 impl Server {
-    /// Evicts a pod when its budget allows one more disruption.
+    /// Evicts a pod if its budget allows one more disruption.
     pub(super) async fn evict(&self, call: &Call, body: &[u8]) -> Result<Response<Body>, Failure> {
         let eviction = write::body(body)?;
         let version = object::text(&eviction, &["apiVersion"]);
@@ -18,9 +18,9 @@ impl Server {
         }
         let key = call.key();
         let options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
-        // Held until the pod is gone, so that the next eviction counts without it.
+        // Held until the pod is removed, so that the next eviction counts without it.
         let _turn = self.evictions.lock().await;
-        let pod = self.store.get(&call.resource.track, &key);
+        let pod = self.store.get(&call.resource.collection, &key);
         let pod = pod.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
         self.check_budgets(call, &pod.value)?;
         let dry = call.query.dry_run
@@ -33,8 +33,8 @@ impl Server {
     }
 
     fn check_budgets(&self, call: &Call, pod: &Value) -> Result<(), Failure> {
-        // A pod that has ended or is on its way out disrupts nothing.
-        if budget::is_over(pod) || object::is_deleting(pod) {
+        // Evicting a pod that has finished or is being deleted is no disruption.
+        if budget::is_finished(pod) || object::is_deleting(pod) {
             return Ok(());
         }
         let namespace = call.namespace.as_deref();
@@ -51,20 +51,21 @@ impl Server {
                 ));
             }
         };
-        let (pods, _) = self.store.list(&call.resource.track, namespace, None);
-        let standing = budget::standing(budget, pods.iter().map(|one| &one.value));
-        // A pod that is not ready does not count, so removing it cannot break the budget further.
-        if !budget::is_ready(pod) && standing.healthy >= standing.desired {
+        let (pods, _) = self.store.list(&call.resource.collection, namespace, None);
+        let counts = budget::counts(budget, pods.iter().map(|one| &one.value));
+        // An unready pod does not count as healthy, so removing it cannot violate the budget
+        // further.
+        if !budget::is_ready(pod) && counts.healthy >= counts.desired {
             return Ok(());
         }
-        if standing.allowed() > 0 {
+        if counts.allowed() > 0 {
             return Ok(());
         }
         let cause = format!(
             "The disruption budget {} needs {} healthy pods and has {} currently",
             object::name(budget),
-            standing.desired,
-            standing.healthy
+            counts.desired,
+            counts.healthy
         );
         Err(Failure::budget(
             "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -1,4 +1,4 @@
-//! Events are forgotten after a while, as Kubernetes does, so that they do not pile up.
+//! Removes events an hour after they were last seen, as Kubernetes does.
 
 use std::sync::atomic::Ordering;
 
@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use super::Server;
 use crate::{object, store::Key};
 
-/// How long an event is kept after it was last seen, in seconds.
-const KEPT: i64 = 3600;
+/// Lifetime of an event after it was last seen, in seconds.
+const EVENT_LIFETIME: i64 = 3600;
 
-/// How often old events are looked for, in seconds.
-const EVERY: i64 = 60;
+/// Interval between two removals, in seconds.
+const EXPIRY_INTERVAL: i64 = 60;
 
-/// Where events are kept.
+/// Name of the collection of events.
 const EVENTS: &str = "events";
 
 impl Server {
-    /// Removes old events, when it is time to look for them.
+    /// Removes expired events, if the interval has passed.
     pub(super) async fn expire_events(&self) {
         let now = self.clock.now().as_second();
         let last = self.expired_at.load(Ordering::Relaxed);
-        if now < last.saturating_add(EVERY) {
+        if now < last.saturating_add(EXPIRY_INTERVAL) {
             return;
         }
         let mine =
@@ -31,9 +31,9 @@ impl Server {
             return;
         };
         let (all, _) = self.store.list(EVENTS, None, None);
-        for event in all.iter().filter(|event| last_seen(&event.value) < now - KEPT) {
+        for event in all.iter().filter(|event| last_seen(&event.value) < now - EVENT_LIFETIME) {
             let key = Key::new(object::namespace(&event.value), object::name(&event.value));
-            // Somebody else may have removed it, or seen it again: both are fine.
+            // Another request may have removed or updated the event: both are fine.
             let same = json!({"preconditions": {"resourceVersion": event.version.to_string()}});
             let _ = self.remove(&events, &key, &same, false).await;
         }

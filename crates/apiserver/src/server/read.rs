@@ -1,4 +1,4 @@
-//! Gets and lists.
+//! Get and list requests.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{Response, StatusCode};
@@ -8,15 +8,15 @@ use super::{Body, Call, Server, answer};
 use crate::{failure::Failure, object, select::Selector, store::Key};
 
 impl Server {
-    /// One object.
+    /// Returns one object.
     pub(super) fn get(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let key = call.key();
-        let found = self.store.get(&call.resource.track, &key);
+        let found = self.store.get(&call.resource.collection, &key);
         let found = found.ok_or_else(|| Failure::not_found(&call.resource, &key.name))?;
         Ok(self.show(call, StatusCode::OK, &found))
     }
 
-    /// An answer with one object in the shape the client wants.
+    /// Builds the response with one object in the requested format.
     pub(super) fn show(
         &self,
         call: &Call,
@@ -28,18 +28,18 @@ impl Server {
         answer::bytes(code, answer::object(&call.resource, object, call.shape, now, include))
     }
 
-    /// A collection, or a page of it.
+    /// Returns a collection, or one page of it.
     ///
-    /// All pages name the version of the first one: a watch from there brings a client up to date,
-    /// whatever changed between two pages.
+    /// All pages carry the resourceVersion of the first one. A watch from there brings a client up
+    /// to date, whatever changed between two pages.
     pub(super) fn list(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let query = &call.query;
         let selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
         let page = Page::read(&query.continue_token)?;
-        let track = &call.resource.track;
+        let collection = &call.resource.collection;
         let after = page.as_ref().map(|page| &page.after);
-        let (mut objects, current) = self.store.list(track, call.namespace.as_deref(), after);
+        let (mut objects, current) = self.store.list(collection, call.namespace.as_deref(), after);
         if let Some(asked) = query.version()? {
             if asked > current {
                 return Err(Failure::future_version(asked, current));
@@ -51,7 +51,7 @@ impl Server {
             }
         }
         let version = page.as_ref().map_or(current, |page| page.version);
-        if page.is_some() && self.store.since(track, version).is_err() {
+        if page.is_some() && self.store.since(collection, version).is_err() {
             return Err(Failure::expired(
                 "The provided continue parameter is too old to display a consistent list result. \
                  You can start a new list without the continue parameter.",
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-/// Where a list goes on.
+/// The position after the last item of a page.
 struct Page {
     version: u64,
     after: Key,

@@ -1,4 +1,4 @@
-//! Keeps the status of disruption budgets true: nobody else in this process does.
+//! Keeps the status of PodDisruptionBudgets current. No other controller does in this process.
 
 use serde_json::Value;
 
@@ -9,31 +9,31 @@ use crate::{
     store::{Key, Put, Write, WriteError},
 };
 
-/// Where budgets are kept.
+/// Name of the collection of PodDisruptionBudgets.
 pub(super) const BUDGETS: &str = "poddisruptionbudgets.policy";
 
-/// Where pods are kept.
+/// Name of the collection of pods.
 const PODS: &str = "pods";
 
-/// How often a budget is counted again when somebody else writes it meanwhile.
-const TRIES: usize = 8;
+/// Maximum number of attempts when the status update conflicts with other writes.
+const MAX_ATTEMPTS: usize = 8;
 
 impl Server {
-    /// Counts the budgets of a namespace again after a change of `object`.
+    /// Updates the status of the budgets in the namespace of a changed `object`.
     pub(super) async fn recount(&self, resource: &Resource, object: &Value) {
-        if !matches!(&*resource.track, PODS | BUDGETS) {
+        if !matches!(&*resource.collection, PODS | BUDGETS) {
             return;
         }
         let namespace = object::namespace(object);
         let (budgets, _) = self.store.list(BUDGETS, Some(namespace), None);
         for budget in budgets {
             let key = Key::new(namespace, object::name(&budget.value));
-            for _ in 0..TRIES {
+            for _ in 0..MAX_ATTEMPTS {
                 match self.recount_one(&key).await {
                     Err(WriteError::Stale) => {}
                     Ok(()) => break,
                     Err(error @ WriteError::Disk(_)) => {
-                        tracing::warn!(%error, "A disruption budget was not counted");
+                        tracing::warn!(%error, "Failed to update the status of a PodDisruptionBudget");
                         break;
                     }
                 }
@@ -44,12 +44,12 @@ impl Server {
     async fn recount_one(&self, key: &Key) -> Result<(), WriteError> {
         let Some(budget) = self.store.get(BUDGETS, key) else { return Ok(()) };
         let (pods, _) = self.store.list(PODS, Some(&key.namespace), None);
-        let standing = budget::standing(&budget.value, pods.iter().map(|one| &one.value));
-        let Some(new) = budget::recounted(&budget.value, standing) else { return Ok(()) };
+        let counts = budget::counts(&budget.value, pods.iter().map(|one| &one.value));
+        let Some(new) = budget::with_status(&budget.value, counts) else { return Ok(()) };
         let put = Put::Keep(new);
         let expect = Some(budget.version);
         self.store
-            .commit(Write { track: BUDGETS.into(), key: key.clone(), expect, put })
+            .commit(Write { collection: BUDGETS.into(), key: key.clone(), expect, put })
             .await
             .map(drop)
     }

@@ -1,4 +1,4 @@
-//! Finds what a request is about and who carries it out.
+//! Routes a request to its handler.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::{
     review::{self, Identity},
 };
 
-/// The Kubernetes version whose API this server follows.
+/// The Kubernetes version whose API this server implements.
 pub(crate) const VERSION: (&str, &str) = ("1", "36");
 
 impl Server {
-    /// Carries out a request.
+    /// Routes a request and returns the response of its handler.
     pub(super) async fn route(
         self: &Arc<Self>,
         parts: &Parts,
         body: Bytes,
-        who: Identity,
+        caller: Identity,
     ) -> Result<Response<Body>, Failure> {
         let target = path::parse(parts.uri.path()).ok_or_else(Failure::unknown_path)?;
         match target {
@@ -34,7 +34,7 @@ impl Server {
                 let asked = review::find(&located.group, &located.version, &located.resource);
                 match asked {
                     Some(review) if parts.method == Method::POST && located.name.is_none() => {
-                        let answer = review::answer(review, &body, &who);
+                        let answer = review::answer(review, &body, &caller);
                         Ok(answer::json(StatusCode::CREATED, &answer))
                     }
                     Some(_) => Err(Failure::unknown_path()),
@@ -190,8 +190,8 @@ fn typed(media: &'static str, body: Bytes) -> Response<Body> {
     response
 }
 
-/// The old schema document, which says nothing: kubectl asks for it about lists of objects, in
-/// protobuf, where no bytes are an empty document.
+/// Returns an empty OpenAPI v2 document. kubectl requests it for lists of objects in protobuf,
+/// where zero bytes are an empty document.
 fn old_document(headers: &HeaderMap) -> Response<Body> {
     if answer::accepted(headers).any(|media| media.contains("protobuf")) {
         return typed("application/com.github.proto-openapi.spec.v2.v1.0+protobuf", Bytes::new());
@@ -201,7 +201,7 @@ fn old_document(headers: &HeaderMap) -> Response<Body> {
     answer::json(StatusCode::OK, &empty)
 }
 
-/// The name a client goes by when it names no field manager: its agent's first word.
+/// Returns the default field manager of a client: the first word of its `User-Agent`.
 fn agent(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     let name = agent.unwrap_or("unknown").split('/').next().unwrap_or("unknown");
@@ -220,7 +220,7 @@ fn decode(headers: &HeaderMap, body: &Bytes) -> Result<Value, Failure> {
     parse(body)
 }
 
-/// Reads a JSON object.
+/// Parses a JSON object.
 pub(super) fn parse(body: &[u8]) -> Result<Value, Failure> {
     let value: Value = serde_json::from_slice(body).map_err(|error| {
         Failure::bad_request(format!("the object provided is unrecognized: {error}"))
@@ -231,7 +231,7 @@ pub(super) fn parse(body: &[u8]) -> Result<Value, Failure> {
     Err(Failure::bad_request("the object provided is unrecognized: it is not a JSON object"))
 }
 
-/// The options of a delete call; an empty body has none.
+/// Parses the options of a delete request. An empty body has none.
 fn options(body: &Bytes) -> Result<Value, Failure> {
     if body.is_empty() { Ok(json!({})) } else { parse(body) }
 }

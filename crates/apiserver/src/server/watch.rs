@@ -1,4 +1,4 @@
-//! Watches: a place in a track's log, turned into a stream of lines.
+//! Watches: a position in the change log of a collection, read as a stream of events.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -14,21 +14,21 @@ use super::{Body, Call, Server, answer};
 use crate::{
     failure::Failure,
     select::Selector,
-    store::{Change, Happened, Object, stamped},
+    store::{Change, ChangeKind, Object, stamped},
 };
 
-/// How often a quiet watch is told how far it has come.
-const BOOKMARK_EVERY: Duration = Duration::from_mins(1);
+/// Interval between two bookmarks of an idle watch.
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
 
-/// How long a watch lasts when the client names no limit; then it starts again from where it was.
-const LONGEST: Duration = Duration::from_hours(1);
+/// Maximum duration of a watch, also the default. The client then resumes it.
+const MAX_DURATION: Duration = Duration::from_hours(1);
 
-/// One client's watch.
+/// The watch of one client.
 struct Watcher {
     server: Arc<Server>,
     call: Call,
     selector: Selector,
-    /// The last version this watch has told or passed over.
+    /// The last version that this watch has sent or skipped.
     seen: u64,
     ready: VecDeque<Bytes>,
     signal: watch::Receiver<u64>,
@@ -38,7 +38,7 @@ struct Watcher {
 }
 
 impl Server {
-    /// Starts a watch; everything after its version will be told, once and in order.
+    /// Starts a watch that sends every change after the requested version, once and in order.
     pub(super) fn watch(self: &Arc<Self>, call: Call) -> Result<Response<Body>, Failure> {
         let query = &call.query;
         let mut selector =
@@ -53,21 +53,22 @@ impl Server {
         }
         let now = Instant::now();
         let lasts = query.timeout_seconds.filter(|seconds| *seconds > 0);
-        let lasts = lasts.map_or(LONGEST, Duration::from_secs).min(LONGEST);
+        let lasts = lasts.map_or(MAX_DURATION, Duration::from_secs).min(MAX_DURATION);
         let mut watcher = Watcher {
             server: Arc::clone(self),
-            // Subscribed before the first look, so that no change falls between the two.
-            signal: self.store.subscribe(&call.resource.track),
+            // Subscribes before the first read of the log, so that no change is missed between the
+            // two.
+            signal: self.store.subscribe(&call.resource.collection),
             selector,
             seen: asked,
             ready: VecDeque::new(),
-            bookmark_at: now + BOOKMARK_EVERY,
+            bookmark_at: now + BOOKMARK_INTERVAL,
             end_at: now + lasts,
             ended: false,
             call,
         };
         if asked == 0 || watcher.call.query.send_initial {
-            watcher.tell_present();
+            watcher.send_existing();
         }
         let frames = stream::unfold(watcher, |mut watcher| async move {
             let line = watcher.next().await?;
@@ -81,23 +82,23 @@ impl Server {
 }
 
 impl Watcher {
-    /// Tells everything that is there now, as if it had just been added.
-    fn tell_present(&mut self) {
-        let track = Arc::clone(&self.call.resource.track);
+    /// Sends all existing objects as `ADDED` events.
+    fn send_existing(&mut self) {
+        let collection = Arc::clone(&self.call.resource.collection);
         let namespace = self.call.namespace.clone();
-        let (objects, version) = self.server.store.list(&track, namespace.as_deref(), None);
+        let (objects, version) = self.server.store.list(&collection, namespace.as_deref(), None);
         for object in objects {
             if self.selector.matches(&object.value) {
-                self.tell(Told::Added, &object);
+                self.send(EventKind::Added, &object);
             }
         }
         self.seen = version;
         if self.call.query.send_initial {
-            self.tell_bookmark(true);
+            self.send_bookmark(true);
         }
     }
 
-    /// The next line; `None` ends the stream.
+    /// Returns the next bytes of the stream. `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if let Some(line) = self.ready.pop_front() {
@@ -116,13 +117,13 @@ impl Watcher {
                 () = self.server.stop.cancelled() => self.ended = true,
                 changed = self.signal.changed() => self.ended = changed.is_err(),
                 () = tokio::time::sleep_until(self.bookmark_at), if self.call.query.bookmarks => {
-                    self.bookmark_at = Instant::now() + BOOKMARK_EVERY;
-                    self.tell_bookmark(false);
+                    self.bookmark_at = Instant::now() + BOOKMARK_INTERVAL;
+                    self.send_bookmark(false);
                 }
                 () = tokio::time::sleep_until(self.end_at) => {
                     self.ended = true;
                     if self.call.query.bookmarks {
-                        self.tell_bookmark(false);
+                        self.send_bookmark(false);
                     }
                 }
             }
@@ -130,24 +131,25 @@ impl Watcher {
     }
 
     fn read_log(&mut self) {
-        match self.server.store.since(&self.call.resource.track, self.seen) {
+        match self.server.store.since(&self.call.resource.collection, self.seen) {
             Ok((changes, complete)) => {
                 for change in &changes {
-                    self.tell_change(change);
+                    self.send_change(change);
                 }
                 self.seen = complete;
             }
             Err(old) => {
                 let why = format!("too old resource version: {} ({})", self.seen, old.oldest);
                 let status = Failure::expired(why).status();
-                self.push(Told::Error, status.to_string().into());
+                self.push(EventKind::Error, status.to_string().into());
                 self.ended = true;
             }
         }
     }
 
-    /// Tells a change as it looks through the selector: an object can come into view or leave it.
-    fn tell_change(&mut self, change: &Change) {
+    /// Sends the event of a change as the selector sees it: a change can move an object into the
+    /// selection or out of it.
+    fn send_change(&mut self, change: &Change) {
         if let Some(namespace) = &self.call.namespace
             && crate::object::namespace(&change.object.value) != namespace
         {
@@ -155,40 +157,41 @@ impl Watcher {
         }
         let now = self.selector.matches(&change.object.value);
         let before = change.before.as_ref().filter(|old| self.selector.matches(&old.value));
-        match (change.happened, before, now) {
-            (Happened::Deleted, Some(_), _) => self.tell(Told::Deleted, &change.object),
-            (Happened::Added | Happened::Modified, None, true) => {
-                self.tell(Told::Added, &change.object);
+        match (change.kind, before, now) {
+            (ChangeKind::Deleted, Some(_), _) => self.send(EventKind::Deleted, &change.object),
+            (ChangeKind::Added | ChangeKind::Modified, None, true) => {
+                self.send(EventKind::Added, &change.object);
             }
-            (Happened::Added | Happened::Modified, Some(_), true) => {
-                self.tell(Told::Modified, &change.object);
+            (ChangeKind::Added | ChangeKind::Modified, Some(_), true) => {
+                self.send(EventKind::Modified, &change.object);
             }
-            (Happened::Added | Happened::Modified, Some(old), false) => {
+            (ChangeKind::Added | ChangeKind::Modified, Some(old), false) => {
                 let gone = stamped(old.value.clone(), change.object.version);
-                self.tell(Told::Deleted, &gone);
+                self.send(EventKind::Deleted, &gone);
             }
-            (Happened::Deleted, None, _) | (Happened::Added | Happened::Modified, None, false) => {}
+            (ChangeKind::Deleted, None, _)
+            | (ChangeKind::Added | ChangeKind::Modified, None, false) => {}
         }
     }
 
-    /// A line goes out in three pieces: the object's text is shared by all who watch it.
-    fn push(&mut self, kind: Told, object: Bytes) {
+    /// Queues an event in three pieces, so that all watches share the object's text.
+    fn push(&mut self, kind: EventKind, object: Bytes) {
         self.ready.extend([kind.head(), object, Bytes::from_static(b"}\n")]);
     }
 
-    fn tell(&mut self, kind: Told, object: &Object) {
+    fn send(&mut self, kind: EventKind, object: &Object) {
         let include = &self.call.query.include_object;
         let now = self.server.clock.now();
         let text = answer::object(&self.call.resource, object, self.call.shape, now, include);
         self.push(kind, text);
     }
 
-    fn tell_bookmark(&mut self, initial_end: bool) {
+    fn send_bookmark(&mut self, initial_end: bool) {
         let resource = &self.call.resource;
         let mut meta = json!({"resourceVersion": self.seen.to_string(), "creationTimestamp": null});
         if initial_end {
-            let told = json!({"k8s.io/initial-events-end": "true"});
-            crate::object::map_of(&mut meta).insert("annotations".into(), told);
+            let annotations = json!({"k8s.io/initial-events-end": "true"});
+            crate::object::map_of(&mut meta).insert("annotations".into(), annotations);
         }
         let object: Value = match self.call.shape {
             answer::Shape::Plain => {
@@ -205,13 +208,13 @@ impl Watcher {
                 crate::table::table(resource, &[row], &meta)
             }
         };
-        self.push(Told::Bookmark, object.to_string().into());
+        self.push(EventKind::Bookmark, object.to_string().into());
     }
 }
 
-/// What a line tells.
+/// The type of a watch event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum EventKind {
     Added,
     Modified,
     Deleted,
@@ -219,8 +222,8 @@ enum Told {
     Error,
 }
 
-impl Told {
-    /// The line up to the object.
+impl EventKind {
+    /// Returns the event's text up to the object.
     fn head(self) -> Bytes {
         Bytes::from_static(match self {
             Self::Added => b"{\"type\":\"ADDED\",\"object\":",

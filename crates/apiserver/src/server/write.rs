@@ -1,4 +1,4 @@
-//! Creates, updates and patches.
+//! Create, update and patch requests.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use crate::{
     store::{Key, Object, Put, Write, WriteError, stamped},
 };
 
-/// How often a write that names no version is tried again after somebody else's.
-const TRIES: usize = 32;
+/// Maximum number of attempts when a write without resourceVersion conflicts with other writes.
+const MAX_ATTEMPTS: usize = 32;
 
-/// Whether a change already says who owns its fields.
+/// Tells if a change already records the owners of its fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owners {
     Written,
@@ -41,31 +41,31 @@ impl Server {
         place(call, &mut new)?;
         self.check_namespace(call, object::name(&new))?;
         let generated = object::name(&new).is_empty();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let new = form::stored(resource, new.clone());
             let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)())?;
             strict(call, &admitted)?;
             let name = object::name(&admitted.object).to_owned();
             let key = Key::new(object::namespace(&admitted.object), &name);
-            let track = Arc::clone(&resource.track);
+            let collection = Arc::clone(&resource.collection);
             let unknown = admitted.unknown.clone();
             let put = Put::Keep(admitted.object);
             let stored = if call.query.dry_run {
-                self.pretend(&track, &key, put)
+                self.dry_run(&collection, &key, put)
             } else {
-                self.commit(Write { track, key, expect: None, put }).await
+                self.commit(Write { collection, key, expect: None, put }).await
             };
             match stored {
                 Ok(stored) => {
                     self.recount(resource, &stored.value).await;
-                    if &*resource.track == "events" {
+                    if &*resource.collection == "events" {
                         self.expire_events().await;
                     }
                     let mut response = self.show(call, StatusCode::CREATED, &stored);
                     warn_unknown(call, &unknown, &mut response);
                     return Ok(response);
                 }
-                // A generated name that is taken: the next one will be another.
+                // The generated name is in use: the next attempt generates another.
                 Err(WriteError::Stale) if generated => {}
                 Err(WriteError::Stale) => return Err(Failure::exists(resource, &name)),
                 Err(error) => return Err(Self::commit_failure(resource, &name, &error)),
@@ -74,8 +74,8 @@ impl Server {
         Err(Failure::internal("no free name was found"))
     }
 
-    fn pretend(&self, track: &str, key: &Key, put: Put) -> Result<Arc<Object>, WriteError> {
-        if self.store.get(track, key).is_some() {
+    fn dry_run(&self, collection: &str, key: &Key, put: Put) -> Result<Arc<Object>, WriteError> {
+        if self.store.get(collection, key).is_some() {
             return Err(WriteError::Stale);
         }
         let (Put::Keep(value) | Put::Remove(value)) = put;
@@ -107,7 +107,7 @@ impl Server {
         self.change(call, part, Owners::Note, |_| Ok(new.clone())).await
     }
 
-    /// Applies a patch of any kind.
+    /// Applies a patch of any format.
     pub(super) async fn patch(
         &self,
         call: &Call,
@@ -125,7 +125,7 @@ impl Server {
         .await
     }
 
-    /// Server-side apply: creates what is missing.
+    /// Handles a server-side apply. Creates the object if it is missing.
     async fn apply(
         &self,
         call: &Call,
@@ -148,7 +148,7 @@ impl Server {
             now: self.clock.now(),
         };
         let resource = &call.resource;
-        let absent = self.store.get(&resource.track, &call.key()).is_none();
+        let absent = self.store.get(&resource.collection, &call.key()).is_none();
         if absent && part == Part::Main {
             object::set_meta(&mut applied, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, applied, &manager);
@@ -160,7 +160,7 @@ impl Server {
         .await
     }
 
-    /// Changes an object by a function of what it is now, again when somebody was faster.
+    /// Updates an object by a function of its current state. Retries on conflict.
     async fn change(
         &self,
         call: &Call,
@@ -170,8 +170,8 @@ impl Server {
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
         let key = call.key();
-        for _ in 0..TRIES {
-            let old = self.store.get(&resource.track, &key);
+        for _ in 0..MAX_ATTEMPTS {
+            let old = self.store.get(&resource.collection, &key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             let shown = form::shown(resource, &old.value);
             let new = form::stored(resource, change(&shown)?);
@@ -181,7 +181,7 @@ impl Server {
                 return Ok(self.show(call, StatusCode::OK, &old));
             }
             if owners == Owners::Note {
-                self.own(call, &old.value, &mut admitted.object, part);
+                self.record_owner(call, &old.value, &mut admitted.object, part);
             }
             let gone = object::is_deleting(&admitted.object)
                 && object::finalizers(&admitted.object).next().is_none();
@@ -191,9 +191,9 @@ impl Server {
                 return Ok(self.show(call, StatusCode::OK, &shown));
             }
             let put = if gone { Put::Remove(admitted.object) } else { Put::Keep(admitted.object) };
-            let track = Arc::clone(&resource.track);
+            let collection = Arc::clone(&resource.collection);
             let expect = Some(old.version);
-            match self.commit(Write { track, key: key.clone(), expect, put }).await {
+            match self.commit(Write { collection, key: key.clone(), expect, put }).await {
                 Ok(stored) => {
                     self.recount(resource, &stored.value).await;
                     if gone {
@@ -210,8 +210,8 @@ impl Server {
         Err(Failure::modified(resource, &key.name))
     }
 
-    /// Notes whose fields were changed, on objects that were ever applied.
-    fn own(&self, call: &Call, old: &Value, new: &mut Value, part: Part) {
+    /// Records the owner of the changed fields, on objects that were applied before.
+    fn record_owner(&self, call: &Call, old: &Value, new: &mut Value, part: Part) {
         let manager = ssa::Manager {
             name: &call.manager,
             api_version: call.resource.api_version(),
@@ -221,14 +221,14 @@ impl Server {
         ssa::note_update(&call.resource, old, new, &manager);
     }
 
-    /// Does a write. A definition is heeded before it can be seen, so that whoever sees it finds its
-    /// kind served.
+    /// Commits a write. The resources of a definition are served before the definition becomes
+    /// visible, so that a client that sees the definition finds its kind served.
     async fn commit(&self, write: Write) -> Result<Arc<Object>, WriteError> {
-        let (Put::Keep(new), builtin::CRDS) = (&write.put, &*write.track) else {
+        let (Put::Keep(new), builtin::CRDS) = (&write.put, &*write.collection) else {
             return self.store.commit(write).await;
         };
         let _turn = self.definitions.lock().await;
-        let before = self.store.get(&write.track, &write.key);
+        let before = self.store.get(&write.collection, &write.key);
         if before.as_ref().map(|before| before.version) != write.expect {
             return Err(WriteError::Stale);
         }
@@ -245,7 +245,7 @@ impl Server {
     }
 }
 
-/// The kind and version in the body must be those of the path.
+/// Checks that kind and version in the body match the path.
 fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let resource = &call.resource;
     let expected = [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())];
@@ -263,7 +263,7 @@ fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Puts the object into the namespace of the path.
+/// Sets the object's namespace from the path.
 fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let given = object::namespace(new).to_owned();
     match &call.namespace {
@@ -309,7 +309,7 @@ fn warn_unknown(call: &Call, unknown: &[String], response: &mut Response<Body>) 
     }
 }
 
-/// Reads the body of a subresource call.
+/// Parses the body of a subresource request.
 pub(super) fn body(bytes: &[u8]) -> Result<Value, Failure> {
     route::parse(bytes)
 }

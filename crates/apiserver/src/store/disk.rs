@@ -1,7 +1,7 @@
-//! The store's file, and the one thread that writes to it.
+//! The database file of the store, and the thread that writes to it.
 //!
-//! Writes that arrive while one is being made durable go to disk together with the next flush, so
-//! many clients share the cost of one.
+//! Writes that arrive during a flush go to disk together with the next one, so that many clients
+//! share the cost of one flush.
 
 use std::{
     collections::HashMap,
@@ -13,34 +13,34 @@ use std::{
 use redb::{Database, ReadableDatabase as _, ReadableTable as _, TableDefinition};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Change, Happened, Key, Object, Shared, Write, WriteError, prepare};
+use super::{Change, ChangeKind, Key, Object, Shared, Write, WriteError, prepare};
 
 const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
 const NUMBERS: TableDefinition<'_, &str, u64> = TableDefinition::new("numbers");
 const VERSION: &str = "version";
 
-/// Separates the parts of a key on disk; no name can contain it.
+/// Separates the parts of a key on disk. No name contains it.
 const SEPARATOR: char = '\0';
 
-/// How many writes one flush carries at most; bounds the time the first of them waits.
-const BATCH: usize = 256;
+/// Maximum number of writes per flush. Bounds the time that the first of them waits.
+const MAX_BATCH: usize = 256;
 
-/// Why the state on disk cannot be used.
+/// An error that prevents the database from being opened.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OpenError {
-    #[error("cannot open the database {path}")]
+    #[error("failed to open the database {path}")]
     Open { path: PathBuf, source: Box<redb::Error> },
-    #[error("the database {path} holds an object that cannot be read: {key}")]
+    #[error("failed to parse the object {key} in the database {path}")]
     Corrupt { path: PathBuf, key: String, source: serde_json::Error },
-    #[error("cannot start the writer of the database")]
+    #[error("failed to start the database's writer thread")]
     Thread { source: std::io::Error },
 }
 
-/// A stored object with its place.
-pub(super) type Loaded = (Arc<str>, Key, Object);
+/// A stored object with its collection and key.
+pub(super) type LoadedObject = (Arc<str>, Key, Object);
 
-/// Opens the file, creating it where it is missing, and reads everything.
-pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<Loaded>), OpenError> {
+/// Opens the file, which is created if it is missing, and reads all objects.
+pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<LoadedObject>), OpenError> {
     let failed =
         |source: redb::Error| OpenError::Open { path: path.to_owned(), source: Box::new(source) };
     let database = Database::create(path).map_err(|error| failed(error.into()))?;
@@ -53,18 +53,18 @@ pub(super) fn load(path: &Path) -> Result<(Database, u64, Vec<Loaded>), OpenErro
         let stored = crate::object::meta(&value, "resourceVersion").parse().unwrap_or(0);
         let mut parts = place.splitn(3, SEPARATOR);
         let mut part = || parts.next().unwrap_or_default();
-        let (track, namespace, name) = (part(), part(), part());
+        let (collection, namespace, name) = (part(), part(), part());
         let object = Object { value, bytes: bytes.into(), version: stored };
-        objects.push((track.into(), Key::new(namespace, name), object));
+        objects.push((collection.into(), Key::new(namespace, name), object));
     }
     Ok((database, version, objects))
 }
 
-/// The latest version, and each object's place and text.
-type Raw = (u64, Vec<(String, Vec<u8>)>);
+/// The latest version, and each object's key and text.
+type RawState = (u64, Vec<(String, Vec<u8>)>);
 
-fn read_all(database: &Database) -> Result<Raw, redb::Error> {
-    // Opening a table for reading fails before its first write, so both are made here.
+fn read_all(database: &Database) -> Result<RawState, redb::Error> {
+    // Opening a table for reading fails before its first write, so both tables are created here.
     let write = database.begin_write()?;
     write.open_table(OBJECTS)?;
     write.open_table(NUMBERS)?;
@@ -86,7 +86,7 @@ struct Job {
     done: oneshot::Sender<Result<Arc<Object>, WriteError>>,
 }
 
-/// The writing thread; dropping it waits until everything accepted is on disk.
+/// The writer thread. Dropping it waits until all accepted writes are on disk.
 #[derive(Debug)]
 pub(super) struct Committer {
     queue: Option<mpsc::UnboundedSender<Job>>,
@@ -104,7 +104,7 @@ impl Committer {
     }
 
     pub(super) async fn commit(&self, write: Write) -> Result<Arc<Object>, WriteError> {
-        let stopped = || WriteError::Disk("its writer has stopped".to_owned());
+        let stopped = || WriteError::Disk("the writer thread has stopped".to_owned());
         let (done, result) = oneshot::channel();
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
         queue.send(Job { write, done }).map_err(|_| stopped())?;
@@ -123,12 +123,12 @@ impl Drop for Committer {
 
 fn work(database: &Database, shared: &Shared, mut jobs: mpsc::UnboundedReceiver<Job>) {
     let mut batch = Vec::new();
-    while jobs.blocking_recv_many(&mut batch, BATCH) > 0 {
+    while jobs.blocking_recv_many(&mut batch, MAX_BATCH) > 0 {
         flush(database, shared, std::mem::take(&mut batch));
     }
 }
 
-/// A write with its version, on its way to disk.
+/// A checked write with its version, not yet on disk.
 struct Accepted {
     place: (Arc<str>, Key),
     change: Change,
@@ -141,7 +141,7 @@ fn flush(database: &Database, shared: &Shared, batch: Vec<Job>) {
         return;
     }
     if let Err(error) = persist(database, &accepted) {
-        tracing::error!(%error, "The API server's database cannot be written");
+        tracing::error!(%error, "Failed to write to the API server's database");
         for one in accepted {
             let _ = one.done.send(Err(WriteError::Disk(error.to_string())));
         }
@@ -149,9 +149,9 @@ fn flush(database: &Database, shared: &Shared, batch: Vec<Job>) {
     }
     let mut state = shared.state.write().expect("no holder of this lock panics");
     let mut answers = Vec::with_capacity(accepted.len());
-    for Accepted { place: (track, key), change, done } in accepted {
+    for Accepted { place: (collection, key), change, done } in accepted {
         answers.push((done, Arc::clone(&change.object)));
-        state.publish(track, key, change, shared.remembered);
+        state.publish(collection, key, change, shared.watch_history);
     }
     drop(state);
     for (done, object) in answers {
@@ -159,14 +159,15 @@ fn flush(database: &Database, shared: &Shared, batch: Vec<Job>) {
     }
 }
 
-/// Numbers the writes that fit what is stored and what comes before them in the batch.
+/// Assigns versions to the writes whose preconditions hold against the store and the earlier writes
+/// of the batch.
 fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
     let state = shared.read();
     let mut version = state.version;
     let mut pending: HashMap<(Arc<str>, Key), Option<Arc<Object>>> = HashMap::new();
     let mut accepted = Vec::with_capacity(batch.len());
     for Job { write, done } in batch {
-        let place = (write.track, write.key);
+        let place = (write.collection, write.key);
         let before = match pending.get(&place) {
             Some(object) => object.clone(),
             None => state.current(&place.0, &place.1),
@@ -177,8 +178,7 @@ fn check(shared: &Shared, batch: Vec<Job>) -> Vec<Accepted> {
             }
             Ok(change) => {
                 version += 1;
-                let left =
-                    (change.happened != Happened::Deleted).then(|| Arc::clone(&change.object));
+                let left = (change.kind != ChangeKind::Deleted).then(|| Arc::clone(&change.object));
                 pending.insert(place.clone(), left);
                 accepted.push(Accepted { place, change, done });
             }
@@ -192,9 +192,9 @@ fn persist(database: &Database, accepted: &[Accepted]) -> Result<(), redb::Error
     {
         let mut objects = transaction.open_table(OBJECTS)?;
         let mut numbers = transaction.open_table(NUMBERS)?;
-        for Accepted { place: (track, Key { namespace, name }), change, .. } in accepted {
-            let place = format!("{track}{SEPARATOR}{namespace}{SEPARATOR}{name}");
-            if change.happened == Happened::Deleted {
+        for Accepted { place: (collection, Key { namespace, name }), change, .. } in accepted {
+            let place = format!("{collection}{SEPARATOR}{namespace}{SEPARATOR}{name}");
+            if change.kind == ChangeKind::Deleted {
                 objects.remove(place.as_str())?;
             } else {
                 objects.insert(place.as_str(), change.object.bytes.as_ref())?;

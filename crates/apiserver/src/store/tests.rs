@@ -1,10 +1,10 @@
-//! Claims about the store.
+//! Tests of the store.
 
 use super::*;
 use serde_json::json;
 
 fn write(name: &str, expect: Option<u64>, put: Put) -> Write {
-    Write { track: "things".into(), key: Key::new("", name), expect, put }
+    Write { collection: "things".into(), key: Key::new("", name), expect, put }
 }
 
 fn thing(name: &str) -> Value {
@@ -16,7 +16,7 @@ async fn add(store: &Store, name: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_write_at_the_wrong_version_is_refused() {
+async fn a_write_at_the_wrong_version_is_rejected() {
     let store = Store::in_memory(10);
     let first = add(&store, "a").await;
     let again = store.commit(write("a", None, Put::Keep(thing("a")))).await;
@@ -36,14 +36,17 @@ async fn a_reader_of_the_log_sees_each_change_once_and_in_order() {
     let b = add(&store, "b").await;
     store.commit(write("a", Some(a), Put::Remove(thing("a")))).await.unwrap();
     let (changes, complete) = store.since("things", start).unwrap();
-    let seen: Vec<_> = changes.iter().map(|c| (c.happened, c.object.version)).collect();
-    assert_eq!(seen, [(Happened::Added, a), (Happened::Added, b), (Happened::Deleted, b + 1)]);
+    let seen: Vec<_> = changes.iter().map(|c| (c.kind, c.object.version)).collect();
+    assert_eq!(
+        seen,
+        [(ChangeKind::Added, a), (ChangeKind::Added, b), (ChangeKind::Deleted, b + 1)]
+    );
     assert_eq!(complete, b + 1);
     assert_eq!(store.since("things", b).unwrap().0.len(), 1);
 }
 
 #[tokio::test]
-async fn a_log_forgets_and_says_so() {
+async fn a_version_older_than_the_log_is_an_error() {
     let store = Store::in_memory(2);
     let start = store.version();
     let first = add(&store, "a").await;
@@ -55,7 +58,7 @@ async fn a_log_forgets_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_reopened_store_goes_on_where_it_stopped() {
+async fn a_reopened_store_continues_at_its_version() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");
     let store = Store::open(&path, 10).unwrap();
@@ -72,7 +75,7 @@ async fn a_reopened_store_goes_on_where_it_stopped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_writers_of_one_object_exactly_one_wins() {
+async fn exactly_one_of_many_concurrent_writers_wins() {
     let dir = tempfile::tempdir().unwrap();
     let store = Arc::new(Store::open(&dir.path().join("state.redb"), 100).unwrap());
     let version = add(&store, "a").await;
@@ -87,10 +90,10 @@ async fn of_many_writers_of_one_object_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn a_log_of_large_objects_forgets_sooner() {
+async fn a_log_of_large_objects_keeps_fewer_changes() {
     let store = Store::in_memory(10_000);
     let mut large = thing("a");
-    large["data"] = "x".repeat(LOG_BYTES / 100).into();
+    large["data"] = "x".repeat(MAX_LOG_BYTES / 100).into();
     let mut version = None;
     let mut second = 0;
     for round in 0..200 {
@@ -101,6 +104,6 @@ async fn a_log_of_large_objects_forgets_sooner() {
         }
     }
     assert!(store.since("things", second).is_err());
-    let (recent, _) = store.since("things", store.version() - LOG_LEAST as u64).unwrap();
-    assert_eq!(recent.len(), LOG_LEAST);
+    let (recent, _) = store.since("things", store.version() - MIN_LOG_LEN as u64).unwrap();
+    assert_eq!(recent.len(), MIN_LOG_LEN);
 }

@@ -1,8 +1,8 @@
-//! Ages as kubectl prints them.
+//! Ages in kubectl's format.
 
 use jiff::Timestamp;
 
-/// How long ago a time was, in at most two units.
+/// Formats the time that passed since `time`, in at most two units.
 pub(crate) fn since(time: &str, now: Timestamp) -> String {
     match time.parse::<Timestamp>() {
         Ok(time) => human(now.as_second() - time.as_second()),
@@ -10,9 +10,9 @@ pub(crate) fn since(time: &str, now: Timestamp) -> String {
     }
 }
 
-/// Seconds in the form kubectl uses: exact while young, coarser with age.
+/// Formats seconds as kubectl does: the larger the age, the coarser the unit.
 fn human(seconds: i64) -> String {
-    // A clock that is a little off is no reason for alarm.
+    // Compat: tolerates a clock skew of one second.
     if seconds < -1 {
         return "<invalid>".to_owned();
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::human;
 
     #[test]
-    fn ages_get_coarser_as_they_grow() {
+    fn larger_ages_have_coarser_units() {
         for (seconds, expected) in [
             (-5, "<invalid>"),
             (0, "0s"),

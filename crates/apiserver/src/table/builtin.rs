@@ -1,4 +1,4 @@
-//! The tables of the built-in kinds.
+//! The table columns and cells of the built-in kinds.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ fn after_name(kind: &str) -> Columns {
     }
 }
 
-/// The columns of a kind.
+/// Returns the columns of a kind.
 pub(super) fn columns(kind: &str) -> Vec<Value> {
     let shown = |(name, kind, priority): &(&str, &str, i64)| column(name, kind, "", *priority);
     if kind == "Event" {
@@ -91,7 +91,7 @@ pub(super) fn columns(kind: &str) -> Vec<Value> {
     out
 }
 
-/// The cells of one object.
+/// Returns the cells of one object.
 pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
     if kind == "Event" {
         return event(object, now);
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_line_reads_as_kubectl_users_expect() {
+    fn a_node_row_matches_kubectl() {
         let node = json!({"metadata": {"name": "n1", "creationTimestamp": "2026-01-01T00:00:00Z",
                 "labels": {"node-role.kubernetes.io/worker": "", "a": "b"}},
             "spec": {"unschedulable": true},

@@ -1,8 +1,8 @@
-//! The part of `JSONPath` that printer columns use: fields, indexes, `[*]` and equality filters.
+//! The subset of `JSONPath` that printer columns use: fields, indexes, `[*]` and equality filters.
 
 use serde_json::Value;
 
-/// All values a path leads to; a path that cannot be read leads nowhere.
+/// Returns all values that a path selects. An invalid path selects nothing.
 pub(crate) fn find<'a>(path: &str, root: &'a Value) -> Vec<&'a Value> {
     let Some(steps) = parse(path) else { return Vec::new() };
     let mut found = vec![root];
@@ -82,7 +82,7 @@ fn parse(path: &str) -> Option<Vec<Step>> {
     Some(steps)
 }
 
-/// The field's name up to the next step; a backslash takes the next character as it is.
+/// Reads a field name up to the next step. A backslash escapes the next character.
 fn field(text: &str) -> (String, &str) {
     let mut name = String::new();
     let mut escaped = false;
@@ -100,7 +100,7 @@ fn field(text: &str) -> (String, &str) {
     (name, "")
 }
 
-/// Where a bracket closes, quotes apart.
+/// Returns the position of the closing bracket, ignoring brackets inside quotes.
 fn close(text: &str) -> Option<usize> {
     let mut quote = None;
     for (at, c) in text.char_indices() {
@@ -142,7 +142,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn paths_lead_where_columns_point() {
+    fn paths_select_the_values_of_columns() {
         let object = json!({"metadata": {"annotations": {"a.io/b": "v"}},
             "list": [{"type": "X", "s": "1"}, {"type": "Y", "s": "2"}], "n": null});
         for (path, expected) in [

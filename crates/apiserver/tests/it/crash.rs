@@ -1,4 +1,4 @@
-//! Kill -9 in the middle of writing: what was acknowledged is there afterwards.
+//! Kills the server with SIGKILL while it writes: acknowledged writes must survive.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ use crate::{
 
 const DIR: &str = "MCO_APISERVER_CRASH_DIR";
 
-/// The process that is killed: a listener that says when it is ready.
+/// The process that is killed: a listener that reports when it is ready.
 #[test]
-#[ignore = "run as a process of its own by the test below"]
+#[ignore = "the test below runs it as a separate process"]
 #[expect(clippy::disallowed_methods, reason = "the parent names the directory")]
-fn victim() {
+fn killed_process() {
     let Ok(dir) = std::env::var(DIR) else { return };
     let dir = Path::new(&dir);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
@@ -38,7 +38,7 @@ fn victim() {
 #[expect(clippy::disallowed_methods, reason = "a process that can be killed")]
 async fn start(dir: &Path) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["crash::victim", "--exact", "--ignored", "--nocapture"]).env(DIR, dir);
+    command.args(["crash::killed_process", "--exact", "--ignored", "--nocapture"]).env(DIR, dir);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
     let ready = tokio::task::spawn_blocking(move || {
@@ -49,7 +49,7 @@ async fn start(dir: &Path) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_acknowledged_is_lost() {
+async fn acknowledged_writes_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = start(dir.path()).await;
     let api: Api<ConfigMap> = Api::namespaced(client_by(dir.path(), "mco").await, "default");

@@ -1,4 +1,4 @@
-//! Our own definitions: they install, and objects are judged by them.
+//! The CRDs of `mco`: they install, and they validate objects.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{
@@ -32,7 +32,7 @@ fn object(kind: &str, name: &str, spec: &Value) -> DynamicObject {
     .unwrap()
 }
 
-async fn judge(client: &Client, kind: &str, name: &str, spec: Value) -> Result<(), String> {
+async fn create(client: &Client, kind: &str, name: &str, spec: Value) -> Result<(), String> {
     let made = api(client, kind).create(&PostParams::default(), &object(kind, name, &spec)).await;
     match made {
         Ok(_) => Ok(()),
@@ -42,36 +42,36 @@ async fn judge(client: &Client, kind: &str, name: &str, spec: Value) -> Result<(
 }
 
 #[tokio::test]
-async fn our_definitions_install_and_judge() {
+async fn our_definitions_install_and_validate() {
     let client = with_crds().await;
     let config = json!({"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": []}}});
-    judge(&client, "MachineConfig", "50-a", config).await.unwrap();
+    create(&client, "MachineConfig", "50-a", config).await.unwrap();
     let kept = api(&client, "MachineConfig").get("50-a").await.unwrap();
     assert_eq!(kept.data["spec"]["config"]["ignition"]["version"], "3.4.0");
 
     let pool =
         json!({"machineConfigSelector": {"matchLabels": {"a": "b"}}, "maxUnavailable": "10%"});
-    judge(&client, "MachineConfigPool", "worker", pool).await.unwrap();
+    create(&client, "MachineConfigPool", "worker", pool).await.unwrap();
     let pool = json!({"maxUnavailable": true});
-    let refused = judge(&client, "MachineConfigPool", "bad", pool).await.unwrap_err();
+    let refused = create(&client, "MachineConfigPool", "bad", pool).await.unwrap_err();
     assert!(refused.contains("spec.maxUnavailable"), "{refused}");
 
     let node = json!({"pool": {"name": "worker"}, "node": {"name": "n"},
         "configVersion": {"desired": "rendered-worker-1"}});
-    judge(&client, "MachineConfigNode", "n", node.clone()).await.unwrap();
-    let refused = judge(&client, "MachineConfigNode", "other", node).await.unwrap_err();
+    create(&client, "MachineConfigNode", "n", node.clone()).await.unwrap();
+    let refused = create(&client, "MachineConfigNode", "other", node).await.unwrap_err();
     assert!(refused.contains("is invalid"), "{refused}");
 
     let kubelet = json!({"logLevel": "loud"});
-    let refused = judge(&client, "KubeletConfig", "bad", kubelet).await.unwrap_err();
+    let refused = create(&client, "KubeletConfig", "bad", kubelet).await.unwrap_err();
     assert!(refused.contains("spec.logLevel in body must be of type integer"), "{refused}");
 }
 
 #[tokio::test]
-async fn unknown_fields_are_dropped_or_refused_when_asked() {
+async fn unknown_fields_are_dropped_or_rejected_on_request() {
     let client = with_crds().await;
     let spec = json!({"paused": true, "nonsense": 1});
-    judge(&client, "MachineConfigPool", "p", spec.clone()).await.unwrap();
+    create(&client, "MachineConfigPool", "p", spec.clone()).await.unwrap();
     let kept = api(&client, "MachineConfigPool").get("p").await.unwrap();
     assert_eq!(kept.data["spec"].get("nonsense"), None);
     let body = serde_json::to_vec(&object("MachineConfigPool", "q", &spec)).unwrap();
@@ -89,7 +89,7 @@ async fn unknown_fields_are_dropped_or_refused_when_asked() {
 #[tokio::test]
 async fn custom_status_is_a_subresource_and_generation_counts_the_spec() {
     let client = with_crds().await;
-    judge(&client, "MachineConfigPool", "p", json!({"paused": false})).await.unwrap();
+    create(&client, "MachineConfigPool", "p", json!({"paused": false})).await.unwrap();
     let pools = api(&client, "MachineConfigPool");
     let params = PatchParams::default();
     let status = json!({"spec": {"paused": true}, "status": {"machineCount": 3}});
@@ -104,9 +104,9 @@ async fn custom_status_is_a_subresource_and_generation_counts_the_spec() {
 }
 
 #[tokio::test]
-async fn a_definition_takes_its_objects_with_it() {
+async fn deleting_a_definition_deletes_its_objects() {
     let client = with_crds().await;
-    judge(&client, "MachineConfigPool", "p", json!({})).await.unwrap();
+    create(&client, "MachineConfigPool", "p", json!({})).await.unwrap();
     let crds: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = "machineconfigpools.machineconfiguration.openshift.io";
     crds.delete(name, &kube::api::DeleteParams::default()).await.unwrap();

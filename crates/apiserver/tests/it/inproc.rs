@@ -1,4 +1,4 @@
-//! Everyday calls through `kube::Client`, without a socket.
+//! Everyday requests through `kube::Client`, without a socket.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Namespace, Node, Pod};
 use kube::{
@@ -40,7 +40,7 @@ async fn objects_are_created_read_replaced_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_second_object_of_the_same_name_is_refused() {
+async fn a_second_object_of_the_same_name_is_rejected() {
     let api = config_maps(&client().await);
     make(&api, "a", json!({})).await;
     let again = of::<ConfigMap>(json!({"metadata": {"name": "a"}}));
@@ -60,7 +60,7 @@ async fn names_are_generated_and_namespaces_must_exist() {
 }
 
 #[tokio::test]
-async fn lists_select_and_come_in_pages() {
+async fn lists_are_selected_and_paged() {
     let api = config_maps(&client().await);
     for (name, role) in [("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")] {
         make(&api, name, json!({"role": role})).await;
@@ -83,7 +83,7 @@ async fn lists_select_and_come_in_pages() {
 }
 
 #[tokio::test]
-async fn patches_of_every_kind_change_what_they_say() {
+async fn patches_of_every_format_are_applied() {
     let client = client().await;
     let nodes: Api<Node> = Api::all(client);
     let node = of::<Node>(json!({"metadata": {"name": "n"}}));
@@ -98,7 +98,7 @@ async fn patches_of_every_kind_change_what_they_say() {
     let node = nodes.patch("n", &params, &Patch::<Node>::Json(ops)).await.unwrap();
     assert_eq!(node.annotations().len(), 1);
     assert_eq!(node.spec.clone().unwrap().unschedulable, Some(true));
-    // A patch that changes nothing makes no new version.
+    // A patch without a change creates no new version.
     let same = nodes.patch("n", &params, &Patch::Merge(&json!({}))).await.unwrap();
     assert_eq!(same.resource_version(), node.resource_version());
 }
@@ -156,7 +156,7 @@ async fn deletes_check_their_preconditions() {
 }
 
 #[tokio::test]
-async fn a_namespace_takes_its_content_with_it() {
+async fn deleting_a_namespace_deletes_its_objects() {
     let client = client().await;
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let namespace = of::<Namespace>(json!({"metadata": {"name": "x"}}));
@@ -169,7 +169,7 @@ async fn a_namespace_takes_its_content_with_it() {
 }
 
 #[tokio::test]
-async fn status_has_its_own_door() {
+async fn status_is_written_through_its_subresource() {
     let client = client().await;
     let pods: Api<Pod> = Api::namespaced(client, "default");
     let pod = json!({"metadata": {"name": "p"}, "status": {"phase": "Running"},
@@ -187,7 +187,7 @@ async fn status_has_its_own_door() {
 }
 
 #[tokio::test]
-async fn an_event_of_one_group_is_seen_in_the_other() {
+async fn an_event_is_visible_in_both_groups() {
     let client = client().await;
     let new: Api<k8s_openapi::api::events::v1::Event> = Api::namespaced(client.clone(), "default");
     let event = json!({"metadata": {"name": "e"}, "note": "hello", "reason": "R", "type": "Normal",
@@ -244,7 +244,7 @@ async fn dry_runs_change_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_says_so() {
+async fn unserved_paths_are_not_found() {
     let client = client().await;
     let request = http::Request::get("/apis/batch/v1/jobs").body(Vec::new()).unwrap();
     let refused = client.request::<Value>(request).await;
@@ -257,7 +257,7 @@ async fn what_is_not_served_says_so() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused() {
+async fn a_body_over_the_limit_is_rejected() {
     let client = client().await;
     let body = vec![b' '; 3 * 1024 * 1024 + 1];
     let request = http::Request::post("/api/v1/nodes").body(body).unwrap();
@@ -265,20 +265,20 @@ async fn a_body_over_the_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
+async fn events_are_removed_an_hour_after_they_were_last_seen() {
     use std::sync::{
         Arc,
         atomic::{AtomicI64, Ordering},
     };
-    struct Hands(AtomicI64);
-    impl mco_apiserver::Clock for Hands {
+    struct ManualClock(AtomicI64);
+    impl mco_apiserver::Clock for ManualClock {
         fn now(&self) -> jiff::Timestamp {
             jiff::Timestamp::from_second(self.0.load(Ordering::Relaxed)).unwrap()
         }
     }
-    let clock = Arc::new(Hands(AtomicI64::new(1_800_000_000)));
+    let clock = Arc::new(ManualClock(AtomicI64::new(1_800_000_000)));
     let settings = mco_apiserver::Settings {
-        clock: Arc::<Hands>::clone(&clock),
+        clock: Arc::<ManualClock>::clone(&clock),
         ..mco_apiserver::Settings::default()
     };
     let api: Api<Event> = Api::namespaced(client_of(settings).await, "default");
@@ -293,7 +293,7 @@ async fn events_are_forgotten_an_hour_after_they_were_last_seen() {
 }
 
 #[tokio::test]
-async fn metadata_can_be_had_alone() {
+async fn metadata_can_be_requested_alone() {
     let client = client().await;
     make(&config_maps(&client), "a", json!({"l": "m"})).await;
     let list = config_maps(&client).list_metadata(&ListParams::default()).await.unwrap();
@@ -303,7 +303,7 @@ async fn metadata_can_be_had_alone() {
 }
 
 #[tokio::test]
-async fn a_running_pod_waits_for_its_kubelet_where_there_is_one() {
+async fn a_deleted_running_pod_waits_for_its_kubelet() {
     let settings = mco_apiserver::Settings {
         pods: mco_apiserver::PodDeletion::ByKubelet,
         ..mco_apiserver::Settings::default()
@@ -325,7 +325,7 @@ async fn a_running_pod_waits_for_its_kubelet_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn owned_objects_go_with_their_last_owner() {
+async fn owned_objects_are_deleted_with_their_last_owner() {
     let api = config_maps(&client().await);
     let owner = async |name: &str| {
         let uid = make(&api, name, json!({})).await.uid().unwrap();

@@ -1,4 +1,5 @@
-//! `kubectl` against the listener. Where it is not installed, the tests say so and pass.
+//! Runs `kubectl` against the listener. Without kubectl the tests print that they are skipped, and
+//! pass.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -27,7 +28,7 @@ impl Kubectl {
         command
     }
 
-    /// Runs to the end; standard output, or standard error when it fails.
+    /// Runs kubectl to its end. Returns standard output, or standard error if it fails.
     async fn run(&self, args: &str, input: &str) -> Result<String, String> {
         let mut child = self.command(args).spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
@@ -51,7 +52,7 @@ impl Kubectl {
     }
 }
 
-/// Splits at spaces; single quotes keep words together.
+/// Splits at spaces. Single quotes keep words together.
 fn words(args: &str) -> Vec<String> {
     args.split('\'')
         .enumerate()
@@ -127,7 +128,7 @@ async fn nodes_are_applied_labelled_cordoned_and_described() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn our_kinds_are_installed_shown_and_judged() {
+async fn our_kinds_are_installed_printed_and_validated() {
     let Some((_dir, running, kubectl)) = start().await else { return };
     kubectl.run("apply --server-side -f -", &crds()).await.unwrap();
     kubectl.ok("wait --for=condition=Established crd --all --timeout=5m").await;
@@ -176,17 +177,17 @@ async fn a_drain_waits_for_the_budget() {
     kubectl.ok(&format!("patch pod p --subresource status --type merge -p '{ready}'")).await;
     let mut child = kubectl.command("drain n1").spawn().unwrap();
     let errors = BufReader::new(child.stderr.take().unwrap());
-    let (told, refused) = tokio::sync::oneshot::channel();
+    let (sender, refused) = tokio::sync::oneshot::channel();
     let draining = tokio::task::spawn_blocking(move || {
         let wanted = "Cannot evict pod as it would violate the pod's disruption budget.";
         let mut lines = errors.lines().map_while(Result::ok);
-        // Whoever waits for it hears of the end of the lines otherwise.
-        let _ = lines.find(|line| line.contains(wanted)).map(|_| told.send(()));
-        // Somebody has to read them, or it would not end.
+        // If the line never appears, the dropped sender fails the wait below.
+        let _ = lines.find(|line| line.contains(wanted)).map(|_| sender.send(()));
+        // Reads the rest of the output, because kubectl blocks on a full pipe.
         lines.for_each(drop);
         child.wait_with_output().unwrap()
     });
-    soon("the refusal", refused).await.expect("the budget refuses");
+    soon("the refusal", refused).await.expect("the budget refuses the eviction");
     kubectl.ok("delete pdb b").await;
     let Output { status, stdout, .. } = soon("the drain to end", draining).await.unwrap();
     let drained = String::from_utf8(stdout).unwrap();
@@ -195,15 +196,15 @@ async fn a_drain_waits_for_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_table_watch_shows_changes_as_they_come() {
+async fn a_table_watch_prints_changes() {
     let Some((_dir, running, kubectl)) = start().await else { return };
     kubectl.apply(NODE).await;
     let mut child = kubectl.command("get nodes -w").spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    let (told, mut shown) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut shown) = tokio::sync::mpsc::unbounded_channel();
     let reading = tokio::task::spawn_blocking(move || {
         for line in output.lines().map_while(Result::ok) {
-            let _ = told.send(line);
+            let _ = sender.send(line);
         }
     });
     assert!(soon("the head", shown.recv()).await.unwrap().starts_with("NAME"));
@@ -218,7 +219,7 @@ async fn a_table_watch_shows_changes_as_they_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_apply_by_another_owner_is_a_conflict() {
+async fn an_apply_by_another_manager_is_a_conflict() {
     let Some((_dir, running, kubectl)) = start().await else { return };
     let map = |value: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! The listener: who gets in, what it answers, how it stops and starts again.
+//! The listener: authentication, responses, stop and restart.
 
 use std::{net::SocketAddr, path::Path};
 
@@ -22,7 +22,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Starts a listener over the state in `dir`.
+    /// Starts a listener with its state in `dir`.
     pub(crate) async fn start(dir: &Path) -> Self {
         let api = ApiServer::open_dir(dir, Settings::default()).await.unwrap();
         let listener = Listener::bind(api, dir, "127.0.0.1:0".parse().unwrap()).await.unwrap();
@@ -40,7 +40,7 @@ impl Running {
     }
 }
 
-/// A client by a context of the kubeconfig in `dir`.
+/// Returns a client for a context of the kubeconfig in `dir`.
 pub(crate) async fn client_by(dir: &Path, context: &str) -> Client {
     client_with(Kubeconfig::read_from(dir.join("kubeconfig")).unwrap(), context).await
 }
@@ -57,7 +57,7 @@ pub(crate) fn config_map(name: &str) -> ConfigMap {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificate_and_token_let_in_and_nothing_else_does() {
+async fn only_certificate_and_token_authenticate() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::start(dir.path()).await;
     for context in ["mco", "mco-token"] {
@@ -80,7 +80,7 @@ async fn certificate_and_token_let_in_and_nothing_else_does() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_second_start_goes_on_where_the_first_stopped() {
+async fn a_restarted_listener_keeps_state_and_keys() {
     let dir = tempfile::tempdir().unwrap();
     let running = Running::start(dir.path()).await;
     let client = client_by(dir.path(), "mco").await;
@@ -91,7 +91,7 @@ async fn a_second_start_goes_on_where_the_first_stopped() {
     drop(api);
 
     let running = Running::start(dir.path()).await;
-    // Keys given out before the restart still open the door; only the port is another.
+    // Keys issued before the restart are still valid; only the port differs.
     let mut old_keys = first_keys;
     for cluster in &mut old_keys.clusters {
         cluster.cluster.as_mut().unwrap().server = Some(format!("https://{}", running.address));

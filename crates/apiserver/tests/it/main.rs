@@ -1,4 +1,4 @@
-//! The embedded API, used as its clients use it.
+//! Integration tests of the embedded API server.
 
 // `cfg(test)` tells clippy that these modules are tests.
 #[cfg(test)]

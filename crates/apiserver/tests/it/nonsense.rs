@@ -1,4 +1,4 @@
-//! Nonsense: whatever is sent, the server answers with a refusal or an object, and lives on.
+//! Malformed requests: the server answers each with an error or an object and stays up.
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -68,7 +68,7 @@ async fn send(api: &ApiServer, method: &Method, uri: &str, media: &str, body: Ve
 }
 
 #[tokio::test]
-async fn nonsense_is_refused_and_the_server_lives_on() {
+async fn malformed_requests_are_answered() {
     let api = ApiServer::in_memory(Settings::default()).await.unwrap();
     let node = json!({"metadata": {"name": "x"}}).to_string().into_bytes();
     send(&api, &Method::POST, "/api/v1/nodes", "application/json", node).await;

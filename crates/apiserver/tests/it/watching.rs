@@ -23,7 +23,7 @@ fn version(object: &ConfigMap) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_concurrent_writes_every_change_is_seen_once_and_in_order() {
+async fn concurrent_writes_are_watched_once_and_in_order() {
     const WRITERS: usize = 8;
     const WRITES: usize = 25;
     let client = client().await;
@@ -49,7 +49,7 @@ async fn under_concurrent_writes_every_change_is_seen_once_and_in_order() {
             })
         })
         .collect();
-    // Watchers that begin at different moments, one from the start, all see the same tail.
+    // A watch from the start and one that resumes in the middle see the same changes.
     let watched = watch_versions(&api, &start, WRITERS * WRITES);
     let seen = soon("all changes", watched).await;
     let mut written: Vec<u64> = Vec::new();
@@ -79,8 +79,8 @@ async fn watch_versions(api: &Api<ConfigMap>, from: &str, count: usize) -> Vec<u
 }
 
 #[tokio::test]
-async fn a_version_that_is_forgotten_is_gone() {
-    let settings = Settings { remembered: 3, ..Settings::default() };
+async fn a_version_older_than_the_log_has_expired() {
+    let settings = Settings { watch_history: 3, ..Settings::default() };
     let api: Api<ConfigMap> = Api::namespaced(client_of(settings).await, "default");
     let first = api.create(&PostParams::default(), &config_map("a")).await.unwrap();
     for number in 0..5 {
@@ -96,13 +96,13 @@ async fn a_version_that_is_forgotten_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn quiet_watches_get_bookmarks_and_end_on_time() {
+async fn idle_watches_get_bookmarks_and_time_out() {
     let client = client().await;
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), "default");
     let start = api.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
     let params = WatchParams::default().timeout(100);
     let stream = api.watch(&params, &start).await.unwrap();
-    // Something else moves on; the bookmark says how far.
+    // A write to another collection advances the version; the bookmark reports it.
     let other: Api<k8s_openapi::api::core::v1::Node> = Api::all(client);
     let node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     let made = other.create(&PostParams::default(), &node).await.unwrap();
@@ -119,7 +119,7 @@ async fn quiet_watches_get_bookmarks_and_end_on_time() {
 }
 
 #[tokio::test]
-async fn an_object_that_leaves_the_selection_is_told_as_deleted() {
+async fn an_object_that_leaves_the_selection_is_sent_as_deleted() {
     let api: Api<ConfigMap> = Api::namespaced(client().await, "default");
     let params = WatchParams::default().labels("role=x").disable_bookmarks();
     let mut stream = pin!(api.watch(&params, "0").await.unwrap());
@@ -146,7 +146,7 @@ async fn an_object_that_leaves_the_selection_is_told_as_deleted() {
 }
 
 #[tokio::test]
-async fn reflectors_follow_in_both_list_styles() {
+async fn reflectors_work_with_both_list_styles() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         let api: Api<ConfigMap> = Api::namespaced(client().await, "default");
         api.create(&PostParams::default(), &config_map("a")).await.unwrap();

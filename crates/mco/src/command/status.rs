@@ -6,9 +6,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, api::ListParams};
+use kube::{api::ListParams};
 use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::Shutdown;
+use mco_cluster::{Api, Shutdown};
 
 use crate::{
     print::Screen,

@@ -8,10 +8,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Api, Client, Resource, ResourceExt as _, runtime::watcher};
+use kube::{Client, Resource, ResourceExt as _, runtime::watcher};
 use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::{Cache, Shutdown, cache::trim};
-use serde::de::DeserializeOwned;
+use mco_cluster::{Api, Cache, Shutdown, cache::trim};
 use tokio::sync::{Notify, mpsc};
 
 use super::view::{NodeLine, PoolLine, StatusView, operator_line};
@@ -179,13 +178,11 @@ pub(crate) fn write(view: &StatusView, out: &mut dyn io::Write) -> io::Result<()
 }
 
 /// Sends the line of each object that changes, if the line changes.
-fn send_changes<K>(
+fn send_changes<K: Object>(
     cache: &Cache<K>,
     sender: &mpsc::UnboundedSender<String>,
     line: impl Fn(&K) -> Option<String> + Send + Sync + 'static,
-) where
-    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
-{
+) {
     let sender = sender.clone();
     cache.on_change(move |change| {
         let (before, after) = (change.before.and_then(|it| line(it)), change.after);
@@ -198,16 +195,11 @@ fn send_changes<K>(
     });
 }
 
-fn watch<K>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>>
-where
-    K: Resource<DynamicType = (), Scope = kube::core::ClusterResourceScope>
-        + Clone
-        + Debug
-        + DeserializeOwned
-        + Send
-        + Sync
-        + 'static,
-{
+fn watch<K: Object>(
+    client: &Client,
+    shutdown: &Shutdown,
+    changed: &Arc<Notify>,
+) -> Arc<Cache<K>> {
     let cache = Arc::new(Cache::<K>::new(trim::metadata));
     let notify = Arc::clone(changed);
     cache.on_change(move |_| notify.notify_one());

@@ -13,8 +13,7 @@ use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
 };
-use kube::Api;
-use mco_cluster::{
+use mco_cluster::{Api, 
     CallError, Clock, Shutdown,
     apply::{self, Guard},
     report,

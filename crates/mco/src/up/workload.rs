@@ -11,11 +11,11 @@ use k8s_openapi::api::{
     policy::v1::PodDisruptionBudget,
 };
 use kube::{
-    Api, Client, ResourceExt as _,
+    Client, ResourceExt as _,
     api::{DeleteParams, PostParams},
     runtime::watcher,
 };
-use mco_cluster::{
+use mco_cluster::{Api, 
     Cache, CallError, Shutdown,
     apply::{self, Changes, Guard},
     error::Refused,

@@ -252,7 +252,7 @@ fn cordoned(lab: &Lab) -> String {
     let format = "jsonpath={range .items[?(@.spec.unschedulable==true)]}{.metadata.name} {end}";
     match lab.ask(&["get", "nodes", "-o", format]) {
         Ok(names) if names.trim().is_empty() => "no machine is cordoned".to_owned(),
-        Ok(names) => format!("{}: waited in vain for it to be uncordoned", names.trim()),
+        Ok(names) => format!("{}: timed out waiting for it to be uncordoned", names.trim()),
         Err(error) => format!("failed to list the cordoned machines ({error:#})"),
     }
 }

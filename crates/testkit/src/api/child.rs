@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "starts the programs that a test is about, and looks at the clock while it waits"
+    reason = "starts the programs under test, and reads the clock while it waits"
 )]
 
 use std::{
@@ -17,22 +17,23 @@ use std::{
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Time between two looks at something that has no way to tell.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// Interval between two polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A command that the kernel kills when the calling thread ends, however it ends.
+/// Returns a command that the kernel kills when the calling thread ends.
 ///
-/// The thread of a test ends with the test. What is to live longer must be started by a thread that
-/// does.
+/// The thread of a test ends with the test. A process that must live longer has to be started by a
+/// thread that does.
 #[must_use]
 pub fn command(program: impl AsRef<OsStr>) -> Command {
-    // Between fork and exec nobody but `unsafe` code could ask for this in our place.
+    // Setting the parent-death signal between fork and exec would take `unsafe` code; `setpriv`
+    // does it instead.
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "--"]).arg(program);
     command
 }
 
-/// A running program; killed when it goes out of scope.
+/// A running program. Killed when dropped.
 #[derive(Debug)]
 pub struct Process {
     name: String,
@@ -41,55 +42,55 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `command` without input, with everything it says added to the file `log`.
+    /// Starts `command` without input. Its output is appended to the file `log`.
     pub fn start(name: &str, command: &mut Command, log: &Path) -> anyhow::Result<Self> {
         let open = || -> io::Result<(File, File)> {
             let file = File::options().create(true).append(true).open(log)?;
             Ok((file.try_clone()?, file))
         };
-        let (out, err) = open().with_context(|| format!("cannot open {}", log.display()))?;
+        let (out, err) = open().with_context(|| format!("failed to open {}", log.display()))?;
         let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
-        let child = child.with_context(|| format!("cannot start {name}"))?;
+        let child = child.with_context(|| format!("failed to start {name}"))?;
         Ok(Self { name: name.to_owned(), child, log: log.to_owned() })
     }
 
-    /// Its number.
+    /// Returns the process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Everything it has said.
+    /// Returns everything that the program wrote so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the process.
     pub fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), signal)
-            .with_context(|| format!("cannot send {} a signal", self.name))
+            .with_context(|| format!("failed to send {} a signal", self.name))
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
-        self.child.try_wait().with_context(|| format!("cannot look after {}", self.name))
+        self.child.try_wait().with_context(|| format!("failed to get the status of {}", self.name))
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the process ends by itself.
     pub fn wait(&mut self, patience: Duration) -> anyhow::Result<ExitStatus> {
         let what = format!("{} to end", self.name);
         wait(&what, patience, || self.child.try_wait().ok().flatten())
     }
 
-    /// Ends it at once, without giving it a chance to tidy up.
+    /// Kills the process with SIGKILL.
     pub fn kill(&mut self) -> anyhow::Result<()> {
-        // Fails only where it has ended already.
+        // Fails only if the process has already ended.
         drop(self.child.kill());
-        self.child.wait().with_context(|| format!("cannot wait for {}", self.name)).map(drop)
+        self.child.wait().with_context(|| format!("failed to wait for {}", self.name)).map(drop)
     }
 
-    /// Waits until `look` sees that it is ready; fails early if it ends instead.
+    /// Polls `look` until it returns true. Fails early if the process ends first.
     pub fn wait_ready(
         &mut self,
         patience: Duration,
@@ -102,12 +103,12 @@ impl Process {
             (early.is_some() || look()).then_some(())
         });
         if let Some(status) = early {
-            bail!("{} ended while it started ({status}):\n{}", self.name, self.last_words());
+            bail!("{} ended during startup ({status}):\n{}", self.name, self.log_tail());
         }
-        seen.with_context(|| self.last_words())
+        seen.with_context(|| self.log_tail())
     }
 
-    fn last_words(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(20)..).unwrap_or_default().join("\n")
@@ -120,7 +121,7 @@ impl Drop for Process {
     }
 }
 
-/// Looks again and again until there is something to see.
+/// Polls `look` until it returns a value, or times out.
 pub fn wait<T>(
     what: &str,
     patience: Duration,
@@ -132,8 +133,8 @@ pub fn wait<T>(
             return Ok(seen);
         }
         if start.elapsed() > patience {
-            bail!("waited {patience:?} in vain for {what}");
+            bail!("timed out after {patience:?} waiting for {what}");
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(POLL_INTERVAL);
     }
 }

@@ -1,4 +1,4 @@
-//! The embedded API server, as a process of its own.
+//! The embedded API server as a separate process.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Starts the API server of the binary `mco` on a free port; `dir` keeps its state and its log.
+    /// Starts the API server of the binary `mco` on a free port. `dir` holds its state and its log.
     pub fn start(mco: &Path, dir: &Path) -> anyhow::Result<Self> {
         let mut command = command(mco);
         command.args(["apiserver", "--listen", "127.0.0.1:0", "--dir"]).arg(dir.join("state"));
@@ -25,22 +25,22 @@ impl Embedded {
         let log = dir.join("apiserver.log");
         let mut url = None;
         process.wait_ready(PATIENCE, || {
-            url = said(&log);
+            url = url_from_log(&log);
             url.is_some()
         })?;
-        let url = url.context("mco apiserver does not say where it listens")?;
+        let url = url.context("mco apiserver did not print its address")?;
         Ok(Self { process, url, kubeconfig: dir.join("state/kubeconfig") })
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 }
 
-/// Where it says that it listens, once it has said everything.
-#[expect(clippy::disallowed_methods, reason = "reads what the program has said")]
-fn said(log: &Path) -> Option<String> {
+/// Parses the server's URL from its log, once the log is complete.
+#[expect(clippy::disallowed_methods, reason = "reads the program's output")]
+fn url_from_log(log: &Path) -> Option<String> {
     let text = std::fs::read_to_string(log).ok()?;
     let (url, rest) = text.strip_prefix("listening on ")?.split_once('\n')?;
     rest.contains('\n').then(|| url.to_owned())

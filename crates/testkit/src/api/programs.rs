@@ -1,4 +1,4 @@
-//! Where the programs of a real Kubernetes are, or what is missing.
+//! Locates the programs of a real Kubernetes, or reports the missing one.
 
 #![expect(clippy::disallowed_methods, reason = "looks for programs where scripts/kube puts them")]
 
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The version that `scripts/kube` builds, from the module it is built from.
+/// The module that `scripts/kube` builds the programs from. Contains their version.
 const MODULE: &str = include_str!("../../kube/go.mod");
 
 /// The programs of a real Kubernetes.
@@ -17,55 +17,56 @@ pub struct Programs {
     etcd: PathBuf,
 }
 
-/// What is missing, in one line.
+/// A missing program, as a one-line message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Absent(String);
+pub struct MissingProgram(String);
 
-impl fmt::Display for Absent {
+impl fmt::Display for MissingProgram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
 impl Programs {
-    /// Looks for etcd, and for those that `scripts/kube` builds.
-    pub fn find() -> Result<Self, Absent> {
+    /// Finds etcd, and the programs that `scripts/kube` builds.
+    pub fn find() -> Result<Self, MissingProgram> {
         let folder = cache().join(format!("kube-{}", version()));
         for program in ["kube-apiserver", "kubectl"] {
             if !folder.join(program).is_file() {
                 let folder = folder.display();
-                return Err(Absent(format!(
+                return Err(MissingProgram(format!(
                     "{program} is not in {folder} (`make tools` builds it)"
                 )));
             }
         }
         let etcd = on_path("etcd").ok_or_else(|| {
-            Absent("etcd is not installed (Debian: apt install etcd-server)".to_owned())
+            MissingProgram("etcd is not installed (Debian: apt install etcd-server)".to_owned())
         })?;
-        on_path("setpriv").ok_or_else(|| Absent("setpriv of util-linux is missing".to_owned()))?;
+        on_path("setpriv")
+            .ok_or_else(|| MissingProgram("setpriv of util-linux is missing".to_owned()))?;
         Ok(Self { folder, etcd })
     }
 
-    /// A program of Kubernetes, such as `kubectl`; it need not be there.
+    /// Returns the path of a Kubernetes program such as `kubectl`. The program may be missing.
     #[must_use]
     pub fn kubernetes(&self, program: &str) -> PathBuf {
         self.folder.join(program)
     }
 
-    /// The database.
+    /// Returns the path of etcd.
     #[must_use]
     pub fn etcd(&self) -> &Path {
         &self.etcd
     }
 }
 
-/// The version of Kubernetes, such as `v1.36.4`.
+/// Returns the version of Kubernetes, such as `v1.36.4`.
 fn version() -> &'static str {
     let line = MODULE.lines().find_map(|line| line.strip_prefix("require k8s.io/kubernetes "));
     line.and_then(|rest| rest.split_whitespace().next()).unwrap_or_default()
 }
 
-/// The folder of `scripts/kube`, found by the same rule.
+/// Returns the cache directory, by the same rule as `scripts/kube`.
 fn cache() -> PathBuf {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || named("HOME").unwrap_or_default().join(".cache");

@@ -1,8 +1,8 @@
-//! The real kube-apiserver on its own etcd.
+//! The real kube-apiserver with its own etcd.
 //!
-//! Nothing else of Kubernetes runs: no controller manager, no scheduler, no kubelet. So nobody
-//! collects what belonged to deleted objects, makes service accounts, or computes the status of
-//! disruption budgets, unless the test does.
+//! No other part of Kubernetes runs: no controller manager, no scheduler, no kubelet. Unless a test
+//! does it, dependents of deleted objects are not collected, service accounts are not created, and
+//! the status of PodDisruptionBudgets is not computed.
 
 #![expect(clippy::disallowed_methods, reason = "writes the files that the programs are given")]
 
@@ -22,31 +22,31 @@ use crate::{
     pki::{Authority, Credentials, SigningKey},
 };
 
-/// The address of the service `kubernetes`, which pods of the cluster call.
+/// The address range of services, and the address of the service `kubernetes`, which pods use.
 const SERVICES: &str = "10.96.0.0/16";
 const SERVICE: &str = "10.96.0.1";
 
-/// Where and how it listens.
+/// Settings of the API server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where data, keys and logs are; made where it is missing.
+    /// Directory for data, keys and logs, created if it is missing.
     pub dir: PathBuf,
-    /// The address that clients use.
+    /// Address that clients use.
     pub address: IpAddr,
-    /// The port that clients use; a free one when left out.
+    /// Port that clients use. A free port if left out.
     pub port: Option<u16>,
-    /// The address to listen on; the one that clients use when left out.
+    /// Address to listen on. The clients' address if left out.
     pub bind: Option<IpAddr>,
-    /// Further host names and addresses that it answers to.
+    /// Further host names and addresses of the server certificate.
     pub names: Vec<String>,
-    /// Further flags; a flag that is given twice counts as given last.
+    /// Further flags. If a flag is given twice, the last one counts.
     pub flags: Vec<String>,
-    /// What each program is started with, such as `nsenter --net=/run/netns/a`.
+    /// Command prefix of each program, such as `nsenter --net=/run/netns/a`.
     pub enter: Vec<OsString>,
 }
 
 impl Settings {
-    /// On a free port of the loopback address.
+    /// Returns settings for a free port of the loopback address.
     #[must_use]
     pub fn loopback(dir: &Path) -> Self {
         Self {
@@ -73,31 +73,31 @@ pub struct KubeApiServer {
     kubectl: PathBuf,
 }
 
-/// How often ports are chosen anew where somebody takes one before we do.
-const TRIES: usize = 5;
+/// Maximum number of starts when another process takes a chosen port first.
+const MAX_STARTS: usize = 5;
 
-/// What both programs say of a port that somebody has.
-const TAKEN: &str = "address already in use";
+/// The error of both programs when a port is in use.
+const PORT_IN_USE: &str = "address already in use";
 
 impl KubeApiServer {
-    /// Starts etcd and kube-apiserver, and waits until the API is ready.
+    /// Starts etcd and kube-apiserver, and waits until the API server is ready.
     pub fn start(
         programs: &Programs,
         authority: &Authority,
         settings: &Settings,
     ) -> anyhow::Result<Self> {
         let dir = &settings.dir;
-        fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        fs::create_dir_all(dir).with_context(|| format!("failed to create {}", dir.display()))?;
         let logs = ["etcd.log", "kube-apiserver.log"].map(|name| dir.join(name));
-        for _ in 1..TRIES {
+        for _ in 1..MAX_STARTS {
             let started = Self::try_to_start(programs, authority, settings);
             let is_taken =
-                |log: &PathBuf| fs::read_to_string(log).is_ok_and(|it| it.contains(TAKEN));
+                |log: &PathBuf| fs::read_to_string(log).is_ok_and(|it| it.contains(PORT_IN_USE));
             if started.is_ok() || !logs.iter().any(is_taken) {
                 return started;
             }
             for left in logs.iter().chain([&dir.join("etcd")]) {
-                // What is not there need not be removed.
+                // Fails if there is nothing to remove.
                 drop(fs::remove_file(left).or_else(|_| fs::remove_dir_all(left)));
             }
         }
@@ -113,7 +113,7 @@ impl KubeApiServer {
         let port = settings.port.map_or_else(|| free(settings.address), Ok)?;
         let url = format!("https://{}", SocketAddr::new(settings.address, port));
         let keys = keys(authority, settings, &url)?;
-        // Where ports are chosen for us there is no other network to ask about them.
+        // The ports are probed in the host's network, even if the programs run in another one.
         let storage = [free(Ipv4Addr::LOCALHOST.into())?, free(Ipv4Addr::LOCALHOST.into())?];
         let mut etcd = etcd(programs, settings, storage)?;
         let mut start = entered(settings, &programs.kubernetes("kube-apiserver"));
@@ -122,7 +122,7 @@ impl KubeApiServer {
             Process::start("kube-apiserver", &mut start, &dir.join("kube-apiserver.log"))?;
         let kubectl = programs.kubernetes("kubectl");
         server.wait_ready(PATIENCE, || {
-            // Without its database it would never be.
+            // The API server never becomes ready without its database.
             if etcd.ended().is_ok_and(|ended| ended.is_some()) {
                 return true;
             }
@@ -132,24 +132,25 @@ impl KubeApiServer {
             answer.is_ok_and(|answer| answer.stdout == b"ok")
         })?;
         if let Some(status) = etcd.ended()? {
-            bail!("etcd ended while it started ({status}):\n{}", etcd.log());
+            bail!("etcd ended during startup ({status}):\n{}", etcd.log());
         }
         Ok(Self { server, etcd, url, dir: dir.clone(), kubeconfig: keys, kubectl })
     }
 
-    /// The `kubectl` of the same version.
+    /// Returns the `kubectl` of the same version.
     #[must_use]
     pub fn kubectl(&self) -> &Path {
         &self.kubectl
     }
 
-    /// A file of its folder: `ca.crt`, `sa.key`, `sa.pub`, `server.crt`, `server.key`.
+    /// Returns the path of a file in the server's directory: `ca.crt`, `sa.key`, `sa.pub`,
+    /// `server.crt`, `server.key`.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// The processes: the server, and its database.
+    /// Returns the processes: the API server and etcd.
     pub fn processes(&mut self) -> [&mut Process; 2] {
         [&mut self.server, &mut self.etcd]
     }
@@ -165,7 +166,7 @@ impl ApiServer for KubeApiServer {
     }
 }
 
-/// A program, started where the settings say, that dies with the test.
+/// Returns a command with the prefix of the settings. The program dies with the test.
 fn entered(settings: &Settings, program: &Path) -> Command {
     let mut words = settings.enter.iter().map(OsString::as_os_str).chain([program.as_os_str()]);
     let first = words.next().unwrap_or(program.as_os_str());
@@ -174,18 +175,18 @@ fn entered(settings: &Settings, program: &Path) -> Command {
     command
 }
 
-/// A port that nobody has; somebody may take it before we do.
+/// Returns a free port. Another process may take it before it is used.
 fn free(address: IpAddr) -> anyhow::Result<u16> {
     let listener = TcpListener::bind((address, 0));
     let port = listener.and_then(|listener| listener.local_addr()).map(|found| found.port());
-    port.with_context(|| format!("cannot find a free port of {address}"))
+    port.with_context(|| format!("failed to find a free port of {address}"))
 }
 
-/// Writes every key and certificate, and the kubeconfig, whose path is the result.
+/// Writes all keys and certificates, and the kubeconfig. Returns the path of the kubeconfig.
 fn keys(authority: &Authority, settings: &Settings, url: &str) -> anyhow::Result<PathBuf> {
     let write = |name: &str, text: &str| {
         let path = settings.dir.join(name);
-        fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
         anyhow::Ok(path)
     };
     let fixed =

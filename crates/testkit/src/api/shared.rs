@@ -1,6 +1,6 @@
-//! One real kube-apiserver for all tests of a program, started by the first that asks for it.
+//! One real kube-apiserver for all tests of a program, started by the first test that needs it.
 
-#![expect(clippy::disallowed_methods, reason = "keeps the folder of the server tidy")]
+#![expect(clippy::disallowed_methods, reason = "removes old directories of the server")]
 
 use std::{
     fs,
@@ -14,27 +14,28 @@ use anyhow::Context as _;
 use super::{KubeApiServer, Programs, Settings};
 use crate::pki::Authority;
 
-/// What the folders are called, before the number of the process that they belong to.
+/// Prefix of the directory names. The process id follows.
 const PREFIX: &str = "kube-apiserver-";
 
 static SERVER: OnceLock<anyhow::Result<KubeApiServer>> = OnceLock::new();
 
-/// The server of this program; it lives as long as the program, with its data in a folder of `below`.
+/// Returns the API server of this program, with its data in a subdirectory of `below`. The server
+/// runs as long as the program.
 ///
-/// Folders that earlier programs left behind there are removed.
+/// Directories that earlier programs left there are removed.
 pub fn shared(programs: &Programs, below: &Path) -> &'static anyhow::Result<KubeApiServer> {
     SERVER.get_or_init(|| {
         let (programs, below) = (programs.clone(), below.to_owned());
         let (started, server) = mpsc::channel();
-        // The server dies with the thread that starts it, so that must not be one of a test.
+        // The server dies with the thread that starts it, so this must not be the thread of a test.
         thread::spawn(move || {
-            // Whoever waits for the server is still there.
+            // The receiver below exists until the server has started.
             drop(started.send(start(&programs, &below)));
             loop {
                 thread::park();
             }
         });
-        server.recv().context("the thread of the server ended by itself").flatten()
+        server.recv().context("the thread of the API server ended unexpectedly").flatten()
     })
 }
 
@@ -45,7 +46,7 @@ fn start(programs: &Programs, below: &Path) -> anyhow::Result<KubeApiServer> {
     KubeApiServer::start(programs, &authority, &Settings::loopback(&dir))
 }
 
-/// Removes the folders of programs that have ended.
+/// Removes the directories of programs that have ended.
 fn tidy(below: &Path) {
     let entries = fs::read_dir(below).into_iter().flatten().flatten();
     let is_left_over = |folder: &PathBuf| {
@@ -54,7 +55,7 @@ fn tidy(below: &Path) {
         process.is_some_and(|process| !Path::new("/proc").join(process).exists())
     };
     for folder in entries.map(|entry| entry.path()).filter(is_left_over) {
-        // Another program may be removing it as well.
+        // Another program may remove the directory at the same time.
         drop(fs::remove_dir_all(folder));
     }
 }

@@ -1,4 +1,4 @@
-//! A lab for people: `make lab`, `make lab-down`, `make lab-enter`.
+//! The command behind `make lab`, `make lab-down` and `make lab-enter`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use mco_testkit::lab::{Background, Ingredients, Lab, Plan};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What the background process says when everything is there.
+/// Prefix of the line that the background process prints when the lab is complete.
 const READY: &str = "ready ";
 
 fn main() -> anyhow::Result<()> {
@@ -29,16 +29,16 @@ fn main() -> anyhow::Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["up", rest @ ..] => up(&ingredients, rest.first().copied()),
         ["serve", machines, rest @ ..] => {
-            let machines = machines.parse().context("how many machines?")?;
+            let machines = machines.parse().context("invalid number of machines")?;
             serve(&ingredients, &Plan { machines, mco: rest.first().map(PathBuf::from) })
         }
         ["down"] => match Background::find(&ingredients) {
-            Some(lab) => lab.end().and_then(|()| say("the lab is gone")),
-            None => ingredients.sweep().and_then(|()| say("there is no lab")),
+            Some(lab) => lab.end().and_then(|()| print("the lab is removed")),
+            None => ingredients.sweep().and_then(|()| print("no lab is running")),
         },
         ["enter", machine, ..] => match Background::find(&ingredients) {
             Some(lab) => lab.enter(machine, words.get(2..).unwrap_or_default()),
-            None => bail!("there is no lab (make lab starts one)"),
+            None => bail!("no lab is running (`make lab` starts one)"),
         },
         _ => {
             bail!("usage: lab up [BINARY] | down | enter MACHINE [COMMAND] | serve COUNT [BINARY]")
@@ -46,44 +46,44 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-fn say(line: &str) -> anyhow::Result<()> {
+fn print(line: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
-    writeln!(out, "{line}").and_then(|()| out.flush()).context("nobody listens")
+    writeln!(out, "{line}").and_then(|()| out.flush()).context("failed to write to standard output")
 }
 
 /// Starts this program again in the background and waits until its lab is complete.
 fn up(ingredients: &Ingredients, binary: Option<&str>) -> anyhow::Result<()> {
     if Background::find(ingredients).is_some() {
-        bail!("there is a lab already (make lab-down ends it)");
+        bail!("a lab is already running (`make lab-down` removes it)");
     }
-    let own = env::current_exe().context("cannot find this program")?;
+    let own = env::current_exe().context("failed to find this program")?;
     let mut command = Command::new(own);
     command.args(["serve", "3"]).args(binary).current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let mut child = command.spawn().context("cannot start the lab")?;
-    let output = child.stdout.take().context("the lab says nothing")?;
+    let mut child = command.spawn().context("failed to start the lab")?;
+    let output = child.stdout.take().context("the lab has no standard output")?;
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         if let Some(id) = line.strip_prefix(READY) {
             return Background::note(ingredients, child.id(), id);
         }
-        say(&line)?;
+        print(&line)?;
     }
-    bail!("the lab did not come up (see above)")
+    bail!("the lab failed to start (see above)")
 }
 
-/// Has a lab until a signal ends this process.
+/// Runs a lab until a signal ends this process.
 #[tokio::main(flavor = "current_thread")]
 async fn serve(ingredients: &Ingredients, plan: &Plan) -> anyhow::Result<()> {
-    let mut ends = signal(SignalKind::terminate()).context("cannot listen for signals")?;
-    say("lab: starting a control plane and the machines")?;
+    let mut ends = signal(SignalKind::terminate()).context("failed to listen for signals")?;
+    print("lab: starting a control plane and the machines")?;
     let lab = Lab::up(ingredients, plan).await?;
     if plan.mco.is_some() {
         lab.ask(&["label", "nodes", "--all", "node-role.kubernetes.io/worker="])?;
     }
     for line in about(&lab) {
-        say(&line)?;
+        print(&line)?;
     }
-    say(&format!("{READY}{}", lab.id()))?;
+    print(&format!("{READY}{}", lab.id()))?;
     tokio::select! {
         _ = ends.recv() => {}
         _ = tokio::signal::ctrl_c() => {}

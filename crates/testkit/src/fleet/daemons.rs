@@ -1,7 +1,9 @@
-//! The daemons of a whole fleet, played by one task: they answer at once and do nothing else.
+//! Simulated daemons of a whole fleet, run by one task. They respond immediately and do nothing
+//! else.
 //!
-//! Those of `crate::daemons` go step by step and look at whole nodes, as tests need it; these write
-//! many at a time and see annotations only, so that the machine is left to what is measured.
+//! The daemons of `crate::daemons` go step by step and read whole nodes, as tests need. These write
+//! many nodes at a time and read only annotations, so that the CPU is left to the measured
+//! processes.
 
 use std::{collections::HashMap, fmt, pin::pin, sync::Arc};
 
@@ -17,18 +19,18 @@ use tokio::{sync::Semaphore, task::JoinSet};
 
 use crate::daemons::{PREFIX, annotations};
 
-/// How a daemon answers a new `desiredConfig`.
+/// The response of a daemon to a new `desiredConfig`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
-    /// With one write: it has the config and is done.
+pub enum DaemonMode {
+    /// One write: the daemon reports the config and Done.
     Instant,
-    /// It asks for a drain, waits for it, has the config and asks for the uncordon, waits for it, and
-    /// is done.
+    /// The daemon requests a drain, waits for it, reports the config, requests the uncordon, waits
+    /// for it, and reports Done.
     Drain,
 }
 
-impl Manner {
-    /// How many requests of the controller an update costs at most, for each node.
+impl DaemonMode {
+    /// Returns the maximum number of requests that the controller may send per node and update.
     pub(super) const fn most_requests(self) -> f64 {
         match self {
             Self::Instant => 2.5,
@@ -37,7 +39,7 @@ impl Manner {
     }
 }
 
-impl fmt::Display for Manner {
+impl fmt::Display for DaemonMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Instant => "instant",
@@ -46,30 +48,30 @@ impl fmt::Display for Manner {
     }
 }
 
-/// How many of them write at a time.
-const WRITES: usize = 64;
+/// Number of concurrent writes.
+const DAEMON_CONCURRENCY: usize = 64;
 
-/// They stop when this goes out of scope.
+/// The running daemons. They stop when dropped.
 pub(super) struct Daemons {
     _tasks: JoinSet<()>,
 }
 
 impl Daemons {
-    /// Starts to answer.
-    pub(super) fn start(client: &Client, manner: Manner) -> Self {
+    /// Starts the daemons.
+    pub(super) fn start(client: &Client, mode: DaemonMode) -> Self {
         let mut tasks = JoinSet::new();
-        tasks.spawn(answer(client.clone(), manner));
+        tasks.spawn(answer(client.clone(), mode));
         Self { _tasks: tasks }
     }
 }
 
-async fn answer(client: Client, manner: Manner) {
+async fn answer(client: Client, mode: DaemonMode) {
     let api = Api::<Node>::all(client.clone());
     let all = Api::<PartialObjectMeta<Node>>::all(client);
     let events = watcher(all, watcher::Config::default());
     let mut events = pin!(events.default_backoff().applied_objects());
-    let places = Arc::new(Semaphore::new(WRITES));
-    let mut said: HashMap<String, Vec<(&'static str, String)>> = HashMap::new();
+    let places = Arc::new(Semaphore::new(DAEMON_CONCURRENCY));
+    let mut written: HashMap<String, Vec<(&'static str, String)>> = HashMap::new();
     while let Some(event) = events.next().await {
         let Ok(node) = event else { continue };
         let value = |key: &str| {
@@ -78,9 +80,9 @@ async fn answer(client: Client, manner: Manner) {
                 .map(String::as_str)
                 .unwrap_or_default()
         };
-        let Some(next) = next(manner, value) else { continue };
-        // The watch tells of our own writes as well.
-        if said.insert(node.name_any(), next.clone()).is_some_and(|last| last == next) {
+        let Some(next) = next(mode, value) else { continue };
+        // The watch also delivers the daemons' own writes.
+        if written.insert(node.name_any(), next.clone()).is_some_and(|last| last == next) {
             continue;
         }
         let (api, places, node) = (api.clone(), places.clone(), node.name_any());
@@ -94,9 +96,9 @@ async fn answer(client: Client, manner: Manner) {
     }
 }
 
-/// What a daemon writes next, given its annotations.
+/// Returns the daemon's next write, given its annotations.
 fn next<'n>(
-    manner: Manner,
+    mode: DaemonMode,
     value: impl Fn(&str) -> &'n str,
 ) -> Option<Vec<(&'static str, String)>> {
     let (current, desired) = (value("currentConfig"), value("desiredConfig"));
@@ -104,19 +106,21 @@ fn next<'n>(
     let (asked, applied) = (value("desiredDrain"), value("lastAppliedDrain"));
     let text = |text: &str| text.to_owned();
     let is_there = current == desired;
-    match manner {
-        Manner::Instant if is_there => None,
-        Manner::Instant => Some(vec![("currentConfig", text(desired)), ("state", text("Done"))]),
-        Manner::Drain if !is_there && asked != drain => {
+    match mode {
+        DaemonMode::Instant if is_there => None,
+        DaemonMode::Instant => {
+            Some(vec![("currentConfig", text(desired)), ("state", text("Done"))])
+        }
+        DaemonMode::Drain if !is_there && asked != drain => {
             Some(vec![("state", text("Working")), ("desiredDrain", drain)])
         }
-        Manner::Drain if !is_there && applied == drain => {
+        DaemonMode::Drain if !is_there && applied == drain => {
             Some(vec![("currentConfig", text(desired)), ("desiredDrain", uncordon)])
         }
-        Manner::Drain if is_there && value("state") == "Working" && applied == uncordon => {
+        DaemonMode::Drain if is_there && value("state") == "Working" && applied == uncordon => {
             Some(vec![("state", text("Done"))])
         }
-        Manner::Drain => None,
+        DaemonMode::Drain => None,
     }
 }
 
@@ -125,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_drain_goes_hand_in_hand_with_the_controller() {
+    fn a_drain_follows_the_protocol() {
         let steps = [
-            // current desired state asked applied, what is written
+            // current desired state requested applied, expected write
             ("a a Done uncordon-a uncordon-a", "Drain", ""),
             ("a b Done uncordon-a uncordon-a", "Drain", "state=Working desiredDrain=drain-b"),
             ("a b Working drain-b uncordon-a", "Drain", ""),
@@ -137,13 +141,13 @@ mod tests {
             ("a b Done uncordon-a uncordon-a", "Instant", "currentConfig=b state=Done"),
             ("b b Done uncordon-a uncordon-a", "Instant", ""),
         ];
-        for (now, manner, expected) in steps {
+        for (now, mode, expected) in steps {
             let words: Vec<&str> = now.split(' ').collect();
             let keys =
                 ["currentConfig", "desiredConfig", "state", "desiredDrain", "lastAppliedDrain"];
             let value = |key: &str| words[keys.iter().position(|known| *known == key).unwrap()];
-            let manner = if manner == "Drain" { Manner::Drain } else { Manner::Instant };
-            let written = next(manner, value).unwrap_or_default();
+            let mode = if mode == "Drain" { DaemonMode::Drain } else { DaemonMode::Instant };
+            let written = next(mode, value).unwrap_or_default();
             let written: Vec<String> =
                 written.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
             assert_eq!(written.join(" "), expected, "{now}");

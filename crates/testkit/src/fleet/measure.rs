@@ -1,4 +1,4 @@
-//! What a process uses, by the kernel's count, and what it asked for, by the API server's.
+//! Resource usage of a process, from `/proc`, and its requests, from the API server's audit log.
 
 #![expect(clippy::disallowed_methods, reason = "reads /proc and the audit log of a test's server")]
 
@@ -13,16 +13,17 @@ use std::{
 use anyhow::Context as _;
 use serde::Deserialize;
 
-/// Ticks of the kernel's clock in a second, on every Linux that we know of.
+/// Ticks of the kernel's clock per second, which is 100 on all supported Linux systems.
 const TICKS: u64 = 100;
 
-/// How long a process has computed.
+/// CPU time of a process.
 pub(super) struct Cpu(pub(super) Duration);
 
 impl Cpu {
     pub(super) fn of(process: u32) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{process}/stat")).context("it has ended")?;
-        // The name, which may have blanks in it, ends with the last parenthesis.
+        let text =
+            fs::read_to_string(format!("/proc/{process}/stat")).context("the process has ended")?;
+        // The process name, which may contain blanks, ends with the last parenthesis.
         let rest = text.rsplit(')').next().unwrap_or_default();
         let ticks = rest.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks: u64 = ticks.collect::<Result<Vec<_>, _>>()?.into_iter().sum();
@@ -30,7 +31,7 @@ impl Cpu {
     }
 }
 
-/// How much memory a process has, in kiB.
+/// Memory of a process, in kiB.
 #[derive(Debug)]
 pub(super) struct Memory {
     now: u64,
@@ -40,11 +41,12 @@ pub(super) struct Memory {
 
 impl Memory {
     pub(super) fn of(process: u32) -> anyhow::Result<Self> {
-        let text = fs::read_to_string(format!("/proc/{process}/status")).context("it has ended")?;
+        let text = fs::read_to_string(format!("/proc/{process}/status"))
+            .context("the process has ended")?;
         let value = |key: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(key));
             let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-            number.with_context(|| format!("/proc does not say {key}"))
+            number.with_context(|| format!("/proc/{process}/status has no {key}"))
         };
         Ok(Self { now: value("VmRSS:")?, own: value("RssAnon:")?, peak: value("VmHWM:")? })
     }
@@ -58,11 +60,11 @@ impl fmt::Display for Memory {
     }
 }
 
-/// The audit log of the API server, read piece by piece.
-pub(super) struct Audit {
+/// The audit log of the API server, read incrementally.
+pub(super) struct AuditLog {
     policy: PathBuf,
     log: PathBuf,
-    place: u64,
+    position: u64,
 }
 
 #[derive(Deserialize)]
@@ -84,12 +86,12 @@ struct Object {
     subresource: Option<String>,
 }
 
-impl Audit {
+impl AuditLog {
     pub(super) fn prepare(folder: &Path) -> anyhow::Result<Self> {
         let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\n\
                       omitStages: [RequestReceived, ResponseStarted]\nrules: [{level: Metadata}]\n";
         let policy = write(folder, "audit-policy.yaml", policy)?;
-        Ok(Self { policy, log: folder.join("audit.log"), place: 0 })
+        Ok(Self { policy, log: folder.join("audit.log"), position: 0 })
     }
 
     pub(super) fn flags(&self) -> Vec<String> {
@@ -100,19 +102,19 @@ impl Audit {
         ]
     }
 
-    /// Leaves out what has been asked for until now.
+    /// Skips the requests so far.
     pub(super) fn skip(&mut self) -> anyhow::Result<()> {
-        self.place = fs::metadata(&self.log).context("there is no audit log")?.len();
+        self.position = fs::metadata(&self.log).context("failed to read the audit log")?.len();
         Ok(())
     }
 
-    /// What a user asked for since.
-    pub(super) fn requests(&self, user: &str) -> anyhow::Result<Requests> {
-        let mut file = fs::File::open(&self.log).context("there is no audit log")?;
-        file.seek(SeekFrom::Start(self.place))?;
+    /// Counts the requests of a user since the last skip.
+    pub(super) fn requests(&self, user: &str) -> anyhow::Result<RequestCounts> {
+        let mut file = fs::File::open(&self.log).context("failed to read the audit log")?;
+        file.seek(SeekFrom::Start(self.position))?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
-        let mut requests = Requests::default();
+        let mut requests = RequestCounts::default();
         for line in text.lines() {
             let Ok(entry) = serde_json::from_str::<Entry>(line) else { continue };
             if entry.user.username == user {
@@ -127,16 +129,16 @@ impl Audit {
     }
 }
 
-/// How often what was asked for.
+/// Number of requests by verb and resource.
 #[derive(Debug, Default)]
-pub(super) struct Requests(BTreeMap<String, usize>);
+pub(super) struct RequestCounts(BTreeMap<String, usize>);
 
-impl Requests {
+impl RequestCounts {
     pub(super) fn total(&self) -> usize {
         self.0.values().sum()
     }
 
-    /// One line for each kind of request, the most frequent first.
+    /// Formats one line per kind of request, the most frequent first.
     pub(super) fn table(&self) -> String {
         let mut rows: Vec<(&String, &usize)> = self.0.iter().collect();
         rows.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
@@ -145,7 +147,7 @@ impl Requests {
     }
 }
 
-impl fmt::Display for Requests {
+impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.total())?;
         for (what, count) in &self.0 {
@@ -155,9 +157,9 @@ impl fmt::Display for Requests {
     }
 }
 
-/// Writes a file of the folder.
+/// Writes a file in the folder.
 pub(super) fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = folder.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     Ok(path)
 }

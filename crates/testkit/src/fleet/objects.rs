@@ -1,26 +1,26 @@
-//! What a cluster has in it before anything is measured: kinds, pools, configs, and nodes as large as
-//! a kubelet makes them.
+//! The objects of the benchmark's cluster: CRDs, pools, configs, and nodes as large as a kubelet
+//! makes them.
 
 use anyhow::Context as _;
 use futures::future;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::{
-    Api, Client, CustomResourceDefinition, MachineConfig, Namespace, Node, PATIENCE, PostParams,
+    Api, Client, CustomResourceDefinition, MachineConfig, Namespace, Node, PostParams, TIMEOUT,
     await_condition, conditions, json, label,
 };
 use crate::objects;
 
-/// How many source configs a pool has.
+/// Number of source configs per pool.
 const CONFIGS: usize = 16;
 
-/// How many images a kubelet reports at most.
+/// Maximum number of images that a kubelet reports.
 const IMAGES: usize = 50;
 
-/// Version that the cluster says it is at: that of the binary under test.
+/// Version that the ControllerConfig carries: that of the binary under test.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Installs kinds, pools and configs.
+/// Installs CRDs, pools and configs.
 pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
     let kinds = Api::<CustomResourceDefinition>::all(client.clone());
     let mut installed = Vec::new();
@@ -30,10 +30,10 @@ pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
         let kinds = kinds.clone();
         installed.push(async move {
             let there = await_condition(kinds, &name, conditions::is_crd_established());
-            tokio::time::timeout(PATIENCE, there).await.map(drop)
+            tokio::time::timeout(TIMEOUT, there).await.map(drop)
         });
     }
-    future::try_join_all(installed).await.context("a kind is not taken")?;
+    future::try_join_all(installed).await.context("failed to install the CRDs")?;
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
@@ -53,17 +53,17 @@ pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A config with one file of this many bytes.
+/// Builds a config with one file of this many bytes.
 pub(super) fn config(name: &str, role: &str, path: &str, size: usize) -> MachineConfig {
     objects::config(name, role, path, &"x".repeat(size))
 }
 
-/// The name of a node.
+/// Returns the name of a node.
 pub(super) fn name(number: usize) -> String {
     format!("worker-{number:05}")
 }
 
-/// A node as its kubelet reports it: about 21 kB, most of it images.
+/// Builds a node as its kubelet reports it: about 21 kB, most of it images.
 pub(super) fn node(name: &str, config: &str) -> anyhow::Result<Node> {
     let key = |name: &str| format!("machineconfiguration.openshift.io/{name}");
     let image = |number: usize| {
@@ -118,7 +118,7 @@ pub(super) fn node(name: &str, config: &str) -> anyhow::Result<Node> {
     }))?)
 }
 
-/// What a daemon that is done says.
+/// Builds the MachineConfigNode status of a daemon that is done.
 pub(super) fn report(config: &str) -> serde_json::Value {
     let kinds = [
         "UpdatePrepared",

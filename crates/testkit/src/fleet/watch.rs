@@ -1,4 +1,4 @@
-//! What can be seen of a roll-out, and when.
+//! Observes the milestones of a rollout with watches.
 
 use std::{collections::BTreeSet, fmt::Debug, pin::pin, time::Duration};
 
@@ -16,9 +16,9 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{Api, Client, MachineConfig, MachineConfigPool, Node};
 
-/// When something was seen first, counted from the change.
+/// The time of each milestone, counted from the change, and the peak number of updating nodes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sights {
+pub(super) struct RolloutTimes {
     pub(super) rendered: Duration,
     pub(super) targeted: Duration,
     pub(super) first: Duration,
@@ -27,9 +27,9 @@ pub(super) struct Sights {
     pub(super) at_once: usize,
 }
 
-/// One thing that was seen.
-enum Sight {
-    /// All that was there of a kind before the watch began.
+/// One observed change.
+enum Observation {
+    /// The initial list of a kind is complete.
     Listed,
     Config(String),
     Pool(Box<MachineConfigPool>),
@@ -40,9 +40,9 @@ enum Sight {
     },
 }
 
-/// Watches that are under way.
+/// The running watches.
 pub(super) struct Watch {
-    seen: mpsc::UnboundedReceiver<(Instant, Sight)>,
+    seen: mpsc::UnboundedReceiver<(Instant, Observation)>,
     base: String,
     task: tokio::task::JoinHandle<()>,
 }
@@ -53,45 +53,45 @@ impl Drop for Watch {
     }
 }
 
-/// How many kinds are watched.
+/// Number of watched kinds.
 const KINDS: usize = 3;
 
-/// Starts to watch; gives the watch once it has seen all that is there already.
+/// Starts the watches. Returns when their initial lists are complete.
 pub(super) async fn start(client: &Client, base: &str) -> Option<Watch> {
     let configs = Api::<PartialObjectMeta<MachineConfig>>::all(client.clone());
-    let configs = changes(configs, |config| Some(Sight::Config(config.name_any())));
+    let configs = changes(configs, |config| Some(Observation::Config(config.name_any())));
     let pools = Api::<MachineConfigPool>::all(client.clone());
     let pools = changes(pools, |pool| {
         Some(pool)
             .filter(|pool| pool.name_any() == "worker")
-            .map(|pool| Sight::Pool(Box::new(pool)))
+            .map(|pool| Observation::Pool(Box::new(pool)))
     });
     let nodes = Api::<PartialObjectMeta<Node>>::all(client.clone());
-    let nodes = changes(nodes, |node| Some(sight(&node)));
+    let nodes = changes(nodes, |node| Some(observe(&node)));
     let (sender, mut seen) = mpsc::unbounded_channel();
     let task = tokio::spawn(async move {
         let all: [_; KINDS] = [configs.boxed(), pools.boxed(), nodes.boxed()];
         let mut all = pin!(stream::select_all(all));
-        while let Some(sight) = all.next().await {
-            if sender.send((Instant::now(), sight)).is_err() {
+        while let Some(observe) = all.next().await {
+            if sender.send((Instant::now(), observe)).is_err() {
                 return;
             }
         }
     });
-    // What is there already says nothing of the change.
+    // The initial state is not part of the rollout.
     let mut listed = 0;
     while listed < KINDS {
-        let (_, sight) = seen.recv().await?;
-        listed += usize::from(matches!(sight, Sight::Listed));
+        let (_, observe) = seen.recv().await?;
+        listed += usize::from(matches!(observe, Observation::Listed));
     }
     Some(Watch { seen, base: base.to_owned(), task })
 }
 
-/// The changes of a kind, as far as `see` makes something of them.
+/// Returns the changes of a kind, as far as `see` converts them.
 fn changes<K>(
     api: Api<K>,
-    see: impl Fn(K) -> Option<Sight> + Send,
-) -> impl Stream<Item = Sight> + Send
+    see: impl Fn(K) -> Option<Observation> + Send,
+) -> impl Stream<Item = Observation> + Send
 where
     K: Resource<DynamicType: Default> + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -99,44 +99,44 @@ where
     events.filter_map(move |event| {
         future::ready(match event {
             Ok(Event::Apply(object) | Event::InitApply(object)) => see(object),
-            Ok(Event::InitDone) => Some(Sight::Listed),
-            // The watch is taken up again by itself.
+            Ok(Event::InitDone) => Some(Observation::Listed),
+            // The watcher resumes by itself.
             Ok(Event::Init | Event::Delete(_)) | Err(_) => None,
         })
     })
 }
 
-fn sight(node: &PartialObjectMeta<Node>) -> Sight {
+fn observe(node: &PartialObjectMeta<Node>) -> Observation {
     let value = |key: &str| {
         let key = format!("machineconfiguration.openshift.io/{key}");
         node.annotations().get(&key).cloned().unwrap_or_default()
     };
     let (current, desired) = (value("currentConfig"), value("desiredConfig"));
-    Sight::Node { name: node.name_any(), current, desired }
+    Observation::Node { name: node.name_any(), current, desired }
 }
 
 impl Watch {
-    /// Looks until the pool says that all nodes have the new config.
-    pub(super) async fn see(mut self, nodes: usize, start: Instant) -> Option<Sights> {
-        let mut sights = Sights::default();
+    /// Observes until the pool reports that all nodes are updated.
+    pub(super) async fn see(mut self, nodes: usize, start: Instant) -> Option<RolloutTimes> {
+        let mut sights = RolloutTimes::default();
         let (mut under_way, mut done) = (BTreeSet::new(), BTreeSet::new());
         let mut target = String::new();
-        while let Some((at, sight)) = self.seen.recv().await {
+        while let Some((at, observe)) = self.seen.recv().await {
             let after = at.saturating_duration_since(start);
             let first = |time: &mut Duration| {
                 if time.is_zero() {
                     *time = after;
                 }
             };
-            match sight {
-                // A watch was taken up again.
-                Sight::Listed => {}
-                Sight::Config(name) => {
+            match observe {
+                // A watch was resumed.
+                Observation::Listed => {}
+                Observation::Config(name) => {
                     if name.starts_with("rendered-worker-") && name != self.base {
                         first(&mut sights.rendered);
                     }
                 }
-                Sight::Pool(pool) => {
+                Observation::Pool(pool) => {
                     let name = &pool.spec.configuration.rendered.name;
                     if *name != self.base && !name.is_empty() {
                         target.clone_from(name);
@@ -149,7 +149,7 @@ impl Watch {
                         return Some(sights);
                     }
                 }
-                Sight::Node { name, current, desired } => {
+                Observation::Node { name, current, desired } => {
                     if desired != self.base {
                         first(&mut sights.first);
                     }

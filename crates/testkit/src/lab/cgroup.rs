@@ -1,4 +1,4 @@
-//! The cgroups of a lab: one of its own in every hierarchy, with one below for each machine.
+//! The cgroups of a lab: one in every hierarchy, with a child for each machine.
 
 use std::{
     fs, io,
@@ -7,36 +7,38 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::place::Place;
+use super::folder::LabFolder;
 
 const MOUNTS: &str = "/sys/fs/cgroup";
 
-/// The lab's own group in every hierarchy.
+/// The lab's cgroup in every hierarchy.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(super) struct Cgroups {
     tops: Vec<PathBuf>,
 }
 
-/// What a lab takes of the host's memory.
+/// Memory usage of a lab on the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// What its processes have for themselves, in bytes; files that are cached do not count.
+    /// Anonymous memory of the processes in bytes, without the page cache.
     pub processes: u64,
-    /// The same with cached files, at its highest, in bytes.
+    /// Peak memory including the page cache, in bytes.
     pub peak: u64,
 }
 
-impl Groups {
-    /// Makes them, and notes them first so that they are found whatever happens.
-    pub(super) fn make(place: &Place) -> anyhow::Result<Self> {
-        let own = fs::read_to_string("/proc/self/cgroup").context("cannot read our cgroups")?;
+impl Cgroups {
+    /// Creates the cgroups. Their paths are recorded first, so that they can be removed after a
+    /// crash.
+    pub(super) fn make(folder: &LabFolder) -> anyhow::Result<Self> {
+        let own = fs::read_to_string("/proc/self/cgroup").context("failed to read our cgroups")?;
         let hybrid = Path::new(MOUNTS).join("unified").exists();
         let parents = own.lines().filter_map(|line| parent(line, hybrid));
         let tops: Vec<PathBuf> =
-            parents.map(|parent| parent.join(format!("mco-lab-{}", place.id))).collect();
+            parents.map(|parent| parent.join(format!("mco-lab-{}", folder.id))).collect();
         let names: Vec<_> = tops.iter().map(|top| top.to_string_lossy()).collect();
         let note = names.join("\n") + "\n";
-        fs::write(place.folder.join("cgroups"), note).context("cannot note the lab's cgroups")?;
+        fs::write(folder.path.join("cgroups"), note)
+            .context("failed to record the lab's cgroups")?;
         for top in &tops {
             make(top)?;
             delegate(top);
@@ -44,13 +46,13 @@ impl Groups {
         Ok(Self { tops })
     }
 
-    /// Makes the groups of one part of the lab.
+    /// Creates the cgroups of one part of the lab.
     pub(super) fn add(&self, part: &str) -> anyhow::Result<()> {
         self.tops.iter().try_for_each(|top| make(&top.join(part)))
     }
 
-    /// Removes what the machine `part` has left below its groups: they outlive its processes, and
-    /// the next kubelet would wait for each.
+    /// Removes the cgroups below those of the machine `part`. They outlive its processes, and the
+    /// next kubelet would wait for each of them.
     pub(super) fn clear(&self, part: &str) {
         for top in &self.tops {
             for entry in folders(&top.join(part)) {
@@ -59,7 +61,7 @@ impl Groups {
         }
     }
 
-    /// What the lab takes now.
+    /// Returns the current memory usage.
     pub(super) fn memory(&self) -> Memory {
         let mut memory = Memory::default();
         for top in &self.tops {
@@ -76,7 +78,7 @@ impl Groups {
     }
 }
 
-/// Where our own group of a hierarchy is, from a line of `/proc/self/cgroup`.
+/// Returns the parent of the lab's cgroup in a hierarchy, given a line of `/proc/self/cgroup`.
 fn parent(line: &str, hybrid: bool) -> Option<PathBuf> {
     let mut words = line.splitn(3, ':').skip(1);
     let (controllers, path) = (words.next()?, words.next()?);
@@ -84,7 +86,7 @@ fn parent(line: &str, hybrid: bool) -> Option<PathBuf> {
     let below = path.trim_start_matches('/');
     let parent = match controllers.strip_prefix("name=").unwrap_or(controllers) {
         "" if hybrid => mount.join("unified").join(below),
-        // Below our own group there could be no controllers as long as we are in it.
+        // cgroup v2 does not allow controllers below a cgroup that contains this process.
         "" => mount.to_owned(),
         name => mount.join(name).join(below),
     };
@@ -92,21 +94,23 @@ fn parent(line: &str, hybrid: bool) -> Option<PathBuf> {
 }
 
 fn make(group: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(group).with_context(|| format!("cannot make cgroup {}", group.display()))?;
-    // A new group of cpuset has no processors, and nothing can run in it.
+    fs::create_dir_all(group)
+        .with_context(|| format!("failed to create cgroup {}", group.display()))?;
+    // A new cpuset cgroup has no CPUs, so no process could run in it.
     for file in ["cpuset.cpus", "cpuset.mems"] {
         let above = group.parent().map(|parent| parent.join(file));
         if let Some(Ok(value)) = above.map(fs::read_to_string)
             && fs::read_to_string(group.join(file)).is_ok_and(|own| own.trim().is_empty())
         {
             fs::write(group.join(file), value.trim())
-                .with_context(|| format!("cannot set {file} of {}", group.display()))?;
+                .with_context(|| format!("failed to set {file} of {}", group.display()))?;
         }
     }
     Ok(())
 }
 
-/// Lets the groups below have the controllers of cgroup v2; those that the host keeps are left out.
+/// Enables the cgroup v2 controllers for child groups. Controllers that the host does not delegate
+/// are skipped.
 fn delegate(group: &Path) {
     let file = group.join("cgroup.subtree_control");
     for controller in
@@ -126,7 +130,7 @@ fn remove(group: &Path) {
     for below in folders(group) {
         remove(&below);
     }
-    // Somebody who is still in it keeps it; kubelet then sees it as well.
+    // A cgroup with a remaining process cannot be removed; the kubelet will see that cgroup too.
     let removed: io::Result<()> = fs::remove_dir(group);
     drop(removed);
 }

@@ -1,4 +1,4 @@
-//! The images of a lab, made on the spot from programs of this machine: there is no registry.
+//! The container images of a lab, built from programs of the host. There is no registry.
 
 use std::{
     fs::{self, File},
@@ -12,15 +12,16 @@ use xtask::image::{Image, Layer, mco, write};
 
 use super::run::run;
 
-/// An image that does nothing, for pods that only have to be there.
+/// An image that only sleeps, for pods without a purpose of their own.
 pub const SLEEP: &str = "localhost/sleep:lab";
 
-/// What holds the namespaces of a pod; the name is in the machines' `containerd.toml`.
+/// The pause image, which holds the namespaces of a pod. `containerd.toml` of the machines names
+/// it.
 const PAUSE: &str = "localhost/pause:lab";
 
-/// Writes the images into `folder`: always the two above, and ours if there is a binary.
+/// Writes the images into `folder`: the two above, and that of `mco` if a binary is given.
 pub(super) fn make(folder: &Path, binary: Option<&Path>) -> anyhow::Result<()> {
-    fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir(folder).with_context(|| format!("failed to create {}", folder.display()))?;
     for (file, name) in [("pause.tar", PAUSE), ("sleep.tar", SLEEP)] {
         let image = Image {
             name,
@@ -33,18 +34,19 @@ pub(super) fn make(folder: &Path, binary: Option<&Path>) -> anyhow::Result<()> {
         pack(&image, &folder.join(file))?;
     }
     if let Some(binary) = binary {
-        // A binary for tests is many times as large as what runs of it.
+        // Strips debug information, which makes a test binary many times larger.
         let small = folder.join("mco");
         let mut strip = Command::new("strip");
         run("strip", strip.arg("--strip-debug").arg("-o").arg(&small).arg(binary))?;
         pack(&mco(&small, Layer::Plain), &folder.join("mco.tar"))?;
-        fs::remove_file(&small).context("cannot remove the stripped binary")?;
+        fs::remove_file(&small).context("failed to remove the stripped binary")?;
     }
     Ok(())
 }
 
 fn pack(image: &Image<'_>, archive: &Path) -> anyhow::Result<()> {
     let file = File::create(archive);
-    let file = file.with_context(|| format!("cannot make {}", archive.display()))?;
-    write(image, BufWriter::new(file)).with_context(|| format!("cannot make image {}", image.name))
+    let file = file.with_context(|| format!("failed to create {}", archive.display()))?;
+    write(image, BufWriter::new(file))
+        .with_context(|| format!("failed to create image {}", image.name))
 }

@@ -1,5 +1,5 @@
-//! One machine of the lab: a container with its own systemd, kubelet and containerd, that can be
-//! booted, rebooted, cut off and killed.
+//! A machine of the lab: a container with its own systemd, kubelet and containerd that can be
+//! booted, rebooted, disconnected and killed.
 
 mod power;
 
@@ -15,104 +15,106 @@ use mco_host::Root;
 
 use self::power::Power;
 use super::{
-    cgroup::Groups,
-    furnish::{Identity, furnish},
-    run::{output, run, said},
-    space::{BASE, LAB, Space},
+    cgroup::Cgroups,
+    disk::{Identity, write_disk},
+    namespaces::{BASE, LAB, Namespaces},
+    run::{output, run, stdout},
 };
 
-/// One machine.
+/// A machine of the lab.
 #[derive(Debug)]
 pub struct Machine {
     identity: Identity,
-    space: Arc<Space>,
+    namespaces: Arc<Namespaces>,
     power: Arc<Power>,
 }
 
-/// Whether a machine reaches the others.
+/// The network connection of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// It does.
+    /// The machine reaches the other machines.
     Connected,
-    /// Nothing goes in or out.
+    /// The machine sends and receives nothing.
     Cut,
 }
 
 impl Machine {
-    /// Makes the disk of machine number `index`, counted from one.
+    /// Creates the disk of machine number `index`, counted from one.
     pub(super) fn make(
         index: u8,
-        place: &super::place::Place,
+        folder: &super::folder::LabFolder,
         base: &std::path::Path,
-        space: &Arc<Space>,
-        groups: &Arc<Groups>,
+        namespaces: &Arc<Namespaces>,
+        cgroups: &Arc<Cgroups>,
         credentials: &[(&str, String)],
     ) -> anyhow::Result<Self> {
         let identity = identity(index);
         let name = identity.name.clone();
-        furnish(&place.folder.join(&name), base, &identity, credentials)?;
-        groups.add(&name)?;
+        write_disk(&folder.path.join(&name), base, &identity, credentials)?;
+        cgroups.add(&name)?;
         let (disk, root) = (format!("{LAB}/{name}"), root(&name));
-        // volatile: what is on it goes with the lab, so nothing need be forced to the host's disk.
+        // volatile: the disk is removed with the lab, so writes need not be synced to the host's
+        // disk.
         let mount = format!(
             "mount -t overlay {name} \
              -o volatile,lowerdir={BASE},upperdir={disk}/upper,workdir={disk}/work {root}\n\
              mount --bind {disk}/var {root}/var"
         );
-        space.shell(&format!("mounting the disk of {name}"), &mount)?;
-        let power = Arc::new(Power::new(identity.clone(), space.clone(), groups.clone()));
-        Ok(Self { identity, space: space.clone(), power })
+        namespaces.shell(&format!("mounting the disk of {name}"), &mount)?;
+        let power = Arc::new(Power::new(identity.clone(), namespaces.clone(), cgroups.clone()));
+        Ok(Self { identity, namespaces: namespaces.clone(), power })
     }
 
-    /// Its name, which is also that of its node.
+    /// Returns the name of the machine, which is also that of its node.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.identity.name
     }
 
-    /// Its address in the lab's network.
+    /// Returns the address in the lab's network.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.identity.address
     }
 
-    /// Switches it on and waits until its systemd has come up.
+    /// Boots the machine and waits until its systemd is up.
     pub fn boot(&self) -> anyhow::Result<()> {
-        self.power.switch_on()?;
+        self.power.power_on()?;
         self.power.wait_up()
     }
 
-    /// Switches it on; it comes up by itself.
+    /// Starts the boot without waiting for it.
     pub(super) fn start(&self) -> anyhow::Result<()> {
-        self.power.switch_on()
+        self.power.power_on()
     }
 
-    /// Reboots it from inside, as a person at its terminal would, and waits until it is up again.
+    /// Reboots the machine with `systemctl reboot` and waits until it is up again.
     pub fn reboot(&self) -> anyhow::Result<()> {
         let boots = self.power.boots();
-        // The answer may get lost in the reboot.
+        // The reboot may interrupt the command before it returns.
         drop(self.run(&["systemctl", "reboot"])?);
         self.power.wait_boot_after(boots)
     }
 
-    /// Does something that makes it reboot by itself, and waits until it is up again.
+    /// Runs `act`, which makes the machine reboot by itself, and waits until the machine is up
+    /// again.
     pub fn rebooted_by(&self, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let boots = self.power.boots();
         act()?;
         self.power.wait_boot_after(boots)
     }
 
-    /// Takes its power away: every process of it is gone at once.
+    /// Kills all processes of the machine at once.
     pub fn power_cut(&self) -> anyhow::Result<()> {
         self.power.cut()
     }
 
-    /// Cuts its network, or connects it again.
+    /// Connects or disconnects the network of the machine.
     pub fn set_network(&self, network: Network) -> anyhow::Result<()> {
         self.power.set_network(network)
     }
 
-    /// Runs a program inside.
+    /// Runs a program in the machine. A failure of the program is not an error.
     pub fn run(&self, words: &[&str]) -> anyhow::Result<Output> {
         let pid = self.power.leader()?;
         let mut command = Command::new("nsenter");
@@ -123,32 +125,33 @@ impl Machine {
         output(&format!("run {} in {}", words.join(" "), self.name()), &mut command)
     }
 
-    /// What a program inside writes, which must succeed.
+    /// Runs a program in the machine and returns its output. Fails if the program fails.
     pub fn ask(&self, words: &[&str]) -> anyhow::Result<String> {
         let what = format!("{} in {}", words.join(" "), self.name());
-        said(&what, &self.run(words)?)
+        stdout(&what, &self.run(words)?)
     }
 
-    /// Its disk, seen from outside, whether it runs or not.
+    /// Opens the machine's disk from outside. Works for stopped machines too.
     pub fn disk(&self) -> anyhow::Result<Root> {
         let path = self.root();
-        Root::open(&path).with_context(|| format!("cannot open the disk of {}", self.name()))
+        Root::open(&path).with_context(|| format!("failed to open the disk of {}", self.name()))
     }
 
-    /// A file of its disk as text; none where there is none.
+    /// Reads a file of the disk. Returns `None` if the file does not exist.
     pub fn read(&self, path: &str) -> anyhow::Result<Option<String>> {
         let read = self.disk()?.read(path);
-        let read = read.with_context(|| format!("cannot read {path} of {}", self.name()))?;
+        let read = read.with_context(|| format!("failed to read {path} of {}", self.name()))?;
         Ok(read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// Writes a file of its disk behind everybody's back.
+    /// Writes a file of the disk from outside, unnoticed by the machine.
     pub fn write(&self, path: &str, text: &str) -> anyhow::Result<()> {
         let written = self.disk()?.write(path, text.as_bytes(), 0o644);
-        written.with_context(|| format!("cannot write {path} of {}", self.name()))
+        written.with_context(|| format!("failed to write {path} of {}", self.name()))
     }
 
-    /// The last lines of its journal, of one unit or of all; also of a machine that is off.
+    /// Returns the last lines of the journal, of one unit or of all. Works for stopped machines
+    /// too.
     pub fn journal(&self, unit: Option<&str>, lines: u32) -> anyhow::Result<String> {
         let mut command = Command::new("journalctl");
         command.args(["--quiet", "--no-pager", "--output=short-precise", "--lines"]);
@@ -159,7 +162,7 @@ impl Machine {
         run(&format!("reading the journal of {}", self.name()), &mut command)
     }
 
-    /// Name and log of every container of a namespace's pods, as its disk has them.
+    /// Returns name and log of every container of a namespace's pods, read from the disk.
     #[must_use]
     pub fn pod_logs(&self, namespace: &str) -> Vec<(String, String)> {
         let entries = |path: PathBuf| {
@@ -181,14 +184,14 @@ impl Machine {
         .collect()
     }
 
-    /// What its systemd wrote to the terminal.
+    /// Returns the console output of the machine's systemd.
     #[must_use]
     pub fn console(&self) -> String {
         self.power.console()
     }
 
     pub(super) fn root(&self) -> PathBuf {
-        self.space.path(&root(self.name()))
+        self.namespaces.path(&root(self.name()))
     }
 }
 

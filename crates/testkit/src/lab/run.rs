@@ -1,21 +1,21 @@
-//! Programs of the host that the lab is made with.
+//! Runs programs of the host for the lab.
 
 use std::process::{Command, Output};
 
 use anyhow::{Context as _, bail};
 
-/// Runs a program to its end and returns what it wrote.
+/// Runs a program and returns its output. Fails if the program fails.
 pub(super) fn run(what: &str, command: &mut Command) -> anyhow::Result<String> {
-    said(what, &output(what, command)?)
+    stdout(what, &output(what, command)?)
 }
 
-/// Runs a program to its end, however it ends.
+/// Runs a program. A failure of the program is not an error.
 pub(super) fn output(what: &str, command: &mut Command) -> anyhow::Result<Output> {
-    command.output().with_context(|| format!("cannot start {what}"))
+    command.output().with_context(|| format!("failed to start {what}"))
 }
 
-/// What a program wrote, if it succeeded.
-pub(super) fn said(what: &str, output: &Output) -> anyhow::Result<String> {
+/// Returns the standard output of a program, or an error if the program failed.
+pub(super) fn stdout(what: &str, output: &Output) -> anyhow::Result<String> {
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if !output.status.success() {

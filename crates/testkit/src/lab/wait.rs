@@ -1,4 +1,4 @@
-//! Waiting for something to be so, and saying what may explain that it is not.
+//! Waits for states of the lab's cluster. A timeout error contains the logs that may explain it.
 
 use std::{fmt::Debug, time::Duration};
 
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{Lab, Machine};
 use crate::PATIENCE;
 
-/// What is waited for, and where it is to happen.
+/// A state to wait for, and the machine it concerns.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'s> {
     machine: Option<&'s Machine>,
@@ -21,13 +21,13 @@ pub struct Step<'s> {
 }
 
 impl<'s> Step<'s> {
-    /// Something that is to happen to a machine: "`what`" ends "waited for".
+    /// A state of a machine. `what` completes "timed out waiting for".
     #[must_use]
     pub const fn on(machine: &'s Machine, what: &'s str) -> Self {
         Self { machine: Some(machine), what, patience: PATIENCE }
     }
 
-    /// Something that is to happen to the cluster as a whole.
+    /// A state of the cluster as a whole.
     #[must_use]
     pub const fn of_all(what: &'s str) -> Self {
         Self { machine: None, what, patience: PATIENCE }
@@ -35,8 +35,8 @@ impl<'s> Step<'s> {
 }
 
 impl Lab {
-    /// Watches the object `name` until `look` is content with it; what `look` says against it is
-    /// told if it never is.
+    /// Watches the object `name` until `look` returns a value. On timeout, the last error of `look`
+    /// is part of the error.
     pub async fn wait<K, T>(
         &self,
         step: Step<'_>,
@@ -47,7 +47,7 @@ impl Lab {
     where
         K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        let mut seen = format!("{name} is not there");
+        let mut seen = format!("{name} does not exist");
         let watching = async {
             let mut changes = std::pin::pin!(watch_object(api, name));
             while let Some(change) = changes.next().await {
@@ -56,9 +56,9 @@ impl Lab {
                         Ok(found) => return Some(found),
                         Err(instead) => seen = instead,
                     },
-                    Ok(None) => seen = format!("{name} is not there"),
-                    // The watch begins again by itself.
-                    Err(error) => seen = format!("{name} cannot be watched: {error}"),
+                    Ok(None) => seen = format!("{name} does not exist"),
+                    // The watcher resumes by itself.
+                    Err(error) => seen = format!("failed to watch {name}: {error}"),
                 }
             }
             None
@@ -69,7 +69,7 @@ impl Lab {
         }
     }
 
-    /// Waits until `look` is content with what a watch tells of several objects.
+    /// Waits until `look` returns a value for the state in `watch`.
     pub async fn wait_for<S, T>(
         &self,
         step: Step<'_>,
@@ -96,7 +96,9 @@ impl Lab {
         let Step { machine, what, patience } = step;
         let name = machine.map_or("cluster", Machine::name);
         let logs = self.explain(machine);
-        anyhow!("{name}: waited {patience:?} in vain for {what}\nseen instead: {seen}\n{logs}")
+        anyhow!(
+            "{name}: timed out after {patience:?} waiting for {what}\nlast seen: {seen}\n{logs}"
+        )
     }
 
     /// Waits until a machine's node is Ready.
@@ -109,25 +111,25 @@ impl Lab {
             match ready {
                 Some(ready) if ready.status == "True" => Ok(node.clone()),
                 Some(ready) => Err(format!("{} {:?}", ready.status, ready.message)),
-                None => Err("it says nothing of being Ready".to_owned()),
+                None => Err("the node has no Ready condition".to_owned()),
             }
         })
         .await
     }
 
-    /// What may explain why something did not happen.
+    /// Collects state and logs that may explain a timeout.
     #[must_use]
     pub fn explain(&self, machine: Option<&Machine>) -> String {
         let mut text = String::new();
-        let mut add = |title: &str, said: anyhow::Result<String>| {
-            let said = said.unwrap_or_else(|error| format!("{error:#}"));
-            text.extend(["--- ", title, "\n", said.trim_end(), "\n"]);
+        let mut add = |title: &str, stdout: anyhow::Result<String>| {
+            let stdout = stdout.unwrap_or_else(|error| format!("{error:#}"));
+            text.extend(["--- ", title, "\n", stdout.trim_end(), "\n"]);
         };
         add("pools", self.ask(&["get", "machineconfigpools", "-o", "wide"]));
         add("nodes", self.ask(&["get", "nodes", "-o", "wide"]));
         add("pods", self.ask(&["get", "pods", "-A", "-o", "wide"]));
         let newest = ["get", "events", "-A", "--sort-by=.lastTimestamp"];
-        add("events", self.ask(&newest).map(|said| last(&said, 30)));
+        add("events", self.ask(&newest).map(|stdout| last(&stdout, 30)));
         for machine in self.machines.iter().filter(|m| machine.is_none_or(|n| n.name() == m.name()))
         {
             let name = machine.name();
@@ -135,7 +137,7 @@ impl Lab {
             add(&format!("kubelet of {name}"), machine.journal(Some("kubelet"), 25));
             add(&format!("journal of {name}"), machine.journal(None, 25));
         }
-        // The reason may be a process that runs elsewhere.
+        // The cause may be a pod on another machine.
         for machine in &self.machines {
             for (pod, log) in machine.pod_logs(mco_api::label::NAMESPACE) {
                 add(&format!("log of {pod} on {}", machine.name()), Ok(last(&log, 20)));

@@ -1,4 +1,4 @@
-//! An Accept header, and the version the reference serves.
+//! Suite: an Accept header, and the Ignition version the reference serves.
 
 use mco_ignition::negotiate;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ struct Input {
     accept: String,
 }
 
-/// The same version, or the same refusal word for word.
+/// Checks for the same version, or the same error, byte for byte.
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { accept: header } = parsed(input)?;
     let ours = match negotiate(&header) {

@@ -1,4 +1,5 @@
-//! Two configs and a policy, and what the reference does to a node that goes from one to the other.
+//! Suite: two configs and a policy, and the actions the reference takes on a node that moves from
+//! one to the other.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +33,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let (old, new) = match reconcile::read(&given.old, &given.new) {
         Ok(both) => both,
         Err(_) if text(expect, "error").is_some() => return Ok(()),
-        Err(error) => return Err(format!("refused: {error}")),
+        Err(error) => return Err(format!("rejected: {error}")),
     };
     let policies = match &given.cluster_policies {
         Some(policies) => policies.clone(),
@@ -41,13 +42,13 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let images = BuiltImages { from: built(&given.old), to: built(&given.new) };
     let mut diff = diff::between_images(&old, &new, &images);
     for file in diff.files.iter_mut().filter(|file| file.change == Change::Respelled) {
-        // To the reference the same bytes in another spelling are a change; to us they are none,
-        // which tests of the plan hold. What it then does is compared all the same.
+        // The reference counts the same bytes in another encoding as a change; `mco` does not,
+        // which tests of the plan assert. The resulting actions are compared all the same.
         file.change = Change::Changed;
     }
     let mut seen = differences(&diff);
     let flags = expect.get("diff").unwrap_or(&Value::Null);
-    put(&mut seen, "diff", sections::forgive(&raw, flags, sections::flags(&diff)));
+    put(&mut seen, "diff", sections::accept_spelling(&raw, flags, sections::flags(&diff)));
     if given.cluster_policies.is_none() {
         put(&mut seen, "clusterPolicies", serde_json::to_value(&policies).unwrap_or_default());
     }
@@ -56,7 +57,8 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     difference(&comparable(expect), &seen).map_or(Ok(()), Err)
 }
 
-/// The image that the cluster built for a config, as the reference notes it on its copy.
+/// Returns the image that the cluster built for a config, which the reference records as an
+/// annotation.
 fn built(config: &MachineConfig) -> Option<String> {
     let annotations = config.metadata.annotations.as_ref()?;
     annotations.get("machineconfiguration.openshift.io/ocl-osimageurl").cloned()
@@ -101,7 +103,7 @@ fn disruption(
     put(seen, "actionsFromDiffs", named(&plan::settle(&verdicts)));
 }
 
-/// Actions by name. Each counts once: the reference repeats them, we do not.
+/// Returns the names of the actions, each once: the reference repeats them, `mco` does not.
 fn named(actions: &[Action]) -> Value {
     let name = |action: &Action| match action {
         Action::None => "None".to_owned(),
@@ -115,8 +117,8 @@ fn named(actions: &[Action]) -> Value {
     json!(actions.iter().map(name).collect::<BTreeSet<String>>())
 }
 
-/// What the reference expects, with actions by name, and decoding errors as a mere fact: how they
-/// are worded is the decoder's business.
+/// Returns the reference's expectation in comparable form: actions by name, and decoding errors
+/// without their text, which depends on the decoder.
 fn comparable(expect: &Value) -> Value {
     let mut expected = expect.clone();
     for list in ["actions", "actionsFromDiffs"] {
@@ -130,7 +132,8 @@ fn comparable(expect: &Value) -> Value {
         };
         let mut names: BTreeSet<String> = actions.iter().map(name).collect();
         if names.is_empty() {
-            // A section differs and nothing in it does: the reference then has no action at all.
+            // A section differs but none of its entries does: the reference then has no action at
+            // all.
             names.insert("None".to_owned());
         }
         put(&mut expected, list, json!(names));
@@ -146,7 +149,8 @@ fn comparable(expect: &Value) -> Value {
 fn first_boot(seen: &mut Value, raw: &Value, diff: &ConfigDiff, (old, new): (&Machine, &Machine)) {
     let mut action = first_boot::action(diff, Force::No);
     if diff.units.is_empty() && sections::is_only_spelling(raw, "/systemd/units", "name") {
-        // To the reference another order of units is a change of units, and reboots the machine.
+        // The reference counts another order of units as a change of units, and reboots the
+        // machine.
         action = first_boot::SetupAction::Reboot;
     }
     put(seen, "firstbootActions", json!([action.to_string()]));

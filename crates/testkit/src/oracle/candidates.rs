@@ -1,13 +1,13 @@
-//! A pool with its nodes, and which of them the reference gives the new config next.
+//! Suite: a pool with its nodes, and the nodes that the reference updates next.
 //!
-//! Where we differ on purpose, the nodes say so:
+//! Intended differences, which depend on the nodes:
 //!
-//! - **A node that is out of service or under way is told without a slot**; the reference passes it
-//!   over, or lets it compete with nodes in service. What is left of the reference's candidates then
-//!   goes by the reference's own order.
-//! - **A node that failed another target keeps its place** instead of giving it away.
-//! - **A master that failed keeps the arbiter waiting**, because it may go on by itself at any time.
-//! - **Nodes that all fit are told in order**; the reference tells them as they come out of a map.
+//! - **A node that is unavailable or updating is retargeted without a slot**; the reference skips
+//!   it, or lets it compete with available nodes. The remaining candidates follow the reference's
+//!   own order.
+//! - **A node that failed another target keeps its slot** instead of giving it away.
+//! - **A failed master blocks the arbiter**, because it may resume by itself at any time.
+//! - **Nodes that all fit are updated in order**; the reference takes them in map order.
 
 mod arbiter;
 
@@ -63,21 +63,22 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         }
     };
     if text(expect, "error").is_some() {
-        return Err("expected a refusal".to_owned());
+        return Err("expected an error".to_owned());
     }
     let plan = rollout::select(&pool, &members);
     let [add, remove] = taints(&pool, &members);
     put(&mut found, "maxUnavailable", json!(pool.max_unavailable));
     put(&mut found, "taintAdd", json!(add));
     put(&mut found, "taintRemove", json!(remove));
-    // Says whether the recording depends on the order of its input, which is nothing to decide.
+    // `tieSensitive` tells if the recording depends on the order of its input; there is nothing to
+    // compare.
     put(&mut found, "tieSensitive", expect.get("tieSensitive").cloned().unwrap_or_default());
     let mut expect = expect.clone();
     choices(&pool, &members, &plan, &mut expect, &mut found)?;
     difference(&expect, &found).map_or(Ok(()), Err)
 }
 
-/// The pool's nodes, each with the labels that another pool claims it by.
+/// Returns the pool's nodes, each with the labels by which another pool selects it.
 fn members(input: &Input, pool: &MachineConfigPool) -> Vec<NodeView> {
     let all = || input.other_pools.iter().chain([&input.pool]);
     let (pools, name) = (Pools::new(all()), pool.metadata.name.as_deref());
@@ -119,7 +120,7 @@ fn view(
     Ok(PoolView { name, target, phase, max_unavailable, operator_node, neighbour })
 }
 
-/// The nodes that get the taint and those that lose it.
+/// Returns the nodes that get the taint and those that lose it.
 fn taints(pool: &PoolView, members: &[NodeView]) -> [Vec<String>; 2] {
     [Mark::Present, Mark::Absent].map(|mark| {
         let changes = |node: &NodeView| taint::change(node, &pool.target) == Some(mark);
@@ -129,7 +130,7 @@ fn taints(pool: &PoolView, members: &[NodeView]) -> [Vec<String>; 2] {
     })
 }
 
-/// The candidates and who is told; where a rule applies, the expectation is made to follow it.
+/// Returns the candidates and the selected nodes. Where a rule applies, the expectation is adapted.
 fn choices(
     pool: &PoolView,
     members: &[NodeView],
@@ -158,26 +159,27 @@ fn choices(
     let failed = members.iter().filter(|node| node.is_ready() && failed_elsewhere(pool, node));
     let left = capacity.saturating_sub(failed.count());
     put(expect, "capacity", json!(left));
-    sound(pool, members, plan)?;
-    let is_differently_told = !plan.repairs.is_empty() || left != capacity;
-    if is_differently_told {
+    check_repairs(pool, members, plan)?;
+    let differs_on_purpose = !plan.repairs.is_empty() || left != capacity;
+    if differs_on_purpose {
         let slots = by_slot(pool, members, plan, if candidates.is_empty() { 0 } else { left });
-        let told: Vec<&String> = plan.repairs.iter().chain(&slots).collect();
-        put(expect, "targeted", json!(told));
+        let targeted: Vec<&String> = plan.repairs.iter().chain(&slots).collect();
+        put(expect, "targeted", json!(targeted));
         for member in ["events", "labelled"] {
             put(expect, member, found.get(member).cloned().unwrap_or_default());
         }
     } else if all_fit(&candidates, plan, capacity) {
         for side in [expect, found] {
-            let told = side.get("targeted").and_then(Value::as_array).cloned().unwrap_or_default();
-            let told: BTreeSet<String> = told.iter().map(Value::to_string).collect();
-            put(side, "targeted", json!(told));
+            let targeted =
+                side.get("targeted").and_then(Value::as_array).cloned().unwrap_or_default();
+            let targeted: BTreeSet<String> = targeted.iter().map(Value::to_string).collect();
+            put(side, "targeted", json!(targeted));
         }
     }
     Ok(())
 }
 
-/// Whether the reference had no need to sort.
+/// Returns true if the reference had no need to sort.
 fn all_fit(candidates: &[String], plan: &RolloutPlan, capacity: usize) -> bool {
     let passed_over = plan.labels.len() + usize::from(plan.deferred.is_some());
     candidates.len().saturating_sub(passed_over) <= capacity
@@ -187,25 +189,29 @@ fn failed_elsewhere(pool: &PoolView, node: &NodeView) -> bool {
     node.is_failing() && !node.is_at(&pool.target)
 }
 
-/// Whether only nodes that are out of service or under way are told without a slot, all of those
-/// that are under way among them.
-fn sound(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> Result<(), String> {
+/// Checks that only unavailable or updating nodes are retargeted without a slot, and that all
+/// updating ones are.
+fn check_repairs(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> Result<(), String> {
     for node in members.iter().filter(|node| !node.is_at(&pool.target)) {
-        let told = plan.repairs.contains(&node.name);
+        let targeted = plan.repairs.contains(&node.name);
         let is_out = !node.is_done() || !node.is_ready();
         let theirs = node.cordon == Cordon::Theirs;
-        if told && (!is_out || theirs || pool.phase != Phase::Active) {
-            return Err(format!("{} is told although nothing is wrong with it", node.name));
+        if targeted && (!is_out || theirs || pool.phase != Phase::Active) {
+            return Err(format!("{} is retargeted although it is available", node.name));
         }
         let under_way = node.is_moving() && !node.current.is_empty() && node.claim.is_none();
-        if under_way && !theirs && !told && pool.phase == Phase::Active {
-            return Err(format!("{} is under way elsewhere and is not told", node.name));
+        if under_way && !theirs && !targeted && pool.phase == Phase::Active {
+            return Err(format!(
+                "{} is updating to another target and is not retargeted",
+                node.name
+            ));
         }
     }
     Ok(())
 }
 
-/// Whom the reference would tell for these free slots if nobody else were there.
+/// Returns the nodes that the reference would select for these free slots, without the retargeted
+/// ones.
 fn by_slot(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan, slots: usize) -> Vec<String> {
     let waits = |node: &&NodeView| !node.is_at(&pool.target) && node.is_ready();
     let is_free = |node: &&NodeView| {

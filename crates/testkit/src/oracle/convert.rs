@@ -1,4 +1,4 @@
-//! A config and a version, and the bytes the reference serves.
+//! Suite: a config and a version, and the bytes the reference serves.
 
 use mco_ignition::{ConvertError, Document, Spec, Target, convert_raw, read};
 use serde::Deserialize;
@@ -13,14 +13,14 @@ struct Input<'a> {
     version: String,
 }
 
-/// The same body byte for byte, or a refusal.
+/// Checks for the same body, byte for byte, or an error.
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { config, version: wanted } = parsed(input)?;
     let raw = config.get().as_bytes();
     let Ok(to) = wanted.parse::<Target>() else {
         return match text(expect, "error") {
             Some(_) => Ok(()),
-            None => Err(format!("{wanted} is no target here, expected {expect}")),
+            None => Err(format!("{wanted} is not a known target, expected {expect}")),
         };
     };
     let ours = convert_raw(raw, to);
@@ -38,7 +38,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     Err(format!("{input}: expected {expect}, got {ours:?}"))
 }
 
-/// More than is promised: the first line of a refusal is the same.
+/// Checks more than is promised: the first line of an error is the same.
 pub(super) fn check_words(input: &str, expect: &Value) -> Result<(), String> {
     let Input { config, version } = parsed(input)?;
     let (Ok(to), Some(words)) = (version.parse::<Target>(), text(expect, "error")) else {
@@ -58,8 +58,8 @@ pub(super) fn check_words(input: &str, expect: &Value) -> Result<(), String> {
     }
 }
 
-/// Whether the reference would drop something without a word that decides how a volume unlocks:
-/// the crypto card below 3.5, or the advertisement of a Tang server, which even 3.4 could hold.
+/// Returns true if the reference would silently drop a setting that is needed to unlock a volume:
+/// the crypto card below 3.5, or the advertisement of a Tang server, which even 3.4 supports.
 fn is_silent_loss(raw: &[u8], to: Target) -> bool {
     let Ok(Document::V3(document)) = read(raw) else {
         return false;
@@ -73,7 +73,8 @@ fn is_silent_loss(raw: &[u8], to: Target) -> bool {
         })
 }
 
-/// What must happen in place of a silent loss: 3.4 has the advertisement, all else is refused.
+/// Checks the result of `mco` where the reference drops a setting: 3.4 keeps the advertisement, all
+/// else is an error.
 fn keeps_or_refuses(
     ours: &Result<Vec<u8>, ConvertError>,
     to: Target,
@@ -88,5 +89,5 @@ fn keeps_or_refuses(
     if is_kept && text(expect, "error").is_none() {
         return Ok(());
     }
-    Err(format!("{input}: something is lost, expected {expect}, got {body}"))
+    Err(format!("{input}: a setting is lost, expected {expect}, got {body}"))
 }

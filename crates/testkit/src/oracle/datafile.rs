@@ -1,4 +1,4 @@
-//! Contents inside a config, and the bytes the reference makes of them.
+//! Suite: file contents inside a config, and the bytes the reference decodes.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use mco_ignition::content::{self, Limit};
@@ -13,13 +13,13 @@ struct Input {
     compression: Option<String>,
 }
 
-/// The same bytes, or a refusal at the same step.
+/// Checks for the same bytes, or an error at the same step.
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { source, compression } = parsed(input)?;
     let ours = content::decode(source.as_deref(), compression.as_deref(), Limit::DEFAULT);
     let agree = match &ours {
         Ok(bytes) => text(expect, "contentsBase64") == Some(&STANDARD.encode(bytes)),
-        // The reference appends its cause, we keep it apart.
+        // The reference appends the cause to its error; `mco` keeps it separate.
         Err(error) => {
             text(expect, "error").is_some_and(|text| text.starts_with(&error.to_string()))
         }

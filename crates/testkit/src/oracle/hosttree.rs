@@ -1,26 +1,26 @@
-//! A disk, a row of configs, and what the reference made of the disk after each.
+//! Suite: a disk, a sequence of configs, and the disk after the reference applied each of them.
 //!
-//! Owners are part of it, so that only the superuser can play it; for anybody else every case passes.
+//! The recording includes owners, so only root can run it. For other users every case passes.
 //!
-//! Where we differ on purpose:
-//! - After a step that failed the reference leaves what it had written so far; we leave nothing. What it
-//!   leaves is not compared in later steps.
-//! - A disk that drifted takes no update before somebody says that it may. The recording goes past that
-//!   check, so that we are told that we may; what had drifted is not compared.
-//! - A path that goes from one section of a config to another, say from a drop-in to a file, keeps what
-//!   the new section has written there; the reference takes it away again.
-//! - A link that older releases leaked is taken away unless the config has its unit: without the link
-//!   that would be off.
-//! - systemd tells units by their names, so that it does not matter from which of its folders a link to
-//!   one leads to which; ours leads to the file that counts.
-//! - The file of a unit that a config names without contents stays when the config goes: it may well be
-//!   somebody else's.
-//! - An account that no config has any longer gets a locked password and not an empty one.
+//! Intended differences:
+//! - After a failed step the reference leaves the files it had written so far; `mco` leaves
+//!   nothing. These files are not compared in later steps.
+//! - `mco` does not update a drifted disk until the administrator allows it. The recording bypasses
+//!   that check, so the suite allows it; the drifted paths are not compared.
+//! - A path that moves from one section of a config to another, say from a drop-in to a file, keeps
+//!   what the new section has written; the reference removes it.
+//! - A link that older releases leaked is removed unless the config has its unit, which would be
+//!   disabled without the link.
+//! - systemd identifies units by name, so a link may lead from any of its directories to any other;
+//!   those of `mco` lead to the file that takes effect.
+//! - The file of a unit that a config names without contents stays when the config goes, because
+//!   another program may own it.
+//! - An account that is in no config any more gets a locked password instead of an empty one.
 
 mod drift;
 mod start;
 mod tree;
-mod verdict;
+mod validation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 
 use self::{
     drift::Drift,
-    start::{Start, furnish},
+    start::{Start, write_disk},
     tree::{RECORDS, Tree},
 };
 use super::{difference, parsed, text};
@@ -64,7 +64,7 @@ struct Options {
 
 type Simulated = Host<SimulatedSystem>;
 
-/// Which section of a config writes which path.
+/// Returns the section of a config that writes each path.
 fn sections(machine: &Machine) -> BTreeMap<String, &'static str> {
     let files = machine.config.storage.files.iter().map(|file| (file.path.clone(), "file"));
     let units = machine.config.systemd.units.iter().flat_map(|unit| {
@@ -75,17 +75,17 @@ fn sections(machine: &Machine) -> BTreeMap<String, &'static str> {
     files.chain(units).collect()
 }
 
-/// A sequence as far as it was played.
-struct Play {
+/// A sequence of steps, and the state after the steps so far.
+struct Sequence {
     host: Simulated,
     /// The disk before the first step.
     first: Tree,
-    /// What the recording has on the disk besides.
+    /// The recorded difference to the first disk.
     recorded: Tree,
-    /// The config in force.
+    /// The current config.
     from: MachineConfig,
-    /// Paths that are not compared any longer.
-    aside: BTreeSet<String>,
+    /// Paths that are not compared any more.
+    excluded: BTreeSet<String>,
 }
 
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
@@ -93,14 +93,14 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         return Ok(());
     }
     let Input { root: start, steps, options, drifts } = parsed(input)?;
-    // In memory where there is such a place: nothing here has to outlive a power cut.
+    // In memory if possible: the disk need not survive a power failure.
     let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let folder = folder.map_err(|error| error.to_string())?;
-    let host = furnish(folder.path(), &start).map_err(|error| error.to_string())?;
+    let host = write_disk(folder.path(), &start).map_err(|error| error.to_string())?;
     let first = tree::of(&host.root)?;
     let from = MachineConfig::new(&Machine::blank().name, Machine::blank().spec);
-    let (recorded, aside) = (Tree::new(), BTreeSet::new());
-    let mut play = Play { host, first, recorded, from, aside };
+    let (recorded, excluded) = (Tree::new(), BTreeSet::new());
+    let mut play = Sequence { host, first, recorded, from, excluded };
     let list =
         |member: &str| expect.get(member).and_then(Value::as_array).cloned().unwrap_or_default();
     let (expected, verdicts) = (list("steps"), list("drifts"));
@@ -116,7 +116,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     Ok(())
 }
 
-impl Play {
+impl Sequence {
     fn step(
         &mut self,
         to: &MachineConfig,
@@ -125,7 +125,7 @@ impl Play {
     ) -> Result<(), String> {
         let mut before = tree::of(&self.host.root)?;
         let recorded = tree::recorded(expect, &["changed", "bookkeeping"]);
-        self.set_aside(to);
+        self.exclude_paths(to);
         match (self.apply(to, options, expect), text(expect, "error")) {
             (Ok(()), None) => {
                 self.recorded = recorded;
@@ -134,34 +134,34 @@ impl Play {
             }
             (Err(_), Some(_)) => {
                 let mut after = tree::of(&self.host.root)?;
-                // The folder of our records may stay.
+                // The directory of the daemon's records may stay.
                 after.remove(RECORDS);
                 before.remove(RECORDS);
                 if let Some(difference) = difference(&json!(before), &json!(after)) {
-                    return Err(format!("a step that failed left something behind: {difference}"));
+                    return Err(format!("a failed step left files behind: {difference}"));
                 }
-                self.judge_failed(to, expect, &recorded)?;
-                // What the reference leaves behind shows in all later trees.
+                self.compare_failed(to, expect, &recorded)?;
+                // The files that the reference leaves behind are part of all later trees.
                 let left = tree::changes(&self.recorded, &recorded).into_keys();
-                self.aside.extend(left.filter(|path| *path != RECORDS));
+                self.excluded.extend(left.filter(|path| *path != RECORDS));
                 Ok(())
             }
             (Ok(()), Some(error)) => Err(format!("allowed, expected {error}")),
-            (Err(error), None) => Err(format!("refused: {error}")),
+            (Err(error), None) => Err(format!("rejected: {error}")),
         }
     }
 
     fn drift(&mut self, drift: &Drift, expect: &Value) -> Result<(), String> {
         let machine = Machine::read(&self.from).map_err(|error| error.to_string())?;
-        drift::play(&mut self.host, drift, &machine, expect, &self.aside)?;
+        drift::play(&mut self.host, drift, &machine, expect, &self.excluded)?;
         if drift.persist {
-            self.aside.extend(tree::recorded(expect, &["effect"]).into_keys());
+            self.excluded.extend(tree::recorded(expect, &["effect"]).into_keys());
         }
         Ok(())
     }
 
-    /// How the disk is judged after a step that failed.
-    fn judge_failed(
+    /// Compares the validation of the disk after a failed step.
+    fn compare_failed(
         &self,
         to: &MachineConfig,
         expect: &Value,
@@ -170,27 +170,29 @@ impl Play {
         let from = Machine::read(&self.from).map_err(|error| error.to_string())?;
         if let Some(want) = text(expect, "validatePrevious").filter(|_| *recorded == self.recorded)
         {
-            verdict::judge(&self.host, &from, want, &self.aside)?;
+            validation::compare(&self.host, &from, want, &self.excluded)?;
         }
         match (Machine::read(to), text(expect, "validateClass")) {
             (Err(_), Some("other")) => Ok(()),
-            (Err(error), class) => Err(format!("cannot be read ({error}), expected {class:?}")),
-            (Ok(_), Some("other")) => Err("can be read, and should not".to_owned()),
+            (Err(error), class) => {
+                Err(format!("failed to parse the config ({error}), expected {class:?}"))
+            }
+            (Ok(_), Some("other")) => Err("the config parses, expected an error".to_owned()),
             (Ok(to), _) if *recorded == self.recorded => {
                 let want = text(expect, "validate").unwrap_or("ok");
-                verdict::judge(&self.host, &to, want, &self.aside)
+                validation::compare(&self.host, &to, want, &self.excluded)
             }
             (Ok(_), _) => Ok(()),
         }
     }
 
-    /// Notes what we do not do as the reference does.
-    fn set_aside(&mut self, to: &MachineConfig) {
+    /// Excludes paths on which `mco` differs on purpose.
+    fn exclude_paths(&mut self, to: &MachineConfig) {
         let (Ok(from), Ok(to)) = (Machine::read(&self.from), Machine::read(to)) else { return };
         let (old, new) = (sections(&from), sections(&to));
         for (path, section) in &old {
             if new.get(path).is_some_and(|now| now != section) {
-                self.aside.extend([path.clone(), original::stamp_path(path)]);
+                self.excluded.extend([path.clone(), original::stamp_path(path)]);
             }
         }
         for unit in &from.config.systemd.units {
@@ -198,13 +200,13 @@ impl Play {
             let is_file = |found: mco_host::Stat| found.is_file();
             let is_there = self.host.root.stat(&path).ok().flatten().is_some_and(is_file);
             if to.unit(&unit.name).is_none() && !machine::has_file(unit) && is_there {
-                self.aside.insert(path);
+                self.excluded.insert(path);
             }
         }
         for link in LEAKED_LINKS {
             let unit = link.rsplit('/').next().unwrap_or(link);
             if to.unit(unit).is_some() {
-                self.aside.insert(link.to_owned());
+                self.excluded.insert(link.to_owned());
             }
         }
     }
@@ -219,7 +221,7 @@ impl Play {
             |config: &MachineConfig| Machine::read(config).map_err(|error| error.to_string());
         let (source, target) = (read(&self.from)?, read(to)?);
         let writes_only = options.entry == "write";
-        let has_drifted = verdict::of(&self.host, &source) != "ok";
+        let has_drifted = validation::of(&self.host, &source) != "ok";
         if has_drifted && !options.force && text(expect, "error").is_some() {
             return Err("the disk has drifted".to_owned());
         }
@@ -256,16 +258,16 @@ impl Play {
 
     fn compare(&self, config: &MachineConfig, expect: &Value) -> Result<(), String> {
         let changed = tree::changes(&self.first, &tree::of(&self.host.root)?);
-        let kept = |(path, _): &(String, Value)| !self.aside.contains(path);
+        let kept = |(path, _): &(String, Value)| !self.excluded.contains(path);
         let found: Tree = changed.into_iter().filter(kept).collect();
         let mut expected: Tree = self.recorded.clone().into_iter().filter(kept).collect();
-        tree::forgive_folders(&mut expected, &found);
+        tree::accept_unit_directories(&mut expected, &found);
         if let Some(difference) = difference(&json!(expected), &json!(found)) {
             return Err(difference);
         }
         let machine = Machine::read(config).map_err(|error| error.to_string())?;
         if let Some(want) = text(expect, "validate") {
-            verdict::judge(&self.host, &machine, want, &self.aside)?;
+            validation::compare(&self.host, &machine, want, &self.excluded)?;
         }
         let units = expect.get("isEnabled").and_then(Value::as_object).cloned().unwrap_or_default();
         for (unit, want) in units {
@@ -276,10 +278,11 @@ impl Play {
 
     fn compare_unit(&self, unit: &str, want: &str) -> Result<(), String> {
         let found = self.host.system.unit_state(unit).map_err(|error| error.to_string())?;
-        // The recording has systemctl's exit code behind its word; of what is not there it says nothing.
+        // The recording appends the exit code of systemctl to its word, and contains nothing for
+        // missing units.
         let want = want.split(" (exit").next().unwrap_or_default();
         let want = if want.starts_with("(exit") { "not-found" } else { want };
-        let is_aside = self.aside.iter().any(|path| path.ends_with(&format!("/{unit}")));
+        let is_aside = self.excluded.iter().any(|path| path.ends_with(&format!("/{unit}")));
         if found == want || is_aside {
             return Ok(());
         }
@@ -289,7 +292,8 @@ impl Play {
     fn compare_password(&self, want: Option<&str>) -> Result<(), String> {
         let found = self.host.system.password("core").map_err(|error| error.to_string())?;
         match want {
-            // Empty would let anybody in; or the recording's machine keeps none.
+            // An empty field would allow logins without a password; or the recorded machine has no
+            // entry.
             None | Some("" | "<no entry>") => Ok(()),
             Some(want) if found.as_deref() == Some(want) => Ok(()),
             Some(want) => Err(format!("the password field is {found:?}, expected {want:?}")),

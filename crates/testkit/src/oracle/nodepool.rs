@@ -1,4 +1,5 @@
-//! A node's labels and the pools of a cluster, and the pool the reference puts the node in.
+//! Suite: a node's labels and the pools of a cluster, and the pool the reference assigns to the
+//! node.
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::MachineConfigPool;
@@ -23,7 +24,8 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         Err(error) => {
             let wanted = text(expect, "error").ok_or_else(|| format!("found {error}"))?;
             let words = error.to_string();
-            // How a broken selector is worded is Go's business; that it is refused is ours.
+            // The text for an invalid selector comes from Go's libraries; only the rejection is
+            // compared.
             let same = words == wanted || wanted.starts_with("invalid label selector");
             return same.then_some(()).ok_or(format!("expected {wanted:?}, found {words:?}"));
         }

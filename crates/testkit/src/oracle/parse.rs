@@ -1,4 +1,4 @@
-//! Raw Ignition, and what the reference reads in it.
+//! Suite: raw Ignition configs, and the reference's parse result.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ struct Input {
     raw_base64: Option<String>,
 }
 
-/// The same config and verdict, or a refusal of the same kind.
+/// Checks for the same config and validation result, or an error of the same kind.
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     match (read(&raw(input)?), text(expect, "error")) {
         (Ok(document), None) => {
@@ -25,7 +25,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
             same("config", &json, text(expect, "json").unwrap_or_default())?;
             let verdict = mco_ignition::check(&config);
             if document.check() != verdict {
-                return Err("the quick check says something else than the full one".to_owned());
+                return Err("the quick check and the full parser disagree".to_owned());
             }
             let verdict = verdict.err().map(|error| error.to_string()).unwrap_or_default();
             same("verdict", &verdict, text(expect, "validateError").unwrap_or_default())
@@ -34,7 +34,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
             Ok(_) => Err(format!("accepted, expected {text}")),
             Err(error) => same_obstacle(&error.to_string(), text),
         },
-        (Err(error), None) => Err(format!("refused: {error}")),
+        (Err(error), None) => Err(format!("rejected: {error}")),
         (Err(error), Some(text)) => same_refusal(&error, text),
     }
 }
@@ -47,7 +47,7 @@ fn raw(input: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The first line says what kind of refusal it is, and is promised.
+/// The first line contains the kind of the error and is promised.
 fn same_refusal(error: &ReadError, expected: &str) -> Result<(), String> {
     if is_type_fault_of_v2(error, expected) {
         return Ok(());
@@ -57,12 +57,12 @@ fn same_refusal(error: &ReadError, expected: &str) -> Result<(), String> {
     same("first line", &first(&text), &first(expected))
 }
 
-/// More than is promised: the errors of the report are the same, at the same places.
+/// Checks more than is promised: the same errors in the report, at the same positions.
 pub(super) fn check_report(input: &str, expect: &Value) -> Result<(), String> {
     let Some(expected) = text(expect, "error") else { return Ok(()) };
     let Err(ReadError::V3(report)) = read(&raw(input)?) else { return Ok(()) };
-    // Lines without a path speak of Go's JSON decoder. We say in our own words where a value of the
-    // wrong type or a syntax error stands.
+    // Lines without a path come from Go's JSON decoder. `mco` has its own text for values of the
+    // wrong type and syntax errors.
     let theirs: Vec<&str> =
         expected.lines().map(|line| line.trim_start_matches("Report: ")).collect();
     let theirs: Vec<&str> =
@@ -70,22 +70,23 @@ pub(super) fn check_report(input: &str, expect: &Value) -> Result<(), String> {
     if theirs.is_empty() {
         return Ok(());
     }
-    // The reference cannot place what stands below a key in the wrong case; we can.
+    // The reference has no position for values below a key in the wrong case; `mco` has.
     let has_positions = report.faults.iter().all(|fault| !fault.message.contains("is read as"));
     let errors = report.faults.iter().filter(|fault| fault.severity == Severity::Error);
     let ours: BTreeSet<String> =
         errors.map(|fault| comparable(&fault.to_string(), has_positions)).collect();
     let theirs: BTreeSet<String> =
         theirs.into_iter().map(|line| comparable(line, has_positions)).collect();
-    // Where several partitions of a disk collide the reference names one of them at random.
-    let told = |line: &&String| !COLLISIONS.iter().any(|message| line.ends_with(message));
-    if !ours.is_superset(&theirs) || !ours.difference(&theirs).all(|line| !told(&line)) {
+    // If several partitions of a disk collide, the reference names one of them at random.
+    let is_comparable = |line: &&String| !COLLISIONS.iter().any(|message| line.ends_with(message));
+    if !ours.is_superset(&theirs) || !ours.difference(&theirs).all(|line| !is_comparable(&line)) {
         return same("errors", &format!("{ours:#?}"), &format!("{theirs:#?}"));
     }
     Ok(())
 }
 
-/// What keeps a 2.x config from being translated is promised, unless it is a report.
+/// Compares the errors that prevent the translation of a 2.x config. Their text is promised, except
+/// for reports.
 fn same_obstacle(ours: &str, theirs: &str) -> Result<(), String> {
     let known = |text: &str| {
         let line = text.lines().next().unwrap_or_default();
@@ -98,12 +99,12 @@ fn same_obstacle(ours: &str, theirs: &str) -> Result<(), String> {
     same("obstacle", &known(ours), &known(theirs))
 }
 
-/// Whether a value of a 2.x document has the wrong type. The reference then tries its readers of
-/// older versions in turn and reports what the last of them thinks, often that the version is
-/// unknown; we name the value.
+/// Returns true if a value of a 2.x document has the wrong type. The reference then tries the
+/// parsers of older versions in turn and reports the error of the last one, often an unknown
+/// version; `mco` names the value.
 pub(super) fn is_type_fault_of_v2(error: &ReadError, expected: &str) -> bool {
     let of_readers = ["unknown version", "config is not valid", "called with a valid config"];
-    // 2.0 knows no text that is no hash, or no address, and takes it for a value of the wrong type.
+    // Version 2.0 reports an invalid hash or address as a value of the wrong type.
     let faults = ["needed here", "malformed hash specifier", "unable to parse url"];
     let ours = match error {
         ReadError::V2 { report, .. } => {
@@ -124,8 +125,8 @@ const COLLISIONS: &[&str] = &[
     "cannot use the same partition label twice",
 ];
 
-/// An error's place and message. What is wrong inside a data URL is worded differently by every
-/// decoder, so that only the place counts.
+/// Returns the position and message of an error. For an invalid data URL only the position, because
+/// every decoder has its own text.
 fn comparable(line: &str, has_positions: bool) -> String {
     const PLACES: &[&str] = &[".source", ".merge.", ".certificateAuthorities."];
     const SAME: &[&str] = &[

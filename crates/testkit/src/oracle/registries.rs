@@ -1,5 +1,5 @@
-//! Two lists of image registries, and whether the reference lets pods stay while one replaces the
-//! other.
+//! Suite: two registries configurations, and the reference's decision to skip the drain when one
+//! replaces the other.
 
 use std::fmt::Write as _;
 
@@ -24,19 +24,19 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
             difference(expect, &seen)
                 .map_or(Ok(()), |line| Err(format!("{line} ({})", danger.unwrap_or_default())))
         }
-        // How a list that cannot be read is worded is the decoder's business.
+        // The text for an unparsable list depends on the decoder.
         Err(_) if text(expect, "error").is_some() => Ok(()),
-        Err(error) => Err(format!("refused: {error}")),
+        Err(error) => Err(format!("rejected: {error}")),
     }
 }
 
-/// A config with this list of registries.
+/// Builds a config with this list of registries.
 fn with(list: Option<&str>) -> Machine {
     let mut machine = Machine::blank();
     if let Some(text) = list {
         let mut source = "data:,".to_owned();
         for byte in text.bytes() {
-            write!(source, "%{byte:02x}").expect("a text takes every text");
+            write!(source, "%{byte:02x}").expect("writing to a String does not fail");
         }
         let mut file = File { path: registries::PATH.to_owned(), ..File::default() };
         file.contents.source = Some(source);

@@ -1,4 +1,4 @@
-//! MachineConfigs of a pool, and the rendered config the reference makes of them.
+//! Suite: MachineConfigs of a pool, and the reference's rendered config.
 
 use mco_api::{MachineConfig, PoolName};
 use mco_core::render::{self, BaseImages, RenderError, Stage};
@@ -26,7 +26,7 @@ struct ControllerConfig {
     extensions: String,
 }
 
-/// What users search their logs for; these texts must be equal.
+/// Promised error texts, because users search their logs for them.
 const PROMISED: [&str; 5] = [
     "kernelType=",
     "invalid extensions found: [",
@@ -48,7 +48,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     if stage.0 != stage.1 {
         return Err(format!("expected {stage:?} {wanted:?}, found {found}"));
     }
-    // Other configs of the case may be wrong too; only the sentence itself is promised.
+    // Other configs of the case may be invalid too; only this sentence is promised.
     match PROMISED.iter().find_map(|promised| wanted.find(promised)) {
         Some(start) if !words.contains(wanted.get(start..).unwrap_or_default()) => {
             Err(format!("expected a text with {wanted:?}, found {words:?}"))

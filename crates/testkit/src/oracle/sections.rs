@@ -1,15 +1,16 @@
-//! What differs between two configs, as the reference flags it, and where we differ on purpose.
+//! The sections in which two configs differ, as the reference flags them, with the intended
+//! differences.
 //!
-//! The reference compares whole sections as they are written, so that a list in another order, or an
-//! empty list where there was none, is a change to it. To us it is none: nothing on a node would be
-//! another. These rules recognise that from the input alone.
+//! The reference compares whole sections as they are written, so a list in another order, or an
+//! empty list instead of none, counts as a change. `mco` does not count it, because the node would
+//! not change. These rules recognise the situation from the input alone.
 
 use std::collections::BTreeMap;
 
 use mco_core::diff::{ConfigDiff, ImageMode};
 use serde_json::{Map, Value, json};
 
-/// The flags of a diff.
+/// Returns the flags of a diff.
 pub(super) fn flags(diff: &ConfigDiff) -> Value {
     json!({
         "osUpdate": diff.os_image.is_some(),
@@ -25,15 +26,15 @@ pub(super) fn flags(diff: &ConfigDiff) -> Value {
     })
 }
 
-/// Where each flag's section is in an Ignition config, and what its entries are told apart by.
+/// Flag, path of its section in an Ignition config, and the key of the section's entries.
 const FLAGGED: [(&str, &str, &str); 3] = [
     ("files", "/storage/files", "path"),
     ("units", "/systemd/units", "name"),
     ("passwd", "/passwd", ""),
 ];
 
-/// Takes the reference's flag for a section in which only order or empty lists differ.
-pub(super) fn forgive(input: &Value, expected: &Value, mut found: Value) -> Value {
+/// Accepts the reference's flag for a section in which only order or empty lists differ.
+pub(super) fn accept_spelling(input: &Value, expected: &Value, mut found: Value) -> Value {
     for (flag, section, key) in FLAGGED {
         let theirs = expected.get(flag).and_then(Value::as_bool).unwrap_or_default();
         if theirs && is_only_spelling(input, section, key) {
@@ -43,8 +44,8 @@ pub(super) fn forgive(input: &Value, expected: &Value, mut found: Value) -> Valu
     found
 }
 
-/// Whether the reference refuses a change because a list is empty on one side and absent on the
-/// other.
+/// Returns true if the reference rejects a change only because a list is empty on one side and
+/// absent on the other.
 pub(super) fn is_refused_for_empty_lists(input: &Value, refusal: &str) -> bool {
     const NAMED: [(&str, &str); 8] = [
         ("ignition Passwd Groups section", "/passwd/groups"),
@@ -60,12 +61,12 @@ pub(super) fn is_refused_for_empty_lists(input: &Value, refusal: &str) -> bool {
     named.is_some_and(|(text, section)| {
         let users = *text == "invalid passwd change(s)";
         is_only_spelling(input, section, "")
-            // Keys changed too, and an empty list beside them is what is refused.
+            // The keys changed too; the reference rejects the empty list beside them.
             || (users && part(input, "new", section).is_some_and(|users| has_empty_list(&users)))
     })
 }
 
-/// Whether a section differs, and does not once empty lists are left out and entries are in order.
+/// Returns true if a section differs only in order and empty lists.
 pub(super) fn is_only_spelling(input: &Value, section: &str, key: &str) -> bool {
     let (old, new) = (part(input, "old", section), part(input, "new", section));
     old != new && tidy(old, key) == tidy(new, key)

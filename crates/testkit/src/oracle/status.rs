@@ -1,4 +1,4 @@
-//! A pool with its nodes, and the status the reference computes for it.
+//! Suite: a pool with its nodes, and the status the reference computes for it.
 
 use std::collections::BTreeMap;
 
@@ -35,13 +35,13 @@ struct Input {
     feature_gates: BTreeMap<String, bool>,
 }
 
-/// When the computation takes place; every recorded time is earlier.
+/// Time of the computation. All recorded times are earlier.
 const NOW: &str = "2026-06-01T00:00:00Z";
 
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let input: Input = parsed(input)?;
     let nodes: Vec<NodeView> = input.nodes.iter().map(NodeView::of).collect();
-    let reports = heard(&input.machine_config_nodes, &nodes)?;
+    let reports = considered(&input.machine_config_nodes, &nodes)?;
     let now = serde_json::from_value(json!(NOW)).map_err(|error| error.to_string())?;
     let status = status::pool(&Inputs {
         pool: &input.pool,
@@ -53,7 +53,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let mut expected = expect.clone();
     let mut found = shown(&status)?;
     if is_unreported(&nodes, &reports) {
-        // The reference counts such a node as degraded and says nothing of why; we say it.
+        // The reference counts such a node as degraded without a reason; `mco` gives the reason.
         for side in [&mut expected, &mut found] {
             without_words(side);
         }
@@ -85,15 +85,16 @@ fn around(input: &Input) -> Around<'_> {
     }
 }
 
-/// What the reference hears: a report without conditions, or of no node of the pool, makes it stop
-/// listening. We hear the others all the same, so that those are left out here.
-fn heard(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<NodeReport>, String> {
+/// Returns the MachineConfigNodes that the reference considers. It stops at the first one without
+/// conditions or without a node of the pool; `mco` considers all, so the rest is left out here.
+fn considered(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<NodeReport>, String> {
     let mut reports = Vec::new();
     for value in raw {
         let node: MachineConfigNode =
             serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
         let mut report = NodeReport::of(&node);
-        // Only clusters with the gate have this member; our kind is that of clusters without.
+        // Only clusters with the feature gate have this member; the kind in `mco` is that of
+        // clusters without the gate.
         let image = value.pointer("/status/configImage/desiredImage").and_then(Value::as_str);
         image.unwrap_or_default().clone_into(&mut report.desired_image);
         let known = nodes.iter().any(|node| node.name == report.node);
@@ -105,14 +106,14 @@ fn heard(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<NodeReport>, String> {
     Ok(reports)
 }
 
-/// Whether a node is degraded whose report the reference does not hear.
+/// Returns true if a degraded node has no MachineConfigNode among those considered.
 fn is_unreported(nodes: &[NodeView], reports: &[NodeReport]) -> bool {
     let reported = |node: &NodeView| reports.iter().any(|report| report.node == node.name);
     nodes.iter().any(|node| node.is_degraded() && !reported(node))
 }
 
-/// Takes reason and message of the conditions about degraded nodes away, and with them the order of
-/// all conditions: those that changed are last.
+/// Removes reason and message of the conditions about degraded nodes, and the order of all
+/// conditions, because changed ones are last.
 fn without_words(status: &mut Value) {
     let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) else {
         return;
@@ -126,7 +127,7 @@ fn without_words(status: &mut Value) {
     }
 }
 
-/// A status in the shape of the recordings.
+/// Returns a status in the recordings' format.
 fn shown(status: &MachineConfigPoolStatus) -> Result<Value, String> {
     let mut found = serde_json::to_value(status).map_err(|error| error.to_string())?;
     let conditions: Vec<Value> = status

@@ -48,7 +48,7 @@ fn pool(name: &str, max_unavailable: Option<IntOrString>) -> MachineConfigPool {
     pool
 }
 
-/// Three configs that differ in a file, or in a kernel argument so that a reboot is due.
+/// Builds three configs that differ in a file, or in a kernel argument if a reboot is required.
 fn configs(reboots: bool) -> BTreeMap<String, Arc<Machine>> {
     let config = |name: &str| {
         let mut machine = Machine::blank();
@@ -56,7 +56,7 @@ fn configs(reboots: bool) -> BTreeMap<String, Arc<Machine>> {
         if reboots {
             machine.spec.kernel_arguments.push(name.to_owned());
         } else {
-            // The default policies let this file change without a drain.
+            // The default policies allow changes of this file without a drain.
             let mut file = File {
                 path: "/etc/mco/internal-registry-pull-secret.json".to_owned(),
                 ..File::default()
@@ -110,7 +110,7 @@ fn pods(scenario: &Scenario, nodes: &[Node]) -> Vec<Pod> {
     each.enumerate().filter_map(pod).collect()
 }
 
-/// All but one of the pods must stay, where there is always another place for them.
+/// Builds a budget that allows one disruption, if the pods always have another node to go to.
 fn budgets(pods: usize, scenario: &Scenario) -> Vec<Budget> {
     let room = usize::try_from(scenario.max_unavailable).is_ok_and(|max| scenario.workers > max);
     let tight = pods > 1 && room && scenario.flaw != Some(Flaw::NotReadyLater);

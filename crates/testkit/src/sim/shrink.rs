@@ -1,10 +1,10 @@
-//! Makes a failing scenario smaller.
+//! Shrinks a failing scenario.
 
 use mco_sim::{Bug, Chooser, Fault, Rule, run};
 
 use super::Scenario;
 
-/// The smallest scenario found that breaks the same rule.
+/// Returns the smallest scenario found that violates the same invariant.
 pub(super) fn smallest(
     scenario: &Scenario,
     rule: Rule,
@@ -21,7 +21,7 @@ pub(super) fn smallest(
     best
 }
 
-/// The scenario with one thing less, in each way there is.
+/// Returns all scenarios with one element less.
 fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     let mut found = Vec::new();
     let mut with = |change: &dyn Fn(&mut Scenario)| {
@@ -40,7 +40,7 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     for (fault, _, _) in Fault::ALL {
         with(&|s| s.faults.set(fault, 0));
     }
-    // The last two bring every pool to a config that all nodes can have.
+    // The last two actions bring every pool to a config that all nodes can apply.
     for index in 0..scenario.script.len().saturating_sub(2) {
         with(&|s| drop(s.script.remove(index)));
     }

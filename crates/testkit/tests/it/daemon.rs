@@ -1,8 +1,8 @@
-//! The daemon on a real kube-apiserver, with no more rights than the manifests give it: what it reads
-//! and what it says of its MachineConfigNode by the token of its pod, what it says of its node by the
-//! kubelet's certificate.
+//! The daemon on a real kube-apiserver, with only the rights of the manifests: with the token of
+//! its pod it reads and writes its MachineConfigNode, with the kubelet's certificate it writes its
+//! node.
 
-#![expect(clippy::disallowed_methods, reason = "starts programs as a person would")]
+#![expect(clippy::disallowed_methods, reason = "starts programs like an administrator")]
 
 use std::{
     io::Write as _,
@@ -73,10 +73,11 @@ impl Lab {
                 return None;
             }
         };
-        let folder = tempfile::tempdir().expect("a folder");
-        let authority = Authority::new("test").expect("an authority");
+        let folder = tempfile::tempdir().expect("a temporary directory can be created");
+        let authority = Authority::new("test").expect("an authority can be created");
         let settings = Settings::loopback(&folder.path().join("api"));
-        let server = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
+        let server =
+            KubeApiServer::start(&programs, &authority, &settings).expect("kube-apiserver starts");
         let lab = Self { server, authority, folder };
         let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
         let file = |name: &str| deploy.join(name).display().to_string();
@@ -86,12 +87,12 @@ impl Lab {
         }
         let objects = lab.folder.path().join("objects.json");
         std::fs::write(&objects, OBJECTS).expect("a file");
-        // A kind that is established is served a little later, and found later still.
+        // An established kind is served with a delay, and discovered even later.
         let make = ["apply", "-f", &objects.display().to_string()];
-        let done = wait("the kinds to be there", PATIENCE, || {
+        let done = wait("the kinds to be served", PATIENCE, || {
             lab.ask(lab.server.kubeconfig(), &make).ok()
         });
-        done.expect("all objects are made");
+        done.expect("all objects are created");
         Some(lab)
     }
 
@@ -115,7 +116,7 @@ impl Lab {
         path
     }
 
-    /// The credentials of the daemon's pod on worker-0, and those of worker-0's kubelet.
+    /// Returns the kubeconfigs of the daemon's pod on worker-0 and of worker-0's kubelet.
     fn identities(&self) -> (PathBuf, PathBuf) {
         let space = ["-n", "openshift-machine-config-operator"];
         let uid =
@@ -132,7 +133,7 @@ impl Lab {
     }
 }
 
-/// Waits until the MachineConfigNode says that this config is on the node and nothing is going on.
+/// Waits until the MachineConfigNode reports this config and no update in progress.
 async fn wait_updated(client: &Client, config: &str) {
     let is_updated = |found: Option<&MachineConfigNode>| {
         let status = found.and_then(|found| found.status.clone()).unwrap_or_default();
@@ -142,36 +143,42 @@ async fn wait_updated(client: &Client, config: &str) {
         current.as_deref() == Some(config) && holds == ["Updated"]
     };
     let reports: Api<MachineConfigNode> = Api::all(client.clone());
-    watching::until(reports, "worker-0", config, is_updated).await.expect("it is updated");
+    watching::until(reports, "worker-0", config, is_updated).await.expect("the node is updated");
 }
 
 async fn annotate(nodes: &Api<Node>, key: &str, value: &str) {
     let patch =
         Patch::Merge(json!({"metadata": {"annotations": {format!("{PREFIX}{key}"): value}}}));
-    nodes.patch("worker-0", &PatchParams::default(), &patch).await.expect("an admin may");
+    nodes
+        .patch("worker-0", &PatchParams::default(), &patch)
+        .await
+        .expect("an administrator may patch nodes");
 }
 
-/// Plays the drain controller.
+/// Acts as the drain controller.
 async fn answer(nodes: &Api<Node>, request: &str) {
     let is_asked = |found: Option<&Node>| {
         let asked = found.and_then(|node| node.annotations().get(&format!("{PREFIX}desiredDrain")));
         asked.map(String::as_str) == Some(request)
     };
-    watching::until(nodes.clone(), "worker-0", request, is_asked).await.expect("it asks");
+    watching::until(nodes.clone(), "worker-0", request, is_asked)
+        .await
+        .expect("the daemon requests it");
     annotate(nodes, "lastAppliedDrain", request).await;
 }
 
 // covers: C06, C108, C109, C111
 #[tokio::test(flavor = "multi_thread")]
-async fn it_updates_its_node_and_can_touch_no_other() {
+async fn the_daemon_updates_its_node_and_no_other() {
     let Some(lab) = Lab::start() else { return };
     let (pod, kubelet) = lab.identities();
-    let connect = async |path: &Path| client::connect(Some(path)).await.expect("a client");
+    let connect =
+        async |path: &Path| client::connect(Some(path)).await.expect("the kubeconfig is valid");
     let admin = connect(lab.server.kubeconfig()).await;
     let clients = Clients { own: connect(&pod).await, node: connect(&kubelet).await };
     let reporter = Reporter::new(clients.node.clone(), "machineconfigdaemon", NoteCount::default());
     let machine = Machine {
-        node: "worker-0".parse().expect("a name"),
+        node: "worker-0".parse().expect("the name is valid"),
         root: lab.folder.path().join("root"),
         boot_time: Duration::from_millis(1),
         power: watch::Sender::new(Power::Off),
@@ -187,14 +194,14 @@ async fn it_updates_its_node_and_can_touch_no_other() {
     answer(&nodes, "uncordon-rendered-worker-2").await;
     wait_updated(&admin, "rendered-worker-2").await;
     let foo = std::fs::read_to_string(lab.folder.path().join("root/etc/foo"));
-    assert_eq!(foo.expect("it was written"), "2");
+    assert_eq!(foo.expect("the file was written"), "2");
     let events = lab.kubectl(&["get", "events", "-A", "-o", "jsonpath={.items[*].reason}"]);
     for reason in ["Drain", "Reboot", "NodeDone"] {
         assert!(events.contains(reason), "{reason} in {events}");
     }
     shutdown.request();
-    let stopped = tokio::time::timeout(PATIENCE, daemon).await.expect("it stops");
-    stopped.expect("no panic").expect("no fault");
+    let stopped = tokio::time::timeout(PATIENCE, daemon).await.expect("the daemon stops");
+    stopped.expect("the daemon does not panic").expect("the daemon does not fail");
 
     let report = async |identity: &Path, node: &str| {
         let reports: Api<MachineConfigNode> = Api::all(connect(identity).await);
@@ -202,25 +209,28 @@ async fn it_updates_its_node_and_can_touch_no_other() {
         let patched = reports.patch_status(node, &PatchParams::default(), &patch).await;
         patched.map(drop).map_err(|error| error.to_string())
     };
-    // A policy is in force a little after it was made.
+    // A new ValidatingAdmissionPolicy takes effect with a delay.
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let refused = loop {
         match report(&pod, "worker-1").await {
             Err(refused) => break refused,
-            Ok(()) => assert!(tokio::time::Instant::now() < deadline, "another node's"),
+            Ok(()) => assert!(
+                tokio::time::Instant::now() < deadline,
+                "another node's MachineConfigNode was written"
+            ),
         }
     };
     let text = "updates to MCN worker-1 can only be done from the MCN's owner node";
     assert!(refused.contains(text), "{refused}");
-    report(&pod, "worker-0").await.expect("its own");
+    report(&pod, "worker-0").await.expect("the daemon may write its own MachineConfigNode");
     let label = ["label", "node", "worker-0", "a=b"];
-    let refused = lab.ask(&pod, &label).expect_err("nodes are not its to write");
+    let refused = lab.ask(&pod, &label).expect_err("the daemon's pod may not write nodes");
     assert!(refused.contains("cannot patch resource \"nodes\""), "{refused}");
     let token = "create token machine-config-daemon -n openshift-machine-config-operator";
     let words: Vec<&str> = token.split(' ').collect();
     let unbound = lab.kubectl(&words);
     let unbound = lab.identity("unbound", Credentials::Token(unbound.trim()));
-    let refused = report(&unbound, "worker-0").await.expect_err("a token of no pod");
+    let refused = report(&unbound, "worker-0").await.expect_err("the token is not bound to a pod");
     let text = "this user must have a \"authentication.kubernetes.io/node-name\" claim";
     assert!(refused.contains(text), "{refused}");
 }

@@ -1,8 +1,8 @@
-//! The lab itself: it comes up, its machines behave like machines, and nothing of it stays behind.
+//! The lab itself: it starts, its machines behave like machines, and it is removed completely.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "looks at the host's processes and cgroups, and at the clock"
+    reason = "reads the host's processes and cgroups, and the clock"
 )]
 
 use std::{
@@ -20,7 +20,7 @@ use mco_testkit::{
 };
 use rustix::process::{Pid, Signal, kill_process};
 
-/// What a lab is made from, or a line that says why this test proves nothing here.
+/// Returns the lab's prerequisites. Prints the reason and returns `None` if one is missing.
 fn ingredients() -> Option<Ingredients> {
     match Ingredients::find() {
         Ok(found) => Some(found),
@@ -32,32 +32,32 @@ fn ingredients() -> Option<Ingredients> {
 }
 
 #[tokio::test]
-async fn three_machines_come_up_behave_like_machines_and_leave_nothing() {
+async fn three_machines_start_behave_like_machines_and_are_removed() {
     let Some(ingredients) = ingredients() else { return };
     let start = Instant::now();
     let plan = Plan { machines: 3, mco: None };
-    let lab = Lab::up(&ingredients, &plan).await.expect("a lab");
+    let lab = Lab::up(&ingredients, &plan).await.expect("the lab starts");
     let memory = lab.memory();
     eprintln!(
-        "lab: {} machines Ready after {:.1} s; its processes take {} MiB",
+        "lab: {} machines Ready after {:.1} s; memory of its processes {} MiB",
         lab.machines().len(),
         start.elapsed().as_secs_f32(),
         memory.processes >> 20
     );
     let id = lab.id().to_owned();
     let folder = lab.folder().to_owned();
-    assert!(!left(&id, &folder).is_empty(), "what is looked for below is there now");
+    assert!(!left(&id, &folder).is_empty(), "the running lab is found");
 
-    its_files_are_seen_from_both_sides(&lab);
-    it_reboots_from_inside(&lab).await;
-    it_comes_back_after_a_power_cut(&lab).await;
-    it_can_be_cut_off(&lab);
+    files_are_visible_inside_and_outside(&lab);
+    a_machine_reboots_from_inside(&lab).await;
+    a_machine_boots_after_a_power_cut(&lab).await;
+    a_machine_can_be_disconnected(&lab);
 
-    lab.down().expect("an end");
-    assert_eq!(left(&id, &folder), Vec::<String>::new(), "nothing of the lab is left");
+    lab.down().expect("the lab stops");
+    assert_eq!(left(&id, &folder), Vec::<String>::new(), "the lab is removed completely");
 }
 
-fn its_files_are_seen_from_both_sides(lab: &Lab) {
+fn files_are_visible_inside_and_outside(lab: &Lab) {
     let (first, second) = (&lab.machine("m1").expect("m1"), &lab.machine("m2").expect("m2"));
     first.write("/etc/from-outside", "hello\n").expect("written");
     assert_eq!(first.ask(&["cat", "/etc/from-outside"]).expect("read"), "hello\n");
@@ -71,29 +71,29 @@ fn boot_id(machine: &mco_testkit::lab::Machine) -> String {
     machine.ask(&["cat", "/proc/sys/kernel/random/boot_id"]).expect("a boot id")
 }
 
-async fn it_reboots_from_inside(lab: &Lab) {
+async fn a_machine_reboots_from_inside(lab: &Lab) {
     let machine = lab.machine("m1").expect("a machine");
     let before = boot_id(machine);
-    machine.reboot().expect("it reboots");
+    machine.reboot().expect("the machine reboots");
     assert_ne!(boot_id(machine), before);
     assert_eq!(machine.read("/etc/from-outside").expect("read").as_deref(), Some("hello\n"));
     let journal = machine.ask(&["journalctl", "--list-boots", "--quiet"]).expect("a journal");
     assert_eq!(journal.lines().count(), 2, "{journal}");
-    lab.wait_ready(machine).await.expect("Ready again");
+    lab.wait_ready(machine).await.expect("the node is Ready again");
 }
 
-async fn it_comes_back_after_a_power_cut(lab: &Lab) {
+async fn a_machine_boots_after_a_power_cut(lab: &Lab) {
     let machine = lab.machine("m2").expect("a machine");
     let before = boot_id(machine);
-    machine.power_cut().expect("no power");
-    assert!(machine.run(&["true"]).is_err(), "nothing runs in it");
+    machine.power_cut().expect("the machine is killed");
+    assert!(machine.run(&["true"]).is_err(), "a stopped machine runs nothing");
     assert!(!machine.journal(Some("kubelet"), 5).expect("a journal").is_empty());
-    machine.boot().expect("power again");
+    machine.boot().expect("the machine boots");
     assert_ne!(boot_id(machine), before);
-    lab.wait_ready(machine).await.expect("Ready again");
+    lab.wait_ready(machine).await.expect("the node is Ready again");
 }
 
-fn it_can_be_cut_off(lab: &Lab) {
+fn a_machine_can_be_disconnected(lab: &Lab) {
     let machine = lab.machine("m3").expect("a machine");
     let reaches_the_api = |seconds: &str| {
         let connect = "exec 3<>/dev/tcp/10.77.0.1/443";
@@ -107,49 +107,49 @@ fn it_can_be_cut_off(lab: &Lab) {
     assert!(reaches_the_api("30"));
 }
 
-/// A process that has a lab of one machine, and the lab's name.
-fn someone_with_a_lab() -> (Child, String) {
+/// Starts a process with a lab of one machine. Returns the process and the lab's id.
+fn process_with_lab() -> (Child, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lab"));
     let started = command.args(["serve", "1"]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = started.expect("it starts");
-    let output = BufReader::new(child.stdout.take().expect("its output is ours"));
+    let mut child = started.expect("the process starts");
+    let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
     let mut lines = output.lines().map_while(Result::ok);
     let id = lines.find_map(|line| line.strip_prefix("ready ").map(str::to_owned));
-    (child, id.expect("a lab"))
+    (child, id.expect("the lab starts"))
 }
 
 #[test]
-fn nothing_is_left_of_a_lab_whose_process_was_killed() {
+fn a_lab_is_removed_after_its_process_was_killed() {
     let Some(ingredients) = ingredients() else { return };
     let labs = ingredients.labs();
-    let (mut child, id) = someone_with_a_lab();
+    let (mut child, id) = process_with_lab();
     let folder = labs.join(&id);
-    assert!(!left(&id, &folder).is_empty(), "what is looked for below is there now");
+    assert!(!left(&id, &folder).is_empty(), "the running lab is found");
     child.kill().expect("killed");
     child.wait().expect("dead");
-    // Its keeper does it, without anybody asking.
+    // The lab's supervisor removes it.
     let gone = wait("the lab to be gone", PATIENCE, || left(&id, &folder).is_empty().then_some(()));
     gone.unwrap_or_else(|error| panic!("{error}: {:?}", left(&id, &folder)));
 
-    let (mut child, id) = someone_with_a_lab();
+    let (mut child, id) = process_with_lab();
     let folder = labs.join(&id);
     let path = format!("/proc/{0}/task/{0}/children", child.id());
-    let keepers = fs::read_to_string(path).expect("its children");
-    // Those with the keeper's words, not the programs of the control plane.
-    let keeper = keepers.split_whitespace().find(|pid| {
+    let children = fs::read_to_string(path).expect("/proc is readable");
+    // The supervisor is a shell, unlike the programs of the control plane.
+    let supervisor = children.split_whitespace().find(|pid| {
         let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         words.starts_with(b"sh\0-c\0")
     });
-    let keeper: i32 = keeper.expect("a keeper").parse().expect("a number");
-    kill_process(Pid::from_raw(keeper).expect("a process"), Signal::KILL).expect("killed");
+    let supervisor: i32 = supervisor.expect("the lab has a supervisor").parse().expect("a number");
+    kill_process(Pid::from_raw(supervisor).expect("a process"), Signal::KILL).expect("killed");
     child.kill().expect("killed");
     child.wait().expect("dead");
-    assert!(folder.exists(), "nobody is left to do it");
-    ingredients.sweep().expect("the next start does it");
+    assert!(folder.exists(), "without a supervisor the folder stays");
+    ingredients.sweep().expect("the next start removes the lab");
     assert_eq!(left(&id, &folder), Vec::<String>::new());
 }
 
-/// Processes, cgroups, mounts and files of a lab.
+/// Lists processes, cgroups, mounts and files of a lab.
 fn left(id: &str, folder: &Path) -> Vec<String> {
     let mut left = Vec::new();
     let mark = format!("mco-lab-{id}");

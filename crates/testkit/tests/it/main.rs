@@ -1,4 +1,4 @@
-//! The recordings in this repository, checked wherever it is cloned.
+//! Checks `mco` against the recordings in this repository.
 
 #[cfg(test)]
 mod daemon;
@@ -12,7 +12,7 @@ use mco_testkit::oracle;
 // covers: REN-21, REN-22, REN-23, REN-24, REN-27, NOD-1, NOD-2, NOD-13, NOD-18, NOD-19, NOD-20
 // covers: NOD-21, NOD-22, NOD-23, NOD-24, C41, C45, C46, C47
 #[test]
-fn we_make_of_every_recorded_input_what_the_reference_does() {
+fn outputs_equal_the_recorded_ones_of_the_reference() {
     let (outcomes, unknown) = oracle::run_all(&oracle::corpus()).expect("the corpus is readable");
     assert_eq!(unknown, Vec::<String>::new(), "every suite of the corpus has a check");
     assert_eq!(outcomes.len(), oracle::SUITES.len(), "every check has a suite in the corpus");
@@ -23,8 +23,9 @@ fn we_make_of_every_recorded_input_what_the_reference_does() {
 }
 
 #[test]
-fn our_refusals_say_what_the_references_say() {
-    let outcomes = oracle::run_each(oracle::WORDS, &oracle::corpus()).expect("it is readable");
+fn error_texts_equal_those_of_the_reference() {
+    let outcomes =
+        oracle::run_each(oracle::WORDS, &oracle::corpus()).expect("the corpus is readable");
     assert_eq!(outcomes.len(), oracle::WORDS.len());
     for outcome in outcomes {
         assert!(outcome.failed.is_empty(), "{outcome}");

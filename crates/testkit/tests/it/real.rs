@@ -1,6 +1,6 @@
 //! The real kube-apiserver, as tests start it.
 
-#![expect(clippy::disallowed_methods, reason = "starts programs as a person would")]
+#![expect(clippy::disallowed_methods, reason = "starts programs like an administrator")]
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -18,7 +18,7 @@ use mco_testkit::{
 fn kubectl(server: &KubeApiServer, kubeconfig: &Path, args: &str) -> Output {
     let mut command = Command::new(server.kubectl());
     command.arg("--kubeconfig").arg(kubeconfig).args(args.split(' ')).stdin(Stdio::null());
-    command.output().expect("kubectl runs")
+    command.output().expect("kubectl starts")
 }
 
 fn text(output: &Output) -> String {
@@ -27,7 +27,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn it_knows_its_users_by_certificate_and_by_token_and_leaves_nothing_behind() {
+fn users_authenticate_by_certificate_and_token_and_all_processes_end() {
     let programs = match Programs::find() {
         Ok(programs) => programs,
         Err(absent) => {
@@ -35,10 +35,11 @@ fn it_knows_its_users_by_certificate_and_by_token_and_leaves_nothing_behind() {
             return;
         }
     };
-    let folder = tempfile::tempdir().expect("a folder");
-    let authority = Authority::new("test").expect("an authority");
+    let folder = tempfile::tempdir().expect("a temporary directory can be created");
+    let authority = Authority::new("test").expect("an authority can be created");
     let settings = Settings::loopback(folder.path());
-    let mut server = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
+    let mut server =
+        KubeApiServer::start(&programs, &authority, &settings).expect("kube-apiserver starts");
     let admin = server.kubeconfig().to_owned();
     let who = text(&kubectl(&server, &admin, "auth whoami -o jsonpath={.status.userInfo.groups}"));
     assert!(who.contains("system:masters"), "{who}");
@@ -47,7 +48,7 @@ fn it_knows_its_users_by_certificate_and_by_token_and_leaves_nothing_behind() {
     let token = text(&kubectl(&server, &admin, "create token reader -n default"));
     let by_token = folder.path().join("by-token");
     let config = authority.kubeconfig(server.url(), Credentials::Token(token.trim()));
-    std::fs::write(&by_token, config).expect("a file");
+    std::fs::write(&by_token, config).expect("the kubeconfig is written");
     let who = kubectl(&server, &by_token, "auth whoami -o jsonpath={.status.userInfo.username}");
     assert_eq!(text(&who), "system:serviceaccount:default:reader");
     let refused = kubectl(&server, &by_token, "get secrets -A");
@@ -57,12 +58,12 @@ fn it_knows_its_users_by_certificate_and_by_token_and_leaves_nothing_behind() {
     let ids = server.processes().map(|process| process.id());
     drop(server);
     for id in ids {
-        assert!(!Path::new(&format!("/proc/{id}")).exists(), "process {id} is still there");
+        assert!(!Path::new(&format!("/proc/{id}")).exists(), "process {id} still runs");
     }
 }
 
 #[test]
-fn what_a_test_started_dies_with_its_thread() {
+fn a_child_process_dies_with_the_thread_of_its_test() {
     if command("true").output().is_err() {
         let _ = writeln!(std::io::stderr(), "skipped: setpriv of util-linux is missing");
         return;
@@ -70,14 +71,14 @@ fn what_a_test_started_dies_with_its_thread() {
     let started = thread::spawn(|| {
         let mut sleeper = command("sh");
         sleeper.args(["-c", "echo up; exec sleep 1000"]).stdout(Stdio::piped());
-        let mut child = sleeper.spawn().expect("it starts");
-        // Only once it runs is it bound to this thread.
-        let mut said = String::new();
-        let output = child.stdout.take().expect("its output is ours");
-        BufReader::new(output).read_line(&mut said).expect("it speaks");
+        let mut child = sleeper.spawn().expect("the process starts");
+        // The process is bound to this thread only once it runs.
+        let mut line = String::new();
+        let output = child.stdout.take().expect("standard output is piped");
+        BufReader::new(output).read_line(&mut line).expect("the process prints a line");
         child
     });
-    let mut child = started.join().expect("a child");
-    let status = child.wait().expect("it ends");
+    let mut child = started.join().expect("the thread does not panic");
+    let status = child.wait().expect("the process ends");
     assert_eq!(status.signal(), Some(9));
 }

@@ -1,15 +1,15 @@
-//! The rules hold whatever happens, and each of them can fail.
+//! The simulator's invariants hold in all scenarios, and each of them can fail.
 
 use mco_core::rollout::{Cordon, Fleet, Phase, PoolView, RolloutPlan};
 use mco_sim::{Action, Bug, Chooser, Faults, Flaw, Millis, Rule};
 use mco_testkit::sim::{self, REAL, Scenario};
 
-/// How many seeds are run, unless the environment names another number.
+/// Number of seeds, unless the environment gives another number.
 const SEEDS: u64 = 2_000;
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "`make soak` asks for more seeds")]
-fn the_rules_hold_in_every_scenario() {
+#[expect(clippy::disallowed_methods, reason = "`make soak` sets the number of seeds")]
+fn the_invariants_hold_in_every_scenario() {
     let more = std::env::var("MCO_SIM_SEEDS").ok().and_then(|text| text.parse().ok());
     let seeds: u64 = more.unwrap_or(SEEDS);
     let half = |from: u64| {
@@ -37,7 +37,7 @@ fn the_same_seed_gives_the_same_run() {
 
 const MINUTE: Millis = 60_000;
 
-/// Three nodes, a bad change, and its revert ten minutes later.
+/// Builds a scenario of three nodes, a bad change, and its revert ten minutes later.
 fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
     let target =
         |config: &str| Action::Target { pool: "worker".to_owned(), config: config.to_owned() };
@@ -54,11 +54,12 @@ fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
     }
 }
 
-/// Runs the four ways in which a change breaks a node, with room for one to three nodes.
+/// Runs the scenario with maxUnavailable from one to three and checks that broken nodes are
+/// repaired.
 fn repairs(flaw: Flaw) {
     for max_unavailable in 1..=3 {
         let scenario = reverted(flaw, max_unavailable);
-        let report = sim::check_with(&scenario, REAL, None).expect("no rule is broken");
+        let report = sim::check_with(&scenario, REAL, None).expect("no invariant is violated");
         assert!(report.is_complete(), "{report:#?}");
         let broken = |entry: &mco_sim::Entry| {
             entry.what.contains("not ready any more")
@@ -103,8 +104,8 @@ fn plan(pool: &PoolView, starts: Vec<String>) -> RolloutPlan {
     }
 }
 
-/// Tells everybody at once.
-fn everybody(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+/// Starts all nodes at once.
+fn start_all(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     if pool.phase != Phase::Active {
         return plan(pool, Vec::new());
     }
@@ -113,18 +114,18 @@ fn everybody(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     plan(pool, names)
 }
 
-/// Tells nobody.
-fn nobody(_: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+/// Starts no node.
+fn start_none(_: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     plan(pool, Vec::new())
 }
 
-/// Does not know of pauses.
-fn restless(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+/// Ignores that a pool is paused.
+fn ignore_pause(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     fleet.choose(&PoolView { phase: Phase::Active, ..pool.clone() })
 }
 
-/// Does not look at cordons.
-fn rude(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+/// Ignores cordons.
+fn ignore_cordons(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.choose(pool);
     let waits = fleet.nodes().find(|node| !node.is_at(&pool.target) && !node.is_ready());
     if let (Some(node), Phase::Active) = (waits, pool.phase) {
@@ -133,8 +134,8 @@ fn rude(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     chosen
 }
 
-/// Tells every node that is out of service, however many are under way.
-fn hasty(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+/// Retargets every unavailable node, regardless of the number of updating ones.
+fn ignore_capacity(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.choose(pool);
     let down = fleet.nodes().filter(|node| {
         !node.is_at(&pool.target) && !node.is_ready() && node.cordon != Cordon::Theirs
@@ -145,7 +146,7 @@ fn hasty(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     chosen
 }
 
-/// What the reference does: only nodes in service, each for a slot.
+/// Selects like the reference: only available nodes, each for a slot.
 fn reference(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.choose(pool);
     let is_ready =
@@ -154,25 +155,25 @@ fn reference(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
     chosen
 }
 
-/// The rule that some of the seeds see broken.
-fn caught(chooser: Chooser, bug: Option<Bug>, rule: Rule) {
+/// Asserts that one of the seeds violates the invariant.
+fn assert_violated(chooser: Chooser, bug: Option<Bug>, rule: Rule) {
     let hit = (0..300).find_map(|seed| {
         let report = mco_sim::run(Scenario::of(seed).setup(chooser, bug));
         report.violation.filter(|violation| violation.rule == rule)
     });
-    assert!(hit.is_some(), "nothing broke the rule: {rule}");
+    assert!(hit.is_some(), "no seed violated the invariant: {rule}");
 }
 
 #[test]
-fn each_rule_catches_the_fault_it_is_there_for() {
-    caught(everybody, None, Rule::MaxUnavailable);
-    caught(hasty, None, Rule::MaxUnavailable);
-    caught(restless, None, Rule::PausedMeansPaused);
-    caught(rude, None, Rule::TheirCordon);
-    caught(nobody, None, Rule::Converges);
-    caught(reference, None, Rule::RevertRepairs);
-    caught(REAL, Some(Bug::NoDrain), Rule::DrainBeforeReboot);
-    caught(REAL, Some(Bug::NoUncordon), Rule::NoCordonLeft);
+fn each_invariant_detects_its_fault() {
+    assert_violated(start_all, None, Rule::MaxUnavailable);
+    assert_violated(ignore_capacity, None, Rule::MaxUnavailable);
+    assert_violated(ignore_pause, None, Rule::PausedMeansPaused);
+    assert_violated(ignore_cordons, None, Rule::TheirCordon);
+    assert_violated(start_none, None, Rule::Converges);
+    assert_violated(reference, None, Rule::RevertRepairs);
+    assert_violated(REAL, Some(Bug::NoDrain), Rule::DrainBeforeReboot);
+    assert_violated(REAL, Some(Bug::NoUncordon), Rule::NoCordonLeft);
 }
 
 #[test]

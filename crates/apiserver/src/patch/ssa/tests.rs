@@ -1,4 +1,4 @@
-//! Claims about server-side apply.
+//! Tests of server-side apply.
 
 use super::*;
 use crate::resource::builtin;
@@ -21,7 +21,7 @@ fn applied(current: &Value, wish: &Value, by: &str, force: bool) -> Result<Value
 }
 
 #[test]
-fn what_an_apply_no_longer_names_is_removed() {
+fn fields_missing_from_the_next_apply_are_removed() {
     let first = json!({"spec": {"replicas": 1, "paused": true}});
     let object = create(&deployments(), first, &manager("a"));
     let object = applied(&object, &json!({"spec": {"replicas": 2}}), "a", false).unwrap();
@@ -29,7 +29,7 @@ fn what_an_apply_no_longer_names_is_removed() {
 }
 
 #[test]
-fn another_owners_value_is_a_conflict_unless_forced() {
+fn a_value_of_another_manager_is_a_conflict_unless_forced() {
     let object = create(&deployments(), json!({"spec": {"replicas": 1}}), &manager("a"));
     let wish = json!({"spec": {"replicas": 2}});
     let refused = applied(&object, &wish, "b", false).unwrap_err();
@@ -44,18 +44,18 @@ fn another_owners_value_is_a_conflict_unless_forced() {
 }
 
 #[test]
-fn two_may_want_the_same_value() {
+fn two_managers_may_own_the_same_value() {
     let wish = json!({"spec": {"replicas": 1}});
     let object = create(&deployments(), wish.clone(), &manager("a"));
     let object = applied(&object, &wish, "b", false).unwrap();
     assert_eq!(entries(&object).len(), 2);
-    // The value stays while one of them still wants it.
+    // The value stays as long as one manager applies it.
     let object = applied(&object, &json!({"spec": {}}), "a", false).unwrap();
     assert_eq!(object["spec"]["replicas"], 1);
 }
 
 #[test]
-fn named_items_of_several_owners_live_side_by_side() {
+fn list_items_of_several_managers_coexist() {
     let pods = builtin::by_plural("pods");
     let one = json!({"spec": {"containers": [{"name": "a", "image": "x"}]}});
     let two = json!({"spec": {"containers": [{"name": "b", "image": "y"}]}});
@@ -78,14 +78,14 @@ fn an_update_takes_over_what_it_changes() {
 }
 
 #[test]
-fn what_was_there_before_the_first_apply_has_an_owner() {
+fn fields_set_before_the_first_apply_have_an_owner() {
     let plain = json!({"spec": {"replicas": 1}});
     let refused = applied(&plain, &json!({"spec": {"replicas": 2}}), "a", false).unwrap_err();
     assert!(refused.message.contains("before-first-apply"), "{}", refused.message);
 }
 
 #[test]
-fn an_apply_that_changes_nothing_changes_nothing() {
+fn an_apply_without_changes_leaves_the_object_equal() {
     let wish = json!({"spec": {"replicas": 1}});
     let object = create(&deployments(), wish.clone(), &manager("a"));
     assert_eq!(applied(&object, &wish, "a", false).unwrap(), object);

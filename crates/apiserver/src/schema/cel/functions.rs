@@ -1,4 +1,4 @@
-//! The functions Kubernetes adds to CEL, as far as definitions in use need them.
+//! The CEL functions that Kubernetes adds, as far as CRDs in use need them.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -46,7 +46,7 @@ impl Opaque for NamedFormat {
     }
 }
 
-/// Whether a text has a format.
+/// A predicate that tests the format of a text.
 type Check = fn(&str) -> bool;
 
 fn failed(function: &str, message: impl ToString) -> ExecutionError {
@@ -57,7 +57,7 @@ fn opaque<T: Opaque>(value: T) -> Cel {
     Cel::Opaque(Arc::new(value))
 }
 
-/// Adds the functions; a name the language already has keeps its meaning.
+/// Adds the functions to the context. Functions that CEL already has are not replaced.
 pub(super) fn add(context: &mut Context<'_, '_>) {
     let _ = context.add_function("isIP", |text: Arc<String>| text.parse::<IpAddr>().is_ok());
     let _ = context.add_function("ip", |text: Arc<String>| -> Result<Cel, ExecutionError> {
@@ -119,7 +119,7 @@ fn add_quantities(context: &mut Context<'_, '_>) {
     });
 }
 
-/// A quantity (`1500m`, `2Gi`) as a number.
+/// Parses a quantity (`1500m`, `2Gi`) into a number.
 fn quantity(text: &str) -> Option<f64> {
     const UNITS: [(&str, f64); 15] = [
         ("Ki", 1024.0),

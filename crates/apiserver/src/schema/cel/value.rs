@@ -1,4 +1,4 @@
-//! Turns JSON into CEL values, guided by the schema.
+//! Converts JSON values to CEL values, guided by the schema.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::super::{Kind, Schema};
 
-/// Words of the language; a property of that name is written with underscores around it.
+/// Reserved words of CEL. Rules write a property of that name with underscores around it.
 const RESERVED: [&str; 19] = [
     "true",
     "false",
@@ -37,7 +37,7 @@ const RESERVED: [&str; 19] = [
     "var",
 ];
 
-/// The CEL value of a JSON value under `schema`.
+/// Converts a JSON value under `schema` to a CEL value.
 pub(super) fn from_json(schema: &Schema, value: &Value) -> Cel {
     match value {
         Value::Null => Cel::Null,
@@ -80,11 +80,12 @@ fn from_text(format: &str, text: &str) -> Cel {
     }
 }
 
-/// A timestamp, made by the language's own conversion.
+/// Builds a timestamp with CEL's own conversion.
 fn timestamp(text: &str) -> Option<Cel> {
     static CONVERSION: LazyLock<(Arc<Env>, Program)> = LazyLock::new(|| {
         let env = Env::stdlib();
-        let program = env.compile("timestamp(text)").expect("a call of a standard function");
+        let program =
+            env.compile("timestamp(text)").expect("the call of a standard function compiles");
         (Arc::new(env), program)
     });
     let (env, program) = &*CONVERSION;
@@ -93,7 +94,7 @@ fn timestamp(text: &str) -> Option<Cel> {
     program.execute(&context).ok()
 }
 
-/// A property's name as rules write it.
+/// Escapes a property's name as rules write it.
 fn escaped(name: &str) -> String {
     if RESERVED.contains(&name) {
         return format!("__{name}__");

@@ -17,71 +17,76 @@ use super::Network;
 use crate::{
     PATIENCE,
     lab::{
-        cgroup::Groups,
-        furnish::Identity,
-        place::born,
-        space::{KUBE, LAB, Space, child},
+        cgroup::Cgroups,
+        disk::Identity,
+        folder::start_time,
+        namespaces::{KUBE, LAB, Namespaces, child},
     },
 };
 
-/// What nspawn says when the machine asked for a reboot.
+/// Exit code of nspawn when the machine requested a reboot.
 const REBOOT: i32 = 133;
 
-/// How often a boot that says nothing is checked for having died.
-const CHECK: Duration = Duration::from_millis(500);
+/// Interval between two checks that a silent boot is still alive.
+const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The power of one machine.
+/// The power switch of one machine.
 #[derive(Debug)]
 pub(super) struct Power {
     identity: Identity,
-    space: Arc<Space>,
-    groups: Arc<Groups>,
+    namespaces: Arc<Namespaces>,
+    cgroups: Arc<Cgroups>,
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    phase: Phase,
-    /// How often it has come up.
+    phase: PowerState,
+    /// Number of completed boots.
     boots: u32,
     network: Option<Network>,
-    /// Whether it is to stay off, also where it asked for a reboot.
-    is_cut: bool,
-    /// Why it is off, if nobody asked for it.
+    /// True if the machine must stay off, even if it requests a reboot.
+    stays_off: bool,
+    /// Reason of an unexpected end.
     ended: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum PowerState {
     #[default]
     Off,
     Booting,
-    /// Its first process and when that was started, so that no other is ever mistaken for it.
+    /// The first process, with its start time, so that no later process with the same id is
+    /// mistaken for it.
     Up {
         leader: u32,
-        born: String,
+        start_time: String,
     },
 }
 
 impl Power {
-    pub(super) fn new(identity: Identity, space: Arc<Space>, groups: Arc<Groups>) -> Self {
-        Self { identity, space, groups, state: Mutex::default(), changed: Condvar::new() }
+    pub(super) fn new(
+        identity: Identity,
+        namespaces: Arc<Namespaces>,
+        cgroups: Arc<Cgroups>,
+    ) -> Self {
+        Self { identity, namespaces, cgroups, state: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Boots it and lets a thread look after it until it is off.
-    pub(super) fn switch_on(self: &Arc<Self>) -> anyhow::Result<()> {
-        if self.lock().phase != Phase::Off {
+    /// Boots the machine. A thread supervises the machine until it is off.
+    pub(super) fn power_on(self: &Arc<Self>) -> anyhow::Result<()> {
+        if self.lock().phase != PowerState::Off {
             return Ok(());
         }
-        self.change(|state| state.is_cut = false);
+        self.change(|state| state.stays_off = false);
         let first = self.spawn()?;
         let power = self.clone();
         thread::spawn(move || {
             let mut running = Ok(first);
             let ended = loop {
-                match running.and_then(|(child, notes)| power.look_after(child, &notes)) {
-                    Ok(status) if status.code() == Some(REBOOT) && !power.lock().is_cut => {
+                match running.and_then(|(child, notes)| power.supervise(child, &notes)) {
+                    Ok(status) if status.code() == Some(REBOOT) && !power.lock().stays_off => {
                         running = power.spawn();
                     }
                     Ok(status) => break status.to_string(),
@@ -89,66 +94,66 @@ impl Power {
                 }
             };
             power.change(|state| {
-                state.phase = Phase::Off;
+                state.phase = PowerState::Off;
                 state.ended = ended;
             });
         });
         Ok(())
     }
 
-    /// How often it has come up.
+    /// Returns the number of completed boots.
     pub(super) fn boots(&self) -> u32 {
         self.lock().boots
     }
 
-    /// Waits until it is up.
+    /// Waits until the machine is up.
     pub(super) fn wait_up(&self) -> anyhow::Result<()> {
-        self.wait("come up", |state| matches!(state.phase, Phase::Up { .. }))
+        self.wait("start", |state| matches!(state.phase, PowerState::Up { .. }))
     }
 
-    /// Waits until it has come up once more than `boots` times.
+    /// Waits until the machine has booted more than `boots` times.
     pub(super) fn wait_boot_after(&self, boots: u32) -> anyhow::Result<()> {
-        self.wait("come up again", |state| state.boots > boots)
+        self.wait("start again", |state| state.boots > boots)
     }
 
-    /// Kills its first process, and with it all others.
+    /// Kills the machine's first process, and with it all others.
     pub(super) fn cut(&self) -> anyhow::Result<()> {
-        self.change(|state| state.is_cut = true);
+        self.change(|state| state.stays_off = true);
         loop {
-            // It may be between two boots, which is no time to find its first process.
-            self.wait("come up or go off", |state| state.phase != Phase::Booting)?;
+            // Between two boots the first process cannot be found.
+            self.wait("start or stop", |state| state.phase != PowerState::Booting)?;
             let phase = self.lock().phase.clone();
-            if phase == Phase::Off {
+            if phase == PowerState::Off {
                 return Ok(());
             }
-            // One that cannot be found or killed is on its way down by itself.
+            // A machine whose first process cannot be found or killed is already shutting down.
             let leader = self.leader().ok().and_then(|leader| Pid::from_raw(leader.cast_signed()));
             if let Some(leader) = leader {
                 _ = kill_process(leader, Signal::KILL);
             }
-            self.wait("go off", |state| state.phase != phase)?;
+            self.wait("stop", |state| state.phase != phase)?;
         }
     }
 
-    /// Its first process, as the host numbers it.
+    /// Returns the host's process id of the machine's first process.
     pub(super) fn leader(&self) -> anyhow::Result<u32> {
         let state = self.lock();
-        if let Phase::Up { leader, born: noted } = &state.phase
-            && born(*leader).is_ok_and(|born| born == *noted)
+        if let PowerState::Up { leader, start_time: noted } = &state.phase
+            && start_time(*leader).is_ok_and(|start_time| start_time == *noted)
         {
             return Ok(*leader);
         }
         let name = &self.identity.name;
-        bail!("{name} is not up {}", state.ended)
+        bail!("{name} is not running {}", state.ended)
     }
 
-    /// Connects it to the lab's network or cuts it off; that holds over reboots.
+    /// Connects or disconnects the network. The setting survives reboots.
     pub(super) fn set_network(&self, network: Network) -> anyhow::Result<()> {
         self.change(|state| state.network = Some(network));
         self.connect()
     }
 
-    /// What was written to its terminal.
+    /// Returns the console output.
     pub(super) fn console(&self) -> String {
         fs::read_to_string(self.file("console")).unwrap_or_default()
     }
@@ -160,38 +165,41 @@ impl Power {
             Some(Network::Connected) | None => "up",
         };
         let script = format!("ip link set v-{name} {state}");
-        self.space.shell(&format!("setting the network of {name} {state}"), &script).map(drop)
+        self.namespaces.shell(&format!("setting the network of {name} {state}"), &script).map(drop)
     }
 
     fn spawn(&self) -> anyhow::Result<(Child, UnixDatagram)> {
         let name = &self.identity.name;
-        self.change(|state| state.phase = Phase::Booting);
-        self.groups.clear(name);
-        self.space.shell(&format!("making the network of {name}"), &self.network())?;
+        self.change(|state| state.phase = PowerState::Booting);
+        self.cgroups.clear(name);
+        self.namespaces.shell(&format!("creating the network of {name}"), &self.network())?;
         self.connect()?;
         let notes = self.file("notes");
         drop(fs::remove_file(&notes));
-        let socket = UnixDatagram::bind(&notes).context("cannot listen to a machine")?;
-        socket.set_read_timeout(Some(CHECK)).context("cannot listen to a machine")?;
+        let socket =
+            UnixDatagram::bind(&notes).context("failed to open the notify socket of a machine")?;
+        socket
+            .set_read_timeout(Some(CHECK_INTERVAL))
+            .context("failed to open the notify socket of a machine")?;
         let console = File::options().create(true).append(true).open(self.file("console"));
-        let console = console.context("cannot open a machine's console")?;
-        let again = console.try_clone().context("cannot open a machine's console")?;
+        let console = console.context("failed to open a machine's console")?;
+        let again = console.try_clone().context("failed to open a machine's console")?;
         let child = self.nspawn().stdout(console).stderr(again).spawn();
-        Ok((child.with_context(|| format!("cannot boot {name}"))?, socket))
+        Ok((child.with_context(|| format!("failed to boot {name}"))?, socket))
     }
 
     fn nspawn(&self) -> Command {
         let Identity { name, .. } = &self.identity;
-        let mut command = self.space.enter(name);
+        let mut command = self.namespaces.enter(name);
         command.arg("systemd-nspawn").args([
             "--quiet",
             "--boot",
-            // There is no systemd outside that should know of it.
+            // The host's systemd, if any, must not know about the machine.
             "--register=no",
             "--keep-unit",
             "--notify-ready=yes",
             "--console=pipe",
-            // What kubelet and runc need and a container does not have by itself.
+            // The kubelet and runc need more than a container's default privileges.
             "--capability=all",
             "--system-call-filter=@keyring",
             "--bind=/dev/kmsg",
@@ -209,7 +217,8 @@ impl Power {
         command
     }
 
-    /// A boot finds no links of the one before: pods' bridges and their ends are gone with it.
+    /// Returns the script that sets up the network for a boot. Links of the previous boot are
+    /// removed with its namespace.
     fn network(&self) -> String {
         let Identity { name, address, pods } = &self.identity;
         format!(
@@ -226,18 +235,18 @@ impl Power {
         )
     }
 
-    /// Waits for one boot to come up and to end.
-    fn look_after(&self, mut child: Child, notes: &UnixDatagram) -> anyhow::Result<ExitStatus> {
-        let what = || format!("cannot look after {}", self.identity.name);
+    /// Waits until one boot is up, and then until it ends.
+    fn supervise(&self, mut child: Child, notes: &UnixDatagram) -> anyhow::Result<ExitStatus> {
+        let what = || format!("failed to supervise {}", self.identity.name);
         let mut buffer = [0; 4096];
         loop {
             let length = notes.recv(&mut buffer).unwrap_or_default();
             let note = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
             if note.lines().any(|line| line == "READY=1") {
                 let leader = leader(child.id())?;
-                let born = born(leader).with_context(what)?;
+                let start_time = start_time(leader).with_context(what)?;
                 self.change(|state| {
-                    state.phase = Phase::Up { leader, born };
+                    state.phase = PowerState::Up { leader, start_time };
                     state.boots += 1;
                 });
                 break;
@@ -262,8 +271,8 @@ impl Power {
         let State { phase, boots, ended, .. } = &*state;
         let name = &self.identity.name;
         bail!(
-            "{name}: waited {PATIENCE:?} in vain for it to {what}; it is {phase:?} after {boots} boots {ended}\n\
-             its terminal:\n{}",
+            "{name}: timed out after {PATIENCE:?} waiting for it to {what}; state {phase:?} after {boots} boots {ended}\n\
+             console:\n{}",
             self.console()
         )
     }
@@ -278,11 +287,11 @@ impl Power {
     }
 
     fn file(&self, name: &str) -> PathBuf {
-        self.space.path(&format!("{LAB}/{}/{name}", self.identity.name))
+        self.namespaces.path(&format!("{LAB}/{}/{name}", self.identity.name))
     }
 }
 
-/// The first process of the machine that `nsenter` has started nspawn for.
+/// Returns the first process of the machine whose nspawn was started through `nsenter`.
 fn leader(nsenter: u32) -> anyhow::Result<u32> {
     child(child(nsenter)?)
 }

@@ -1,4 +1,4 @@
-//! Two masters and their arbiter, chosen for together.
+//! Two masters and their arbiter, which are selected together.
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use super::{Input, difference, failed_elsewhere, members, put, taints, view};
 
 pub(super) fn check(input: &Input, masters: &[NodeView], expect: &Value) -> Result<(), String> {
     let is_arbiter = |pool: &&_| name(pool) == Some("arbiter");
-    let arbiter = input.other_pools.iter().find(is_arbiter).ok_or("there is no arbiter pool")?;
+    let arbiter = input.other_pools.iter().find(is_arbiter).ok_or("no arbiter pool")?;
     let arbiters = members(input, arbiter);
     let refused = |error: rollout::BadLimit| error.to_string();
     let first = view(&input.pool, masters.len(), input.operator_node.clone()).map_err(refused)?;
     let second = view(arbiter, arbiters.len(), None).map_err(refused)?;
     let (mut fleet, mut others) = (fleet(&first, masters), fleet(&second, &arbiters));
     let (left, right) = rollout::choose_control_plane((&first, &mut fleet), (&second, &mut others));
-    let told: BTreeSet<String> = left.starts.iter().chain(&right.starts).cloned().collect();
+    let targeted: BTreeSet<String> = left.starts.iter().chain(&right.starts).cloned().collect();
     let marks = [taints(&first, masters), taints(&second, &arbiters)];
     let mut found = json!({ "targetedSet": told });
     for (index, member) in ["taintAdd", "taintRemove"].into_iter().enumerate() {
@@ -26,26 +26,27 @@ pub(super) fn check(input: &Input, masters: &[NodeView], expect: &Value) -> Resu
     }
     let mut expect = expect.clone();
     if first.phase != Phase::Active {
-        // The arbiter of paused masters is looked at by itself, in another pass.
+        // The arbiter of paused masters is handled alone, in another reconcile.
         let masters = taints(&first, masters);
         for (member, nodes) in ["taintAdd", "taintRemove"].into_iter().zip(masters) {
             put(&mut found, member, json!(nodes));
         }
-        put(&mut expect, "targetedSet", json!(told));
+        put(&mut expect, "targetedSet", json!(targeted));
     }
-    let is_differently_told = !left.repairs.is_empty()
+    let differs_on_purpose = !left.repairs.is_empty()
         || !right.repairs.is_empty()
         || masters.iter().chain(&arbiters).any(NodeView::is_failing)
         || masters.iter().any(|node| failed_elsewhere(&first, node));
-    if is_differently_told {
+    if differs_on_purpose {
         let expected = expect.get("targetedSet").and_then(Value::as_array).cloned();
         let expected: BTreeSet<String> =
             expected.iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
         let repairs: BTreeSet<&String> = left.repairs.iter().chain(&right.repairs).collect();
-        if let Some(node) = told.iter().find(|n| !repairs.contains(n) && !expected.contains(*n)) {
-            return Err(format!("{node} is told for a slot, in the reference it is not"));
+        if let Some(node) = targeted.iter().find(|n| !repairs.contains(n) && !expected.contains(*n))
+        {
+            return Err(format!("{node} gets a slot, but not in the reference"));
         }
-        put(&mut expect, "targetedSet", json!(told));
+        put(&mut expect, "targetedSet", json!(targeted));
     }
     difference(&expect, &found).map_or(Ok(()), Err)
 }

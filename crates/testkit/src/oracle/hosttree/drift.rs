@@ -1,4 +1,5 @@
-//! Changes to the disk behind the daemon's back: played, judged, and taken back again.
+//! Config drift: changes the disk behind the daemon's back, compares the validation, and reverts
+//! the change.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +12,10 @@ use mco_host::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Simulated, tree, verdict};
+use super::{Simulated, tree, validation};
 use crate::oracle::{difference, text};
 
-/// One change.
+/// One change of the disk.
 #[derive(Debug, Deserialize)]
 pub(super) struct Drift {
     pub(super) after_step: usize,
@@ -25,18 +26,19 @@ pub(super) struct Drift {
     unit: String,
     #[serde(default)]
     arg: String,
-    /// Whether it stays.
+    /// True if the change is not reverted.
     #[serde(default)]
     pub(super) persist: bool,
 }
 
-/// Plays one change, compares what it does and how it is judged, and takes it back unless it stays.
+/// Makes one change and compares its effect and the validation with the recording. Reverts the
+/// change unless it persists.
 pub(super) fn play(
     host: &mut Simulated,
     drift: &Drift,
     config: &Machine,
     expect: &Value,
-    aside: &BTreeSet<String>,
+    excluded: &BTreeSet<String>,
 ) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("{drift:?}: {error}");
     let wanted = wanted(drift);
@@ -45,15 +47,15 @@ pub(super) fn play(
     act(host, drift).map_err(|error| failed(&error))?;
     let mut found = tree::changes(&before, &tree::of(&host.root)?);
     let mut effect = tree::recorded(expect, &["effect"]);
-    for path in aside {
+    for path in excluded {
         found.remove(path);
         effect.remove(path);
     }
     if let Some(difference) = difference(&json!(effect), &json!(found)) {
         return Err(failed(&format!("does {difference}")));
     }
-    if let Some(want) = text(expect, "verdict") {
-        verdict::judge(host, config, want, aside).map_err(|error| failed(&error))?;
+    if let Some(want) = text(expect, "validation") {
+        validation::compare(host, config, want, excluded).map_err(|error| failed(&error))?;
     }
     if !drift.persist {
         kept.restore(&host.root, &pack).map_err(|error| failed(&error))?;
@@ -69,7 +71,7 @@ fn wanted(drift: &Drift) -> Wanted {
     if !drift.unit.is_empty() {
         wanted.units.insert(drift.unit.clone());
     }
-    // Folders of links that become empty, and links of units that go along.
+    // Includes link folders that become empty, and the links of units that are removed with them.
     wanted.trees.insert("/etc/systemd/system".to_owned());
     wanted
 }
@@ -80,9 +82,9 @@ fn moved(path: &str) -> String {
 
 fn act(host: &mut Simulated, drift: &Drift) -> Result<(), String> {
     let (root, path) = (&host.root, drift.path.as_str());
-    let told = |error: mco_host::RootError| error.to_string();
+    let to_text = |error: mco_host::RootError| error.to_string();
     let bytes = || STANDARD.decode(&drift.arg).map_err(|error| error.to_string());
-    let present = || Ok::<_, String>(root.read(path).map_err(told)?.unwrap_or_default());
+    let present = || Ok::<_, String>(root.read(path).map_err(to_text)?.unwrap_or_default());
     let stat = root.stat(path).ok().flatten();
     let mode = stat.map_or(0o644, |stat| stat.mode & 0o7777);
     let owner = stat.map(|stat| stat.owner);
@@ -90,7 +92,7 @@ fn act(host: &mut Simulated, drift: &Drift) -> Result<(), String> {
         "append" => root.write_owned(path, &[present()?, bytes()?].concat(), mode, owner),
         "overwrite" => root.write_owned(path, &bytes()?, mode, owner),
         "create" => root.write(path, &bytes()?, 0o644),
-        // A copy is the superuser's, who makes it.
+        // The copy belongs to root, who makes it.
         "replace-same" => root.write_owned(path, &present()?, mode, Some(Owner::default())),
         "touch" => root.write_owned(path, &present()?, mode, owner),
         "chmod" => {
@@ -113,7 +115,7 @@ fn act(host: &mut Simulated, drift: &Drift) -> Result<(), String> {
         "unit-disable" => {
             return host.system.disable(&drift.unit).map_err(|error| error.to_string());
         }
-        other => return Err(format!("nobody knows how to {other}")),
+        other => return Err(format!("unknown change {other:?}")),
     }
-    .map_err(told)
+    .map_err(to_text)
 }

@@ -1,4 +1,4 @@
-//! The disk that a sequence begins with.
+//! The initial disk of a sequence.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mco_host::{Host, Owner, Root, SimulatedSystem, System as _};
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{HOOK, Simulated};
 
-/// The whole starting disk as far as it matters.
+/// The initial disk, as far as the suite depends on it.
 #[derive(Deserialize)]
 pub(super) struct Start {
     #[serde(default)]
@@ -62,8 +62,8 @@ struct Entry {
     target: String,
 }
 
-/// Lays the disk out.
-pub(super) fn furnish(
+/// Writes the initial disk.
+pub(super) fn write_disk(
     folder: &std::path::Path,
     start: &Start,
 ) -> Result<Simulated, mco_host::SystemError> {

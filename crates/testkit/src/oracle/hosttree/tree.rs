@@ -1,4 +1,4 @@
-//! A machine's tree as the recording shows it, and what differs between two of them.
+//! The file tree of a machine in the recording's format, and the difference between two trees.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 
 use crate::oracle::{put, text};
 
-/// Where the recording looks, and where we do.
-const LOOKED_AT: [&str; 4] = ["/etc", "/home/core", "/usr/local", "/var/lib/oracle"];
-/// What the daemon knows about itself.
+/// The directories that the recording and this suite cover.
+const COVERED: [&str; 4] = ["/etc", "/home/core", "/usr/local", "/var/lib/oracle"];
+/// The daemon's own records.
 pub(super) const RECORDS: &str = "/etc/machine-config-daemon";
-/// Longer contents are recorded by their hash.
-const LONGEST: usize = 4096;
+/// Maximum length of contents that are recorded verbatim. Longer ones are recorded by hash.
+const MAX_CONTENT: usize = 4096;
 
-/// What is at each path.
+/// The entry at each path.
 pub(super) type Tree = BTreeMap<String, Value>;
 
-/// Everything in the places that the recording looks at.
+/// Reads all entries of the covered directories.
 pub(super) fn of(root: &Root) -> Result<Tree, String> {
     let mut found = Tree::new();
-    for path in LOOKED_AT {
+    for path in COVERED {
         below(root, path, &mut found).map_err(|error| error.to_string())?;
     }
     found.retain(|path, _| !path.starts_with(&format!("{RECORDS}/mco-")));
     for path in [disk::CURRENT_CONFIG, disk::CURRENT_IMAGE] {
-        // Ours are for the superuser only.
+        // `mco` restricts these files to root.
         if let Some(entry) = found.get_mut(path) {
             put(entry, "mode", json!("0644"));
         }
@@ -58,7 +58,7 @@ fn below(root: &Root, path: &str, found: &mut Tree) -> Result<(), mco_host::Root
         put(&mut entry, "type", json!(kind));
         if stat.is_file() {
             let bytes = root.read(path)?.unwrap_or_default();
-            if bytes.len() <= LONGEST {
+            if bytes.len() <= MAX_CONTENT {
                 put(&mut entry, "content", json!(STANDARD.encode(&bytes)));
             } else {
                 put(&mut entry, "sha256", json!(snapshot::hash(&bytes)));
@@ -75,7 +75,7 @@ fn below(root: &Root, path: &str, found: &mut Tree) -> Result<(), mco_host::Root
     Ok(())
 }
 
-/// What differs from an earlier tree, as the recording writes it.
+/// Returns the difference from an earlier tree, in the recording's format.
 pub(super) fn changes(first: &Tree, now: &Tree) -> Tree {
     let mut changed = Tree::new();
     for (path, entry) in now {
@@ -89,15 +89,15 @@ pub(super) fn changes(first: &Tree, now: &Tree) -> Tree {
     changed
 }
 
-/// A list of recorded entries by their paths.
+/// Returns a list of recorded entries by path.
 pub(super) fn recorded(expect: &Value, members: &[&str]) -> Tree {
     let lists = members.iter().filter_map(|member| expect.get(*member).and_then(Value::as_array));
     let keyed = |entry: &Value| (text(entry, "path").unwrap_or_default().to_owned(), entry.clone());
     lists.flatten().map(keyed).collect()
 }
 
-/// Takes our target for a link to a unit where only the folder of the unit is another.
-pub(super) fn forgive_folders(expected: &mut Tree, found: &Tree) {
+/// Accepts a link whose target is the same unit in another unit directory.
+pub(super) fn accept_unit_directories(expected: &mut Tree, found: &Tree) {
     for (path, entry) in expected.iter_mut().filter(|(path, _)| path.starts_with(UNITS)) {
         let target = found.get(path).and_then(|found| text(found, "target"));
         let (Some(ours), Some(theirs)) = (target, text(entry, "target")) else { continue };

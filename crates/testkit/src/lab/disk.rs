@@ -1,4 +1,4 @@
-//! What a machine of the lab has on its disk beyond the root that all of them share.
+//! Writes the disk of a lab machine: the files that differ from the shared root file system.
 
 use std::{
     fs,
@@ -17,12 +17,12 @@ macro_rules! ours {
     };
 }
 
-/// Path, mode and text of every file; `@NAME@`, `@ADDRESS@` and `@PODS@` are filled in.
+/// Path, mode and text of every file. `@NAME@`, `@ADDRESS@` and `@PODS@` are substituted.
 const FILES: &[(&str, u32, &str)] = &[
     ("etc/hostname", 0o644, "@NAME@\n"),
     ("etc/hosts", 0o644, "127.0.0.1 localhost @NAME@\n10.77.0.1 control-plane\n"),
     ("etc/resolv.conf", 0o644, ""),
-    // Empty: systemd makes one at the first boot.
+    // Empty: systemd generates a machine id at the first boot.
     ("etc/machine-id", 0o644, ""),
     ("etc/containerd/config.toml", 0o644, ours!("containerd.toml")),
     ("etc/cni/net.d/10-bridge.conflist", 0o644, ours!("bridge.conflist")),
@@ -41,7 +41,7 @@ const ENABLED: &[(&str, &str)] = &[
     ("lab-prepare.service", "/etc/systemd/system/lab-prepare.service"),
 ];
 
-/// Units that have no business in a lab: clocks, terminals, upgrades, and a network made by others.
+/// Units that are not needed in a lab: clocks, terminals, upgrades, and network setup.
 const MASKED: &[&str] = &[
     "apt-daily-upgrade.timer",
     "apt-daily.timer",
@@ -55,19 +55,20 @@ const MASKED: &[&str] = &[
     "systemd-timesyncd.service",
 ];
 
-/// What sets a machine apart from the others.
+/// The properties in which machines differ.
 #[derive(Clone, Debug)]
 pub(super) struct Identity {
-    /// Its host name, and that of its node.
+    /// Host name, also the name of the node.
     pub(super) name: String,
-    /// Its address in the lab's network.
+    /// Address in the lab's network.
     pub(super) address: String,
-    /// The network of its pods.
+    /// Address range of the machine's pods.
     pub(super) pods: String,
 }
 
-/// Furnishes the disk of a machine in `folder`: `upper` over the root that all share, and `var`.
-pub(super) fn furnish(
+/// Writes the disk of a machine in `folder`: `upper`, which is overlaid on the shared root, and
+/// `var`.
+pub(super) fn write_disk(
     folder: &Path,
     base: &Path,
     identity: &Identity,
@@ -76,7 +77,8 @@ pub(super) fn furnish(
     let upper = folder.join("upper");
     for below in ["upper", "work", "root"] {
         let path = folder.join(below);
-        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        fs::create_dir_all(&path)
+            .with_context(|| format!("failed to create {}", path.display()))?;
     }
     for (path, mode, text) in FILES {
         let text = text
@@ -87,18 +89,18 @@ pub(super) fn furnish(
     }
     let units = upper.join("etc/systemd/system");
     let wants = units.join("multi-user.target.wants");
-    fs::create_dir_all(&wants).context("cannot enable units")?;
+    fs::create_dir_all(&wants).context("failed to enable units")?;
     for (name, target) in ENABLED {
-        symlink(target, wants.join(name)).with_context(|| format!("cannot enable {name}"))?;
+        symlink(target, wants.join(name)).with_context(|| format!("failed to enable {name}"))?;
     }
     for name in MASKED {
-        symlink("/dev/null", units.join(name)).with_context(|| format!("cannot mask {name}"))?;
+        symlink("/dev/null", units.join(name)).with_context(|| format!("failed to mask {name}"))?;
     }
-    // A real folder, not part of the overlay: containerd makes overlays of its own in it.
+    // A real directory outside the overlay, because containerd creates overlays in it.
     let copy = &mut Command::new("cp");
     run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
     let journal = folder.join("var/log/journal");
-    fs::create_dir_all(&journal).context("cannot make the folder of the journal")?;
+    fs::create_dir_all(&journal).context("failed to create the folder of the journal")?;
     for (path, text) in credentials {
         let disk = if path.starts_with("var/") { folder } else { &upper };
         write(&disk.join(path), 0o600, text)?;
@@ -107,8 +109,8 @@ pub(super) fn furnish(
 }
 
 fn write(path: &Path, mode: u32, text: &str) -> anyhow::Result<()> {
-    let what = || format!("cannot write {}", path.display());
-    let parent = path.parent().expect("every file of a machine is in a folder");
+    let what = || format!("failed to write {}", path.display());
+    let parent = path.parent().expect("all files of a machine are below the root");
     fs::create_dir_all(parent).with_context(what)?;
     fs::write(path, text).with_context(what)?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).with_context(what)

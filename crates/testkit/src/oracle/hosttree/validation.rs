@@ -1,4 +1,5 @@
-//! How the disk is judged against a config, and where we judge otherwise on purpose.
+//! Validates the disk against a config and compares the result with the reference's, with the
+//! intended differences.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +14,11 @@ use super::Simulated;
 const OK: &str = "ok";
 const GZIP: &str = "could not create gzip reader";
 
-/// What we say of the disk, in the recording's words.
+/// Validates the disk. Returns the first drift in the recording's words.
 pub(super) fn of(host: &Simulated, config: &Machine) -> String {
-    // The reference means to notice a unit that is off and should be on, and cannot: it loses what
-    // systemctl says when that fails. We notice. It does not look at owners at all; we do.
+    // The reference intends to detect a disabled unit that should be enabled, but fails to: it
+    // drops the output of systemctl when the command fails. `mco` detects it. The reference ignores
+    // owners; `mco` checks them.
     let counts = |drift: &drift::Drift| {
         !matches!(drift, drift::Drift::Enablement { want: true, .. } | drift::Drift::Owner { .. })
     };
@@ -24,30 +26,30 @@ pub(super) fn of(host: &Simulated, config: &Machine) -> String {
     found.map_or(OK.to_owned(), |drift| drift.to_string())
 }
 
-/// Compares what we say of the disk with what the reference said.
-pub(super) fn judge(
+/// Compares the validation of the disk with the reference's.
+pub(super) fn compare(
     host: &Simulated,
     config: &Machine,
     want: &str,
-    aside: &BTreeSet<String>,
+    excluded: &BTreeSet<String>,
 ) -> Result<(), String> {
     let found = of(host, config);
-    // What follows are the words of a library.
+    // The rest of the text comes from a library.
     let want = want.find(GZIP).map_or(want, |at| want.get(..at + GZIP.len()).unwrap_or(want));
-    if found == want || is_better(&found, want, config, aside) {
+    if found == want || is_improvement(&found, want, config, excluded) {
         return Ok(());
     }
     Err(format!("validates as {found:?}, expected {want:?}"))
 }
 
-fn is_better(found: &str, want: &str, config: &Machine, aside: &BTreeSet<String>) -> bool {
+fn is_improvement(found: &str, want: &str, config: &Machine, excluded: &BTreeSet<String>) -> bool {
     if found != OK {
         return false;
     }
-    // Something that a failed step of the reference left behind, where we leave nothing.
-    let is_left = aside.iter().any(|path| want.contains(&format!("{path:?}")));
-    // Reading a 2.x config, the reference wants a drop-in without contents to be on the disk, and never
-    // writes one: such a node could never be done.
+    // A failed step of the reference left this path behind; `mco` leaves nothing.
+    let is_left = excluded.iter().any(|path| want.contains(&format!("{path:?}")));
+    // For a 2.x config, the reference requires a drop-in without contents to exist on disk, but
+    // never writes one: such a node could never complete.
     let is_empty = |expected: &drift::Expected| {
         expected.want == Want::EmptyOrAbsent
             && want.starts_with(&format!("could not stat file {:?}", expected.path))

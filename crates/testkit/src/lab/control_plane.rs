@@ -10,45 +10,46 @@ use std::{
 use anyhow::Context as _;
 
 use super::{
-    place::Place,
+    folder::LabFolder,
+    namespaces::{KUBE, Namespaces},
     relay,
-    space::{KUBE, Space},
 };
 use crate::{
     api::{ApiServer as _, KubeApiServer, Process, Programs, Settings},
     pki::{Authority, Credentials},
 };
 
-/// The control plane's address, which machines use.
+/// Address of the control plane for machines.
 pub(super) const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// The port of the service `kubernetes`, whose address is simply one of the control plane's.
+/// Port of the API server. The service `kubernetes` has one of the control plane's addresses, so
+/// this is also its port.
 const PORT: u16 = 443;
 
-/// The cgroup that all of it runs in.
+/// The cgroup of the control plane.
 pub(super) const GROUP: &str = "control-plane";
 
 /// A running control plane.
 #[derive(Debug)]
-pub(super) struct Plane {
-    // Dropped in this order, so that nobody complains of a missing server.
+pub(super) struct ControlPlane {
+    // Dropped in this order, so that no process logs errors about a missing server.
     _scheduler: Process,
     _manager: Process,
     _server: KubeApiServer,
-    /// Lets its holder do everything, from this machine.
+    /// The administrator's kubeconfig, valid on this host.
     pub(super) kubeconfig: PathBuf,
 }
 
-impl Plane {
-    /// Starts it and waits until the API answers.
+impl ControlPlane {
+    /// Starts the control plane and waits until the API server is ready.
     pub(super) fn start(
-        place: &Place,
-        space: &Space,
+        folder: &LabFolder,
+        namespaces: &Namespaces,
         programs: &Programs,
         authority: &Authority,
     ) -> anyhow::Result<Self> {
-        let dir = place.folder.join("control-plane");
-        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-        let enter = words(space);
+        let dir = folder.path.join("control-plane");
+        fs::create_dir_all(&dir).with_context(|| format!("failed to create {}", dir.display()))?;
+        let enter = words(namespaces);
         let server =
             KubeApiServer::start(programs, authority, &settings(&dir, &enter, authority)?)?;
         let start = |name: &str, user: &str, flags: &[String]| {
@@ -56,7 +57,7 @@ impl Plane {
             let pair = authority.user(user, None)?;
             let text = authority.kubeconfig(url, Credentials::Certificate(&pair));
             let config = write(&dir, &format!("{name}.kubeconfig"), &text)?;
-            let mut command = space.enter(GROUP);
+            let mut command = namespaces.enter(GROUP);
             command.arg(format!("{KUBE}/{name}")).args(flags).arg("--leader-elect=false");
             command.arg("--bind-address=127.0.0.1");
             for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
@@ -70,23 +71,23 @@ impl Plane {
             &manager_flags(&server, &write(&dir, "ca.key", &authority.pair().key)?),
         )?;
         let scheduler = start("kube-scheduler", "system:kube-scheduler", &[])?;
-        let near = relay::start(&space.network(), SocketAddr::new(ADDRESS.into(), PORT))?;
+        let near = relay::start(&namespaces.network(), SocketAddr::new(ADDRESS.into(), PORT))?;
         let admin = authority.user("admin", Some("system:masters"))?;
         let admin =
             authority.kubeconfig(&format!("https://{near}"), Credentials::Certificate(&admin));
-        let kubeconfig = write(&place.folder, "kubeconfig", &admin)?;
+        let kubeconfig = write(&folder.path, "kubeconfig", &admin)?;
         Ok(Self { _scheduler: scheduler, _manager: manager, _server: server, kubeconfig })
     }
 
-    /// Where machines find the API.
+    /// Returns the URL of the API server for machines.
     pub(super) fn url() -> String {
         format!("https://{ADDRESS}:{PORT}")
     }
 }
 
-/// What a program is started with to be in the lab.
-fn words(space: &Space) -> Vec<OsString> {
-    let command = space.enter(GROUP);
+/// Returns the command prefix that starts a program in the lab.
+fn words(namespaces: &Namespaces) -> Vec<OsString> {
+    let command = namespaces.enter(GROUP);
     let words = command.get_args().map(OsString::from);
     [command.get_program().to_owned()].into_iter().chain(words).collect()
 }
@@ -118,8 +119,8 @@ fn manager_flags(server: &KubeApiServer, ca_key: &Path) -> Vec<String> {
         format!("--cluster-signing-cert-file={}", file("ca.crt")),
         format!("--cluster-signing-key-file={}", ca_key.display()),
         "--use-service-account-credentials=true".to_owned(),
-        // A lost machine is noticed before a minute is over, and one that only had no processor for
-        // a while is not: on a busy host that may be ten seconds.
+        // A lost machine is detected within a minute. On a busy host a machine may get no CPU for
+        // ten seconds; that must not count as lost.
         "--node-monitor-period=1s".to_owned(),
         "--node-monitor-grace-period=30s".to_owned(),
     ]
@@ -127,6 +128,6 @@ fn manager_flags(server: &KubeApiServer, ca_key: &Path) -> Vec<String> {
 
 fn write(dir: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
     let path = dir.join(name);
-    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
     Ok(path)
 }
