@@ -6,7 +6,7 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{api::ListParams};
+use kube::api::ListParams;
 use mco_api::{ClusterOperator, MachineConfigPool, label};
 use mco_cluster::{Api, Shutdown};
 

@@ -1,16 +1,15 @@
 //! Watches a cluster and prints its status: redrawn in place on a terminal, as lines otherwise.
 
 use std::{
-    fmt::Debug,
     io::{self, Write as _},
     sync::Arc,
     time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, Resource, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _, runtime::watcher};
 use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::{Api, Cache, Shutdown, cache::trim};
+use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim};
 use tokio::sync::{Notify, mpsc};
 
 use super::view::{NodeLine, PoolLine, StatusView, operator_line};
@@ -195,11 +194,7 @@ fn send_changes<K: Object>(
     });
 }
 
-fn watch<K: Object>(
-    client: &Client,
-    shutdown: &Shutdown,
-    changed: &Arc<Notify>,
-) -> Arc<Cache<K>> {
+fn watch<K: Object>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>) -> Arc<Cache<K>> {
     let cache = Arc::new(Cache::<K>::new(trim::metadata));
     let notify = Arc::clone(changed);
     cache.on_change(move |_| notify.notify_one());

@@ -13,8 +13,8 @@ use k8s_openapi::{
     api::{coordination::v1::Lease, core::v1::Node},
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
 };
-use mco_cluster::{Api, 
-    CallError, Clock, Shutdown,
+use mco_cluster::{
+    Api, CallError, Clock, Shutdown,
     apply::{self, Guard},
     report,
 };

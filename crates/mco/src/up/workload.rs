@@ -15,8 +15,8 @@ use kube::{
     api::{DeleteParams, PostParams},
     runtime::watcher,
 };
-use mco_cluster::{Api, 
-    Cache, CallError, Shutdown,
+use mco_cluster::{
+    Api, Cache, CallError, Shutdown,
     apply::{self, Changes, Guard},
     error::Refused,
     report,
