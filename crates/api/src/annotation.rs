@@ -8,7 +8,7 @@ use std::fmt::{self, Display};
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-use crate::duration::Span;
+use crate::duration::DurationText;
 use crate::name::RenderedName;
 use crate::wire_enum::wire_enum;
 
@@ -23,7 +23,7 @@ pub struct Key<T> {
 /// An annotation value that does not parse as the type of its key.
 #[derive(Debug, thiserror::Error)]
 #[error("annotation {key} has an invalid value {text:?}")]
-pub struct BadAnnotation {
+pub struct AnnotationError {
     /// Key of the annotation.
     pub key: &'static str,
     /// Value of the annotation.
@@ -68,9 +68,9 @@ keys! {
     DRAIN_RECORD: DrainRecord = "drainRecord";
     /// Pool: duration after which the drain of a node counts as overdue. Set by the administrator;
     /// not in the reference.
-    DRAIN_TIMEOUT: Span = "drain-timeout";
+    DRAIN_TIMEOUT: DurationText = "drain-timeout";
     /// Pool: timeout of a single drain attempt. Set by the administrator; not in the reference.
-    DRAIN_ATTEMPT_TIMEOUT: Span = "drain-attempt-timeout";
+    DRAIN_ATTEMPT_TIMEOUT: DurationText = "drain-attempt-timeout";
     /// Pool: reaction of the daemons to config drift on the pool's nodes. Set by the administrator;
     /// not in the reference.
     DRIFT_POLICY: DriftPolicy = "drift-policy";
@@ -171,11 +171,14 @@ where
     T::Err: std::error::Error + Send + Sync + 'static,
 {
     /// Parses the annotation's value; an empty value counts as absent.
-    pub fn get(&self, annotations: &BTreeMap<String, String>) -> Result<Option<T>, BadAnnotation> {
+    pub fn get(
+        &self,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<Option<T>, AnnotationError> {
         match annotations.get(self.name).map(String::as_str) {
             // Compat: an empty value means absent (pkg/controller/node/status.go).
             None | Some("") => Ok(None),
-            Some(text) => text.parse().map(Some).map_err(|source| BadAnnotation {
+            Some(text) => text.parse().map(Some).map_err(|source| AnnotationError {
                 key: self.name,
                 text: text.to_owned(),
                 source: Box::new(source),
@@ -282,7 +285,7 @@ pub struct DrainRequest {
 
 /// A text that is not a drain request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadDrainRequest {
+pub enum DrainRequestError {
     /// The text has no `-`.
     #[error("expected <verb>-<config>")]
     Shape,
@@ -303,14 +306,14 @@ impl DrainVerb {
 }
 
 impl FromStr for DrainRequest {
-    type Err = BadDrainRequest;
+    type Err = DrainRequestError;
 
-    fn from_str(text: &str) -> Result<Self, BadDrainRequest> {
-        let (verb, config) = text.split_once('-').ok_or(BadDrainRequest::Shape)?;
+    fn from_str(text: &str) -> Result<Self, DrainRequestError> {
+        let (verb, config) = text.split_once('-').ok_or(DrainRequestError::Shape)?;
         let verb = match verb {
             "drain" => DrainVerb::Drain,
             "uncordon" => DrainVerb::Uncordon,
-            other => return Err(BadDrainRequest::Verb(other.to_owned())),
+            other => return Err(DrainRequestError::Verb(other.to_owned())),
         };
         Ok(Self { verb, config: config.to_owned() })
     }
@@ -377,8 +380,8 @@ mod tests {
         let cases = [
             ("drain-rendered-worker-1", Ok((DrainVerb::Drain, "rendered-worker-1"))),
             ("uncordon-rendered-worker-1", Ok((DrainVerb::Uncordon, "rendered-worker-1"))),
-            ("reboot-x", Err(BadDrainRequest::Verb("reboot".to_owned()))),
-            ("drain", Err(BadDrainRequest::Shape)),
+            ("reboot-x", Err(DrainRequestError::Verb("reboot".to_owned()))),
+            ("drain", Err(DrainRequestError::Shape)),
         ];
         for (text, expected) in cases {
             let got = text.parse::<DrainRequest>();

@@ -17,7 +17,7 @@ pub const RENDERED_PREFIX: &str = "rendered-";
 /// A text that is not a valid object name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a valid {what} name: {fault}")]
-pub struct BadName {
+pub struct NameError {
     /// Kind of object that the name is for.
     what: &'static str,
     /// Rejected text, shortened.
@@ -148,7 +148,7 @@ impl PoolName {
 
 impl RenderedName {
     /// Returns the name of the rendered config of `pool` whose content hashes to `digest`.
-    pub fn for_pool(pool: &PoolName, digest: [u8; 16]) -> Result<Self, BadName> {
+    pub fn for_pool(pool: &PoolName, digest: [u8; 16]) -> Result<Self, NameError> {
         let digest = u128::from_be_bytes(digest);
         Self::try_from(format!("{RENDERED_PREFIX}{pool}-{digest:032x}"))
     }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, LabelSelecto
 
 /// A label selector that cannot be evaluated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BadSelector {
+pub enum SelectorError {
     /// The operator is none of the four known ones.
     #[error("{operator:?} is not a valid label selector operator (key {key:?})")]
     UnknownOperator {
@@ -40,7 +40,7 @@ pub enum BadSelector {
 pub fn matches(
     selector: &LabelSelector,
     labels: &BTreeMap<String, String>,
-) -> Result<bool, BadSelector> {
+) -> Result<bool, SelectorError> {
     let mut matched =
         selector.match_labels.iter().flatten().all(|(key, value)| labels.get(key) == Some(value));
     for requirement in selector.match_expressions.iter().flatten() {
@@ -61,7 +61,7 @@ pub fn is_empty(selector: &LabelSelector) -> bool {
 fn requirement_matches(
     requirement: &LabelSelectorRequirement,
     labels: &BTreeMap<String, String>,
-) -> Result<bool, BadSelector> {
+) -> Result<bool, SelectorError> {
     let LabelSelectorRequirement { key, operator, values } = requirement;
     let values = values.as_deref().unwrap_or_default();
     let (key_text, operator_text) = (|| key.clone(), || operator.clone());
@@ -69,16 +69,16 @@ fn requirement_matches(
 
     match operator.as_str() {
         "In" | "NotIn" if values.is_empty() => {
-            Err(BadSelector::ValuesMissing { key: key_text(), operator: operator_text() })
+            Err(SelectorError::ValuesMissing { key: key_text(), operator: operator_text() })
         }
         "Exists" | "DoesNotExist" if !values.is_empty() => {
-            Err(BadSelector::ValuesForbidden { key: key_text(), operator: operator_text() })
+            Err(SelectorError::ValuesForbidden { key: key_text(), operator: operator_text() })
         }
         "In" => Ok(value.is_some_and(|value| values.contains(value))),
         "NotIn" => Ok(value.is_none_or(|value| !values.contains(value))),
         "Exists" => Ok(value.is_some()),
         "DoesNotExist" => Ok(value.is_none()),
-        _ => Err(BadSelector::UnknownOperator { key: key_text(), operator: operator_text() }),
+        _ => Err(SelectorError::UnknownOperator { key: key_text(), operator: operator_text() }),
     }
 }
 

@@ -41,7 +41,7 @@ pub struct Readiness(Arc<AtomicBool>);
 
 impl Readiness {
     /// Marks the process as ready.
-    pub fn reached(&self) {
+    pub fn set_ready(&self) {
         self.0.store(true, Ordering::Release);
     }
 

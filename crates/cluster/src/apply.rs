@@ -11,14 +11,14 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::{Api, CallError, Object, error::Refused};
+use crate::{Api, CallError, Object, error::Rejection};
 
 /// Changes to annotations or labels: the value to set, or `None` to remove the key.
 pub type Changes = BTreeMap<String, Option<String>>;
 
 /// The precondition of a write.
 #[derive(Clone, Copy, Debug)]
-pub enum Guard<'a> {
+pub enum Precondition<'a> {
     /// Valid for any state of the object.
     Any,
     /// Valid only while the object has this resource version.
@@ -31,7 +31,7 @@ pub async fn patch_annotations<K: Object>(
     name: &str,
     changes: &Changes,
 ) -> Result<K, CallError> {
-    merge(api, name, json!({"metadata": {"annotations": changes}}), Guard::Any).await
+    merge(api, name, json!({"metadata": {"annotations": changes}}), Precondition::Any).await
 }
 
 /// Merges `members` into the object.
@@ -39,7 +39,7 @@ pub async fn merge<K: Object>(
     api: &Api<K>,
     name: &str,
     members: Value,
-    guard: Guard<'_>,
+    guard: Precondition<'_>,
 ) -> Result<K, CallError> {
     let patch = Patch::Merge(guarded(members, guard));
     Ok(api.patch(name, &PatchParams::default(), &patch).await?)
@@ -50,19 +50,19 @@ pub async fn merge_status<K: Object>(
     api: &Api<K>,
     name: &str,
     status: impl Serialize,
-    guard: Guard<'_>,
+    guard: Precondition<'_>,
 ) -> Result<K, CallError> {
     let patch = Patch::Merge(guarded(json!({"status": status}), guard));
     Ok(api.patch_status(name, &PatchParams::default(), &patch).await?)
 }
 
 /// Applies `object` to the status with `manager` as the field manager.
-pub async fn own_status<K: Object>(
+pub async fn apply_status<K: Object>(
     api: &Api<K>,
     name: &str,
     manager: &str,
     object: Value,
-    guard: Guard<'_>,
+    guard: Precondition<'_>,
 ) -> Result<K, CallError> {
     let patch = Patch::Apply(guarded(object, guard));
     Ok(api.patch_status(name, &PatchParams::apply(manager).force(), &patch).await?)
@@ -81,7 +81,7 @@ pub enum Created<K> {
 pub async fn create<K: Object>(api: &Api<K>, object: &K) -> Result<Created<K>, CallError> {
     match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
         Ok(made) => Ok(Created::Now(Box::new(made))),
-        Err(error) if error.refused() == Some(Refused::AlreadyExists) => Ok(Created::Before),
+        Err(error) if error.refused() == Some(Rejection::AlreadyExists) => Ok(Created::Before),
         Err(error) => Err(error),
     }
 }
@@ -94,8 +94,8 @@ pub async fn ensure<K: Object>(api: &Api<K>, name: &str, object: &K) -> Result<K
     }
 }
 
-fn guarded(mut members: Value, guard: Guard<'_>) -> Value {
-    if let (Guard::Unchanged(version), Some(object)) = (guard, members.as_object_mut()) {
+fn guarded(mut members: Value, guard: Precondition<'_>) -> Value {
+    if let (Precondition::Unchanged(version), Some(object)) = (guard, members.as_object_mut()) {
         let metadata = object.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.insert("resourceVersion".to_owned(), Value::from(version));

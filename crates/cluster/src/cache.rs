@@ -24,7 +24,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use self::storage::{Storage, Stored};
-use crate::{Api, CallError, Object, Shutdown, error::Refused, report, watch as watching};
+use crate::{Api, CallError, Object, Shutdown, error::Rejection, report, watch as watching};
 
 /// Pause before a watch is restarted that delivered an object which cannot be decoded.
 const DECODE_RETRY: Duration = Duration::from_secs(5);
@@ -342,7 +342,7 @@ fn log_failure(kind: &str, error: watcher::Error) -> Failure {
     }
     warn!(kind, error = report::chain(&error), "Failed to watch");
     match error.refused() {
-        Some(Refused::Other(403)) => Failure::NoKind,
+        Some(Rejection::Other(403)) => Failure::NoKind,
         _ => Failure::Temporary,
     }
 }

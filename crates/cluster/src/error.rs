@@ -8,7 +8,7 @@ pub struct CallError(kube::Error);
 
 /// The kind of rejection that a caller may act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum Rejection {
     /// The object does not exist.
     NotFound,
     /// An object of that name exists.
@@ -24,14 +24,14 @@ pub enum Refused {
 impl CallError {
     /// Returns the kind of rejection, if the API server answered at all.
     #[must_use]
-    pub fn refused(&self) -> Option<Refused> {
+    pub fn rejection(&self) -> Option<Rejection> {
         let kube::Error::Api(status) = &self.0 else { return None };
         Some(match (status.code, status.reason.as_str()) {
-            (404, _) => Refused::NotFound,
-            (409, "AlreadyExists") => Refused::AlreadyExists,
-            (409, _) => Refused::Conflict,
-            (429, _) => Refused::TooManyRequests,
-            (code, _) => Refused::Other(code),
+            (404, _) => Rejection::NotFound,
+            (409, "AlreadyExists") => Rejection::AlreadyExists,
+            (409, _) => Rejection::Conflict,
+            (429, _) => Rejection::TooManyRequests,
+            (code, _) => Rejection::Other(code),
         })
     }
 
@@ -46,7 +46,7 @@ impl CallError {
     /// Returns true if the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
-        self.refused() == Some(Refused::NotFound)
+        self.rejection() == Some(Rejection::NotFound)
     }
 }
 

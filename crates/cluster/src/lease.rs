@@ -24,10 +24,10 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tracing::{debug, info, warn};
 
 pub use self::{
-    fence::{Fence, Shut},
+    fence::{Fence, NotLeading},
     timings::{BadTimings, Timings},
 };
-use crate::{Api, CallError, Clock, Shutdown, error::Refused, report};
+use crate::{Api, CallError, Clock, Shutdown, error::Rejection, report};
 
 /// A candidate for a lease.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub fn identity() -> String {
 
 /// The end of leadership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum LeadershipEnd {
     /// The process was shut down, or its work is done; the lease was released.
     Released,
     /// The lease was not renewed in time; another process may lead.
@@ -83,26 +83,30 @@ impl Candidate {
     ///
     /// `work` gets a shutdown request of its own. When the lease is lost, `work` is dropped at
     /// once, because another process may be writing from then on.
-    pub async fn lead<F>(&self, shutdown: &Shutdown, work: impl FnOnce(Shutdown) -> F) -> Ended
+    pub async fn lead<F>(
+        &self,
+        shutdown: &Shutdown,
+        work: impl FnOnce(Shutdown) -> F,
+    ) -> LeadershipEnd
     where
         F: Future<Output = ()>,
     {
         let mut observed = None;
         tokio::select! {
-            () = shutdown.requested() => return Ended::Released,
+            () = shutdown.requested() => return LeadershipEnd::Released,
             () = self.acquire(&mut observed) => {}
         }
         info!(lease = self.name, identity = self.identity, "Acquired the lease");
         let ended = tokio::select! {
             // The loss of the lease is handled before anything else.
             biased;
-            () = self.renew(&mut observed) => Ended::Lost,
-            () = work(shutdown.child()) => Ended::Released,
+            () = self.renew(&mut observed) => LeadershipEnd::Lost,
+            () = work(shutdown.child()) => LeadershipEnd::Released,
         };
         self.fence.shut();
         match ended {
-            Ended::Lost => warn!(lease = self.name, "Lost the lease"),
-            Ended::Released => self.release(observed).await,
+            LeadershipEnd::Lost => warn!(lease = self.name, "Lost the lease"),
+            LeadershipEnd::Released => self.release(observed).await,
         }
         ended
     }
@@ -174,7 +178,7 @@ impl Candidate {
             let renewed = self.claim(&ours.lease);
             match self.replace(&renewed, observed).await {
                 Ok(()) => return Ok(true),
-                Err(error) if error.refused() == Some(Refused::Conflict) => {}
+                Err(error) if error.refused() == Some(Rejection::Conflict) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }

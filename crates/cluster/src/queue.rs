@@ -15,7 +15,7 @@ use std::{
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{CallError, Shutdown, error::Refused};
+use crate::{CallError, Shutdown, error::Rejection};
 
 /// First delay after a failure; doubled with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
@@ -26,16 +26,16 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The result of a reconciliation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum Reconciled {
     /// Nothing to do until the object changes.
-    Wait,
+    Done,
     /// Reconcile again after this time.
-    After(Duration),
+    RequeueAfter(Duration),
     /// The reconciliation failed: retry with a backoff.
     Retry,
 }
 
-impl Next {
+impl Reconciled {
     /// Returns the result for an error, by the API server's response that caused it.
     ///
     /// A conflict is retried at once, a request that the server was too busy for when the server
@@ -46,9 +46,9 @@ impl Next {
         while let Some(error) = cause {
             if let Some(call) = error.downcast_ref::<CallError>() {
                 return match (call.refused(), call.retry_after()) {
-                    (Some(Refused::Conflict), _) => Self::After(MIN_BACKOFF),
-                    (Some(Refused::TooManyRequests), Some(pause)) => {
-                        Self::After(pause.min(MAX_BACKOFF))
+                    (Some(Rejection::Conflict), _) => Self::RequeueAfter(MIN_BACKOFF),
+                    (Some(Rejection::TooManyRequests), Some(pause)) => {
+                        Self::RequeueAfter(pause.min(MAX_BACKOFF))
                     }
                     _ => Self::Retry,
                 };
@@ -124,7 +124,7 @@ impl<T: Ord + Clone> Queue<T> {
     /// Adds `name` to be processed once it has not been added for `quiet`, or for twice the longest
     /// pause of its burst if that is longer, and after ten times `quiet` at the latest. So a single
     /// change is processed soon, and a slow burst costs one reconciliation.
-    pub fn settle(&self, name: T, quiet: Duration) {
+    pub fn add_debounced(&self, name: T, quiet: Duration) {
         let now = Instant::now();
         let mut state = self.lock();
         let new = Burst { first: now, last: now, gap: Duration::ZERO };
@@ -151,7 +151,7 @@ impl<T: Ord + Clone> Queue<T> {
     /// Work that has started is finished first.
     pub async fn run<F>(&self, width: usize, shutdown: &Shutdown, reconcile: impl Fn(T) -> F)
     where
-        F: Future<Output = Next>,
+        F: Future<Output = Reconciled>,
     {
         let mut running = FuturesUnordered::new();
         while !shutdown.is_requested() {
@@ -202,15 +202,15 @@ impl<T: Ord + Clone> Queue<T> {
         }
     }
 
-    fn finish(&self, name: T, next: Next) {
+    fn finish(&self, name: T, next: Reconciled) {
         let mut state = self.lock();
         state.running.remove(&name);
         let delay = match next {
-            Next::Wait | Next::After(_) => {
+            Reconciled::Done | Reconciled::RequeueAfter(_) => {
                 state.failures.remove(&name);
-                if let Next::After(delay) = next { Some(delay) } else { None }
+                if let Reconciled::RequeueAfter(delay) = next { Some(delay) } else { None }
             }
-            Next::Retry => {
+            Reconciled::Retry => {
                 let failures = state.failures.entry(name.clone()).or_default();
                 *failures = failures.saturating_add(1);
                 Some(pause(*failures))
@@ -249,7 +249,7 @@ mod tests {
 
     use super::*;
 
-    async fn looks(adds: &[(&'static str, u64)], answer: Next) -> Vec<(&'static str, u64)> {
+    async fn looks(adds: &[(&'static str, u64)], answer: Reconciled) -> Vec<(&'static str, u64)> {
         let (queue, shutdown) = (Queue::new(), Shutdown::new());
         let start = Instant::now();
         for (name, delay) in adds {
@@ -274,7 +274,7 @@ mod tests {
     // covers: REN-2
     #[tokio::test(start_paused = true)]
     async fn a_burst_costs_one_reconciliation_at_the_earliest_time() {
-        let seen = looks(&[("a", 5), ("b", 3), ("a", 9), ("a", 5)], Next::Wait).await;
+        let seen = looks(&[("a", 5), ("b", 3), ("a", 9), ("a", 5)], Reconciled::Done).await;
         assert_eq!(seen, [("b", 3), ("a", 5)]);
     }
 
@@ -286,12 +286,12 @@ mod tests {
             let (start, seen) = (Instant::now(), Mutex::new(Vec::new()));
             let look = |()| {
                 seen.lock().unwrap().push(start.elapsed().as_secs());
-                async { Next::Wait }
+                async { Reconciled::Done }
             };
             let burst = async {
                 for _ in 0..changes {
                     tokio::time::sleep(Duration::from_millis(1200)).await;
-                    queue.settle((), Duration::from_secs(2));
+                    queue.add_debounced((), Duration::from_secs(2));
                 }
                 tokio::time::sleep(Duration::from_mins(1)).await;
             };
@@ -319,12 +319,12 @@ mod tests {
             let (start, seen) = (Instant::now(), Mutex::new(Vec::new()));
             let look = |()| {
                 seen.lock().unwrap().push(start.elapsed().as_millis());
-                async { Next::Wait }
+                async { Reconciled::Done }
             };
             let burst = async {
                 for change in changes {
                     tokio::time::sleep_until(start + Duration::from_millis(*change)).await;
-                    queue.settle((), Duration::from_millis(200));
+                    queue.add_debounced((), Duration::from_millis(200));
                 }
                 tokio::time::sleep(Duration::from_mins(1)).await;
             };
@@ -339,14 +339,14 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_reconciliation_can_requeue_its_object() {
-        let seen = looks(&[("a", 0)], Next::After(Duration::from_secs(25))).await;
+        let seen = looks(&[("a", 0)], Reconciled::RequeueAfter(Duration::from_secs(25))).await;
         assert_eq!(seen, [("a", 0), ("a", 25), ("a", 50)]);
     }
 
     // covers: WQ-1
     #[tokio::test(start_paused = true)]
     async fn failures_are_retried_with_a_backoff_for_ever() {
-        let seen = looks(&[("a", 0)], Next::Retry).await;
+        let seen = looks(&[("a", 0)], Reconciled::Retry).await;
         assert!((9..15).contains(&seen.len()), "{seen:?}");
         for failures in [12, 40, u32::MAX] {
             let (least, most) = (Duration::from_mins(1), Duration::from_secs(75));
@@ -363,13 +363,16 @@ mod tests {
             CallError::from(kube::Error::Api(serde_json::from_value(status).unwrap()))
         };
         let rows = [
-            (refused(409, "Conflict", 0), Next::After(MIN_BACKOFF)),
-            (refused(409, "AlreadyExists", 0), Next::Retry),
-            (refused(429, "TooManyRequests", 0), Next::Retry),
-            (refused(429, "TooManyRequests", 7), Next::After(Duration::from_secs(7))),
-            (refused(429, "TooManyRequests", 7000), Next::After(Duration::from_mins(1))),
-            (refused(403, "Forbidden", 0), Next::Retry),
-            (refused(500, "InternalError", 0), Next::Retry),
+            (refused(409, "Conflict", 0), Reconciled::RequeueAfter(MIN_BACKOFF)),
+            (refused(409, "AlreadyExists", 0), Reconciled::Retry),
+            (refused(429, "TooManyRequests", 0), Reconciled::Retry),
+            (refused(429, "TooManyRequests", 7), Reconciled::RequeueAfter(Duration::from_secs(7))),
+            (
+                refused(429, "TooManyRequests", 7000),
+                Reconciled::RequeueAfter(Duration::from_mins(1)),
+            ),
+            (refused(403, "Forbidden", 0), Reconciled::Retry),
+            (refused(500, "InternalError", 0), Reconciled::Retry),
         ];
         for (error, expected) in rows {
             #[derive(Debug, thiserror::Error)]
@@ -396,7 +399,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 assert_eq!(*active.lock().unwrap(), 1);
                 *active.lock().unwrap() -= 1;
-                Next::Wait
+                Reconciled::Done
             }
         };
         tokio::select! {

@@ -19,7 +19,7 @@ use mco_api::{
     name::RENDERED_PREFIX,
 };
 use mco_cluster::{
-    Api, Cache, CallError, Object, Shutdown, cache::trim, error::Refused, report::chain,
+    Api, Cache, CallError, Object, Shutdown, cache::trim, error::Rejection, report::chain,
 };
 use mco_core::rollout::scheduling::MastersSchedulable;
 use tokio::task::JoinSet;

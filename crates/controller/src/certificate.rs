@@ -21,10 +21,12 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
 use mco_api::{ControllerConfig, label};
 use mco_cluster::{
-    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Next,
+    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Reconciled,
     report::chain,
 };
-use mco_core::certs::{self, Life, Reason, Verdict, Wanted};
+use mco_core::certs::{
+    self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason,
+};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 
@@ -132,9 +134,13 @@ fn changes_control_plane(change: &Change<'_, Node>) -> bool {
     is_one(change.before) != is_one(change.after)
 }
 
-async fn reconcile(context: &Context, reporter: &Reporter, machines: &user_data::Machines) -> Next {
+async fn reconcile(
+    context: &Context,
+    reporter: &Reporter,
+    machines: &user_data::Machines,
+) -> Reconciled {
     match renew(context, reporter, machines).await {
-        Ok(due) => Next::After(issue::until(due, context.clock.now()).min(MAX_RESYNC)),
+        Ok(due) => Reconciled::RequeueAfter(issue::until(due, context.clock.now()).min(MAX_RESYNC)),
         Err(error) => {
             // The operator creates the namespace, which may not exist yet.
             let missing = match &error {
@@ -148,7 +154,7 @@ async fn reconcile(context: &Context, reporter: &Reporter, machines: &user_data:
             } else {
                 warn!(error = chain(&error), "Failed to renew certificates");
             }
-            Next::Retry
+            Reconciled::Retry
         }
     }
 }
@@ -178,8 +184,8 @@ async fn renew(
     let bundle =
         ensure_bundle(context, reporter, &signer, &of_signer, of_server.as_ref(), now).await?;
     let names = fetch_names(context, &controller_config).await?;
-    let wanted = Wanted {
-        life: Life::CONFIG_SERVER,
+    let wanted = CertificateSpec {
+        life: CertificateLifetime::CONFIG_SERVER,
         names,
         trusted: issue::parse_all(&bundle).into_iter().map(|(found, _)| found.subject).collect(),
         signer_since: Some(of_signer.view.not_before),
@@ -204,27 +210,28 @@ async fn ensure_authority(
     let secret = objects::read_secret(context, label::SERVER_CA).await?;
     let pair = secret.as_ref().and_then(objects::pair).filter(|pair| issue::is_key(&pair.key));
     let found = pair.as_ref().and_then(|pair| issue::parse(pair.certificate.as_bytes()));
-    let wanted = Wanted {
-        life: Life::CONFIG_SERVER,
+    let wanted = CertificateSpec {
+        life: CertificateLifetime::CONFIG_SERVER,
         names: BTreeSet::new(),
         trusted: BTreeSet::new(),
         signer_since: None,
     };
     let view = found.as_ref().map(|found| &found.view);
-    let reason = match (certs::weigh(view, &wanted, now), pair, found) {
-        (Verdict::Wait(due), Some(pair), Some(found)) => return Ok((pair, found, due)),
-        (Verdict::Rotate(reason), _, _) => reason,
-        (Verdict::Wait(_), _, _) => Reason::Missing,
+    let reason = match (certs::decide_rotation(view, &wanted, now), pair, found) {
+        (RotationDecision::Wait(due), Some(pair), Some(found)) => return Ok((pair, found, due)),
+        (RotationDecision::Rotate(reason), _, _) => reason,
+        (RotationDecision::Wait(_), _, _) => RotationReason::Missing,
     };
     let name = format!("{SIGNER}@{}", now.as_second());
-    let made = issue::authority(&name, Life::CONFIG_SERVER, now);
+    let made = issue::authority(&name, CertificateLifetime::CONFIG_SERVER, now);
     let made = made.map_err(|source| CertificateError::Issue { name: name.clone(), source })?;
     let written = objects::write_pair(context, label::SERVER_CA, secret, &made).await?;
     let what = "requires a new signing cert/key pair";
     publish_issued(reporter, &written, "SignerUpdateRequired", what, &reason).await;
     let found =
         issue::parse(made.certificate.as_bytes()).expect("an issued certificate is valid PEM");
-    let Verdict::Wait(due) = certs::weigh(Some(&found.view), &wanted, now) else {
+    let RotationDecision::Wait(due) = certs::decide_rotation(Some(&found.view), &wanted, now)
+    else {
         return Ok((made, found, now));
     };
     Ok((made, found, due))
@@ -276,17 +283,17 @@ async fn ensure_serving(
     reporter: &Reporter,
     Server { secret, found }: Server,
     (signer, of_signer): (&Pair, &ParsedCertificate),
-    wanted: &Wanted,
+    wanted: &CertificateSpec,
     now: Timestamp,
 ) -> Result<Timestamp, CertificateError> {
     let has_key = secret.as_ref().and_then(objects::pair).is_some();
     let right_kind =
         secret.as_ref().is_some_and(|secret| secret.type_.as_deref() == Some(objects::TLS));
     let view = found.as_ref().filter(|_| has_key).map(|found| &found.view);
-    let reason = match certs::weigh(view, wanted, now) {
-        Verdict::Wait(due) if right_kind => return Ok(due),
-        Verdict::Wait(_) => Reason::Missing,
-        Verdict::Rotate(reason) => reason,
+    let reason = match certs::decide_rotation(view, wanted, now) {
+        RotationDecision::Wait(due) if right_kind => return Ok(due),
+        RotationDecision::Wait(_) => RotationReason::Missing,
+        RotationDecision::Rotate(reason) => reason,
     };
     let name = label::SERVER_TLS;
     let made = issue::serving(signer, &of_signer.subject, &wanted.names, wanted.life, now);
@@ -296,9 +303,9 @@ async fn ensure_serving(
     publish_issued(reporter, &written, "TargetUpdateRequired", what, &reason).await;
     let found =
         issue::parse(made.certificate.as_bytes()).expect("an issued certificate is valid PEM");
-    Ok(match certs::weigh(Some(&found.view), wanted, now) {
-        Verdict::Wait(due) => due,
-        Verdict::Rotate(_) => now,
+    Ok(match certs::decide_rotation(Some(&found.view), wanted, now) {
+        RotationDecision::Wait(due) => due,
+        RotationDecision::Rotate(_) => now,
     })
 }
 
@@ -310,7 +317,7 @@ async fn publish_issued(
     object: &Secret,
     event: &'static str,
     text: &str,
-    reason: &Reason,
+    reason: &RotationReason,
 ) {
     let (name, namespace) = (object.name_any(), label::NAMESPACE);
     info!(name, %reason, "Issued certificate");

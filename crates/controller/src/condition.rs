@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, condition::PoolCondition};
 use mco_cluster::Api;
-use mco_cluster::apply::{self, Guard};
+use mco_cluster::apply::{self, Precondition};
 use mco_core::status::{self, Finding};
 use serde_json::json;
 
@@ -28,7 +28,7 @@ pub(crate) async fn set(
     let version = known.resource_version().unwrap_or_default();
     let pools = Api::<MachineConfigPool>::all(context.client.clone());
     let patch = json!({"conditions": conditions});
-    let patched = apply::merge_status(&pools, pool, patch, Guard::Unchanged(&version)).await;
+    let patched = apply::merge_status(&pools, pool, patch, Precondition::Unchanged(&version)).await;
     let patched =
         patched.map_err(|source| ActError::PoolStatus { pool: pool.to_owned(), source })?;
     context.caches.pools.learn(patched);

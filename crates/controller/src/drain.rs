@@ -26,12 +26,12 @@ use kube::ResourceExt as _;
 use mco_api::annotation::{self, DrainRecord, DrainVerb};
 use mco_cluster::{
     Api, CallError, Note, Queue, Reporter, Shutdown,
-    apply::{self, Changes, Guard},
+    apply::{self, Changes, Precondition},
     cache::Change,
-    queue::Next,
+    queue::Reconciled,
     report::chain,
 };
-use mco_core::drain::{self, Asked, BadTimeout, Limits, Setback};
+use mco_core::drain::{self, BadTimeout, Limits, PendingRequest, RetryDecision};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
@@ -96,54 +96,54 @@ fn node_matters(change: &Change<'_, Node>) -> bool {
     drain_request(before) != drain_request(after) || is_cordoned(before) != is_cordoned(after)
 }
 
-fn drain_request(node: &Node) -> Asked {
+fn drain_request(node: &Node) -> PendingRequest {
     let value = |key: &str| node.annotations().get(key).map(String::as_str);
     let (desired, applied) = (&annotation::DESIRED_DRAIN, &annotation::LAST_APPLIED_DRAIN);
-    drain::asked(value(desired.name()), value(applied.name()))
+    drain::pending_request(value(desired.name()), value(applied.name()))
 }
 
 fn is_cordoned(node: &Node) -> bool {
     node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default()
 }
 
-async fn reconcile(drainer: &Drainer, name: String) -> Next {
-    let Some(node) = drainer.context.caches.nodes.get(&name) else { return Next::Wait };
+async fn reconcile(drainer: &Drainer, name: String) -> Reconciled {
+    let Some(node) = drainer.context.caches.nodes.get(&name) else { return Reconciled::Done };
     let outcome = match drain_request(&node) {
-        Asked::Nothing => {
+        PendingRequest::None => {
             drainer.context.metrics.clear_drain_error(&name);
-            return Next::Wait;
+            return Reconciled::Done;
         }
-        Asked::Unclear { text, .. } => {
+        PendingRequest::Invalid { text, .. } => {
             drainer.report_unknown_request(&node, &text).await;
-            return Next::Retry;
+            return Reconciled::Retry;
         }
-        Asked::This(request) => match request.verb {
+        PendingRequest::Request(request) => match request.verb {
             DrainVerb::Uncordon => drainer.uncordon(&node).await,
             DrainVerb::Drain => drainer.drain(&node).await,
         },
     };
     outcome.unwrap_or_else(|error| {
         warn!(node = name, error = chain(&error), "Failed to handle drain request");
-        Next::after(&error)
+        Reconciled::after(&error)
     })
 }
 
 impl Drainer {
-    async fn uncordon(&self, node: &Node) -> Result<Next, ActError> {
+    async fn uncordon(&self, node: &Node) -> Result<Reconciled, ActError> {
         self.count_end(&node.name_any(), Action::Uncordon);
         // One write, so that the request is never acknowledged before the node is schedulable.
         let patch = json!({
             "spec": {"unschedulable": null},
             "metadata": {"annotations": acknowledgement(node)},
         });
-        self.patch(node, patch, Guard::Any)
+        self.patch(node, patch, Precondition::Any)
             .await
             .map_err(|source| ActError::Uncordon { node: node.name_any(), source })?;
         info!(node = node.name_any(), "Uncordoned node");
-        Ok(Next::Wait)
+        Ok(Reconciled::Done)
     }
 
-    async fn drain(&self, node: &Node) -> Result<Next, ActError> {
+    async fn drain(&self, node: &Node) -> Result<Reconciled, ActError> {
         let name = node.name_any();
         let limits = self.resolve_limits(node).await;
         let mut record = self.cordon(node).await?;
@@ -160,11 +160,13 @@ impl Drainer {
         }
         match evict::run_attempt(self, node, &pods, &mut record, &limits).await? {
             Attempt::Empty => self.finish(node).await,
-            Attempt::Superseded => Ok(Next::After(Duration::ZERO)),
+            Attempt::Superseded => Ok(Reconciled::RequeueAfter(Duration::ZERO)),
             Attempt::Blocked => {
                 record.attempts = record.attempts.saturating_add(1);
                 self.write_record(node, &record).await?;
-                Ok(Next::After(self.report_failed_attempt(node, &record, &limits).await))
+                Ok(Reconciled::RequeueAfter(
+                    self.report_failed_attempt(node, &record, &limits).await,
+                ))
             }
         }
     }
@@ -189,7 +191,7 @@ impl Drainer {
             "spec": {"unschedulable": true},
             "metadata": {"annotations": record_annotation(&record)},
         });
-        self.patch(node, patch, Guard::Any)
+        self.patch(node, patch, Precondition::Any)
             .await
             .map_err(|source| ActError::Cordon { node: node.name_any(), source })?;
         // By now the cache has the written node, or a newer one.
@@ -202,13 +204,13 @@ impl Drainer {
     }
 
     /// Acknowledges the request, unless the node was uncordoned in the meantime.
-    async fn finish(&self, node: &Node) -> Result<Next, ActError> {
+    async fn finish(&self, node: &Node) -> Result<Reconciled, ActError> {
         let name = node.name_any();
-        let Some(now) = self.context.caches.nodes.get(&name) else { return Ok(Next::Wait) };
+        let Some(now) = self.context.caches.nodes.get(&name) else { return Ok(Reconciled::Done) };
         if !is_cordoned(&now) || request(&now) != request(node) {
             // Pods may have come back, so the drain is not complete.
             warn!(node = name, "Node was uncordoned during its drain; draining again");
-            return Ok(Next::After(Duration::ZERO));
+            return Ok(Reconciled::RequeueAfter(Duration::ZERO));
         }
         // If the write fails, the next reconcile counts again.
         self.count_end(&name, Action::Drain);
@@ -216,11 +218,11 @@ impl Drainer {
         let version = now.resource_version().unwrap_or_default();
         // A change in the meantime may have removed the cordon: then the write conflicts and the
         // drain is reconciled again.
-        self.patch(node, patch, Guard::Unchanged(&version))
+        self.patch(node, patch, Precondition::Unchanged(&version))
             .await
             .map_err(|source| ActError::AcknowledgeDrain { node: name.clone(), source })?;
         info!(node = name, "Drained node");
-        Ok(Next::Wait)
+        Ok(Reconciled::Done)
     }
 
     /// Counts the end of a drain or uncordon before the request is acknowledged.
@@ -248,8 +250,8 @@ impl Drainer {
     async fn resolve_limits(&self, node: &Node) -> Limits {
         let default = Limits { attempt: self.context.pace.attempt, ..Limits::REFERENCE };
         let found = {
-            let roster = self.context.enqueuer.roster();
-            roster.pool_of(&node.name_any()).ok().flatten().map(str::to_owned)
+            let node_index = self.context.enqueuer.node_index();
+            node_index.pool_of(&node.name_any()).ok().flatten().map(str::to_owned)
         };
         let pool = found.and_then(|name| self.context.caches.pools.get(&name));
         let Some(pool) = pool else { return default };
@@ -274,7 +276,7 @@ impl Drainer {
         limits: &Limits,
     ) -> Duration {
         let why = blockers::describe(record);
-        let Setback { pause, warning } = drain::setback(limits, self.age(record), &why);
+        let RetryDecision { pause, warning } = drain::after_failure(limits, self.age(record), &why);
         warn!(node = node.name_any(), why, pause = pause.as_secs(), "Drain attempt failed");
         if let Some(text) = warning {
             self.reporter.publish(&Note::warning(node, "DrainThresholdExceeded", text)).await;
@@ -287,13 +289,18 @@ impl Drainer {
         self.patch(
             node,
             json!({"metadata": {"annotations": record_annotation(record)}}),
-            Guard::Any,
+            Precondition::Any,
         )
         .await
         .map_err(|source| ActError::RecordDrain { node: node.name_any(), source })
     }
 
-    async fn patch(&self, node: &Node, patch: Value, guard: Guard<'_>) -> Result<(), CallError> {
+    async fn patch(
+        &self,
+        node: &Node,
+        patch: Value,
+        guard: Precondition<'_>,
+    ) -> Result<(), CallError> {
         let api = Api::<LeanNode>::all(self.context.client.clone());
         let patched = apply::merge(&api, &node.name_any(), patch, guard).await?;
         self.context.caches.nodes.learn(patched.into());

@@ -1,6 +1,6 @@
 //! Feeds cache changes into the node index and enqueues the pools and nodes that they affect.
 //!
-//! The index ([`Roster`]) tells which pools a change affects, and only those are enqueued. The cost
+//! The index ([`NodeIndex`]) tells which pools a change affects, and only those are enqueued. The cost
 //! of a node's event does not depend on the number of nodes, and an event that changes nothing that
 //! the controllers read enqueues nothing.
 
@@ -19,9 +19,9 @@ use mco_api::{
 use mco_cluster::{Queue, cache::Change};
 use mco_core::{
     membership::CustomIgnored,
+    node_index::NodeIndex,
     rollout::{self, NodeView, first_boot},
-    roster::Roster,
-    status::{self, NodeReport},
+    status::{self, MachineConfigNodeView},
 };
 use tokio::{sync::mpsc, time::Instant};
 
@@ -34,7 +34,7 @@ use crate::{
 /// The node index, and the queues of pools and nodes to reconcile.
 #[derive(Debug)]
 pub(crate) struct Enqueuer {
-    roster: Mutex<Roster>,
+    node_index: Mutex<NodeIndex>,
     /// Pools whose nodes are to be chosen and whose status is to be computed.
     pub(crate) pools: Queue<String>,
     /// Nodes whose MachineConfigNode and taints are to be updated.
@@ -60,7 +60,7 @@ impl Default for Enqueuer {
     fn default() -> Self {
         let (notices, receiver) = mpsc::unbounded_channel();
         Self {
-            roster: Mutex::default(),
+            node_index: Mutex::default(),
             pools: Queue::default(),
             nodes: Queue::default(),
             pool_times: Mutex::default(),
@@ -72,8 +72,8 @@ impl Default for Enqueuer {
 
 impl Enqueuer {
     /// Locks the node index. The guard must not be held across an await.
-    pub(crate) fn roster(&self) -> MutexGuard<'_, Roster> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn node_index(&self) -> MutexGuard<'_, NodeIndex> {
+        self.node_index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the receiver of event texts about control plane nodes; `None` after the first call.
@@ -92,7 +92,7 @@ impl Enqueuer {
     /// `delay`.
     pub(crate) fn record_new_verdict(&self, pool: &str, delay: Duration) {
         self.times(pool, |times| times.verdict_changed = Some(Instant::now()));
-        let names: Vec<String> = match self.roster().fleet(pool) {
+        let names: Vec<String> = match self.node_index().pool_nodes(pool) {
             Some(fleet) => fleet.nodes().map(|node| node.name.clone()).collect(),
             None => Vec::new(),
         };
@@ -179,39 +179,39 @@ fn on_pool(context: &Context, change: &Change<'_, MachineConfigPool>) {
     } else if pool_matters(change) {
         enqueuer.pools.add_after(name, context.delays.node);
     }
-    let mut roster = enqueuer.roster();
+    let mut node_index = enqueuer.node_index();
     // Read under the lock: another thread may have indexed a later change already.
     let pools = context.caches.pools.list();
-    if roster.knows(pools.iter().map(|pool| &**pool)) {
+    if node_index.knows(pools.iter().map(|pool| &**pool)) {
         return;
     }
     let nodes = context.caches.nodes.list();
     let views = nodes.iter().map(|node| (view(context, node), node.labels()));
-    roster.replace(pools.iter().map(|pool| &**pool), views);
+    node_index.replace(pools.iter().map(|pool| &**pool), views);
     for node in &nodes {
         let name = node.name_any();
-        context.metrics.set_node_pool(&name, roster.pool_of(&name).ok().flatten());
+        context.metrics.set_node_pool(&name, node_index.pool_of(&name).ok().flatten());
     }
-    drop(roster);
+    drop(node_index);
     enqueue_all(context);
 }
 
 fn on_node(context: &Context, change: &Change<'_, Node>) {
     let Some(name) = change.object().map(|node| node.name_any()) else { return };
-    let mut roster = context.enqueuer.roster();
+    let mut node_index = context.enqueuer.node_index();
     // Read under the lock: another thread may have indexed a later change already.
     let (affected, alert) = if let Some(node) = context.caches.nodes.get(&name) {
-        let affected = roster.set_node(view(context, &node), node.labels());
-        (affected, roster.custom_ignored(&name) == Some(CustomIgnored::Yes))
+        let affected = node_index.set_node(view(context, &node), node.labels());
+        (affected, node_index.custom_ignored(&name) == Some(CustomIgnored::Yes))
     } else {
         // Before any write that the change causes.
         context.metrics.remove_node(&name);
-        (roster.forget_node(&name), false)
+        (node_index.forget_node(&name), false)
     };
-    let pool = roster.pool_of(&name).ok().flatten();
+    let pool = node_index.pool_of(&name).ok().flatten();
     let is_master = pool == Some(MASTER);
     context.metrics.set_node_pool(&name, pool);
-    drop(roster);
+    drop(node_index);
     context.metrics.set_pool_alert(&name, alert);
     enqueue_pools(context, affected);
     let (before, after) = (change.before, change.after);
@@ -222,20 +222,20 @@ fn on_node(context: &Context, change: &Change<'_, Node>) {
         }
     }
     if node_matters(change) {
-        context.enqueuer.nodes.settle(name, context.delays.node_status);
+        context.enqueuer.nodes.add_debounced(name, context.delays.node_status);
     }
 }
 
 fn on_machine_config_node(context: &Context, change: &Change<'_, MachineConfigNode>) {
     let Some(name) = change.object().map(|node| node.name_any()) else { return };
-    let mut roster = context.enqueuer.roster();
+    let mut node_index = context.enqueuer.node_index();
     let affected = match context.caches.machine_config_nodes.get(&name) {
-        Some(node) => roster.set_report(NodeReport::of(&node)),
-        None => roster.forget_report(&name),
+        Some(node) => node_index.set_report(MachineConfigNodeView::of(&node)),
+        None => node_index.forget_report(&name),
     };
-    drop(roster);
+    drop(node_index);
     enqueue_pools(context, affected);
-    context.enqueuer.nodes.settle(name, context.delays.node_status);
+    context.enqueuer.nodes.add_debounced(name, context.delays.node_status);
 }
 
 /// Enqueues the pool of a rendered config that was created or deleted: its OS image may differ.
@@ -251,9 +251,9 @@ fn on_config(context: &Context, change: &Change<'_, MachineConfig>) {
     let (name, key) = (config.name_any(), annotation::FIRST_PIVOT_CONFIG.name());
     let nodes = context.caches.nodes.list();
     for node in nodes.iter().filter(|node| node.annotations().get(key) == Some(&name)) {
-        let mut roster = context.enqueuer.roster();
-        let affected = roster.set_node(view(context, node), node.labels());
-        drop(roster);
+        let mut node_index = context.enqueuer.node_index();
+        let affected = node_index.set_node(view(context, node), node.labels());
+        drop(node_index);
         enqueue_pools(context, affected);
     }
 }
@@ -334,7 +334,7 @@ fn view(context: &Context, node: &Node) -> NodeView {
         let config = context.caches.configs.get(config);
         let owner = config.as_deref().and_then(owner);
         let pool = owner.and_then(|owner| context.caches.pools.get(owner));
-        node.claim = first_boot::claim(&node, |_| config.as_deref(), |_| pool.as_deref());
+        node.pool_labels = first_boot::claim(&node, |_| config.as_deref(), |_| pool.as_deref());
     }
     node
 }

@@ -31,9 +31,9 @@ use kube::Client;
 use mco_api::label;
 use mco_cluster::{
     Api, Clock, NoteCount, Reporter, Shutdown,
-    lease::{Candidate, Ended, Fence, Timings},
+    lease::{Candidate, Fence, LeadershipEnd, Timings},
 };
-use mco_core::{drain::Pace, render::Build};
+use mco_core::{drain::EvictionTiming, render::Build};
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -49,9 +49,9 @@ pub struct Config {
     /// Version of this build. The controller does not render base configs of other builds.
     pub build: Build,
     /// Debounce delays of the controllers.
-    pub settle: Settle,
+    pub delays: Delays,
     /// Timing of drain attempts.
-    pub pace: Pace,
+    pub pace: EvictionTiming,
     /// Leader election; `None` if no other controller process can run.
     pub leader: Option<Leader>,
     /// Source of the current time.
@@ -64,7 +64,7 @@ pub struct Config {
 
 /// Delays that let several changes gather before a controller reconciles them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settle {
+pub struct Delays {
     /// Before rendering a pool: MachineConfigs often arrive several at a time.
     pub render: Duration,
     /// Before choosing the nodes of a pool and computing its status.
@@ -85,7 +85,7 @@ pub struct Settle {
     pub prune: Duration,
 }
 
-impl Settle {
+impl Delays {
     /// Long enough for `kubectl apply -f DIR` to complete, short enough to go unnoticed.
     pub const SHORT: Self = Self {
         render: Duration::from_millis(150),
@@ -125,8 +125,8 @@ impl Config {
     pub fn new(build: Build) -> Self {
         Self {
             build,
-            settle: Settle::SHORT,
-            pace: Pace::REFERENCE,
+            delays: Delays::SHORT,
+            pace: EvictionTiming::REFERENCE,
             leader: None,
             clock: Clock::System,
             metrics: Metrics::default(),
@@ -136,10 +136,10 @@ impl Config {
 }
 
 /// Runs the controllers until shutdown is requested or another process takes the Lease.
-pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
+pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> LeadershipEnd {
     let Some(leader) = config.leader.clone() else {
         run_controllers(config, client, shutdown).await;
-        return Ended::Released;
+        return LeadershipEnd::Released;
     };
     let candidate = Candidate {
         api: Api::namespaced(client.clone(), &leader.namespace),
@@ -158,8 +158,8 @@ struct Context {
     client: Client,
     caches: Caches,
     build: Build,
-    delays: Settle,
-    pace: Pace,
+    delays: Delays,
+    pace: EvictionTiming,
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
@@ -200,7 +200,7 @@ impl Context {
 }
 
 async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, settle: delays, pace, clock, metrics, notes, leader: _ } = config;
+    let Config { build, delays, pace, clock, metrics, notes, leader: _ } = config;
     let caches = Caches::new();
     let control_plane_lock = tokio::sync::Mutex::default();
     let context = Arc::new(Context {

@@ -15,11 +15,11 @@ use kube::{
 use mco_api::{MachineConfigNode, MachineConfigPool};
 use mco_cluster::{
     Api, CallError, Shutdown,
-    apply::{self, Created, Guard},
-    queue::Next,
+    apply::{self, Created, Precondition},
+    queue::Reconciled,
     report::chain,
 };
-use mco_core::progress;
+use mco_core::machine_config_node;
 use serde_json::json;
 use tracing::{debug, info, warn};
 
@@ -44,18 +44,18 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     context.enqueuer.nodes.run(NODE_CONCURRENCY, &shutdown, reconcile_node).await;
 }
 
-async fn reconcile(context: &Context, name: &str) -> Next {
+async fn reconcile(context: &Context, name: &str) -> Reconciled {
     let outcome = match context.caches.nodes.get(name) {
-        None => delete_removed(context, name).await.map(|()| Next::Wait),
+        None => delete_removed(context, name).await.map(|()| Reconciled::Done),
         Some(node) => update_node(context, &node).await,
     };
     outcome.unwrap_or_else(|error| {
         debug!(node = name, error = chain(&error), "Failed to update MachineConfigNode");
-        Next::Retry
+        Reconciled::Retry
     })
 }
 
-async fn update_node(context: &Context, node: &Node) -> Result<Next, ActError> {
+async fn update_node(context: &Context, node: &Node) -> Result<Reconciled, ActError> {
     let name = node.name_any();
     let pool = pool_of(context, node);
     let Some(pool) = pool else {
@@ -64,7 +64,7 @@ async fn update_node(context: &Context, node: &Node) -> Result<Next, ActError> {
         return update(context, node, None, WaitingStatus::Defer)
             .await
             .and(patched)
-            .map(|()| Next::Wait);
+            .map(|()| Reconciled::Done);
     };
     let rest =
         context.enqueuer.until_waiting_status(&pool.name_any(), context.delays.waiting_status);
@@ -72,16 +72,16 @@ async fn update_node(context: &Context, node: &Node) -> Result<Next, ActError> {
     let patched =
         patch_node(context, node, &NodePatch::for_node(context, node, &pool, waiting)).await;
     update(context, node, Some(&pool), waiting).await.and(patched)?;
-    let is_deferred =
-        waiting == WaitingStatus::Defer && context.enqueuer.roster().wait(&name).is_some();
+    let is_deferred = waiting == WaitingStatus::Defer
+        && context.enqueuer.node_index().pending_update(&name).is_some();
     // A little later, so that the next reconcile does not come a moment too early.
     let again = rest + Duration::from_millis(10);
-    Ok(if is_deferred { Next::After(again) } else { Next::Wait })
+    Ok(if is_deferred { Reconciled::RequeueAfter(again) } else { Reconciled::Done })
 }
 
 fn pool_of(context: &Context, node: &Node) -> Option<Arc<MachineConfigPool>> {
-    let roster = context.enqueuer.roster();
-    match roster.pool_of(&node.name_any()) {
+    let node_index = context.enqueuer.node_index();
+    match node_index.pool_of(&node.name_any()) {
         Ok(pool) => context.caches.pools.get(pool?),
         Err(error) => {
             warn!(node = node.name_any(), error = chain(error), "Node belongs to no pool");
@@ -107,32 +107,32 @@ async fn update(
     let Some(known) = context.caches.machine_config_nodes.get(&name) else {
         return create(context, node, pool.as_deref()).await;
     };
-    if progress::is_of_another(&known, node) {
+    if machine_config_node::belongs_to_other_node(&known, node) {
         // The deletion enqueues the node again, which creates the object anew.
         return delete(context, &known).await;
     }
     let api = Api::<MachineConfigNode>::all(context.client.clone());
     let named = |source: CallError| ActError::WriteMachineConfigNode { node: name.clone(), source };
-    let spec = progress::spec(node, pool.as_deref());
+    let spec = machine_config_node::spec(node, pool.as_deref());
     if known.spec != spec {
-        let patched = apply::merge(&api, &name, json!({"spec": spec}), Guard::Any).await;
+        let patched = apply::merge(&api, &name, json!({"spec": spec}), Precondition::Any).await;
         context.caches.machine_config_nodes.learn(patched.map_err(named)?);
     }
     let Some(known) = context.caches.machine_config_nodes.get(&name) else { return Ok(()) };
     let before = known.status.clone().unwrap_or_default().conditions;
-    let wait = context.enqueuer.roster().wait(&name);
+    let wait = context.enqueuer.node_index().pending_update(&name);
     if wait.is_some() && waiting == WaitingStatus::Defer {
         return Ok(());
     }
     let now = Time(context.clock.now());
-    let conditions = progress::conditions(&before, node, wait.as_ref(), &now);
+    let conditions = machine_config_node::conditions(&before, node, wait.as_ref(), &now);
     if conditions == before {
         return Ok(());
     }
     // The list is written as a whole, and the daemon writes to it.
     let version = known.resource_version().unwrap_or_default();
     let patch = json!({"conditions": conditions});
-    let patched = apply::merge_status(&api, &name, patch, Guard::Unchanged(&version)).await;
+    let patched = apply::merge_status(&api, &name, patch, Precondition::Unchanged(&version)).await;
     context.caches.machine_config_nodes.learn(patched.map_err(named)?);
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn create(context: &Context, node: &Node, pool: Option<&str>) -> Result<()
     }
     let name = node.name_any();
     let api = Api::<MachineConfigNode>::all(context.client.clone());
-    let created = apply::create(&api, &progress::object(node, pool))
+    let created = apply::create(&api, &machine_config_node::object(node, pool))
         .await
         .map_err(|source| ActError::WriteMachineConfigNode { node: name.clone(), source })?;
     if let Created::Now(made) = created {

@@ -1,6 +1,6 @@
 //! Rolls the config of each pool out to its nodes, a few at a time, and writes the pool's status.
 //!
-//! observe (the node index) -> `Roster::choose` and `Roster::status` (pure) -> patch nodes and
+//! observe (the node index) -> `NodeIndex::choose` and `NodeIndex::status` (pure) -> patch nodes and
 //! status. This file takes no decisions.
 
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, Note, Reporter, Shutdown,
-    apply::{self, Guard},
-    error::Refused,
-    queue::Next,
+    apply::{self, Precondition},
+    error::Rejection,
+    queue::Reconciled,
     report::chain,
 };
 use mco_core::{
     rollout::RolloutPlan,
-    status::{Around, ImageBuild, Streams},
+    status::{ImageBuild, StatusContext, Streams},
 };
 use serde_json::json;
 use tracing::{debug, info, warn};
@@ -72,17 +72,17 @@ async fn publish_annotation_changes(context: &Context, reporter: &Reporter, shut
     }
 }
 
-async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
-    let Some(pool) = context.caches.pools.get(name) else { return Next::Wait };
+async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconciled {
+    let Some(pool) = context.caches.pools.get(name) else { return Reconciled::Done };
     if pool.spec.configuration.rendered.name.is_empty() {
         debug!(pool = name, "Pool has no rendered config yet");
-        return Next::Wait;
+        return Reconciled::Done;
     }
     if pool.spec.node_selector.as_ref().is_some_and(selector::is_empty) {
         let text =
             "This machineconfigpool is selecting all nodes. A non-empty selector is required.";
         reporter.publish(&Note::warning(&*pool, "SelectingAll", text)).await;
-        return Next::Wait;
+        return Reconciled::Done;
     }
     let cleared = image::clear_stale_build(context, &pool).await;
     let started = start_updates(context, reporter, &pool).await.and(cleared);
@@ -92,7 +92,7 @@ async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
         Ok(next) => next,
         Err(error) => {
             warn!(pool = name, error = chain(&error), "Failed to reconcile pool");
-            Next::Retry
+            Reconciled::Retry
         }
     }
 }
@@ -135,7 +135,7 @@ async fn fetch_plan(context: &Context, pool: &MachineConfigPool) -> Option<Rollo
     if name == MASTER && plan.as_ref().is_some_and(rollout::disrupts) {
         (verdict, plan) = rollout::plan(context, pool, fetch_operator_node(context).await);
     }
-    let is_new = context.enqueuer.roster().judge(&name, verdict);
+    let is_new = context.enqueuer.node_index().judge(&name, verdict);
     if is_new {
         context.enqueuer.record_new_verdict(&name, context.delays.node_status);
     }
@@ -180,7 +180,7 @@ async fn set_desired_config(
     let outcome = match patch.apply(context, &node).await {
         // Another client wrote to the node. The desired config is right all the same; the taint can
         // wait.
-        Err(error) if error.refused() == Some(Refused::Conflict) => {
+        Err(error) if error.refused() == Some(Rejection::Conflict) => {
             patch.apply_without_taints(context, name).await
         }
         outcome => outcome,
@@ -199,7 +199,7 @@ async fn apply_pool_labels(context: &Context, plan: &RolloutPlan) -> Result<(), 
     for (node, labels) in &plan.labels {
         let marker = annotation::CUSTOM_POOL_LABELS_APPLIED.name();
         let patch = json!({"metadata": {"labels": labels, "annotations": {marker: ""}}});
-        let patched = apply::merge(&api, node, patch, Guard::Any).await;
+        let patched = apply::merge(&api, node, patch, Precondition::Any).await;
         let named = |source| ActError::LabelNode { node: node.clone(), source };
         context.caches.nodes.learn(patched.map_err(named)?.into());
         info!(node, "Set labels of the pool that the node booted for");
@@ -214,36 +214,36 @@ async fn update_status(
     context: &Context,
     reporter: &Reporter,
     name: &str,
-) -> Result<Next, ActError> {
-    let Some(pool) = context.caches.pools.get(name) else { return Ok(Next::Wait) };
+) -> Result<Reconciled, ActError> {
+    let Some(pool) = context.caches.pools.get(name) else { return Ok(Reconciled::Done) };
     let now = Time(context.clock.now());
     let controller_config = context.caches.controller_config();
     let os_config = context.caches.machine_os_config_of(name);
     let build = os_config.as_ref().and_then(|config| image::current_build(context, config, &pool));
     let offered = context.caches.os_image_stream();
-    let around = Around {
+    let around = StatusContext {
         controller_config: controller_config.as_deref(),
         image_build: ImageBuild { config: os_config.as_deref(), build: build.as_deref() },
         streams: offered.as_deref().map(|offered| Streams {
             offered: Some(offered),
             images: image::os_images(context, &pool),
         }),
-        ..Around::default()
+        ..StatusContext::default()
     };
-    let status = context.enqueuer.roster().status(&pool, &around, &now);
-    let Some(status) = status else { return Ok(Next::Wait) };
+    let status = context.enqueuer.node_index().status(&pool, &around, &now);
+    let Some(status) = status else { return Ok(Reconciled::Done) };
     context.count_pool(name, |metrics| metrics.set_pool(name, &status, now.0));
     let before = pool.status.clone().unwrap_or_default();
     if status == before {
-        return Ok(Next::Wait);
+        return Ok(Reconciled::Done);
     }
     let rest = context.enqueuer.until_counter_write(name, context.delays.status);
     if !rest.is_zero() && without_counters(&before) == without_counters(&status) {
-        return Ok(Next::After(rest));
+        return Ok(Reconciled::RequeueAfter(rest));
     }
     let version = pool.resource_version().unwrap_or_default();
     let api = Api::<MachineConfigPool>::all(context.client.clone());
-    let patched = apply::merge_status(&api, name, &status, Guard::Unchanged(&version)).await;
+    let patched = apply::merge_status(&api, name, &status, Precondition::Unchanged(&version)).await;
     let patched =
         patched.map_err(|source| ActError::PoolStatus { pool: name.to_owned(), source })?;
     context.caches.pools.learn(patched);
@@ -253,7 +253,7 @@ async fn update_status(
         let text = format!("Pool {name} has completed update to MachineConfig {config}");
         reporter.publish(&Note::normal(&*pool, "Completed", text)).await;
     }
-    Ok(Next::Wait)
+    Ok(Reconciled::Done)
 }
 
 /// Returns the status with all counters zeroed.

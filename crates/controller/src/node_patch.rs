@@ -9,12 +9,12 @@ use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, annotation};
 use mco_cluster::{
     Api, CallError,
-    apply::{self, Changes, Guard},
+    apply::{self, Changes, Precondition},
 };
 use mco_core::rollout::{
     NodeView,
     scheduling::{self, LabelChanges},
-    taint::{self, Mark},
+    taint::{self, UpdateTaint},
 };
 use serde_json::{Map, Value, json};
 
@@ -90,10 +90,10 @@ impl NodePatch {
     pub(crate) async fn apply(&self, context: &Context, node: &Node) -> Result<(), CallError> {
         let mut patch = self.metadata_patch();
         let version = node.resource_version().unwrap_or_default();
-        let mut guard = Guard::Any;
+        let mut guard = Precondition::Any;
         if let Some(taints) = &self.taints {
             // The list is written as a whole, and other clients write to it.
-            guard = Guard::Unchanged(&version);
+            guard = Precondition::Unchanged(&version);
             patch.insert("spec".to_owned(), json!({"taints": taints}));
         }
         if patch.is_empty() {
@@ -113,7 +113,7 @@ impl NodePatch {
     ) -> Result<(), CallError> {
         let api = Api::<LeanNode>::all(context.client.clone());
         let patch = Value::Object(self.metadata_patch());
-        let patched = apply::merge(&api, node, patch, Guard::Any).await?;
+        let patched = apply::merge(&api, node, patch, Precondition::Any).await?;
         context.caches.nodes.learn(patched.into());
         Ok(())
     }
@@ -146,12 +146,12 @@ fn set_waiting_taint(
         return;
     }
     match taint::change(node, target) {
-        Some(Mark::Absent) => taints.retain(|taint| !taint::is_ours(taint)),
-        Some(Mark::Present) if waiting == WaitingStatus::Publish => taints.push(Taint {
+        Some(UpdateTaint::Absent) => taints.retain(|taint| !taint::is_ours(taint)),
+        Some(UpdateTaint::Present) if waiting == WaitingStatus::Publish => taints.push(Taint {
             key: taint::KEY.to_owned(),
             effect: taint::EFFECT.to_owned(),
             ..Taint::default()
         }),
-        Some(Mark::Present) | None => {}
+        Some(UpdateTaint::Present) | None => {}
     }
 }

@@ -12,9 +12,9 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, Queue, Shutdown,
-    apply::{self, Guard},
+    apply::{self, Precondition},
     cache::Change,
-    queue::Next,
+    queue::Reconciled,
     report::chain,
 };
 use mco_core::status::Finding;
@@ -78,14 +78,14 @@ fn pool_to_enqueue(change: &Change<'_, MachineConfigPool>) -> Option<String> {
     (!same).then(|| after.name_any())
 }
 
-async fn reconcile(context: &Context, name: &str) -> Next {
-    let Some(pool) = context.caches.pools.get(name) else { return Next::Wait };
+async fn reconcile(context: &Context, name: &str) -> Reconciled {
+    let Some(pool) = context.caches.pools.get(name) else { return Reconciled::Done };
     if pool.metadata.deletion_timestamp.is_some() {
-        return Next::Wait;
+        return Reconciled::Done;
     }
     let sets = context.caches.pinned_image_sets.list();
     let (found, again) = match sets_of(&pool, &sets) {
-        Ok(None) => return Next::Wait,
+        Ok(None) => return Reconciled::Done,
         Ok(Some(wanted)) => match apply_sets(context, &pool, wanted).await {
             Ok(()) => (Finding::no("", ""), false),
             Err(error) => (failure(name, &chain(&error)), true),
@@ -93,11 +93,11 @@ async fn reconcile(context: &Context, name: &str) -> Next {
         Err(error) => (failure(name, &chain(&error)), false),
     };
     match condition::set(context, name, &PoolCondition::PinnedImageSetsDegraded, found).await {
-        Ok(()) if !again => Next::Wait,
-        Ok(()) => Next::Retry,
+        Ok(()) if !again => Reconciled::Done,
+        Ok(()) => Reconciled::Retry,
         Err(error) => {
             warn!(pool = name, error = chain(&error), "Failed to set PinnedImageSetsDegraded");
-            Next::Retry
+            Reconciled::Retry
         }
     }
 }
@@ -111,7 +111,7 @@ fn failure(pool: &str, cause: &str) -> Finding {
 fn sets_of(
     pool: &MachineConfigPool,
     sets: &[Arc<PinnedImageSet>],
-) -> Result<Option<Vec<PinnedImageSetReference>>, selector::BadSelector> {
+) -> Result<Option<Vec<PinnedImageSetReference>>, selector::SelectorError> {
     let Some(selector) = &pool.spec.machine_config_selector else { return Ok(Some(Vec::new())) };
     if selector::is_empty(selector) {
         return Ok(None);
@@ -139,7 +139,7 @@ async fn apply_sets(
     let value = if wanted.is_empty() { json!(null) } else { json!(wanted) };
     let pools = Api::<MachineConfigPool>::all(context.client.clone());
     let patch = json!({"spec": {"pinnedImageSets": value}});
-    let patched = apply::merge(&pools, &name, patch, Guard::Any).await;
+    let patched = apply::merge(&pools, &name, patch, Precondition::Any).await;
     let patched = patched.map_err(|source| ActError::PinImages { pool: name.clone(), source })?;
     context.caches.pools.learn(patched);
     info!(pool = name, sets = count, "Updated the pinned image sets of pool");

@@ -18,7 +18,7 @@ use kube::ResourceExt as _;
 use mco_api::{ControllerConfig, MachineConfiguration, annotation, annotation::RemoteContent};
 use mco_core::render::{
     Draft,
-    remote::{RemoteError, Source, address::Reach},
+    remote::{RemoteError, Source, address::AddressPolicy},
 };
 use tracing::info;
 
@@ -72,7 +72,7 @@ pub enum RemoteFailure {
 pub fn reach_setting(
     settings: Option<&MachineConfiguration>,
     controller_config: &ControllerConfig,
-) -> Result<Option<Reach>, RemoteFailure> {
+) -> Result<Option<AddressPolicy>, RemoteFailure> {
     let key = annotation::REMOTE_CONTENT.name();
     let setting = settings.and_then(|settings| {
         let setting = settings.annotations().get(key)?;
@@ -83,11 +83,11 @@ pub fn reach_setting(
         Some((format!("ControllerConfig {}", controller_config.name_any()), setting))
     });
     let Some((object, text)) = setting.filter(|(_, text)| !text.is_empty()) else {
-        return Ok(Some(Reach::Others));
+        return Ok(Some(AddressPolicy::RemoteOnly));
     };
     match RemoteContent::from(text.as_str()) {
-        RemoteContent::Enabled => Ok(Some(Reach::Others)),
-        RemoteContent::Local => Ok(Some(Reach::Local)),
+        RemoteContent::Enabled => Ok(Some(AddressPolicy::RemoteOnly)),
+        RemoteContent::Local => Ok(Some(AddressPolicy::AllowLocal)),
         RemoteContent::Disabled => Ok(None),
         RemoteContent::Other(text) => Err(RemoteFailure::Setting { object, text }),
     }

@@ -16,9 +16,9 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, CallError, Note, Queue, Reporter, Shutdown,
-    apply::{self, Created, Guard},
+    apply::{self, Created, Precondition},
     cache::Change,
-    queue::Next,
+    queue::Reconciled,
     report::chain,
 };
 use mco_core::{
@@ -145,13 +145,13 @@ fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]
     pools.iter().filter(touched).map(|pool| pool.name_any()).collect()
 }
 
-async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
+async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconciled {
     let Some(pool) = context.caches.pools.get(name) else {
         context.rendered.remove_pool(name);
-        return Next::Wait;
+        return Reconciled::Done;
     };
     if pool.metadata.deletion_timestamp.is_some() {
-        return Next::Wait;
+        return Reconciled::Done;
     }
     let outcome = match run::run_render(context, &pool).await {
         Ok(RenderOutcome::Rendered(rendered)) => {
@@ -161,26 +161,26 @@ async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Next {
             let text = "This machineconfigpool is selecting all machineconfigs. \
                         A non-empty selector is required.";
             reporter.publish(&Note::warning(&*pool, "SelectingAll", text)).await;
-            return Next::Wait;
+            return Reconciled::Done;
         }
         Ok(RenderOutcome::NotReady(why)) => {
             debug!(pool = name, why, "Rendering postponed");
-            return Next::Wait;
+            return Reconciled::Done;
         }
         Err(RenderFailure::Inputs(cause)) => set_degraded(context, name, &cause).await,
         Err(RenderFailure::Transient(cause)) => {
             if let Err(error) = set_degraded(context, name, &cause).await {
                 warn!(pool = name, error = chain(&error), "Failed to set RenderDegraded");
             }
-            return Next::Retry;
+            return Reconciled::Retry;
         }
         Err(RenderFailure::Api(error)) => Err(error),
     };
     match outcome {
-        Ok(()) => Next::Wait,
+        Ok(()) => Reconciled::Done,
         Err(error) => {
             warn!(pool = name, error = chain(&error), "Failed to apply rendered config");
-            Next::Retry
+            Reconciled::Retry
         }
     }
 }
@@ -215,7 +215,7 @@ async fn apply_rendered(
     if pool.spec.configuration != wanted {
         let pools = Api::<MachineConfigPool>::all(context.client.clone());
         let patch = json!({"spec": {"configuration": wanted}});
-        let patched = apply::merge(&pools, &pool.name_any(), patch, Guard::Any).await;
+        let patched = apply::merge(&pools, &pool.name_any(), patch, Precondition::Any).await;
         let patched = patched.map_err(|source| ActError::SetPoolConfig {
             pool: pool.name_any(),
             config: name.to_owned(),

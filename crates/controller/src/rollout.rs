@@ -5,8 +5,8 @@ use mco_api::MachineConfigPool;
 use mco_cluster::report::chain;
 use mco_core::{
     check,
-    rollout::{BadLimit, Hold, Phase, PoolView, RolloutPlan, Verdict},
-    roster::Roster,
+    node_index::NodeIndex,
+    rollout::{BadLimit, Hold, PoolPhase, PoolView, RolloutDecision, RolloutPlan},
 };
 use tracing::{error, warn};
 
@@ -21,20 +21,20 @@ pub(crate) fn plan(
     context: &Context,
     pool: &MachineConfigPool,
     operator_node: Option<String>,
-) -> (Verdict, Option<RolloutPlan>) {
+) -> (RolloutDecision, Option<RolloutPlan>) {
     let name = pool.name_any();
     let refused = |hold: Hold| {
         warn!(pool = name, why = %hold, "No node of the pool can start to update");
         let target = &pool.spec.configuration.rendered.name;
-        (Verdict::refused(target, Phase::of(pool), hold), None)
+        (RolloutDecision::refused(target, PoolPhase::of(pool), hold), None)
     };
     if context.caches.machine_os_config_of(&name).is_some() {
         return refused(Hold::ImageMode);
     }
     let other = control_plane::other_pool(&context.caches, &name);
-    let mut roster = context.enqueuer.roster();
-    match choose(&mut roster, pool, other.as_deref(), operator_node) {
-        Ok((view, plan)) => (Verdict::of(&view, &plan), checked(&roster, &view, plan)),
+    let mut node_index = context.enqueuer.node_index();
+    match choose(&mut node_index, pool, other.as_deref(), operator_node) {
+        Ok((view, plan)) => (RolloutDecision::of(&view, &plan), checked(&node_index, &view, plan)),
         Err(fault) => refused(Hold::BadLimit(fault)),
     }
 }
@@ -45,20 +45,20 @@ pub(crate) fn disrupts(plan: &RolloutPlan) -> bool {
 }
 
 fn choose(
-    roster: &mut Roster,
+    node_index: &mut NodeIndex,
     pool: &MachineConfigPool,
     other: Option<&MachineConfigPool>,
     operator_node: Option<String>,
 ) -> Result<(PoolView, RolloutPlan), BadLimit> {
-    let view = PoolView { operator_node, ..view(roster, pool)? };
-    let other = other.map(|other| self::view(roster, other)).transpose()?;
-    let plan = roster.choose(&view, other.as_ref());
+    let view = PoolView { operator_node, ..view(node_index, pool)? };
+    let other = other.map(|other| self::view(node_index, other)).transpose()?;
+    let plan = node_index.choose(&view, other.as_ref());
     Ok((view, plan))
 }
 
 /// Returns the plan, unless it breaks one of the invariants of every roll-out.
-fn checked(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<RolloutPlan> {
-    let checked = check::rollout(&plan, view, roster.fleet(&view.name)?);
+fn checked(node_index: &NodeIndex, view: &PoolView, plan: RolloutPlan) -> Option<RolloutPlan> {
+    let checked = check::rollout(&plan, view, node_index.pool_nodes(&view.name)?);
     match checked {
         Ok(()) => Some(plan),
         Err(violation) => {
@@ -68,7 +68,7 @@ fn checked(roster: &Roster, view: &PoolView, plan: RolloutPlan) -> Option<Rollou
     }
 }
 
-fn view(roster: &Roster, pool: &MachineConfigPool) -> Result<PoolView, BadLimit> {
-    let fleet = roster.fleet(&pool.name_any());
+fn view(node_index: &NodeIndex, pool: &MachineConfigPool) -> Result<PoolView, BadLimit> {
+    let fleet = node_index.pool_nodes(&pool.name_any());
     PoolView::of(pool, fleet.map(|fleet| fleet.tally().machines).unwrap_or_default())
 }

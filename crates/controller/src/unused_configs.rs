@@ -13,9 +13,9 @@ use kube::{
     api::{DeleteParams, ListParams, Preconditions},
 };
 use mco_api::{MachineConfig, MachineConfigPool, MachineOSBuild, annotation};
-use mco_cluster::{Api, CallError, Queue, Shutdown, queue::Next, report::chain};
+use mco_cluster::{Api, CallError, Queue, Shutdown, queue::Reconciled, report::chain};
 use mco_core::{
-    prune::{self, HISTORY, References, RenderedView, Verdict},
+    prune::{self, HISTORY, PruneDecision, References, RenderedView},
     rollout::NodeView,
 };
 use tracing::{info, warn};
@@ -65,14 +65,14 @@ fn history(pool: &MachineConfigPool) -> Option<usize> {
     }
 }
 
-async fn reconcile(context: &Context) -> Next {
+async fn reconcile(context: &Context) -> Reconciled {
     match fetch_unused(context).await {
         Ok(unused) => {
-            let mut next = Next::Wait;
+            let mut next = Reconciled::Done;
             for config in unused {
                 if let Err(error) = delete_config(context, &config).await {
                     warn!(error = chain(&error), "Failed to delete unused config");
-                    next = Next::Retry;
+                    next = Reconciled::Retry;
                 }
             }
             next
@@ -82,7 +82,7 @@ async fn reconcile(context: &Context) -> Next {
                 error = chain(&error),
                 "Cannot determine which configs are in use; skipping pruning"
             );
-            Next::Retry
+            Reconciled::Retry
         }
     }
 }
@@ -113,7 +113,7 @@ fn select_unused(
     let machine_config_nodes = context.caches.machine_config_nodes.list();
     let by_pool: Vec<&MachineConfigPool> = pools.iter().map(|pool| &**pool).collect();
     let references = References::of(&nodes, &by_pool, &builds.iter().collect::<Vec<_>>())
-        .with_reports(machine_config_nodes.iter().map(|node| &**node));
+        .with_machine_config_nodes(machine_config_nodes.iter().map(|node| &**node));
     let mut unused = Vec::new();
     for pool in pools {
         let Some(history) = history(pool) else { continue };
@@ -121,7 +121,7 @@ fn select_unused(
         let of_pool: Vec<RenderedView> =
             views.iter().filter(|view| view.pool == name).cloned().collect();
         let verdicts = prune::rendered(&of_pool, &references, history);
-        let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == Verdict::Go);
+        let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == PruneDecision::Delete);
         unused.extend(gone.filter_map(|(config, _)| context.caches.configs.get(&config)));
     }
     unused

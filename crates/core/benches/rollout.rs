@@ -16,9 +16,9 @@ use k8s_openapi::{
 use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation, annotation::DaemonState};
 use mco_core::{
     membership::Pools,
-    rollout::{self, Neighbour, NodeView, Phase, PoolView},
-    roster::Roster,
-    status::Around,
+    node_index::NodeIndex,
+    rollout::{self, ControlPlanePeer, NodeView, PoolPhase, PoolView},
+    status::StatusContext,
 };
 
 const SIZES: [usize; 4] = [100, 1_000, 5_000, 20_000];
@@ -63,16 +63,16 @@ fn event(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("rollout/event");
     for (size, count) in SIZES.into_iter().flat_map(|size| POOLS.map(|count| (size, count))) {
         let pools = pools(count);
-        let mut roster = Roster::new(&pools);
+        let mut node_index = NodeIndex::new(&pools);
         for number in 0..size {
-            set_node(&mut roster, &node(number / count, number, &role(number, count)));
+            set_node(&mut node_index, &node(number / count, number, &role(number, count)));
         }
         let pool = pools.first().expect("there are pools");
         let well = node(4, 4 * count, &role(0, count));
         let mut down = well.clone();
         let annotations = down.metadata.annotations.get_or_insert_default();
         annotation::REASON.set(annotations, &"a disk is slow".to_owned());
-        let slots = roster.fleet("p0").expect("a pool").tally().slots;
+        let slots = node_index.pool_nodes("p0").expect("a pool").tally().slots;
         let view = PoolView {
             max_unavailable: i64::try_from(slots + 1).expect("small"),
             ..pool_view(size)
@@ -82,29 +82,31 @@ fn event(criterion: &mut Criterion) {
             let mut turn = false;
             bencher.iter(|| {
                 turn = !turn;
-                set_node(&mut roster, if turn { &down } else { &well });
-                let plan = roster.choose(&view, None);
+                set_node(&mut node_index, if turn { &down } else { &well });
+                let plan = node_index.choose(&view, None);
                 assert_eq!(plan.starts.len(), 1, "every pool selects the same number of nodes");
                 let now = Time(Timestamp::UNIX_EPOCH);
-                black_box((plan, roster.status(pool, &Around::default(), &now)))
+                black_box((plan, node_index.status(pool, &StatusContext::default(), &now)))
             });
         });
     }
     group.finish();
 }
 
-fn set_node(roster: &mut Roster, node: &Node) {
-    black_box(roster.set_node(NodeView::of(node), node.metadata.labels.as_ref().expect("labels")));
+fn set_node(node_index: &mut NodeIndex, node: &Node) {
+    black_box(
+        node_index.set_node(NodeView::of(node), node.metadata.labels.as_ref().expect("labels")),
+    );
 }
 
 fn pool_view(size: usize) -> PoolView {
     PoolView {
         name: "p0".to_owned(),
         target: "rendered-new".to_owned(),
-        phase: Phase::Active,
+        phase: PoolPhase::Active,
         max_unavailable: i64::try_from(size / 10 + 2).expect("small"),
         operator_node: None,
-        neighbour: Neighbour::default(),
+        neighbour: ControlPlanePeer::default(),
     }
 }
 

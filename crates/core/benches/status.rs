@@ -10,7 +10,9 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time, 
 use mco_api::MachineConfigPool;
 use mco_core::{
     rollout::NodeView,
-    status::{self, Around, ImageBuild, Inputs, NodeReport, StatusCounter, Voice},
+    status::{
+        self, DaemonReport, ImageBuild, Inputs, MachineConfigNodeView, StatusContext, StatusCounter,
+    },
 };
 use serde_json::json;
 
@@ -19,7 +21,7 @@ const SIZES: [usize; 4] = [100, 1_000, 5_000, 20_000];
 struct Fleet {
     pool: MachineConfigPool,
     nodes: Vec<NodeView>,
-    reports: Vec<NodeReport>,
+    reports: Vec<MachineConfigNodeView>,
 }
 
 fn main() {
@@ -47,8 +49,8 @@ fn main() {
 
 fn whole(fleet: &Fleet) -> i32 {
     let Fleet { pool, nodes, reports } = fleet;
-    let (now, around) = (now(), Around::default());
-    let status = status::pool(black_box(&Inputs { pool, nodes, reports, around, now }));
+    let (now, around) = (now(), StatusContext::default());
+    let status = status::pool(black_box(&Inputs { pool, nodes, reports, context: around, now }));
     black_box(status).machine_count
 }
 
@@ -65,7 +67,7 @@ fn event(counter: &mut StatusCounter, fleet: &Fleet) -> i32 {
     let middle = fleet.nodes.len() / 2;
     let node = fleet.nodes.get(middle).expect("pools have nodes");
     counter.put(black_box(node), fleet.reports.get(middle));
-    let status = status::from_counter(&fleet.pool, counter, &Around::default(), &now());
+    let status = status::from_counter(&fleet.pool, counter, &StatusContext::default(), &now());
     black_box(status).updated_machine_count
 }
 
@@ -77,10 +79,10 @@ fn fleet(size: usize) -> Fleet {
     let mut pool = MachineConfigPool::default();
     "rendered-worker-new".clone_into(&mut pool.spec.configuration.rendered.name);
     let nodes: Vec<NodeView> = (0..size).map(node).collect();
-    let report = |node: &NodeView| NodeReport {
-        voice: Voice::Heard,
+    let report = |node: &NodeView| MachineConfigNodeView {
+        daemon_report: DaemonReport::Present,
         degraded: node.is_degraded().then(|| "disk full".to_owned()),
-        ..NodeReport::silent(&node.name)
+        ..MachineConfigNodeView::without_report(&node.name)
     };
     let reports = nodes.iter().map(report).collect();
     Fleet { pool, nodes, reports }

@@ -21,7 +21,7 @@ pub const PREFIX: &str = "adopted-";
 /// Returns the checks that adopting a machine for a config needs: all that [`drift::expected`]
 /// lists, plus units that are only enabled, disabled or masked.
 #[must_use]
-pub fn questions(target: &Machine) -> Vec<Expected> {
+pub fn checks(target: &Machine) -> Vec<Expected> {
     let mut list = drift::expected(target);
     for unit in target.config.systemd.units.iter().filter(|unit| !machine::has_contents(unit)) {
         if unit.mask == Some(true) {
@@ -117,7 +117,7 @@ mod tests {
     fn units_that_are_only_enabled_are_checked_too() {
         let mut target = target("kubelet.service");
         target.config.systemd.units[0].enabled = Some(true);
-        let checks = questions(&target);
+        let checks = checks(&target);
         assert_eq!(checks.len(), 1);
         assert_eq!(checks[0].want, Want::Enabled(true));
     }

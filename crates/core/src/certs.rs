@@ -21,12 +21,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 pub use self::{
     bundle::{AuthorityView, is_needed},
     names::server_names,
-    user_data::{UserData, trust},
+    user_data::{UserData, set_authorities},
 };
 
 /// Validity and refresh age of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct CertificateLifetime {
     /// Time from issue to expiry.
     pub validity: SignedDuration,
     /// Age at which the certificate is rotated.
@@ -35,7 +35,7 @@ pub struct Life {
 
 const YEAR: i64 = 365 * 24;
 
-impl Life {
+impl CertificateLifetime {
     /// Lifetime of the config server's authority and of its certificate.
     pub const CONFIG_SERVER: Self = Self {
         validity: SignedDuration::from_hours(10 * YEAR),
@@ -58,9 +58,9 @@ pub struct CertificateView {
 
 /// The desired properties of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct CertificateSpec {
     /// Validity and refresh age.
-    pub life: Life,
+    pub life: CertificateLifetime,
     /// Names that the certificate must have.
     pub names: BTreeSet<String>,
     /// Names of the trusted signers.
@@ -71,16 +71,16 @@ pub struct Wanted {
 
 /// The decision on one certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RotationDecision {
     /// Issue a new certificate now, for this reason.
-    Rotate(Reason),
+    Rotate(RotationReason),
     /// Check again at this time.
     Wait(Timestamp),
 }
 
 /// The reason for a rotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RotationReason {
     /// The certificate does not exist.
     Missing,
     /// The certificate has expired.
@@ -102,8 +102,12 @@ pub enum Reason {
 
 /// Decides if a certificate must be rotated at `now`.
 #[must_use]
-pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -> Verdict {
-    let Some(found) = found else { return Verdict::Rotate(Reason::Missing) };
+pub fn decide_rotation(
+    found: Option<&CertificateView>,
+    wanted: &CertificateSpec,
+    now: Timestamp,
+) -> RotationDecision {
+    let Some(found) = found else { return RotationDecision::Rotate(RotationReason::Missing) };
     let near_end = share(found, 5);
     let due = later(found.not_before, wanted.life.refresh);
     // Clients must have had time to receive the signer.
@@ -115,18 +119,21 @@ pub fn weigh(found: Option<&CertificateView>, wanted: &Wanted, now: Timestamp) -
         left.difference(right).cloned().collect()
     };
     if now > found.not_after {
-        Verdict::Rotate(Reason::Expired)
+        RotationDecision::Rotate(RotationReason::Expired)
     } else if now > near_end {
-        Verdict::Rotate(Reason::NearEnd(near_end))
+        RotationDecision::Rotate(RotationReason::NearEnd(near_end))
     } else if now > ripe {
-        Verdict::Rotate(Reason::Due(due))
+        RotationDecision::Rotate(RotationReason::Due(due))
     } else if !wanted.trusted.is_empty() && !wanted.trusted.contains(&found.signer) {
-        Verdict::Rotate(Reason::Signer(found.signer.clone()))
+        RotationDecision::Rotate(RotationReason::Signer(found.signer.clone()))
     } else if found.names != wanted.names {
         let missing = names(&wanted.names, &found.names);
-        Verdict::Rotate(Reason::Names { missing, extra: names(&found.names, &wanted.names) })
+        RotationDecision::Rotate(RotationReason::Names {
+            missing,
+            extra: names(&found.names, &wanted.names),
+        })
     } else {
-        Verdict::Wait(ripe.min(near_end))
+        RotationDecision::Wait(ripe.min(near_end))
     }
 }
 
@@ -141,7 +148,7 @@ fn later(time: Timestamp, by: SignedDuration) -> Timestamp {
     time.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RotationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing => f.write_str("certificate not found"),
@@ -182,8 +189,8 @@ mod tests {
             names: set("a b"),
             signer: "old".to_owned(),
         };
-        let wanted = |names: &str, trusted: &str, signer_since| Wanted {
-            life: Life::CONFIG_SERVER,
+        let wanted = |names: &str, trusted: &str, signer_since| CertificateSpec {
+            life: CertificateLifetime::CONFIG_SERVER,
             names: set(names),
             trusted: set(trusted),
             signer_since,
@@ -198,13 +205,14 @@ mod tests {
             ("a c", "old", None, 2021, "missing names [c], extra names [b]"),
         ];
         for (names, trusted, since, now, expected) in cases {
-            let text = match weigh(Some(&found), &wanted(names, trusted, since), year(now)) {
-                Verdict::Rotate(reason) => reason.to_string(),
-                Verdict::Wait(until) => format!("wait until {until}"),
-            };
+            let text =
+                match decide_rotation(Some(&found), &wanted(names, trusted, since), year(now)) {
+                    RotationDecision::Rotate(reason) => reason.to_string(),
+                    RotationDecision::Wait(until) => format!("wait until {until}"),
+                };
             assert!(text.starts_with(expected), "{names} {trusted} {now}: {text}");
         }
-        let missing = weigh(None, &wanted("a", "old", None), year(2021));
+        let missing = decide_rotation(None, &wanted("a", "old", None), year(2021));
         assert_eq!(missing, Verdict::Rotate(Reason::Missing));
     }
 
@@ -216,13 +224,13 @@ mod tests {
             names: set("a"),
             signer: "s".to_owned(),
         };
-        let wanted = |since: i32| Wanted {
-            life: Life::CONFIG_SERVER,
+        let wanted = |since: i32| CertificateSpec {
+            life: CertificateLifetime::CONFIG_SERVER,
             names: set("a"),
             trusted: set("s"),
             signer_since: Some(year(since)),
         };
-        let decision = |since: i32| weigh(Some(&long), &wanted(since), year(2029));
+        let decision = |since: i32| decide_rotation(Some(&long), &wanted(since), year(2029));
         assert!(matches!(decision(2020), Verdict::Rotate(Reason::Due(_))));
         assert!(matches!(decision(2029), Verdict::Wait(_)), "ten months must pass first");
     }
@@ -237,15 +245,15 @@ mod tests {
             signer: "s".to_owned(),
         };
         let decision = |since: &str, now: &str| {
-            let wanted = Wanted {
-                life: Life::CONFIG_SERVER,
+            let wanted = CertificateSpec {
+                life: CertificateLifetime::CONFIG_SERVER,
                 names: set("a"),
                 trusted: set("s"),
                 signer_since: Some(since.parse().unwrap()),
             };
-            match weigh(Some(&found), &wanted, now.parse().unwrap()) {
-                Verdict::Rotate(reason) => reason.to_string(),
-                Verdict::Wait(until) => format!("wait until {until}"),
+            match decide_rotation(Some(&found), &wanted, now.parse().unwrap()) {
+                RotationDecision::Rotate(reason) => reason.to_string(),
+                RotationDecision::Wait(until) => format!("wait until {until}"),
             }
         };
         let cases = [

@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 
 use crate::{
     diff::Change,
-    plan::{Action, Drain, NodePlan, Phase, Step},
-    rollout::{self, Cordon, Fleet, PoolView, RolloutPlan},
+    plan::{Action, ApplyMode, Drain, NodePlan, Step},
+    rollout::{self, Cordon, PoolNodes, PoolView, RolloutPlan},
 };
 
 /// An invariant that a plan violates.
@@ -49,7 +49,7 @@ pub enum Violation {
     InvalidStart(String),
     /// A node would start that the user cordoned.
     #[error("node {0} would start although the user cordoned it")]
-    TheirCordon(String),
+    UserCordon(String),
     /// More nodes would be updating or unavailable than `maxUnavailable` allows.
     #[error("more than {limit} nodes of pool {pool} would be unavailable")]
     TooMany {
@@ -64,7 +64,7 @@ pub enum Violation {
 }
 
 /// Checks the plan of one node.
-pub fn node(plan: &NodePlan, phase: Phase) -> Result<(), Violation> {
+pub fn node(plan: &NodePlan, phase: ApplyMode) -> Result<(), Violation> {
     reboot(plan)?;
     order(plan)?;
     let mut seen: Vec<&Action> = Vec::new();
@@ -75,7 +75,7 @@ pub fn node(plan: &NodePlan, phase: Phase) -> Result<(), Violation> {
         seen.push(action);
     }
     complete(plan)?;
-    if phase == Phase::Serving { decided(plan) } else { Ok(()) }
+    if phase == ApplyMode::Serving { decided(plan) } else { Ok(()) }
 }
 
 fn reboot(plan: &NodePlan) -> Result<(), Violation> {
@@ -167,7 +167,7 @@ fn decided(plan: &NodePlan) -> Result<(), Violation> {
         + plan.diff.units.len()
         + plan.diff.system().len()
         + usize::from(plan.diff.users.is_some());
-    if plan.verdicts.len() < parts {
+    if plan.decisions.len() < parts {
         return Err(Violation::NoRule(format!("{parts} differences")));
     }
     Ok(())
@@ -176,8 +176,12 @@ fn decided(plan: &NodePlan) -> Result<(), Violation> {
 /// Checks the nodes selected to start an update.
 ///
 /// The limits are counted again here, from the nodes and not from the counts in the plan.
-pub fn rollout(plan: &RolloutPlan, pool: &PoolView, pool_nodes: &Fleet) -> Result<(), Violation> {
-    if pool.phase != rollout::Phase::Active && !plan.starts.is_empty() {
+pub fn rollout(
+    plan: &RolloutPlan,
+    pool: &PoolView,
+    pool_nodes: &PoolNodes,
+) -> Result<(), Violation> {
+    if pool.phase != rollout::PoolPhase::Active && !plan.starts.is_empty() {
         return Err(Violation::OnHold(pool.name.clone()));
     }
     let repairs: BTreeSet<&str> = plan.repairs.iter().map(String::as_str).collect();
@@ -191,14 +195,14 @@ pub fn rollout(plan: &RolloutPlan, pool: &PoolView, pool_nodes: &Fleet) -> Resul
         if held.contains(name) {
             return Err(Violation::StartsAndWaits(node.clone()));
         }
-        if view.cordon == Cordon::Theirs {
-            return Err(Violation::TheirCordon(node.clone()));
+        if view.cordon == Cordon::User {
+            return Err(Violation::UserCordon(node.clone()));
         }
-        starting += usize::from(!pool_nodes.is_moving(name));
+        starting += usize::from(!pool_nodes.is_updating(name));
         available += usize::from(!repairs.contains(name));
     }
     let limit = usize::try_from(pool.max_unavailable).unwrap_or(0);
-    let counts = pool_nodes.tally();
+    let counts = pool_nodes.counts();
     let too_many = (starting > 0 && counts.updating.saturating_add(starting) > limit)
         || (available > 0 && counts.slots.saturating_add(available) > limit);
     if too_many { Err(Violation::TooMany { pool: pool.name.clone(), limit }) } else { Ok(()) }

@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use mco_api::{
-    annotation::{BadDrainRequest, DrainRequest, DrainVerb},
+    annotation::{DrainRequest, DrainRequestError, DrainVerb},
     duration,
 };
 
@@ -20,66 +20,66 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// Time limits of one drain attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct EvictionTiming {
     /// Duration after which one attempt counts as failed.
-    pub attempt: Duration,
+    pub attempt_timeout: Duration,
     /// Pause between two eviction requests for a pod that a `PodDisruptionBudget` protects, unless
     /// the API server's response names one.
-    pub refused: Duration,
+    pub retry_interval: Duration,
 }
 
-impl Pace {
+impl EvictionTiming {
     /// Values of the reference.
     pub const REFERENCE: Self =
-        Self { attempt: Duration::from_secs(90), refused: Duration::from_secs(5) };
+        Self { attempt_timeout: Duration::from_secs(90), retry_interval: Duration::from_secs(5) };
 }
 
 /// A drain request of a node's daemon that the controller has not answered yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum PendingRequest {
     /// No request is pending.
-    Nothing,
+    None,
     /// A valid request.
-    This(DrainRequest),
+    Request(DrainRequest),
     /// A request that cannot be parsed.
-    Unclear {
+    Invalid {
         /// Text of the annotation.
         text: String,
         /// Parse error.
-        fault: BadDrainRequest,
+        fault: DrainRequestError,
     },
 }
 
 /// Compares the requested with the last applied drain annotation.
 #[must_use]
-pub fn asked(desired: Option<&str>, applied: Option<&str>) -> Asked {
+pub fn pending_request(desired: Option<&str>, applied: Option<&str>) -> PendingRequest {
     let desired = desired.unwrap_or_default();
     if desired == applied.unwrap_or_default() {
-        return Asked::Nothing;
+        return PendingRequest::None;
     }
     match desired.parse() {
-        Ok(request) => Asked::This(request),
+        Ok(request) => PendingRequest::Request(request),
         // Compat: the verb ends at the first dash or, without one, with the text
         // (pkg/controller/drain/drain_controller.go, syncNode).
-        Err(BadDrainRequest::Shape) => match desired {
+        Err(DrainRequestError::Shape) => match desired {
             "drain" => bare(DrainVerb::Drain),
             "uncordon" => bare(DrainVerb::Uncordon),
             text => {
-                let fault = BadDrainRequest::Verb(text.to_owned());
-                Asked::Unclear { text: text.to_owned(), fault }
+                let fault = DrainRequestError::Verb(text.to_owned());
+                PendingRequest::Invalid { text: text.to_owned(), fault }
             }
         },
-        Err(fault) => Asked::Unclear { text: desired.to_owned(), fault },
+        Err(fault) => PendingRequest::Invalid { text: desired.to_owned(), fault },
     }
 }
 
-fn bare(verb: DrainVerb) -> Asked {
-    Asked::This(DrainRequest { verb, config: String::new() })
+fn bare(verb: DrainVerb) -> PendingRequest {
+    PendingRequest::Request(DrainRequest { verb, config: String::new() })
 }
 
 /// Retry delay and warning after a failed drain attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Setback {
+pub struct RetryDecision {
     /// Delay before the next attempt.
     pub pause: Duration,
     /// Text of a warning event once the drain is slow; before that a log line is enough.
@@ -89,7 +89,7 @@ pub struct Setback {
 /// Decides on the retry after an attempt failed because of `why`, in a drain that started `age`
 /// ago.
 #[must_use]
-pub fn setback(limits: &Limits, age: Duration, why: &str) -> Setback {
+pub fn after_failure(limits: &Limits, age: Duration, why: &str) -> RetryDecision {
     let warning = (age > limits.slow).then(|| {
         format!(
             "Drain failed. Drain has been failing for more than {}. \
@@ -97,14 +97,14 @@ pub fn setback(limits: &Limits, age: Duration, why: &str) -> Setback {
             minutes(limits.slow)
         )
     });
-    Setback { pause: retry_after(limits, age), warning }
+    RetryDecision { pause: retry_after(limits, age), warning }
 }
 
 /// Returns the text to report if a drain that started `age` ago is overdue.
 #[must_use]
 pub fn overdue(node: &str, limits: &Limits, age: Duration) -> Option<String> {
     (age > limits.overdue).then(|| {
-        let timeout = duration::go(limits.overdue);
+        let timeout = duration::format_go(limits.overdue);
         format!("node {node}: drain exceeded timeout: {timeout}. Will continue to retry.")
     })
 }
@@ -120,7 +120,7 @@ fn minutes(duration: Duration) -> String {
     match (duration.as_secs() / 60, duration.as_secs() % 60) {
         (1, 0) => "1 minute".to_owned(),
         (minutes @ 1.., 0) => format!("{minutes} minutes"),
-        (_, _) => duration::go(duration),
+        (_, _) => duration::format_go(duration),
     }
 }
 
@@ -134,12 +134,12 @@ pub struct PodView {
     /// UID of the pod: a recreated pod with the same name is another one.
     pub uid: String,
     /// Treatment of the pod by the drain.
-    pub fate: Fate,
+    pub treatment: PodTreatment,
 }
 
 /// The treatment of a pod by a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum PodTreatment {
     /// The drain evicts the pod.
     Evict,
     /// The pod is terminating; the drain waits for it.
@@ -158,13 +158,13 @@ impl PodView {
             namespace: pod.metadata.namespace.clone().unwrap_or_default(),
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
-            fate: fate(pod),
+            treatment: fate(pod),
         }
     }
 
     /// Returns true if the drain cannot finish while the pod exists.
     #[must_use]
-    pub fn is_in_the_way(&self) -> bool {
+    pub fn blocks_drain(&self) -> bool {
         matches!(self.fate, Fate::Evict | Fate::Leaving)
     }
 }
@@ -175,22 +175,22 @@ impl fmt::Display for PodView {
     }
 }
 
-fn fate(pod: &Pod) -> Fate {
+fn fate(pod: &Pod) -> PodTreatment {
     let metadata = &pod.metadata;
     if metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR)) {
-        return Fate::Mirror;
+        return PodTreatment::Mirror;
     }
     if metadata.deletion_timestamp.is_some() {
-        return Fate::Leaving;
+        return PodTreatment::Leaving;
     }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     let owner = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
     // A finished pod of a DaemonSet is evicted like any other finished pod.
     if !finished && owner.is_some_and(|owner| owner.kind == "DaemonSet") {
-        return Fate::DaemonSet;
+        return PodTreatment::DaemonSet;
     }
-    Fate::Evict
+    PodTreatment::Evict
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use mco_ignition::content::ContentError;
 
 pub use self::{
     mode::Mode,
-    owner::{Account, Found, Owned, Owner},
+    owner::{Account, FoundAccount, FoundOwner, Owner},
 };
 use crate::machine::{self, Machine};
 
@@ -78,10 +78,10 @@ pub enum Observed {
         /// Contents.
         contents: Vec<u8>,
         /// Owner; `None` on a filesystem where ownership cannot be changed.
-        owner: Option<Owned>,
+        owner: Option<FoundOwner>,
     },
     /// Final target of the path's symbolic links, for [`Want::Masked`].
-    LeadsTo(String),
+    LinkTarget(String),
     /// Enablement state reported by systemd, for [`Want::Enabled`].
     Enablement(String),
     /// The path cannot be read.
@@ -238,8 +238,8 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             file(&expected.path, *mode, contents, found)
                 .or_else(|| belongs(&expected.path, owner, found))
         }
-        (Want::Masked, Observed::LeadsTo(found)) if found == "/dev/null" => None,
-        (Want::Masked, Observed::LeadsTo(found)) => {
+        (Want::Masked, Observed::LinkTarget(found)) if found == "/dev/null" => None,
+        (Want::Masked, Observed::LinkTarget(found)) => {
             Some(Drift::NotMasked { path: path(), found: found.clone() })
         }
         (Want::Masked, Observed::Present { .. }) => {
@@ -263,9 +263,10 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
         (Want::Enabled(_), Observed::Unreadable(fault)) => stat(fault),
         // The daemon never makes these observations for these expectations.
         (Want::Masked, Observed::Enablement(_))
-        | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::LeadsTo(_)) => {
-            None
-        }
+        | (
+            Want::Enabled(_),
+            Observed::Missing | Observed::Present { .. } | Observed::LinkTarget(_),
+        ) => None,
     }
 }
 
@@ -282,7 +283,7 @@ fn file(path: &str, want: u32, contents: &[u8], observed: &Observed) -> Option<D
         Observed::Present { contents: found, .. } if found != contents => {
             Some(Drift::Contents(path.to_owned()))
         }
-        Observed::Present { .. } | Observed::LeadsTo(_) | Observed::Enablement(_) => None,
+        Observed::Present { .. } | Observed::LinkTarget(_) | Observed::Enablement(_) => None,
     }
 }
 

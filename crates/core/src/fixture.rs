@@ -4,7 +4,7 @@ use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfigSpec, RawConfig, annotation::DaemonState, label,
 };
 
-use crate::rollout::{Cordon, NodeView, Readiness, taint::Mark};
+use crate::rollout::{Cordon, NodeView, Readiness, taint::UpdateTaint};
 
 /// Builds a MachineConfig with an empty spec.
 pub(crate) fn machine_config(name: &str, role: &str) -> MachineConfig {
@@ -115,8 +115,8 @@ fn node(word: &str) -> NodeView {
         other => panic!("no such trouble: {other}"),
     };
     let cordon = match trouble {
-        "cordoned" => Cordon::Theirs,
-        "drained" => Cordon::Ours,
+        "cordoned" => Cordon::User,
+        "drained" => Cordon::Controller,
         _ => Cordon::Open,
     };
     NodeView {
@@ -132,8 +132,8 @@ fn node(word: &str) -> NodeView {
         zone,
         created: serde_json::from_str(&format!("\"2026-01-0{}T00:00:00Z\"", digit(age))).ok(),
         first_config: None,
-        claim: None,
-        mark: Mark::Absent,
+        pool_labels: None,
+        taint: UpdateTaint::Absent,
     }
 }
 

@@ -258,7 +258,7 @@ fn natural(left: &str, right: &str) -> Ordering {
 /// Compat: JSON leaves U+0085 as it is, and YAML 1.1 takes it for a line break, which a quoted
 /// scalar folds into a space. Characters that YAML forbids make the reference fail.
 fn as_read(text: &str) -> Result<Cow<'_, str>, UnreadableText> {
-    if scan::past(text.as_bytes(), |byte| byte < 0x7f) == text.len() {
+    if scan::find_special(text.as_bytes(), |byte| byte < 0x7f) == text.len() {
         return Ok(Cow::Borrowed(text));
     }
     let forbidden =

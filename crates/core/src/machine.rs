@@ -4,7 +4,7 @@ use mco_api::{MachineConfig, MachineConfigSpec};
 use mco_ignition::{
     Config, ReadError, UpgradeError,
     config::{File, Unit},
-    content::{ContentError, Limit},
+    content::{ContentError, ContentLimit},
 };
 
 /// Directory of the units on a machine.
@@ -113,7 +113,7 @@ impl Machine {
 
 /// Decodes the contents of a file.
 pub fn contents(file: &File) -> Result<Vec<u8>, ContentError> {
-    file.contents.contents(Limit::DEFAULT)
+    file.contents.contents(ContentLimit::DEFAULT)
 }
 
 /// Returns the permissions of a file.

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{
     MachineConfigPool,
-    selector::{self, BadSelector},
+    selector::{self, SelectorError},
 };
 
 mod index;
@@ -78,7 +78,7 @@ pub enum MembershipError {
         /// Name of the pool.
         pool: String,
         /// Error of the selector.
-        source: BadSelector,
+        source: SelectorError,
     },
 }
 

@@ -14,7 +14,10 @@ use mco_api::machine_configuration::{StorageOverride, disruption::ClusterPolicie
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    policy::{Action, Rule, Verdict, default_policies, merge_policies, settle, verdicts},
+    policy::{
+        Action, PolicyDecision, Rule, combine_actions, default_policies, merge_policies,
+        policy_decisions,
+    },
     registries::Unparsable,
     steps::Step,
 };
@@ -31,7 +34,7 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Circumstances {
     /// Stage of the node's life.
-    pub phase: Phase,
+    pub mode: ApplyMode,
     /// Set if the force file requests to apply the config regardless of the disk.
     pub force: Force,
     /// FIPS mode of the kernel, if known.
@@ -44,14 +47,14 @@ pub struct Circumstances {
 
 /// The stage of a node's life in which a plan is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
+pub enum ApplyMode {
     /// The node serves the cluster.
     #[default]
     Serving,
     /// The machine is being set up and runs no pods yet.
     FirstBoot,
     /// The node rolls back to a config that it had, because the update failed.
-    WayBack,
+    Rollback,
 }
 
 /// The trust in the state of the disk.
@@ -72,7 +75,7 @@ pub struct NodePlan {
     pub diff: ConfigDiff,
     /// Actions that each difference requires, with the rule that applied.
     #[serde(rename = "verdicts")]
-    pub verdicts: Vec<Verdict>,
+    pub decisions: Vec<PolicyDecision>,
     /// Actions to take once the config is on disk, each once, in order.
     pub actions: Vec<Action>,
     /// Drain decision.
@@ -135,7 +138,7 @@ pub fn node(
     policies: &ClusterPolicies,
     circumstances: &Circumstances,
 ) -> Result<NodePlan, Refusal> {
-    if circumstances.phase == Phase::Serving {
+    if circumstances.mode == ApplyMode::Serving {
         reconcile::check(from, to, &circumstances.overrides, circumstances.kernel_fips).map_err(
             |obstacle| Refusal::Unreconcilable {
                 from: from.name.clone(),
@@ -145,17 +148,17 @@ pub fn node(
         )?;
     }
     let diff = diff::between_images(from, to, &circumstances.images);
-    let verdicts = match circumstances.phase {
-        Phase::Serving => verdicts(&diff, policies, circumstances.force),
+    let verdicts = match circumstances.mode {
+        ApplyMode::Serving => policy_decisions(&diff, policies, circumstances.force),
         // On first boot no service runs yet that needs a restart; on a rollback none has been told
         // of the change.
-        Phase::FirstBoot | Phase::WayBack => Vec::new(),
+        ApplyMode::FirstBoot | ApplyMode::Rollback => Vec::new(),
     };
-    let actions = settle(&verdicts);
+    let actions = combine_actions(&verdicts);
     let drain = drain(from, to, &actions)?;
     let steps = steps::steps(&diff, from, to, &actions, circumstances);
-    let plan = NodePlan { diff, verdicts, actions, drain, steps };
-    check::node(&plan, circumstances.phase).map_err(|source| Refusal::Broken {
+    let plan = NodePlan { diff, decisions: verdicts, actions, drain, steps };
+    check::node(&plan, circumstances.mode).map_err(|source| Refusal::Broken {
         from: from.name.clone(),
         to: to.name.clone(),
         source,
@@ -168,7 +171,7 @@ impl NodePlan {
     ///
     /// Steps that every update has, such as recording the config, have no reason of their own.
     #[must_use]
-    pub fn why(&self, step: &Step) -> Vec<&Verdict> {
+    pub fn why(&self, step: &Step) -> Vec<&PolicyDecision> {
         let action = match step {
             Step::Reboot => Some(Action::Reboot),
             Step::ReloadSystemd => Some(Action::DaemonReload),
@@ -197,11 +200,11 @@ impl NodePlan {
             | Step::RemoveForceFile => None,
         };
         let subject = step.subject();
-        let requires = |decision: &&Verdict| {
+        let requires = |decision: &&PolicyDecision| {
             action.as_ref().is_some_and(|action| decision.actions.contains(action))
                 || subject.as_ref().is_some_and(|subject| decision.is_about(subject))
         };
-        self.verdicts.iter().filter(requires).collect()
+        self.decisions.iter().filter(requires).collect()
     }
 
     /// Returns true if the plan ends with a reboot.
@@ -220,7 +223,7 @@ pub fn drain(from: &Machine, to: &Machine, actions: &[Action]) -> Result<Drain, 
     if !actions.contains(&Action::Special) {
         return Ok(Drain::NotNeeded("no action asks for it".to_owned()));
     }
-    Ok(match registries::danger(from, to)? {
+    Ok(match registries::unsafe_change(from, to)? {
         Some(danger) => Drain::Needed(format!("{}: {danger}", registries::PATH)),
         None => {
             Drain::NotNeeded(format!("{}: changes made are safe to skip drain", registries::PATH))

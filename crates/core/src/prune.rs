@@ -43,11 +43,11 @@ impl RenderedView {
 
 /// The decision on one rendered config.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PruneDecision {
     /// Delete: no object refers to the config, and there are enough newer ones.
-    Go,
+    Delete,
     /// Keep, for this reason.
-    Stay(KeepReason),
+    Keep(KeepReason),
 }
 
 /// The reason to keep a rendered config.
@@ -111,7 +111,7 @@ impl References {
 
     /// Adds the references of `MachineConfigNodes`.
     #[must_use]
-    pub fn with_reports<'a>(
+    pub fn with_machine_config_nodes<'a>(
         mut self,
         nodes: impl IntoIterator<Item = &'a MachineConfigNode>,
     ) -> Self {
@@ -139,7 +139,7 @@ pub fn rendered(
     configs: &[RenderedView],
     references: &References,
     history: usize,
-) -> Vec<(String, Verdict)> {
+) -> Vec<(String, PruneDecision)> {
     let mut newest: BTreeSet<&str> = BTreeSet::new();
     let mut by_pool: BTreeMap<&str, Vec<&RenderedView>> = BTreeMap::new();
     for config in configs {
@@ -155,9 +155,9 @@ pub fn rendered(
         newest.extend(kept.map(|config| config.name.as_str()));
     }
     let decision = |config: &RenderedView| match references.by_config.get(&config.name) {
-        Some(reason) => Verdict::Stay(reason.clone()),
-        None if newest.contains(config.name.as_str()) => Verdict::Stay(KeepReason::History),
-        None => Verdict::Go,
+        Some(reason) => PruneDecision::Keep(reason.clone()),
+        None if newest.contains(config.name.as_str()) => PruneDecision::Keep(KeepReason::History),
+        None => PruneDecision::Delete,
     };
     configs.iter().map(|config| (config.name.clone(), decision(config))).collect()
 }
@@ -181,7 +181,7 @@ mod tests {
 
     fn gone(text: &str, references: &References, history: usize) -> String {
         let decisions = rendered(&configs(text), references, history);
-        let gone = decisions.into_iter().filter(|(_, decision)| *decision == Verdict::Go);
+        let gone = decisions.into_iter().filter(|(_, decision)| *decision == PruneDecision::Delete);
         gone.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     }
 
@@ -211,7 +211,7 @@ mod tests {
         }
         let version = ConfigVersion { current: "now".to_owned(), desired: "next".to_owned() };
         report.status.get_or_insert_default().config_version = Some(version);
-        let used = References::of(&booted, &[], &[]).with_reports([&report]);
+        let used = References::of(&booted, &[], &[]).with_machine_config_nodes([&report]);
         assert_eq!(gone("first/1 now/2 next/3 other/4 new/5", &used, 0), "other");
     }
 
@@ -222,8 +222,8 @@ mod tests {
         let texts: Vec<String> = decisions
             .into_iter()
             .map(|(name, decision)| match decision {
-                Verdict::Go => format!("{name} goes"),
-                Verdict::Stay(reason) => format!("{name}: {reason}"),
+                PruneDecision::Delete => format!("{name} goes"),
+                PruneDecision::Keep(reason) => format!("{name}: {reason}"),
             })
             .collect();
         assert_eq!(texts, ["old: node a uses it", "x: it is one of the newest of its pool"]);

@@ -20,7 +20,7 @@ mod skew;
 mod stream;
 mod validate;
 
-use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RenderedName, name::BadName};
+use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RenderedName, name::NameError};
 use mco_ignition::{CheckError, Document, ReadError, UpgradeError};
 
 pub use self::{
@@ -112,7 +112,7 @@ pub enum RenderError {
         /// Name of the pool.
         pool: PoolName,
         /// Error of the name.
-        source: BadName,
+        source: NameError,
     },
     /// The rendered config exceeds the size limit of etcd.
     #[error(

@@ -40,10 +40,10 @@
 mod assessment;
 mod control_plane;
 pub mod first_boot;
-mod fleet;
 mod limit;
 mod notice;
 mod plan;
+mod pool_nodes;
 pub mod scheduling;
 pub mod taint;
 mod view;
@@ -51,11 +51,11 @@ mod view;
 use mco_api::MachineConfigPool;
 
 pub use self::{
-    control_plane::{Neighbour, choose_control_plane},
-    fleet::{Fleet, RolloutCounts},
+    control_plane::{ControlPlanePeer, choose_control_plane},
     limit::{BadLimit, max_unavailable},
     notice::notices,
-    plan::{Hold, RolloutPlan, Verdict},
+    plan::{Hold, RolloutDecision, RolloutPlan},
+    pool_nodes::{PoolNodes, RolloutCounts},
     view::{Cordon, NodeView, Readiness},
 };
 
@@ -67,18 +67,18 @@ pub struct PoolView {
     /// Config that its nodes are to run.
     pub target: String,
     /// Pause or deletion of the pool.
-    pub phase: Phase,
+    pub phase: PoolPhase,
     /// Number of nodes that may be unavailable at a time; none if not positive.
     pub max_unavailable: i64,
     /// Node that the operator runs on, which is updated last in the control plane.
     pub operator_node: Option<String>,
     /// State of the other control plane pool.
-    pub neighbour: Neighbour,
+    pub neighbour: ControlPlanePeer,
 }
 
 /// The state of a pool that permits or forbids updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
+pub enum PoolPhase {
     /// Nodes may be updated.
     Active,
     /// The administrator paused the pool.
@@ -96,14 +96,14 @@ impl PoolView {
             max_unavailable: max_unavailable(&name, pool.spec.max_unavailable.as_ref(), members)?,
             name,
             target: pool.spec.configuration.rendered.name.clone(),
-            phase: Phase::of(pool),
+            phase: PoolPhase::of(pool),
             operator_node: None,
-            neighbour: Neighbour::default(),
+            neighbour: ControlPlanePeer::default(),
         })
     }
 }
 
-impl Phase {
+impl PoolPhase {
     /// Reads the state of a pool.
     #[must_use]
     pub fn of(pool: &MachineConfigPool) -> Self {
@@ -120,11 +120,11 @@ impl Phase {
 /// Selects nodes to update within `maxUnavailable`, with the reasons why the others wait.
 #[must_use]
 pub fn select(pool: &PoolView, nodes: &[NodeView]) -> RolloutPlan {
-    let mut pool_nodes = Fleet::toward(&pool.target);
+    let mut pool_nodes = PoolNodes::with_target(&pool.target);
     for node in nodes {
         pool_nodes.set(node.clone());
     }
-    let mut plan = pool_nodes.choose(pool);
+    let mut plan = pool_nodes.select(pool);
     plan.holds = pool_nodes.holds(pool, &plan);
     plan
 }

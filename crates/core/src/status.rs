@@ -10,11 +10,11 @@ mod condition;
 mod counter;
 pub mod explain;
 mod image_mode;
-pub mod machine_config_node;
 pub mod operator;
 mod quote;
 mod report;
 mod stream;
+pub mod update_conditions;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
@@ -25,9 +25,9 @@ use mco_api::{
 
 pub use self::{
     condition::{Finding, holds, set},
-    counter::{Counting, Counts, StatusCounter},
+    counter::{CountSource, Counts, StatusCounter},
     image_mode::ImageBuild,
-    report::{Images, NodeReport, Updated, Voice},
+    report::{DaemonReport, Images, MachineConfigNodeView, Updated},
     stream::Streams,
 };
 use self::{
@@ -47,16 +47,16 @@ pub struct Inputs<'a> {
     /// Nodes of the pool.
     pub nodes: &'a [NodeView],
     /// State of their `MachineConfigNodes`, in the order of the nodes.
-    pub reports: &'a [NodeReport],
+    pub reports: &'a [MachineConfigNodeView],
     /// Inputs that are the same for all nodes.
-    pub around: Around<'a>,
+    pub context: StatusContext<'a>,
     /// Time for conditions that change.
     pub now: Time,
 }
 
 /// The inputs of a pool's status besides the pool and its nodes.
 #[derive(Clone, Debug, Default)]
-pub struct Around<'a> {
+pub struct StatusContext<'a> {
     /// ControllerConfig with the certificates of the cluster.
     pub controller_config: Option<&'a ControllerConfig>,
     /// OS image build of the pool.
@@ -64,15 +64,15 @@ pub struct Around<'a> {
     /// OS image streams, if the cluster has them.
     pub streams: Option<Streams<'a>>,
     /// Source of the updated and degraded counts.
-    pub counting: Counting,
+    pub counting: CountSource,
 }
 
 /// Computes the pool's new status from all nodes.
 #[must_use]
 pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
-    let target = inputs.around.image_build.target(inputs.pool);
+    let target = inputs.context.image_build.target(inputs.pool);
     let summary = PoolSummary::of(&target, inputs.nodes, inputs.reports);
-    compose(inputs.pool, &summary, &inputs.around, &inputs.now)
+    compose(inputs.pool, &summary, &inputs.context, &inputs.now)
 }
 
 /// Computes the pool's new status from incremental counts.
@@ -80,7 +80,7 @@ pub fn pool(inputs: &Inputs<'_>) -> MachineConfigPoolStatus {
 pub fn from_counter(
     pool: &MachineConfigPool,
     counter: &StatusCounter,
-    around: &Around<'_>,
+    around: &StatusContext<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
     compose(pool, &counter.summary(), around, now)
@@ -89,13 +89,15 @@ pub fn from_counter(
 fn compose(
     pool: &MachineConfigPool,
     summary: &PoolSummary,
-    around: &Around<'_>,
+    around: &StatusContext<'_>,
     now: &Time,
 ) -> MachineConfigPoolStatus {
     let before = pool.status.clone().unwrap_or_default();
     let (updated, degraded) = match around.counting {
-        Counting::Annotations => (summary.counts.updated, summary.counts.degraded),
-        Counting::Reports => (summary.counts.report_updated, summary.counts.report_degraded),
+        CountSource::Annotations => (summary.counts.updated, summary.counts.degraded),
+        CountSource::MachineConfigNodes => {
+            (summary.counts.report_updated, summary.counts.report_degraded)
+        }
     };
     let mut status = MachineConfigPoolStatus {
         observed_generation: pool.metadata.generation.unwrap_or_default(),
@@ -176,8 +178,8 @@ fn progress(
     set(&PoolCondition::Updating, updating);
 }
 
-fn degraded_nodes(summary: &PoolSummary, counting: Counting) -> Finding {
-    let counts = |node: &&DegradedNode| counting == Counting::Annotations || !node.is_updated;
+fn degraded_nodes(summary: &PoolSummary, counting: CountSource) -> Finding {
+    let counts = |node: &&DegradedNode| counting == CountSource::Annotations || !node.is_updated;
     let degraded_nodes: Vec<&DegradedNode> = summary.degraded_nodes.iter().filter(counts).collect();
     let line = |node: &str, text: &str| format!("Node {node} is reporting: {}", quoted(text));
     // Compat: the text of the MachineConfigNode comes first, then that of the annotation. The

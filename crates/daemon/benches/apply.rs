@@ -20,7 +20,7 @@ use std::{
 use mco_api::MachineConfig;
 use mco_core::{
     machine::Machine,
-    plan::{self, Circumstances, Phase, default_policies},
+    plan::{self, ApplyMode, Circumstances, default_policies},
 };
 use mco_daemon::{execute, first_boot, verify};
 use mco_host::{Host, Root, SimulatedSystem};
@@ -71,7 +71,7 @@ fn plain(folder: &Path, text: &str) -> Duration {
 
 fn ours(host: &mut Host<SimulatedSystem>, from: &MachineConfig, to: &MachineConfig) -> Duration {
     let read = |config: &MachineConfig| Machine::read(config).expect("it can be read");
-    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
     let plan = plan::node(&read(from), &read(to), &default_policies(), &at).expect("a plan");
     let began = Instant::now();
     execute::begin(host, from, to, plan, &mut |_| {}).expect("it is applied");

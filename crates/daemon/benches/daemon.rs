@@ -22,7 +22,7 @@ use mco_api::{MachineConfig, MachineConfigPool};
 use mco_apiserver::{ApiServer, Listener, Settings};
 use mco_cluster::{NoteCount, Reporter, Shutdown, client, telemetry};
 use mco_core::machine::Machine;
-use mco_daemon::{Surroundings, disk, first_boot, state::Glass, verify};
+use mco_daemon::{DaemonContext, disk, first_boot, state::SharedState, verify};
 use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::json;
 
@@ -117,7 +117,7 @@ fn no_op_sync(path: &Path) -> Outcome<()> {
     let host = open(path)?;
     let took = best(|| {
         let current = disk::current_config(&host.root)?.ok_or("no config is on record")?;
-        let found = verify::all(&host, &Machine::read(&current)?)?;
+        let found = verify::differences(&host, &Machine::read(&current)?)?;
         if found.is_empty() { Ok(()) } else { Err(format!("{found:?}").into()) }
     })?;
     let paths: Vec<PathBuf> =
@@ -157,9 +157,9 @@ async fn create_objects(client: &Client, config: &MachineConfig) -> Outcome<()> 
     Ok(())
 }
 
-fn around(client: &Client, glass: &Glass) -> Surroundings {
+fn around(client: &Client, glass: &SharedState) -> DaemonContext {
     let reporter = Reporter::new(client.clone(), "machineconfigdaemon", NoteCount::default());
-    Surroundings { glass: glass.clone(), ..Surroundings::new(client.clone(), reporter) }
+    DaemonContext { state: glass.clone(), ..DaemonContext::new(client.clone(), reporter) }
 }
 
 async fn state(nodes: &Api<Node>, want: &str) -> Outcome<()> {
@@ -176,7 +176,7 @@ async fn first_sync(client: &Client, root: &Path) -> Outcome<()> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut best = Duration::MAX;
     for round in 0..5 {
-        let (glass, shutdown, host) = (Glass::default(), Shutdown::new(), open(root)?);
+        let (glass, shutdown, host) = (SharedState::default(), Shutdown::new(), open(root)?);
         let begun = Instant::now();
         let running =
             mco_daemon::run("worker-0".parse()?, host, around(client, &glass), shutdown.clone());
@@ -195,7 +195,7 @@ async fn first_sync(client: &Client, root: &Path) -> Outcome<()> {
 }
 
 async fn drift(client: &Client, nodes: &Api<Node>, root: &Path) -> Outcome<()> {
-    let (glass, shutdown) = (Glass::default(), Shutdown::new());
+    let (glass, shutdown) = (SharedState::default(), Shutdown::new());
     let run =
         mco_daemon::run("worker-0".parse()?, open(root)?, around(client, &glass), shutdown.clone());
     let running = tokio::spawn(run);
@@ -325,6 +325,6 @@ async fn daemon(role: &str) -> Outcome<()> {
     let (root, kubeconfig) = role.split_once('\n').ok_or("a root and a kubeconfig")?;
     let client = client::connect(Some(Path::new(kubeconfig))).await?;
     let (node, host) = ("worker-0".parse()?, open(Path::new(root))?);
-    mco_daemon::run(node, host, around(&client, &Glass::default()), Shutdown::new()).await;
+    mco_daemon::run(node, host, around(&client, &SharedState::default()), Shutdown::new()).await;
     Ok(())
 }

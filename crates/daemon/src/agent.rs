@@ -26,7 +26,7 @@ use tracing::{info, warn};
 
 pub use self::error::{DriftDetected, SyncError};
 use crate::{
-    Limits, Surroundings,
+    DaemonContext, Limits,
     cluster::{Changes, Cluster, EventType, NodeState},
     confirm::standby::Program,
     decide::{self, NodeAnnotations, Task},
@@ -34,13 +34,13 @@ use crate::{
     heal::RepairHistory,
     metrics::Metrics,
     shared::SharedHost,
-    state::Glass,
+    state::SharedState,
     watch::Watch,
 };
 
 /// The reason why a daemon returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum DaemonExit {
     /// A shutdown was requested.
     Stopped,
     /// The machine reboots.
@@ -95,7 +95,7 @@ pub struct Agent<S, C> {
     protected: bool,
     shutdown: Shutdown,
     metrics: Metrics,
-    glass: Glass,
+    glass: SharedState,
     limits: Limits,
     clock: Clock,
     /// The program that rolls the config back if no daemon starts after the reboot.
@@ -111,10 +111,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         cluster: C,
         observed: watch::Receiver<NodeState>,
         certificate_errors: watch::Receiver<Option<String>>,
-        around: &Surroundings,
+        around: &DaemonContext,
     ) -> Self {
         let node_state = observed.borrow().clone();
-        around.glass.update(|state| state.node = node.to_string());
+        around.state.update(|state| state.node = node.to_string());
         Self {
             node,
             host,
@@ -135,7 +135,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             protected: false,
             shutdown: Shutdown::new(),
             metrics: around.metrics.clone(),
-            glass: around.glass.clone(),
+            glass: around.state.clone(),
             limits: around.limits,
             clock: around.clock,
             standby: around.standby.clone(),
@@ -143,13 +143,13 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 
     /// Runs until a shutdown is requested or the machine reboots.
-    pub async fn run(mut self, shutdown: Shutdown) -> Ended {
+    pub async fn run(mut self, shutdown: Shutdown) -> DaemonExit {
         self.shutdown = shutdown;
         info!("Starting to manage node: {}", self.node);
         while self.protected || !self.shutdown.is_requested() {
             let pause = match self.sync().await {
                 Ok(AfterSync::SyncAgain) => continue,
-                Ok(AfterSync::Rebooting) => return Ended::Rebooting,
+                Ok(AfterSync::Rebooting) => return DaemonExit::Rebooting,
                 Ok(AfterSync::Wait(until)) => {
                     self.failures = 0;
                     until
@@ -166,7 +166,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 break;
             }
         }
-        Ended::Stopped
+        DaemonExit::Stopped
     }
 
     /// Waits for a change; returns false once the daemon must stop.

@@ -14,12 +14,12 @@ mod startup;
 
 use std::time::Duration;
 
-use mco_host::{Answer, Host, Root, System};
+use mco_host::{CheckResult, Host, Root, System};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::{self, DiskError};
 
-pub use self::startup::{Probe, Settled, settle};
+pub use self::startup::{Confirmation, Probe, confirm_or_roll_back};
 
 /// Default time to prove healthy: enough for slow firmware, a full resync of the container engine
 /// and a slow network.
@@ -35,11 +35,11 @@ const ROLLED_BACK: &str = "/etc/machine-config-daemon/mco-taken-back.json";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Health {
     /// Reachability of the API server; skipped without a cluster.
-    pub cluster: Answer,
+    pub cluster: CheckResult,
     /// Health of the kubelet.
-    pub kubelet: Answer,
+    pub kubelet: CheckResult,
     /// Result of the checks on the machine.
-    pub checks: Answer,
+    pub checks: CheckResult,
 }
 
 /// The decision about a config after its reboot.
@@ -89,13 +89,15 @@ pub fn decide(health: &Health, waited: Duration, deadline: Duration) -> HealthDe
 fn failures(health: &Health) -> Vec<String> {
     let mut failures = Vec::new();
     for answer in [&health.kubelet, &health.checks] {
-        if let Answer::No(why) = answer {
+        if let CheckResult::Failed(why) = answer {
             failures.push(why.clone());
         }
     }
     // If the machine's own checks pass, an unreachable API server does not count: the cluster may
     // be down.
-    if let (Answer::No(why), Answer::NotAsked | Answer::No(_)) = (&health.cluster, &health.checks) {
+    if let (CheckResult::Failed(why), CheckResult::Skipped | CheckResult::Failed(_)) =
+        (&health.cluster, &health.checks)
+    {
         failures.push(why.clone());
     }
     failures
@@ -103,7 +105,7 @@ fn failures(health: &Health) -> Vec<String> {
 
 /// Requires that the next update is confirmed within `deadline`; zero disables the confirmation.
 pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), DiskError> {
-    let was_healthy = |answer: Answer| answer == Answer::Yes;
+    let was_healthy = |answer: CheckResult| answer == CheckResult::Passed;
     let kubelet = !deadline.is_zero() && was_healthy(host.system.check_kubelet());
     let checks = !deadline.is_zero() && was_healthy(host.system.run_checks());
     let policy = ConfirmPolicy { deadline_seconds: deadline.as_secs(), kubelet, checks };
@@ -140,9 +142,9 @@ impl ConfirmPolicy {
     }
 
     /// Runs the kubelet check and the machine's checks.
-    fn check<S: System>(self, host: &Host<S>) -> (Answer, Answer) {
-        let checked = |wanted: bool, ask: &dyn Fn() -> Answer| {
-            if wanted { ask() } else { Answer::NotAsked }
+    fn check<S: System>(self, host: &Host<S>) -> (CheckResult, CheckResult) {
+        let checked = |wanted: bool, ask: &dyn Fn() -> CheckResult| {
+            if wanted { ask() } else { CheckResult::Skipped }
         };
         let kubelet = checked(self.kubelet, &|| host.system.check_kubelet());
         (kubelet, checked(self.checks, &|| host.system.run_checks()))
@@ -150,9 +152,9 @@ impl ConfirmPolicy {
 }
 
 /// Checks a kubelet that was healthy before the last update; skipped otherwise.
-pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<Answer, DiskError> {
+pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<CheckResult, DiskError> {
     let was_healthy = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
-    Ok(if was_healthy { host.system.check_kubelet() } else { Answer::NotAsked })
+    Ok(if was_healthy { host.system.check_kubelet() } else { CheckResult::Skipped })
 }
 
 /// Returns the config that was rolled back last, if it is still refused.
@@ -195,19 +197,19 @@ mod tests {
 
     #[test]
     fn a_config_is_kept_once_healthy_and_rolled_back_at_the_deadline() {
-        let no = |why: &str| Answer::No(why.to_owned());
+        let no = |why: &str| CheckResult::Failed(why.to_owned());
         let cases = [
-            (Answer::Yes, Answer::Yes, Answer::NotAsked, 0, "keep"),
-            (Answer::Yes, Answer::NotAsked, Answer::NotAsked, 9999, "keep"),
-            (Answer::NotAsked, Answer::NotAsked, Answer::NotAsked, 0, "keep"),
-            (no("api"), Answer::Yes, Answer::NotAsked, 0, "wait 5"),
-            (no("api"), Answer::Yes, Answer::NotAsked, 897, "wait 3"),
-            (no("api"), Answer::Yes, Answer::NotAsked, 900, "back: api"),
-            (no("api"), Answer::Yes, Answer::Yes, 900, "keep"),
-            (no("api"), Answer::Yes, no("check"), 901, "back: check; api"),
-            (Answer::Yes, no("kubelet"), Answer::Yes, 10, "wait 5"),
-            (Answer::Yes, no("kubelet"), Answer::Yes, 900, "back: kubelet"),
-            (Answer::NotAsked, Answer::NotAsked, no("check"), 900, "back: check"),
+            (CheckResult::Passed, CheckResult::Passed, CheckResult::Skipped, 0, "keep"),
+            (CheckResult::Passed, CheckResult::Skipped, CheckResult::Skipped, 9999, "keep"),
+            (CheckResult::Skipped, CheckResult::Skipped, CheckResult::Skipped, 0, "keep"),
+            (no("api"), CheckResult::Passed, CheckResult::Skipped, 0, "wait 5"),
+            (no("api"), CheckResult::Passed, CheckResult::Skipped, 897, "wait 3"),
+            (no("api"), CheckResult::Passed, CheckResult::Skipped, 900, "back: api"),
+            (no("api"), CheckResult::Passed, CheckResult::Passed, 900, "keep"),
+            (no("api"), CheckResult::Passed, no("check"), 901, "back: check; api"),
+            (CheckResult::Passed, no("kubelet"), CheckResult::Passed, 10, "wait 5"),
+            (CheckResult::Passed, no("kubelet"), CheckResult::Passed, 900, "back: kubelet"),
+            (CheckResult::Skipped, CheckResult::Skipped, no("check"), 900, "back: check"),
         ];
         for (cluster, kubelet, checks, waited, want) in cases {
             let health = Health { cluster, kubelet, checks };

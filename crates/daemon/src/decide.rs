@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use mco_api::{
     RenderedName,
     annotation::{
-        self, BadAnnotation, DaemonState, DrainRequest, DrainVerb, PostConfigAction, Topology,
+        self, AnnotationError, DaemonState, DrainRequest, DrainVerb, PostConfigAction, Topology,
     },
 };
 
@@ -117,7 +117,7 @@ fn initial_annotations(disk: &DiskView) -> Task {
 
 impl NodeAnnotations {
     /// Parses the annotations of a node.
-    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, BadAnnotation> {
+    pub fn read(annotations: &BTreeMap<String, String>) -> Result<Self, AnnotationError> {
         Ok(Self {
             current: annotation::CURRENT_CONFIG.get(annotations)?,
             desired: annotation::DESIRED_CONFIG.get(annotations)?,

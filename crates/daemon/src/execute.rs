@@ -21,7 +21,7 @@ use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
 use self::packages::Packages;
-pub use self::roll_back::{put_back, roll_back_booted, undo};
+pub use self::roll_back::{roll_back, roll_back_booted, roll_back_failed};
 use crate::{
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
@@ -159,7 +159,7 @@ pub fn proceed<S: System>(
             let (stage, fault) = (Stage::Undoing, Some(fault));
             let progress = Progress { stage, done: number, fault, ..Progress::default() };
             ledger::advance(&host.root, &progress)?;
-            return undo(host, ledger, &progress);
+            return roll_back_failed(host, ledger, &progress);
         }
         if ends_batch {
             let progress = Progress { done: number + 1, ..Progress::default() };

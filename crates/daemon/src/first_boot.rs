@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use mco_api::{MachineConfig, RenderedName, annotation};
 use mco_core::{
     machine::Machine,
-    plan::{self, Circumstances, Phase, default_policies},
+    plan::{self, ApplyMode, Circumstances, default_policies},
 };
 use mco_host::{Host, System};
 
@@ -34,7 +34,7 @@ pub fn provision<S: System>(
     let machine = Machine::read(config)
         .map_err(|source| ExecuteError::Config { config: name.clone(), source })?;
     let blank = Machine::blank();
-    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
     let plan = plan::node(&blank, &machine, &default_policies(), &at)
         .map_err(|refusal| ExecuteError::Undone(refusal.to_string()))?;
     if let Ok(name) = name.parse::<RenderedName>() {

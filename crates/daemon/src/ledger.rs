@@ -225,13 +225,13 @@ pub fn open(root: &Root) -> Result<Option<(Ledger, Progress)>, LedgerError> {
 }
 
 /// Returns the last completed update that can be rolled back, if any.
-pub fn last(root: &Root) -> Result<Option<Ledger>, LedgerError> {
+pub fn last_update(root: &Root) -> Result<Option<Ledger>, LedgerError> {
     read(root, LAST_UPDATE)
 }
 
 /// Opens the last update again in order to roll it back; returns false if there is none.
 pub fn reopen(root: &Root) -> Result<bool, LedgerError> {
-    let Some(ledger) = last(root)? else { return Ok(false) };
+    let Some(ledger) = last_update(root)? else { return Ok(false) };
     root.remove(PROGRESS)?;
     // The stage is recorded before the ledger counts again.
     let done = ledger.plan.steps.len();
@@ -251,7 +251,7 @@ fn progress(root: &Root) -> Result<Progress, LedgerError> {
 /// Removes files that no ledger refers to.
 fn prune(root: &Root) -> Result<(), LedgerError> {
     root.remove(PROGRESS)?;
-    let kept = last(root)?.map(|ledger| pack_path(&ledger.pack));
+    let kept = last_update(root)?.map(|ledger| pack_path(&ledger.pack));
     for name in root.list(PACKS)? {
         let path = format!("{PACKS}/{name}");
         if kept.as_ref() != Some(&path) {

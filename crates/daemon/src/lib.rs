@@ -27,7 +27,7 @@ pub mod state;
 pub mod verify;
 pub mod watch;
 
-pub use agent::{Agent, Ended};
+pub use agent::{Agent, DaemonExit};
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ use crate::{
     metrics::Metrics,
     pinned::{PinnedImageSync, RunCommand},
     shared::SharedHost,
-    state::Glass,
+    state::SharedState,
 };
 
 /// The API clients of a daemon.
@@ -109,7 +109,7 @@ impl Default for Limits {
 
 /// The dependencies of a daemon.
 #[derive(Clone)]
-pub struct Surroundings {
+pub struct DaemonContext {
     /// The API clients.
     pub clients: Clients,
     /// Publishes events.
@@ -117,7 +117,7 @@ pub struct Surroundings {
     /// The metrics of this daemon.
     pub metrics: Metrics,
     /// The state that the admin address serves.
-    pub glass: Glass,
+    pub state: SharedState,
     /// The timeouts.
     pub limits: Limits,
     /// The clock.
@@ -131,7 +131,7 @@ pub struct Surroundings {
     pub standby: Option<Program>,
 }
 
-impl Surroundings {
+impl DaemonContext {
     /// Builds the dependencies of a daemon without an exported metrics registry.
     #[must_use]
     pub fn new(clients: impl Into<Clients>, reporter: Reporter) -> Self {
@@ -139,7 +139,7 @@ impl Surroundings {
             clients: clients.into(),
             reporter,
             metrics: Metrics::default(),
-            glass: Glass::default(),
+            state: SharedState::default(),
             limits: Limits::default(),
             clock: Clock::System,
             kubelet: None,
@@ -149,7 +149,7 @@ impl Surroundings {
     }
 }
 
-impl std::fmt::Debug for Surroundings {
+impl std::fmt::Debug for DaemonContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Surroundings").field("limits", &self.limits).finish_non_exhaustive()
     }
@@ -161,9 +161,9 @@ impl std::fmt::Debug for Surroundings {
 pub async fn run<S: System + 'static>(
     node: NodeName,
     host: Host<S>,
-    around: Surroundings,
+    around: DaemonContext,
     shutdown: Shutdown,
-) -> Ended {
+) -> DaemonExit {
     // One process may run many daemons; the span names the node in each log line.
     let span = tracing::info_span!("daemon", %node);
     Box::pin(run_in_span(node, host, around, shutdown)).instrument(span).await
@@ -172,17 +172,17 @@ pub async fn run<S: System + 'static>(
 async fn run_in_span<S: System + 'static>(
     node: NodeName,
     host: Host<S>,
-    around: Surroundings,
+    around: DaemonContext,
     shutdown: Shutdown,
-) -> Ended {
+) -> DaemonExit {
     // Stops with the process, and may stop alone so that it is started again.
     let shutdown = shutdown.child();
-    let Some(_lock) = lock(&host, &shutdown).await else { return Ended::Stopped };
+    let Some(_lock) = lock(&host, &shutdown).await else { return DaemonExit::Stopped };
     let client = around.clients.own.clone();
     let probe = agent::confirm::OwnNode { client, node: node.clone() };
-    let host = match confirm::settle(host, &probe, &shutdown).await {
-        confirm::Settled::Go(host) => SharedHost::new(host),
-        confirm::Settled::Ended(ended) => return ended,
+    let host = match confirm::confirm_or_roll_back(host, &probe, &shutdown).await {
+        confirm::Confirmation::Proceed(host) => SharedHost::new(host),
+        confirm::Confirmation::Exit(ended) => return ended,
     };
     let (sender, observed) = latest::channel(NodeState::default());
     let (mcn_sender, mcn) = latest::channel(None);
@@ -228,7 +228,7 @@ async fn run_in_span<S: System + 'static>(
     };
     let daemon = async {
         let connected = connect(&node, &around, status.clone(), observed.clone(), &shutdown);
-        let Some(cluster) = connected.await else { return Ended::Stopped };
+        let Some(cluster) = connected.await else { return DaemonExit::Stopped };
         let agent =
             Agent::new(node.clone(), host.clone(), cluster, observed.clone(), errors, &around);
         let ended = Box::pin(agent.run(shutdown.clone())).await;
@@ -238,7 +238,7 @@ async fn run_in_span<S: System + 'static>(
     tokio::select! {
         ended = daemon => ended,
         // No background task is left, so that the daemon stops, too.
-        () = background => Ended::Stopped,
+        () = background => DaemonExit::Stopped,
     }
 }
 
@@ -246,7 +246,7 @@ async fn run_in_span<S: System + 'static>(
 async fn watch_logins<S: System + 'static>(
     host: &SharedHost<S>,
     node: &NodeName,
-    around: &Surroundings,
+    around: &DaemonContext,
 ) {
     match host.work(|host| host.root.try_clone()).await {
         Ok(Ok(root)) => access::watch(root, node.clone(), around.clients.node.clone()).await,
@@ -258,7 +258,7 @@ async fn watch_logins<S: System + 'static>(
 /// Waits until the Node exists; returns none if a shutdown is requested first.
 async fn connect(
     node: &NodeName,
-    around: &Surroundings,
+    around: &DaemonContext,
     status: StatusSender,
     mut observed: latest::Receiver<NodeState>,
     shutdown: &Shutdown,

@@ -18,13 +18,13 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, CallError, Clock,
-    apply::{self, Guard},
-    error::Refused,
+    apply::{self, Precondition},
+    error::Rejection,
     report::chain,
 };
 use mco_core::{
-    progress::NOT_YET_SET,
-    status::machine_config_node::{self as steps, DrainTexts, Event},
+    machine_config_node::NOT_YET_SET,
+    status::update_conditions::{self as steps, DrainAnnotations, UpdateEvent},
 };
 use serde_json::json;
 use tokio::{
@@ -46,7 +46,7 @@ const MAX_PENDING: usize = 64;
 const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The API server's status code for an object that violates the schema.
-const INVALID: Refused = Refused::Other(422);
+const INVALID: Rejection = Rejection::Other(422);
 
 /// Attempts after a conflict before the writer pauses.
 const MAX_ATTEMPTS: usize = 5;
@@ -66,11 +66,11 @@ pub struct StatusUpdate {
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatusChange {
     /// An event of an update.
-    Event(Event),
+    Event(UpdateEvent),
     /// A completed drain, which the drain controller may not have reported yet.
-    DrainCompleted(DrainTexts),
+    DrainCompleted(DrainAnnotations),
     /// The state of each pinned image set, and the event for all of them.
-    PinnedImages(Vec<PinnedImageSetState>, steps::PinEvent),
+    PinnedImages(Vec<PinnedImageSetState>, steps::PinnedImagesEvent),
 }
 
 /// Queues status updates; clones share the queue.
@@ -169,7 +169,7 @@ impl UpdateQueue {
 
     fn mark_written(&mut self) {
         let Some(update) = self.pending.pop_front() else { return };
-        if update.change == StatusChange::Event(Event::NeedsUpdate) {
+        if update.change == StatusChange::Event(UpdateEvent::NeedsUpdate) {
             self.target = Some(update.desired.clone());
         }
         if matches!(update.change, StatusChange::Event(Event::UpToDate | Event::NeedsUpdate)) {
@@ -252,7 +252,7 @@ impl StatusWriter {
                 }
                 Err(WriteError::NotFound) => break,
                 // An invalid update never succeeds and must not block later ones.
-                Err(WriteError::Call(error)) if error.refused() == Some(INVALID) => {
+                Err(WriteError::Call(error)) if error.rejection() == Some(INVALID) => {
                     let error = chain(&error);
                     warn!(node = %self.node, error, "Dropped an invalid status update");
                     self.queue.pending.pop_front();
@@ -299,9 +299,9 @@ impl StatusWriter {
     async fn write(&mut self, update: &StatusUpdate) -> Result<(), WriteError> {
         for time in 1.. {
             match self.try_write(update).await {
-                Err(WriteError::Call(error)) if time < MAX_ATTEMPTS => match error.refused() {
-                    Some(Refused::Conflict) => self.refresh().await?,
-                    Some(Refused::NotFound) => {
+                Err(WriteError::Call(error)) if time < MAX_ATTEMPTS => match error.rejection() {
+                    Some(Rejection::Conflict) => self.refresh().await?,
+                    Some(Rejection::NotFound) => {
                         self.known = None;
                         return Err(WriteError::NotFound);
                     }
@@ -325,17 +325,18 @@ impl StatusWriter {
         let conditions =
             before.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         let events = match &update.change {
-            StatusChange::Event(Event::NeedsUpdate)
+            StatusChange::Event(UpdateEvent::NeedsUpdate)
                 if self.queue.is_reported(&update.desired, &conditions) =>
             {
                 Vec::new()
             }
             StatusChange::Event(event) => vec![event.clone()],
-            StatusChange::DrainCompleted(texts) => {
-                steps::catch_up(&conditions, texts).into_iter().map(Event::Drain).collect()
-            }
+            StatusChange::DrainCompleted(texts) => steps::missing_drain_events(&conditions, texts)
+                .into_iter()
+                .map(UpdateEvent::Drain)
+                .collect(),
             StatusChange::PinnedImages(sets, event) => {
-                return self.write_event(update, Some(sets), &Event::Pins(*event)).await;
+                return self.write_event(update, Some(sets), &UpdateEvent::Pins(*event)).await;
             }
         };
         for event in events {
@@ -348,7 +349,7 @@ impl StatusWriter {
         &mut self,
         update: &StatusUpdate,
         sets: Option<&Vec<PinnedImageSetState>>,
-        event: &Event,
+        event: &UpdateEvent,
     ) -> Result<(), WriteError> {
         let Some(known) = &self.known else { return Err(WriteError::NotFound) };
         let before = known.status.clone().unwrap_or_default();
@@ -364,8 +365,14 @@ impl StatusWriter {
         });
         let version = known.resource_version().unwrap_or_default();
         let name = self.node.as_str();
-        let written =
-            apply::own_status(&self.api, name, MANAGER, object, Guard::Unchanged(&version)).await;
+        let written = apply::apply_status(
+            &self.api,
+            name,
+            MANAGER,
+            object,
+            Precondition::Unchanged(&version),
+        )
+        .await;
         self.known = Some(written.map_err(WriteError::Call)?);
         Ok(())
     }
@@ -377,12 +384,14 @@ fn status(
     object: &MachineConfigNode,
     update: &StatusUpdate,
     sets: Option<&Vec<PinnedImageSetState>>,
-    event: &Event,
+    event: &UpdateEvent,
     now: &Time,
 ) -> MachineConfigNodeStatus {
     let mut after = before.clone();
     let node = object.name_any();
-    if let Some(conditions) = steps::note(&before.conditions, &node, &update.desired, event, now) {
+    if let Some(conditions) =
+        steps::apply_event(&before.conditions, &node, &update.desired, event, now)
+    {
         after.conditions = conditions;
     }
     // Compat: a config is desired only once it is known to be possible (pkg/upgrademonitor).

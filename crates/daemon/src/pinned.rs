@@ -18,7 +18,7 @@ use mco_api::{
     machine_config_node::PinnedImageSetState,
 };
 use mco_cluster::{Api, CallError, report::chain};
-use mco_core::status::machine_config_node::PinEvent;
+use mco_core::status::update_conditions::PinnedImagesEvent;
 use mco_host::{RootError, System, SystemError};
 use tokio::{sync::watch as latest, task::JoinError, time::sleep};
 use tracing::{info, warn};
@@ -146,7 +146,7 @@ impl<S: System + 'static> PinnedImageSync<S> {
     ) -> Result<(), PinError> {
         // The watch may be behind the daemon's own writes.
         let known = reported_states.clone().unwrap_or_else(|| self.reported());
-        let mut report = |states: Vec<PinnedImageSetState>, event: PinEvent| {
+        let mut report = |states: Vec<PinnedImageSetState>, event: PinnedImagesEvent| {
             self.report_status(states.clone(), event);
             *reported_states = Some(states);
         };
@@ -154,17 +154,17 @@ impl<S: System + 'static> PinnedImageSync<S> {
             return Ok(());
         }
         if plan::states(sets, &known, None) != known {
-            report(plan::states(sets, &known, None), PinEvent::Pulling);
+            report(plan::states(sets, &known, None), PinnedImagesEvent::Pulling);
         }
         match self.pull_and_pin(sets, wanted).await {
             Ok(()) => {
-                report(plan::complete(sets), PinEvent::Complete);
+                report(plan::complete(sets), PinnedImagesEvent::Complete);
                 Ok(())
             }
             Err(PinError::Superseded) => Err(PinError::Superseded),
             Err(error) => {
                 let text = chain(&error);
-                report(plan::states(sets, &known, Some(&text)), PinEvent::Failed);
+                report(plan::states(sets, &known, Some(&text)), PinnedImagesEvent::Failed);
                 Err(error)
             }
         }
@@ -256,7 +256,7 @@ impl<S: System + 'static> PinnedImageSync<S> {
         Ok(self.host.work(move |host| pin::record(host, &images)).await??)
     }
 
-    fn report_status(&self, sets: Vec<PinnedImageSetState>, event: PinEvent) {
+    fn report_status(&self, sets: Vec<PinnedImageSetState>, event: PinnedImagesEvent) {
         let annotations = self.observed.borrow().annotations.clone();
         let value = |key: &str| annotations.get(key).cloned().unwrap_or_default();
         self.status.send(StatusUpdate {

@@ -12,7 +12,7 @@ const COPY: &str = "/etc/machine-config-daemon/previous-logs";
 const MAX_FILES: usize = 64;
 
 /// Copies the log of the daemon's newest pod, replacing the previous copy.
-pub fn keep(root: &Root) -> Result<(), RootError> {
+pub fn save(root: &Root) -> Result<(), RootError> {
     let mut pods = root.list(PODS)?;
     pods.retain(|name| name.contains(POD_PREFIX));
     pods.sort();
@@ -49,18 +49,18 @@ mod tests {
     fn the_log_of_the_newest_pod_replaces_the_previous_one() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
-        keep(&root).unwrap();
+        save(&root).unwrap();
         let pod = |name: &str| format!("{PODS}/{POD_PREFIX}{name}/machine-config-daemon/0.log");
         root.write(&pod("abcde_1"), b"first", 0o640).unwrap();
         root.write(&format!("{PODS}/other_pod_1/c/0.log"), b"x", 0o640).unwrap();
-        keep(&root).unwrap();
+        save(&root).unwrap();
         let kept = |name: &str| {
             let path = pod(name).replace(PODS, COPY);
             root.read(&path).unwrap().map(|bytes| String::from_utf8(bytes).unwrap())
         };
         assert_eq!(kept("abcde_1").as_deref(), Some("first"));
         root.write(&pod("fghij_2"), b"second", 0o640).unwrap();
-        keep(&root).unwrap();
+        save(&root).unwrap();
         assert_eq!((kept("abcde_1"), kept("fghij_2").as_deref()), (None, Some("second")));
         assert_eq!(root.list(COPY).unwrap().len(), 1);
     }

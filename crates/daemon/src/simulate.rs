@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
-    Ended, Surroundings, cluster::pool_config, disk, execute::ExecuteError, first_boot, run,
+    DaemonContext, DaemonExit, cluster::pool_config, disk, execute::ExecuteError, first_boot, run,
 };
 
 /// Pause between two lookups of the config for the installation.
@@ -60,7 +60,7 @@ pub enum SimulateError {
 /// Runs the machine until a shutdown is requested.
 pub async fn simulate(
     machine: Machine,
-    around: Surroundings,
+    around: DaemonContext,
     shutdown: Shutdown,
 ) -> Result<(), SimulateError> {
     let Machine { node, root: path, boot_time, power } = machine;
@@ -84,8 +84,8 @@ pub async fn simulate(
         let ended = run(node.clone(), host, around.clone(), shutdown.clone()).await;
         power.send_replace(Power::Off);
         match ended {
-            Ended::Stopped => return Ok(()),
-            Ended::Rebooting => {
+            DaemonExit::Stopped => return Ok(()),
+            DaemonExit::Rebooting => {
                 tokio::select! {
                     () = shutdown.requested() => return Ok(()),
                     () = tokio::time::sleep(boot_time) => {}

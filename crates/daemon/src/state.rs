@@ -43,9 +43,9 @@ pub struct Waiting {
 
 /// The daemon's activity, shared between the daemon and its observers; clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Glass(Arc<watch::Sender<State>>);
+pub struct SharedState(Arc<watch::Sender<State>>);
 
-impl Glass {
+impl SharedState {
     /// Returns the current activity.
     #[must_use]
     pub fn get(&self) -> State {
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_state_is_json_with_fixed_names() {
-        let glass = Glass::default();
+        let glass = SharedState::default();
         let since = serde_json::from_str("\"2026-01-01T00:00:00Z\"").unwrap();
         glass.update(|state| {
             state.node = "worker-0".to_owned();

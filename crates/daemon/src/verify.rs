@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use mco_core::{
-    drift::{self, Account, Drift, Expected, Found, Mode, Observed, Owned, Want},
+    drift::{self, Account, Drift, Expected, FoundAccount, FoundOwner, Mode, Observed, Want},
     machine::Machine,
 };
 use mco_host::{Host, Owner, System, SystemError, account};
@@ -16,20 +16,23 @@ pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
 }
 
 /// Returns every difference in files and units.
-pub fn all_files<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Drift> {
+pub fn file_differences<S: System>(host: &Host<S>, machine: &Machine) -> Vec<Drift> {
     let expected = drift::expected(machine);
     expected.iter().filter_map(|it| drift::compare(it, &observe(host, it))).collect()
 }
 
 /// Returns every difference, including the booted OS image and kernel arguments if the machine
 /// runs.
-pub fn all<S: System>(host: &Host<S>, machine: &Machine) -> Result<Vec<Drift>, SystemError> {
+pub fn differences<S: System>(
+    host: &Host<S>,
+    machine: &Machine,
+) -> Result<Vec<Drift>, SystemError> {
     let facts = host.system.facts()?;
     let booted = facts.booted_image.as_deref();
     // A machine that does not run has booted nothing.
     let is_running = !facts.boot_id.is_empty();
     let system = drift::compare_system(machine, booted, &facts.kernel_arguments);
-    let files = all_files(host, machine);
+    let files = file_differences(host, machine);
     Ok(system.filter(|_| is_running).into_iter().chain(files).collect())
 }
 
@@ -58,7 +61,7 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
             Err(error) => unreadable(&error),
         },
         Want::Masked => match host.root.destination(path) {
-            Ok(Some(end)) => Observed::LeadsTo(end),
+            Ok(Some(end)) => Observed::LinkTarget(end),
             Ok(None) => Observed::Missing,
             Err(error) => unreadable(&error),
         },
@@ -88,7 +91,7 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
 /// Returns the owner of a file, by the names in its config if these match.
 ///
 /// Returns none unless the process is root, because only root can change the owner of files.
-fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> {
+fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<FoundOwner> {
     let Want::File { owner: want, .. } = want else { return None };
     if !host.root.can_chown() {
         return None;
@@ -98,12 +101,12 @@ fn owned<S: System>(host: &Host<S>, want: &Want, found: Owner) -> Option<Owned> 
             Some(Account::Name(name)) => Some(name.clone()).filter(|name| lookup(name) == Some(id)),
             Some(Account::Id(_)) | None => None,
         };
-        Found { id, name }
+        FoundAccount { id, name }
     };
     // If the accounts cannot be read, the user counts as unknown, and the file as different.
     let user = |name: &str| account::user(&host.root, name).ok().flatten().map(|found| found.user);
     let group = |name: &str| account::group(&host.root, name).ok().flatten();
-    Some(Owned {
+    Some(FoundOwner {
         user: named(&want.user, found.user, &user),
         group: named(&want.group, found.group, &group),
     })

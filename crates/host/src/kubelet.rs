@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::system::Answer;
+use crate::system::CheckResult;
 
 /// Unit of the kubelet.
 pub(crate) const UNIT: &str = "kubelet.service";
@@ -21,14 +21,16 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_RESPONSE: u64 = 4096;
 
 /// Checks once. Only status 200 with the body `ok` passes.
-pub(crate) fn check(address: SocketAddr) -> Answer {
+pub(crate) fn check(address: SocketAddr) -> CheckResult {
     match get(address) {
-        Ok(text) if text.contains(" 200 ") && text.trim_end().ends_with("ok") => Answer::Yes,
+        Ok(text) if text.contains(" 200 ") && text.trim_end().ends_with("ok") => {
+            CheckResult::Passed
+        }
         Ok(text) => {
             let first = text.lines().next().unwrap_or_default();
-            Answer::No(format!("kubelet is unhealthy: {first}"))
+            CheckResult::Failed(format!("kubelet is unhealthy: {first}"))
         }
-        Err(error) => Answer::No(format!("kubelet does not respond: {error}")),
+        Err(error) => CheckResult::Failed(format!("kubelet does not respond: {error}")),
     }
 }
 

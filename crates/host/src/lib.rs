@@ -21,6 +21,6 @@ pub mod unit;
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
 pub use offline::OfflineSystem;
 pub use root::{Attribute, Durable, Lock, Owner, Root, RootError, Stat};
-pub use simulated::{CallLog, Glimpse, SimulatedSystem};
-pub use system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError};
+pub use simulated::{BootState, CallLog, SimulatedSystem};
+pub use system::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError};
 pub use systemd::{CHECKS, SystemdSystem};

@@ -7,7 +7,7 @@
 use crate::{
     account, package,
     root::Root,
-    system::{HostFacts, Packaged, Staged, System, SystemError},
+    system::{HostFacts, Packaged, Restored, System, SystemError},
     unit,
 };
 
@@ -101,8 +101,8 @@ impl System for OfflineSystem {
         Ok(None)
     }
 
-    fn restage(&mut self, _: &str) -> Result<Staged, SystemError> {
-        Ok(Staged::Back)
+    fn restore_staged(&mut self, _: &str) -> Result<Restored, SystemError> {
+        Ok(Restored::Done)
     }
 
     fn reboot(&mut self, _: &str) -> Result<(), SystemError> {

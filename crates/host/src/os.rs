@@ -23,7 +23,7 @@ use tracing::warn;
 
 use crate::{
     root::{Root, RootError},
-    system::{MachineRole, Staged, SystemError},
+    system::{MachineRole, Restored, SystemError},
 };
 
 pub use arguments::words;
@@ -187,11 +187,15 @@ impl Backend {
     }
 
     /// Drops everything staged since [`Backend::staged`] returned `before`.
-    pub fn restage(self, runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+    pub fn restage(
+        self,
+        runner: &dyn CommandRunner,
+        before: &str,
+    ) -> Result<Restored, SystemError> {
         match self {
             Self::RpmOstree => ostree::restore(runner, before),
             Self::Bootc => bootc::restore(runner, before),
-            Self::None => Ok(Staged::Back),
+            Self::None => Ok(Restored::Done),
         }
     }
 }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     os::finalize,
     root::{Root, RootError},
-    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
+    system::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError},
     unit,
 };
 
@@ -104,7 +104,7 @@ pub struct SimulatedSystem {
 
 /// The boot state of a simulated machine, readable without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct BootState {
     /// Id of the current boot.
     pub boot_id: String,
     /// True while a reboot is requested and has not happened.
@@ -177,9 +177,9 @@ impl SimulatedSystem {
     }
 
     /// Reads the boot state of the machine in this tree; `None` until it was first opened.
-    pub fn glimpse(root: &Root) -> Result<Option<Glimpse>, SystemError> {
+    pub fn boot_state(root: &Root) -> Result<Option<BootState>, SystemError> {
         let seen =
-            |state: State| Glimpse { boot_id: state.boot_id, rebooting: state.reboot.is_some() };
+            |state: State| BootState { boot_id: state.boot_id, rebooting: state.reboot.is_some() };
         Ok(read(root)?.map(seen))
     }
 
@@ -204,7 +204,7 @@ impl SimulatedSystem {
 
     /// Sets the paths that packages own, for as long as this value lives; `None` simulates a
     /// machine without a list of packages.
-    pub fn own(&mut self, paths: Option<BTreeSet<String>>) {
+    pub fn set_packaged_paths(&mut self, paths: Option<BTreeSet<String>>) {
         self.packages = paths;
     }
 
@@ -233,7 +233,7 @@ impl SimulatedSystem {
 
     /// Returns the recorded calls.
     #[must_use]
-    pub fn journal(&self) -> CallLog {
+    pub fn call_log(&self) -> CallLog {
         self.journal.clone()
     }
 
@@ -369,16 +369,16 @@ impl System for SimulatedSystem {
         Ok(Some(serde_json::to_string(&both).expect("plain values are JSON")))
     }
 
-    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+    fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
         let (booted, next): (Deployment, Option<Deployment>) = serde_json::from_str(staged)
             .map_err(|error| SystemError::Command {
                 command: "restage".to_owned(),
                 fault: error.to_string(),
             })?;
         let (staged, result) = if booted == self.state.booted {
-            (next, Staged::Back)
+            (next, Restored::Done)
         } else {
-            (Some(next.unwrap_or(booted)), Staged::AtNextBoot)
+            (Some(next.unwrap_or(booted)), Restored::NeedsReboot)
         };
         if self.state.staged != staged {
             self.journal.call("restage")?;
@@ -409,14 +409,14 @@ impl System for SimulatedSystem {
         self.journal.call("withdraw-packages")
     }
 
-    fn check_kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> CheckResult {
         let record = self.journal.record();
         if record.failing.contains(KUBELET_CHECK) {
-            Answer::No(format!("{KUBELET_CHECK} fails"))
+            CheckResult::Failed(format!("{KUBELET_CHECK} fails"))
         } else if record.checked.contains(KUBELET_CHECK) {
-            Answer::Yes
+            CheckResult::Passed
         } else {
-            Answer::NotAsked
+            CheckResult::Skipped
         }
     }
 

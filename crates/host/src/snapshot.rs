@@ -73,7 +73,7 @@ pub struct Snapshot {
 
 /// The paths of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SnapshotPaths {
     /// Files, links and directories, each by itself.
     pub paths: BTreeSet<String>,
     /// Directories with their contents.
@@ -98,7 +98,7 @@ pub enum SnapshotError {
 
 impl Snapshot {
     /// Takes a snapshot of the paths; also returns the pack with their contents.
-    pub fn take(root: &Root, wanted: &Wanted) -> Result<(Self, Vec<u8>), SnapshotError> {
+    pub fn take(root: &Root, wanted: &SnapshotPaths) -> Result<(Self, Vec<u8>), SnapshotError> {
         let mut taken = Self { units: wanted.units.clone(), ..Self::default() };
         let mut pack = Vec::new();
         let mut paths = wanted.paths.clone();

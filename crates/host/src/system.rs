@@ -75,13 +75,13 @@ pub enum Packaged {
 
 /// The result of a health check.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CheckResult {
     /// The check passed.
-    Yes,
+    Passed,
     /// The check failed for this reason.
-    No(String),
+    Failed(String),
     /// The check does not apply to the machine.
-    NotAsked,
+    Skipped,
 }
 
 /// The role of a machine, as far as the operating system cares.
@@ -96,11 +96,11 @@ pub enum MachineRole {
 
 /// The result of restoring a staged deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Staged {
+pub enum Restored {
     /// The booted deployment is the previous one, and so is the next.
-    Back,
+    Done,
     /// The machine has booted the update; another reboot completes the restoration.
-    AtNextBoot,
+    NeedsReboot,
 }
 
 /// The services of a machine. Calls block, and repeating one changes nothing.
@@ -144,7 +144,7 @@ pub trait System: Send {
     /// Returns an opaque description of the deployments; none if nothing can be staged.
     fn staged(&self) -> Result<Option<String>, SystemError>;
     /// Restores the deployments that [`System::staged`] described.
-    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError>;
+    fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError>;
     /// Prepares the machine at a start of the daemon.
     fn prepare(&mut self, _: MachineRole) -> Result<(), SystemError> {
         Ok(())
@@ -166,12 +166,12 @@ pub trait System: Send {
         Ok(())
     }
     /// Checks the machine's kubelet, if the machine is to run one.
-    fn check_kubelet(&self) -> Answer {
-        Answer::NotAsked
+    fn check_kubelet(&self) -> CheckResult {
+        CheckResult::Skipped
     }
     /// Runs the administrator's checks on the machine.
-    fn run_checks(&self) -> Answer {
-        Answer::NotAsked
+    fn run_checks(&self) -> CheckResult {
+        CheckResult::Skipped
     }
     /// Starts a reboot; returns before the machine goes down.
     fn reboot(&mut self, why: &str) -> Result<(), SystemError>;

@@ -18,7 +18,7 @@ use crate::{
     os::{Backend, CommandRunner, OsRelease, extension, finalize, loader, nics, repository, trust},
     package,
     root::{Root, RootError},
-    system::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError},
+    system::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError},
     unit,
 };
 
@@ -257,7 +257,7 @@ impl System for SystemdSystem {
         }
     }
 
-    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+    fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
         match self.os {
             Backend::None => loader::restage(&self.root, self, staged),
             Backend::RpmOstree | Backend::Bootc => self.os.restage(self, staged),
@@ -297,27 +297,27 @@ impl System for SystemdSystem {
         }
     }
 
-    fn check_kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> CheckResult {
         match self.unit_state(kubelet::UNIT) {
             Ok(state) if state.starts_with("enabled") => kubelet::check(kubelet::HEALTH),
-            Ok(_) => Answer::NotAsked,
-            Err(error) => Answer::No(error.to_string()),
+            Ok(_) => CheckResult::Skipped,
+            Err(error) => CheckResult::Failed(error.to_string()),
         }
     }
 
-    fn run_checks(&self) -> Answer {
+    fn run_checks(&self) -> CheckResult {
         let names = match self.root.list(CHECKS) {
-            Ok(names) if names.is_empty() => return Answer::NotAsked,
+            Ok(names) if names.is_empty() => return CheckResult::Skipped,
             Ok(names) => names,
-            Err(error) => return Answer::No(error.to_string()),
+            Err(error) => return CheckResult::Failed(error.to_string()),
         };
         for name in names {
             let path = format!("{CHECKS}/{name}");
             if let Err(error) = self.command(&["/usr/bin/timeout", CHECK_LIMIT, &path], b"") {
-                return Answer::No(error.to_string());
+                return CheckResult::Failed(error.to_string());
             }
         }
-        Answer::Yes
+        CheckResult::Passed
     }
 
     fn reboot(&mut self, why: &str) -> Result<(), SystemError> {

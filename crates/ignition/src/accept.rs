@@ -10,7 +10,7 @@
 
 mod weight;
 
-use crate::{parse::Version, spec::Spec, target::Target};
+use crate::{parse::Version, spec::Spec, target::TargetVersion};
 
 /// Media subtype of an Ignition config.
 const SUBTYPE: &str = "vnd.coreos.ignition+json";
@@ -31,19 +31,19 @@ struct Entry {
 /// Selects the version to serve to a client that sent `header`.
 ///
 /// An empty header counts as an absent one.
-pub fn negotiate(header: &str) -> Result<Target, UnsupportedVersion> {
+pub fn negotiate(header: &str) -> Result<TargetVersion, UnsupportedVersion> {
     let mut entries: Vec<Entry> = header.split(',').filter_map(entry).collect();
     weight::sort(&mut entries, |entry| entry.weight);
     let Some(asked) = entries.into_iter().find_map(|entry| entry.version) else {
-        return Ok(Target::V2_2);
+        return Ok(TargetVersion::V2_2);
     };
     target_for(&asked).ok_or_else(|| UnsupportedVersion { header: header.to_owned() })
 }
 
 /// Returns the version to serve to a client that supports `asked`.
-fn target_for(asked: &Version) -> Option<Target> {
+fn target_for(asked: &Version) -> Option<TargetVersion> {
     let spec = match (asked.major, asked.minor) {
-        (2, 2..) => return Some(Target::V2_2),
+        (2, 2..) => return Some(TargetVersion::V2_2),
         (3, 0) => Spec::V3_0,
         (3, 1) => Spec::V3_1,
         (3, 2) => Spec::V3_2,
@@ -53,7 +53,7 @@ fn target_for(asked: &Version) -> Option<Target> {
         (3, 5..) => Spec::V3_5,
         _ => return None,
     };
-    Some(Target::V3(spec))
+    Some(TargetVersion::V3(spec))
 }
 
 /// Parses one entry; returns `None` if it is not a media type.

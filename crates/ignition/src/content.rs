@@ -8,7 +8,7 @@ use crate::{
 
 /// Maximum number of bytes of decompressed contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit(usize);
+pub struct ContentLimit(usize);
 
 /// Contents that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum ContentError {
     Compression(String),
 }
 
-impl Limit {
+impl ContentLimit {
     /// Forty times the largest config that a cluster can store, and small enough for any process.
     pub const DEFAULT: Self = Self(64 << 20);
 
@@ -38,7 +38,7 @@ impl Limit {
     }
 }
 
-impl Default for Limit {
+impl Default for ContentLimit {
     fn default() -> Self {
         Self::DEFAULT
     }
@@ -46,7 +46,7 @@ impl Default for Limit {
 
 impl Resource {
     /// Decodes the contents of this resource, which must be inline.
-    pub fn contents(&self, limit: Limit) -> Result<Vec<u8>, ContentError> {
+    pub fn contents(&self, limit: ContentLimit) -> Result<Vec<u8>, ContentError> {
         decode(self.source.as_deref(), self.compression.as_deref(), limit)
     }
 }
@@ -57,7 +57,7 @@ impl Resource {
 pub fn decode(
     source: Option<&str>,
     compression: Option<&str>,
-    limit: Limit,
+    limit: ContentLimit,
 ) -> Result<Vec<u8>, ContentError> {
     let Some(url) = source else {
         return Ok(Vec::new());
@@ -97,7 +97,7 @@ mod tests {
             (Some("data:,a"), Some("GZIP"), Err("unsupported compression type \"GZIP\"")),
         ];
         for (source, compression, expected) in cases {
-            let result = decode(source, compression, Limit::DEFAULT);
+            let result = decode(source, compression, ContentLimit::DEFAULT);
             let result = result.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
             let result = result.map_err(|error| error.to_string());
             assert_eq!(
@@ -115,8 +115,8 @@ mod tests {
             compression: Some("gzip".to_owned()),
             ..Resource::default()
         };
-        assert_eq!(resource.contents(Limit::bytes(3)).as_deref(), Ok(b"hi\n".as_slice()));
+        assert_eq!(resource.contents(ContentLimit::bytes(3)).as_deref(), Ok(b"hi\n".as_slice()));
         let error = ContentError::Gzip(GzipError::TooLarge { limit: 2 });
-        assert_eq!(resource.contents(Limit::bytes(2)), Err(error));
+        assert_eq!(resource.contents(ContentLimit::bytes(2)), Err(error));
     }
 }

@@ -98,7 +98,7 @@ fn escapes_are_complete(data: &str) -> bool {
 fn is_plain_base64(data: &str) -> bool {
     let digits = data.strip_suffix("==").or(data.strip_suffix('=')).unwrap_or(data);
     let ordinary = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    data.len().is_multiple_of(4) && scan::past(digits.as_bytes(), ordinary) == digits.len()
+    data.len().is_multiple_of(4) && scan::find_special(digits.as_bytes(), ordinary) == digits.len()
 }
 
 /// Returns true if base64 data of the right alphabet have a length divisible by four, and padding
@@ -174,7 +174,7 @@ fn is_percent_data(data: &str) -> bool {
         );
         byte.is_ascii_graphic() && !refused
     };
-    scan::past(data.as_bytes(), ordinary) == data.len()
+    scan::find_special(data.as_bytes(), ordinary) == data.len()
 }
 
 /// Returns true if all characters of `data` are allowed in base64 data. Compat: newlines are
@@ -182,7 +182,7 @@ fn is_percent_data(data: &str) -> bool {
 fn is_base64(data: &str) -> bool {
     let ordinary =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\n');
-    scan::past(data.as_bytes(), ordinary) == data.len()
+    scan::find_special(data.as_bytes(), ordinary) == data.len()
 }
 
 #[cfg(test)]

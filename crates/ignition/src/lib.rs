@@ -28,7 +28,7 @@ pub use merge::merge;
 pub use parse::{CheckError, Document, ModeError, ReadError, V2, V3, check, read};
 pub use report::Report;
 pub use spec::Spec;
-pub use target::{Target, UnknownTarget};
+pub use target::{TargetVersion, UnknownTargetError};
 pub use translate::{ConvertError, convert, convert_raw};
 pub use v2::UpgradeError;
 pub use validate::validate;

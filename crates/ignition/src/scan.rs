@@ -12,7 +12,7 @@ const BLOCK: usize = 64;
 /// `ordinary` should consist of plain comparisons of its byte, so that the compiler can vectorise
 /// the loop.
 #[inline]
-pub fn past(bytes: &[u8], ordinary: impl Fn(u8) -> bool) -> usize {
+pub fn find_special(bytes: &[u8], ordinary: impl Fn(u8) -> bool) -> usize {
     let mut blocks = bytes.chunks_exact(BLOCK);
     let mut at = 0;
     for block in &mut blocks {
@@ -36,7 +36,7 @@ mod tests {
         fn blocks_find_the_same_byte_as_a_loop(bytes in "[a-z]{0,200}[#:]?[a-z#]{0,90}") {
             let ordinary = |byte: u8| byte != b'#' && byte != b':';
             let expected = bytes.bytes().position(|byte| !ordinary(byte)).unwrap_or(bytes.len());
-            prop_assert_eq!(past(bytes.as_bytes(), ordinary), expected);
+            prop_assert_eq!(find_special(bytes.as_bytes(), ordinary), expected);
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::spec::Spec;
 /// Not all of them can be produced: no config can be converted to 3.0, though clients may request
 /// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Target {
+pub enum TargetVersion {
     /// 2.2.0
     V2_2,
     /// One of the 3.x versions.
@@ -21,9 +21,9 @@ pub enum Target {
 #[error(
     "unknown Ignition version {0:?}; known are 2.2.0, 3.0.0, 3.1.0, 3.2.0, 3.3.0, 3.4.0, 3.5.0"
 )]
-pub struct UnknownTarget(String);
+pub struct UnknownTargetError(String);
 
-impl Target {
+impl TargetVersion {
     /// All targets, oldest first.
     pub const ALL: [Self; 7] = [
         Self::V2_2,
@@ -45,22 +45,22 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for TargetVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl FromStr for Target {
-    type Err = UnknownTarget;
+impl FromStr for TargetVersion {
+    type Err = UnknownTargetError;
 
     /// Parses the full version or its first two parts.
-    fn from_str(text: &str) -> Result<Self, UnknownTarget> {
+    fn from_str(text: &str) -> Result<Self, UnknownTargetError> {
         let matches = |target: &Self| {
             let full = target.as_str();
             full == text || full.strip_suffix(".0") == Some(text)
         };
-        Self::ALL.into_iter().find(matches).ok_or_else(|| UnknownTarget(text.to_owned()))
+        Self::ALL.into_iter().find(matches).ok_or_else(|| UnknownTargetError(text.to_owned()))
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_target_is_parsed_with_or_without_its_patch_part() {
-        for target in Target::ALL {
+        for target in TargetVersion::ALL {
             assert_eq!(target.as_str().parse(), Ok(target));
         }
         assert_eq!("3.2".parse(), Ok(Target::V3(Spec::V3_2)));

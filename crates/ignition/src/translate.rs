@@ -17,7 +17,7 @@ use crate::{
     parse::{Document, ReadError, read},
     report::{Path, Report},
     spec::Spec,
-    target::Target,
+    target::TargetVersion,
     v2, validate,
 };
 
@@ -37,7 +37,7 @@ pub enum ConvertError {
     #[error(
         "conversion for source version 3.5.0 to target version {0} is not supported the requested conversion is not supported"
     )]
-    UnsupportedTarget(Target),
+    UnsupportedTarget(TargetVersion),
     /// The older version does not support a feature of the config.
     #[error("{feature}")]
     Unsupported {
@@ -71,22 +71,22 @@ pub enum UnsupportedFeature {
 }
 
 /// Converts `config` to the requested version and serializes it.
-pub fn convert(mut config: Config, to: Target) -> Result<Vec<u8>, ConvertError> {
+pub fn convert(mut config: Config, to: TargetVersion) -> Result<Vec<u8>, ConvertError> {
     let report = validate::validate_for(Spec::V3_5, &config);
     if report.is_fatal() {
         return Err(ConvertError::Invalid(report));
     }
     let last = match to {
-        Target::V2_2 => Spec::V3_2,
-        Target::V3(Spec::V3_0) => return Err(ConvertError::UnsupportedTarget(to)),
-        Target::V3(spec) => spec,
+        TargetVersion::V2_2 => Spec::V3_2,
+        TargetVersion::V3(Spec::V3_0) => return Err(ConvertError::UnsupportedTarget(to)),
+        TargetVersion::V3(spec) => spec,
     };
     for spec in [Spec::V3_4, Spec::V3_3, Spec::V3_2, Spec::V3_1] {
         if spec >= last {
             down::convert_to(&mut config, spec)?;
         }
     }
-    if to == Target::V2_2 {
+    if to == TargetVersion::V2_2 {
         return Ok(to_v2::translate(config)?.tree(v2::V2_2_AS_SPEC).to_json());
     }
     Ok(config.tree(last).to_json())
@@ -96,7 +96,7 @@ pub fn convert(mut config: Config, to: Target) -> Result<Vec<u8>, ConvertError> 
 ///
 /// Compat: a config of the 2.x specification is rejected, because rendering has already translated
 /// it.
-pub fn convert_raw(raw: &[u8], to: Target) -> Result<Vec<u8>, ConvertError> {
+pub fn convert_raw(raw: &[u8], to: TargetVersion) -> Result<Vec<u8>, ConvertError> {
     match read(raw)? {
         Document::V3(document) => convert(document.config, to),
         Document::V2(_) => Err(ConvertError::V2),

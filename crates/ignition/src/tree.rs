@@ -87,7 +87,7 @@ fn string_size(text: &str) -> usize {
     let mut size = text.len() + 2;
     let mut rest = text.as_bytes();
     loop {
-        let (_, special) = rest.split_at(scan::past(rest, is_plain));
+        let (_, special) = rest.split_at(scan::find_special(rest, is_plain));
         let Some((&byte, behind)) = special.split_first() else { return size };
         size += match byte {
             b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 1,
@@ -108,7 +108,7 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let mut rest = text.as_bytes();
     loop {
-        let (plain, special) = rest.split_at(scan::past(rest, is_plain));
+        let (plain, special) = rest.split_at(scan::find_special(rest, is_plain));
         out.extend_from_slice(plain);
         let [first, behind @ ..] = special else { break };
         rest = behind;

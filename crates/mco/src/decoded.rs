@@ -7,7 +7,7 @@ use mco_core::lint::suggest;
 use mco_ignition::{
     Config,
     config::{Dropin, File, Unit},
-    content::{ContentError, Limit},
+    content::{ContentError, ContentLimit},
 };
 
 use crate::error::error_with_hint;
@@ -125,5 +125,5 @@ impl ConfigEntry<'_> {
 
 /// Returns the decoded contents of a file.
 pub(crate) fn contents(file: &File) -> Result<Vec<u8>, ContentError> {
-    file.contents.contents(Limit::DEFAULT)
+    file.contents.contents(ContentLimit::DEFAULT)
 }

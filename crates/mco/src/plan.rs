@@ -16,7 +16,7 @@ use mco_core::{
     diff::reconcile,
     drain::feasibility::{Feasibility, feasibility},
     membership::Pools,
-    plan::{self, Action, Circumstances, Drain, NodePlan, Verdict},
+    plan::{self, Action, Circumstances, Drain, NodePlan, PolicyDecision},
     render::{MAX_SIZE, Origin, Rendered},
     rollout::NodeView,
 };
@@ -60,7 +60,7 @@ pub(crate) struct Size {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Effect {
     /// Differences, with their actions and the deciding rules.
-    pub(crate) changes: Vec<Verdict>,
+    pub(crate) changes: Vec<PolicyDecision>,
     /// Actions of all differences together.
     pub(crate) actions: Vec<String>,
     pub(crate) reboot: bool,
@@ -102,7 +102,7 @@ impl Effect {
         };
         let actions = plan.actions.iter().filter(|action| **action != Action::None);
         Self {
-            changes: plan.verdicts.clone(),
+            changes: plan.decisions.clone(),
             actions: actions.map(ToString::to_string).collect(),
             reboot: plan.reboots(),
             drain,

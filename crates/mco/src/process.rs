@@ -10,7 +10,7 @@ use mco_cluster::{
     Shutdown,
     admin::{Admin, Readiness, Registry, StatePage},
     client::{self, Client},
-    lease::{Ended, Timings},
+    lease::{LeadershipEnd, Timings},
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
@@ -90,7 +90,7 @@ pub(crate) fn run<S, F>(
     work: impl FnOnce(S, Client, Shutdown) -> F,
 ) -> anyhow::Result<ExitCode>
 where
-    F: Future<Output = Ended>,
+    F: Future<Output = LeadershipEnd>,
 {
     run_as(args, verbose, ProcessOptions::default(), register, work)
 }
@@ -115,7 +115,7 @@ pub(crate) fn run_as<S, F>(
     work: impl FnOnce(S, Client, Shutdown) -> F,
 ) -> anyhow::Result<ExitCode>
 where
-    F: Future<Output = Ended>,
+    F: Future<Output = LeadershipEnd>,
 {
     let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::INFO };
     let format = match args.log_format {
@@ -148,7 +148,7 @@ where
         match ended {
             // Compat: a process that lost its lease exits with success, to be started again
             // (cmd/machine-config-controller).
-            Ended::Released | Ended::Lost => Ok(ExitCode::SUCCESS),
+            LeadershipEnd::Released | LeadershipEnd::Lost => Ok(ExitCode::SUCCESS),
         }
     })
 }
@@ -161,5 +161,5 @@ async fn wait_for_apiserver(client: Client, readiness: Readiness, shutdown: Shut
             () = tokio::time::sleep(CONNECT_RETRY) => {}
         }
     }
-    readiness.reached();
+    readiness.set_ready();
 }

@@ -24,9 +24,9 @@ use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
     render::SelectError,
-    rollout::Fleet,
+    rollout::PoolNodes,
 };
-use mco_sim::{Action, Faults, Millis, Pace, Setup};
+use mco_sim::{Faults, Millis, Setup, StepTimes, UserAction};
 use serde::de::DeserializeOwned;
 
 use crate::{
@@ -88,7 +88,7 @@ pub(crate) fn setup(
             target.clone_from(&old.name);
         }
         if old.name != new.name {
-            script.push((CHANGE_AT, Action::Target { pool: name, config: new.name.clone() }));
+            script.push((CHANGE_AT, UserAction::Target { pool: name, config: new.name.clone() }));
         }
         configs.insert(target.clone(), Arc::new(Machine { name: target.clone(), ..old }));
         configs.insert(new.name.clone(), Arc::new(new));
@@ -118,11 +118,11 @@ pub(crate) fn setup(
         flaws: BTreeMap::new(),
         script,
         faults: options.faults,
-        calm: 24 * HOUR,
+        faults_end: 24 * HOUR,
         deadline,
-        pace: Pace::default(),
-        chooser: Fleet::choose,
-        judges: false,
+        times: StepTimes::default(),
+        chooser: PoolNodes::select,
+        requires_convergence: false,
         bug: None,
     })
 }

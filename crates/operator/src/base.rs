@@ -8,7 +8,7 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, CallError,
-    apply::{self, Guard},
+    apply::{self, Precondition},
 };
 use mco_core::render::Build;
 use serde_json::json;
@@ -51,7 +51,7 @@ pub(crate) async fn apply(
             "metadata": {"annotations": wanted.annotations(), "labels": wanted.labels()},
             "spec": {"config": wanted.spec.config},
         });
-        context.configs.learn(apply::merge(&api, &name, patch, Guard::Any).await?);
+        context.configs.learn(apply::merge(&api, &name, patch, Precondition::Any).await?);
         info!(config = name, "Restored base config");
     }
     Ok(())

@@ -12,11 +12,11 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, CallError, Note,
-    apply::{self, Guard},
+    apply::{self, Precondition},
 };
 use mco_core::status::{
     Finding,
-    operator::{self, OperatorView, Reached, Verdict},
+    operator::{self, OperatorStatus, OperatorView, Reached},
 };
 
 use crate::{Context, steps::StepError};
@@ -54,7 +54,7 @@ pub(crate) async fn update_status(
     if after == before {
         return Ok(());
     }
-    let patched = apply::merge_status(&api, name, &after, Guard::Any).await?;
+    let patched = apply::merge_status(&api, name, &after, Precondition::Any).await?;
     context.operators.learn(patched);
     for note in notes(&found, &before, &verdict) {
         context.reporter.publish(&note).await;
@@ -65,7 +65,7 @@ pub(crate) async fn update_status(
 fn status(
     context: &Context,
     before: &ClusterOperatorStatus,
-    verdict: &Verdict,
+    verdict: &OperatorStatus,
 ) -> ClusterOperatorStatus {
     let now = Time(context.config.clock.now());
     let condition = |(kind, found): &(OperatorCondition, Finding)| {
@@ -117,7 +117,11 @@ fn related() -> Vec<RelatedObject> {
 }
 
 /// Returns the events for changes of the condition Degraded.
-fn notes(object: &ClusterOperator, before: &ClusterOperatorStatus, verdict: &Verdict) -> Vec<Note> {
+fn notes(
+    object: &ClusterOperator,
+    before: &ClusterOperatorStatus,
+    verdict: &OperatorStatus,
+) -> Vec<Note> {
     let degraded = verdict
         .conditions
         .iter()

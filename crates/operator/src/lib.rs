@@ -16,8 +16,8 @@ use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPoo
 use mco_cluster::{
     Api, Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
-    lease::{Candidate, Ended, Fence, Timings},
-    queue::Next,
+    lease::{Candidate, Fence, LeadershipEnd, Timings},
+    queue::Reconciled,
     report::chain,
 };
 use mco_core::render::Build;
@@ -86,10 +86,10 @@ impl Config {
 }
 
 /// Runs the operator until shutdown is requested or another process takes the Lease.
-pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
+pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> LeadershipEnd {
     let Some(leader) = config.leader.clone() else {
         run_operator(config, client, shutdown).await;
-        return Ended::Released;
+        return LeadershipEnd::Released;
     };
     let candidate = Candidate {
         api: Api::namespaced(client.clone(), label::NAMESPACE),
@@ -101,7 +101,7 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Ended {
     };
     // The Lease is in the operator's own namespace, which may not exist yet.
     if !retry_until_done(&shutdown, || install::create_namespace(&client)).await {
-        return Ended::Released;
+        return LeadershipEnd::Released;
     }
     let client = candidate.fence.guard(client);
     candidate.lead(&shutdown, |stop| run_operator(config, client, stop)).await
@@ -162,11 +162,11 @@ where
         match step().await {
             Ok(()) => {
                 done.request();
-                Next::Wait
+                Reconciled::Done
             }
             Err(error) => {
                 warn!(error = chain(&error), "Failed to prepare the cluster");
-                Next::Retry
+                Reconciled::Retry
             }
         }
     });
@@ -229,7 +229,7 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
     queue.run(1, &shutdown, reconcile_all).await;
 }
 
-async fn reconcile(context: &Context) -> Next {
+async fn reconcile(context: &Context) -> Reconciled {
     let outcome = steps::apply_all(context).await;
     if let Err(error) = &outcome {
         warn!(error = chain(error), "Reconcile failed");
@@ -239,7 +239,7 @@ async fn reconcile(context: &Context) -> Next {
     if let Err(error) = &updated {
         warn!(error = chain(error), "Failed to update ClusterOperator");
     }
-    if failure.is_none() && updated.is_ok() { Next::Wait } else { Next::Retry }
+    if failure.is_none() && updated.is_ok() { Reconciled::Done } else { Reconciled::Retry }
 }
 
 impl StepError {

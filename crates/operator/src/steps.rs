@@ -13,7 +13,7 @@ use mco_api::{
 };
 use mco_cluster::{
     Api, CallError,
-    apply::{self, Changes, Guard},
+    apply::{self, Changes, Precondition},
 };
 use serde_json::json;
 use tracing::info;
@@ -67,7 +67,7 @@ async fn apply_pools(context: &Context) -> Result<(), CallError> {
             .collect();
         if !labels.is_empty() {
             let patch = json!({"metadata": {"labels": labels}});
-            context.pools.learn(apply::merge(&api, name, patch, Guard::Any).await?);
+            context.pools.learn(apply::merge(&api, name, patch, Precondition::Any).await?);
         }
     }
     Ok(())
@@ -118,7 +118,7 @@ async fn apply_controller_config(context: &Context) -> Result<(), CallError> {
     };
     let found = match differences(context, &found) {
         Some(patch) => {
-            let patched = apply::merge(&api, name, patch, Guard::Any).await?;
+            let patched = apply::merge(&api, name, patch, Precondition::Any).await?;
             context.controller_configs.learn(patched.clone());
             patched.into()
         }
@@ -220,6 +220,8 @@ async fn report_complete(
     }
     let status = json!({"observedGeneration": generation, "conditions": conditions});
     let name = label::CONTROLLER_CONFIG;
-    context.controller_configs.learn(apply::merge_status(api, name, status, Guard::Any).await?);
+    context
+        .controller_configs
+        .learn(apply::merge_status(api, name, status, Precondition::Any).await?);
     Ok(())
 }

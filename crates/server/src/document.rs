@@ -16,7 +16,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use mco_api::{ControllerConfig, MachineConfig, RawConfig, annotation};
 use mco_ignition::{
-    Config, ConvertError, ReadError, Spec, Target, UpgradeError,
+    Config, ConvertError, ReadError, Spec, TargetVersion, UpgradeError,
     config::{File, KernelArguments, Resource},
     convert, data_url, read,
 };
@@ -72,12 +72,12 @@ pub enum BuildError {
     Upgrade(UpgradeError),
     /// The config removes kernel arguments; below 3.3 only additions can be applied by other means.
     #[error("can't serve version {0} with ignition KernelArguments.ShouldNotExist populated")]
-    RemovesKernelArguments(Target),
+    RemovesKernelArguments(TargetVersion),
     /// The requested version cannot express the config.
     #[error("couldn't convert config to version {to}")]
     Convert {
         /// The requested version.
-        to: Target,
+        to: TargetVersion,
         /// The feature that it does not support.
         source: ConvertError,
     },
@@ -117,7 +117,7 @@ impl FirstBoot {
 }
 
 /// Builds the document in version `to`.
-pub fn build(inputs: &Inputs, to: Target) -> Result<Vec<u8>, BuildError> {
+pub fn build(inputs: &Inputs, to: TargetVersion) -> Result<Vec<u8>, BuildError> {
     let raw = inputs.config.spec.config.as_ref().map_or("", RawConfig::get);
     let document = read(raw.as_bytes()).map_err(BuildError::Read)?;
     let mut ignition = document.upgrade().map_err(BuildError::Upgrade)?;
@@ -131,7 +131,7 @@ fn add_first_boot(
     ignition: &mut Config,
     config: &MachineConfig,
     first_boot: &FirstBoot,
-    to: Target,
+    to: TargetVersion,
 ) -> Result<(), BuildError> {
     // A copy: the object is shared, and the next request must not see these changes.
     let mut config = config.clone();
@@ -164,11 +164,11 @@ fn authorities(controller: &ControllerConfig) -> [(&'static str, &[u8]); 2] {
 fn move_kernel_arguments(
     ignition: &mut Config,
     config: &mut MachineConfig,
-    to: Target,
+    to: TargetVersion,
 ) -> Result<(), BuildError> {
     let is_supported = match to {
-        Target::V2_2 => false,
-        Target::V3(spec) => spec >= Spec::V3_3,
+        TargetVersion::V2_2 => false,
+        TargetVersion::V3(spec) => spec >= Spec::V3_3,
     };
     if is_supported {
         return Ok(());
@@ -223,7 +223,7 @@ fn node_annotations(config: &MachineConfig) -> Result<Vec<u8>, WriteError> {
 }
 
 /// Builds an empty Ignition config in the served version.
-fn empty(to: Target) -> Result<RawConfig, BuildError> {
+fn empty(to: TargetVersion) -> Result<RawConfig, BuildError> {
     let bytes =
         convert(Config::empty(), to).map_err(|source| BuildError::Convert { to, source })?;
     let text = String::from_utf8(bytes).expect("serialized JSON is UTF-8");

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use mco_ignition::Target;
+use mco_ignition::TargetVersion;
 use tokio::{sync::OnceCell, task};
 
 use crate::document::{self, BuildError, Inputs};
@@ -37,7 +37,7 @@ struct Entries {
 #[derive(Debug)]
 struct Entry {
     inputs: Inputs,
-    version: Target,
+    version: TargetVersion,
     /// Number of the last request for this document.
     last_request: u64,
     outcome: Arc<OnceCell<DocumentResult>>,
@@ -51,7 +51,11 @@ impl DocumentCache {
     }
 
     /// Returns the document of `inputs` in `version`; builds it on the first request.
-    pub async fn get(&self, inputs: Inputs, version: Target) -> Result<DocumentResult, Stopping> {
+    pub async fn get(
+        &self,
+        inputs: Inputs,
+        version: TargetVersion,
+    ) -> Result<DocumentResult, Stopping> {
         let cell = self.cell(&inputs, version);
         let build = || async {
             // Building takes milliseconds, in which this thread could serve no other request.
@@ -67,7 +71,7 @@ impl DocumentCache {
         cell.get_or_try_init(build).await.cloned()
     }
 
-    fn cell(&self, inputs: &Inputs, version: Target) -> Arc<OnceCell<DocumentResult>> {
+    fn cell(&self, inputs: &Inputs, version: TargetVersion) -> Arc<OnceCell<DocumentResult>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.requests += 1;
         let request = entries.requests;

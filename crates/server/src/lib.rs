@@ -17,5 +17,5 @@ pub mod tls;
 
 pub use server::{Server, StartError, run};
 pub use settings::{Limits, Settings};
-pub use source::{Cluster, FixedSource, Source};
+pub use source::{ClusterSource, FixedSource, Source};
 pub use tls::Certificate;

@@ -9,7 +9,7 @@ use http::{
 };
 use http_body_util::Full;
 use mco_cluster::report;
-use mco_ignition::{Target, negotiate};
+use mco_ignition::{TargetVersion, negotiate};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -92,7 +92,11 @@ impl<S: Source> Service<S> {
         }
     }
 
-    async fn get_document(&self, pool: &str, accept: &str) -> Result<(Target, Bytes), Refusal> {
+    async fn get_document(
+        &self,
+        pool: &str,
+        accept: &str,
+    ) -> Result<(TargetVersion, Bytes), Refusal> {
         let version =
             negotiate(accept).map_err(|refused| Refusal::new(StatusCode::BAD_REQUEST, &refused))?;
         // Ignition gives up on 4xx and retries on 5xx. A missing pool or config may exist in a

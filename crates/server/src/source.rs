@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, future, sync::Arc};
 
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
 
-pub use cluster::{Cluster, Joining};
+pub use cluster::{ClusterSource, JoinSettings};
 pub use credentials::CredentialsError;
 
 use crate::document::{FirstBoot, Inputs};

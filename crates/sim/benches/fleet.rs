@@ -8,8 +8,8 @@ use k8s_openapi::{
     apimachinery::pkg::{apis::meta::v1::LabelSelector, util::intstr::IntOrString},
 };
 use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation, annotation::DaemonState};
-use mco_core::{machine::Machine, plan::default_policies, rollout::Fleet};
-use mco_sim::{Action, Faults, Pace, Setup};
+use mco_core::{machine::Machine, plan::default_policies, rollout::PoolNodes};
+use mco_sim::{Faults, Setup, StepTimes, UserAction};
 
 fn main() {
     let mut criterion = Criterion::default().sample_size(10).configure_from_args();
@@ -35,7 +35,7 @@ fn setup(nodes: usize) -> Setup {
         Some(LabelSelector { match_labels: Some([role].into()), match_expressions: None });
     pool.spec.max_unavailable = Some(IntOrString::String("10%".to_owned()));
     "old".clone_into(&mut pool.spec.configuration.rendered.name);
-    let change = Action::Target { pool: "worker".to_owned(), config: "new".to_owned() };
+    let change = UserAction::Target { pool: "worker".to_owned(), config: "new".to_owned() };
     Setup {
         seed: 1,
         pools: vec![pool],
@@ -47,11 +47,11 @@ fn setup(nodes: usize) -> Setup {
         budgets: Vec::new(),
         script: vec![(1_000, change)],
         faults: Faults::default(),
-        calm: 0,
+        faults_end: 0,
         deadline: 48 * 3_600_000,
-        pace: Pace::default(),
-        chooser: Fleet::choose,
-        judges: true,
+        times: StepTimes::default(),
+        chooser: PoolNodes::select,
+        requires_convergence: true,
         bug: None,
     }
 }

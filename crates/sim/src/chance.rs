@@ -2,9 +2,9 @@
 
 /// A pseudo-random number generator with a seed (`SplitMix64`).
 #[derive(Clone, Debug)]
-pub struct Chance(u64);
+pub struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     /// Creates a generator with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {

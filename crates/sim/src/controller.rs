@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::{MachineConfigPool, annotation};
-use mco_core::rollout::{self, Cordon, Fleet, Hold, Neighbour, NodeView, Phase, PoolView};
+use mco_core::rollout::{
+    self, ControlPlanePeer, Cordon, Hold, NodeView, PoolNodes, PoolPhase, PoolView,
+};
 
 use crate::{
-    Fault, Millis, Rule,
+    Fault, Invariant, Millis,
     queue::{Event, WatchEvent},
     world::{World, annotate},
 };
@@ -17,7 +19,7 @@ use crate::{
 pub(crate) struct Controller {
     pub(crate) up: bool,
     pools: Vec<MachineConfigPool>,
-    nodes_by_pool: BTreeMap<String, Fleet>,
+    nodes_by_pool: BTreeMap<String, PoolNodes>,
     versions: BTreeMap<usize, u64>,
     queued: BTreeSet<String>,
     index: BTreeMap<String, usize>,
@@ -43,11 +45,11 @@ impl Controller {
         Some(PoolView {
             name: name.to_owned(),
             target: pool.spec.configuration.rendered.name.clone(),
-            phase: if pool.spec.paused { Phase::Paused } else { Phase::Active },
+            phase: if pool.spec.paused { PoolPhase::Paused } else { PoolPhase::Active },
             max_unavailable: rollout::max_unavailable(name, limit, members.unwrap_or_default())
                 .ok()?,
             operator_node: None,
-            neighbour: Neighbour::default(),
+            neighbour: ControlPlanePeer::default(),
         })
     }
 }
@@ -108,7 +110,7 @@ impl World {
 
     fn enqueue(&mut self, pool: String) {
         if self.controller.queued.insert(pool.clone()) {
-            self.queue.push(self.now + self.setup.pace.settle, Event::Sync(pool));
+            self.queue.push(self.now + self.setup.times.settle, Event::Sync(pool));
         }
     }
 
@@ -149,16 +151,16 @@ impl World {
     }
 
     fn check_start(&mut self, pool: &PoolView, node: &str) {
-        if pool.phase != Phase::Active {
-            self.violate(Rule::PausedMeansPaused, node);
+        if pool.phase != PoolPhase::Active {
+            self.violate(Invariant::PausedMeansPaused, node);
         }
         let view = self
             .controller
             .nodes_by_pool
             .get(&pool.name)
             .and_then(|pool_nodes| pool_nodes.node(node));
-        if view.is_some_and(|view| view.cordon == Cordon::Theirs) {
-            self.violate(Rule::TheirCordon, node);
+        if view.is_some_and(|view| view.cordon == Cordon::User) {
+            self.violate(Invariant::UserCordon, node);
         }
     }
 

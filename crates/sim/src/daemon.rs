@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{self, DaemonState};
 
 use crate::{
-    Bug, Fault, Flaw, Rule,
+    Bug, Fault, Flaw, Invariant,
     queue::{Event, WatchEvent},
     world::{Disruption, World, annotate, annotated, set_ready, set_state},
 };
@@ -78,8 +78,8 @@ impl Host {
             seen: Arc::new(node.clone()),
             version: 1,
             not_ready: BTreeSet::new(),
-            cordoned_by_controller: view.cordon == mco_core::rollout::Cordon::Ours,
-            cordoned_by_user: view.cordon == mco_core::rollout::Cordon::Theirs,
+            cordoned_by_controller: view.cordon == mco_core::rollout::Cordon::Controller,
+            cordoned_by_user: view.cordon == mco_core::rollout::Cordon::User,
         }
     }
 
@@ -177,7 +177,7 @@ impl World {
 
     fn begin_apply(&mut self, node: usize, config: String) {
         let slow = self.fault_occurs(Fault::SlowApply);
-        let time = self.setup.pace.apply * if slow { 10 } else { 1 };
+        let time = self.setup.times.apply * if slow { 10 } else { 1 };
         let host = self.host(node);
         host.step = Step::Apply(config);
         let run = host.run;
@@ -217,7 +217,7 @@ impl World {
         let drain_due = disruption != Disruption::Needs { drain: false, reboot: true };
         if drain_due && !(self.is_cordoned(node) && self.pods.to_evict(node).is_empty()) {
             let name = self.node(node).name.clone();
-            self.violate(Rule::DrainBeforeReboot, &name);
+            self.violate(Invariant::DrainBeforeReboot, &name);
         }
         self.state(node, &DaemonState::Rebooting, "");
         self.log_node(node, "rebooting");
@@ -229,7 +229,7 @@ impl World {
         self.count_unavailable(node);
         self.write(node, |object| set_ready(object, "Unknown"));
         if !lost {
-            let time = self.setup.pace.reboot;
+            let time = self.setup.times.reboot;
             self.queue.push(self.now + time, Event::Boot(node));
         }
     }
@@ -286,7 +286,7 @@ impl World {
         }
         if self.host(node).cordoned_by_controller {
             let name = self.node(node).name.clone();
-            self.violate(Rule::NoCordonLeft, &name);
+            self.violate(Invariant::NoCordonLeft, &name);
         }
         self.log_node(node, &format!("updated to {config}"));
         self.patch(node, |object| {
@@ -305,7 +305,7 @@ impl World {
         let run = host.run;
         self.log_node(node, &format!("failed to apply {config}: {why}"));
         self.state(node, &DaemonState::Degraded, &format!("failed to apply {config}: {why}"));
-        let pause = self.setup.pace.retry;
+        let pause = self.setup.times.retry;
         self.queue.push(self.now + pause, Event::Daemon { node, run });
     }
 
@@ -396,7 +396,7 @@ impl World {
         if self.host(node).power == Power::Lost {
             self.log_node(node, "restarted by the administrator");
             self.host(node).power = Power::Rebooting;
-            let time = self.setup.pace.reboot;
+            let time = self.setup.times.reboot;
             self.queue.push(self.now + time, Event::Boot(node));
         }
     }

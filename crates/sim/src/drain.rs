@@ -2,27 +2,27 @@
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{self, DrainVerb};
-use mco_core::drain::{self, Asked, Limits};
+use mco_core::drain::{self, Limits, PendingRequest};
 
 use crate::{
     queue::Event,
     world::{World, annotate, annotated, set_unschedulable},
 };
 
-fn pending_request(node: &Node) -> Asked {
+fn pending_request(node: &Node) -> PendingRequest {
     let value = |key: &str| Some(annotated(node, key)).filter(|text| !text.is_empty());
     let (desired, applied) =
         (annotation::DESIRED_DRAIN.name(), annotation::LAST_APPLIED_DRAIN.name());
-    drain::asked(value(desired), value(applied))
+    drain::pending_request(value(desired), value(applied))
 }
 
 impl World {
     pub(crate) fn drain_receives(&mut self, node: usize, object: &Node) {
         match pending_request(object) {
-            Asked::Nothing | Asked::Unclear { .. } => {
+            PendingRequest::None | PendingRequest::Invalid { .. } => {
                 self.controller.drains.remove(&node);
             }
-            Asked::This(request) => match request.verb {
+            PendingRequest::Request(request) => match request.verb {
                 DrainVerb::Uncordon => self.uncordon(node, object),
                 DrainVerb::Drain => {
                     if !self.controller.drains.contains_key(&node) {
@@ -52,8 +52,8 @@ impl World {
         let Some(since) = self.controller.drains.get(&node).copied() else { return };
         let object = self.node(node).object.clone();
         let wanted = match pending_request(&object) {
-            Asked::This(request) => request.verb == DrainVerb::Drain,
-            Asked::Nothing | Asked::Unclear { .. } => false,
+            PendingRequest::Request(request) => request.verb == DrainVerb::Drain,
+            PendingRequest::None | PendingRequest::Invalid { .. } => false,
         };
         if !self.controller.up || !wanted {
             self.controller.drains.remove(&node);

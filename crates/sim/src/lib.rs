@@ -18,10 +18,10 @@ mod setup;
 mod world;
 
 pub use self::{
-    chance::Chance,
+    chance::SeededRng,
     fault::{BadFaults, Fault, Faults},
-    report::{Entry, PoolOutcome, Report, Rule, Violation, clock},
-    setup::{Action, Budget, Bug, Chooser, Flaw, Pace, Setup},
+    report::{Entry, Invariant, InvariantViolation, PoolOutcome, Report, clock},
+    setup::{Budget, Bug, Chooser, Flaw, Setup, StepTimes, UserAction},
     world::run,
 };
 

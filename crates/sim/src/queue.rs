@@ -4,13 +4,13 @@ use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 
 use k8s_openapi::api::core::v1::Node;
 
-use crate::{Action, Millis};
+use crate::{Millis, UserAction};
 
 /// A scheduled event.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// The user acts.
-    User(Action),
+    User(UserAction),
     /// The controller's watch delivers a node.
     ToController(WatchEvent),
     /// The controller's watch delivers the pools.

@@ -12,14 +12,14 @@ pub struct Entry {
     /// Time of the event.
     pub at: Millis,
     /// Object of the event: a node, a pool, or the controller.
-    pub who: String,
+    pub object: String,
     /// Description of the event.
     pub what: String,
 }
 
 /// An invariant that must hold at every step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Rule {
+pub enum Invariant {
     /// The controller makes no more nodes of a pool unavailable than `maxUnavailable` allows.
     MaxUnavailable,
     /// No node reboots before its drain, if a drain is needed.
@@ -29,14 +29,14 @@ pub enum Rule {
     /// No node starts in a paused pool.
     PausedMeansPaused,
     /// No node starts that the user cordoned.
-    TheirCordon,
+    UserCordon,
     /// Once no more faults occur, every node reaches its target.
     Converges,
     /// After a revert, every node that the change broke is repaired.
     RevertRepairs,
 }
 
-impl fmt::Display for Rule {
+impl fmt::Display for Invariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MaxUnavailable => {
@@ -45,7 +45,7 @@ impl fmt::Display for Rule {
             Self::DrainBeforeReboot => "a node rebooted before it was drained",
             Self::NoCordonLeft => "a node is done and still cordoned by the controller",
             Self::PausedMeansPaused => "a node was targeted in a paused pool",
-            Self::TheirCordon => "a node was targeted that the user had cordoned",
+            Self::UserCordon => "a node was targeted that the user had cordoned",
             Self::Converges => "a node did not reach its target although no more faults occurred",
             Self::RevertRepairs => "a node that the change broke was not repaired by the revert",
         })
@@ -54,11 +54,11 @@ impl fmt::Display for Rule {
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
+pub struct InvariantViolation {
     /// Time of the violation.
     pub at: Millis,
     /// The invariant.
-    pub rule: Rule,
+    pub rule: Invariant,
     /// Object that violates the invariant.
     pub who: String,
 }
@@ -75,7 +75,7 @@ pub struct PoolOutcome {
     /// Number of nodes that run the config, ready and schedulable.
     pub updated: usize,
     /// Largest number of nodes that the controller made unavailable at a time.
-    pub most_out: usize,
+    pub max_seen_unavailable: usize,
     /// Value of `maxUnavailable` as a number of nodes.
     pub max_unavailable: i64,
     /// Nodes that did not reach the target, each with the reason.
@@ -88,7 +88,7 @@ pub struct Report {
     /// Timeline of events.
     pub timeline: Vec<Entry>,
     /// First violated invariant; the simulation ends there.
-    pub violation: Option<Violation>,
+    pub violation: Option<InvariantViolation>,
     /// Time when the last node reached its target, or the simulation ended.
     pub ended: Millis,
     /// Number of reboots.

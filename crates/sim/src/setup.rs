@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use mco_api::{MachineConfigPool, machine_configuration::disruption::ClusterPolicies};
 use mco_core::{
     machine::Machine,
-    rollout::{Fleet, PoolView, RolloutPlan},
+    rollout::{PoolNodes, PoolView, RolloutPlan},
 };
 
 use crate::{Faults, Millis};
@@ -31,26 +31,26 @@ pub struct Setup {
     /// `PodDisruptionBudgets`.
     pub budgets: Vec<Budget>,
     /// Actions of the user, with their times.
-    pub script: Vec<(Millis, Action)>,
+    pub script: Vec<(Millis, UserAction)>,
     /// Probabilities of the faults.
     pub faults: Faults,
     /// Time after which no faults occur and lost machines are restarted.
-    pub calm: Millis,
+    pub faults_end: Millis,
     /// Latest end of the simulation.
     pub deadline: Millis,
     /// Durations of the simulated steps.
-    pub pace: Pace,
+    pub times: StepTimes,
     /// Selection of nodes.
     pub chooser: Chooser,
     /// True if a node that does not reach its target is a violation, as it is if nothing blocks the
     /// node.
-    pub judges: bool,
+    pub requires_convergence: bool,
     /// Bug in the code itself; for tests of the invariants.
     pub bug: Option<Bug>,
 }
 
 /// The decision under test: the selection of nodes.
-pub type Chooser = fn(&mut Fleet, &PoolView) -> RolloutPlan;
+pub type Chooser = fn(&mut PoolNodes, &PoolView) -> RolloutPlan;
 
 /// A defect of a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub enum Flaw {
 
 /// An action of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum UserAction {
     /// Sets another config for a pool.
     Target {
         /// Name of the pool.
@@ -107,7 +107,7 @@ pub struct Budget {
 
 /// The durations of the simulated steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pace {
+pub struct StepTimes {
     /// Delay before the controller reconciles a change.
     pub settle: Millis,
     /// Time to write a config to disk.
@@ -120,7 +120,7 @@ pub struct Pace {
     pub retry: Millis,
 }
 
-impl Default for Pace {
+impl Default for StepTimes {
     fn default() -> Self {
         Self { settle: 50, apply: 20_000, reboot: 240_000, leaving: 30_000, retry: 60_000 }
     }

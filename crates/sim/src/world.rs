@@ -17,7 +17,7 @@ use mco_core::membership::Pools;
 
 use self::pods::Pods;
 use crate::{
-    Action, Bug, Chance, Entry, Fault, Millis, Report, Rule, Setup, Violation,
+    Bug, Entry, Fault, Invariant, InvariantViolation, Millis, Report, SeededRng, Setup, UserAction,
     controller::Controller,
     daemon::Host,
     queue::{Event, Queue, WatchEvent},
@@ -45,7 +45,7 @@ pub(crate) struct World {
     pub(crate) setup: Setup,
     pub(crate) now: Millis,
     pub(crate) faults_ended: bool,
-    pub(crate) chance: Chance,
+    pub(crate) chance: SeededRng,
     pub(crate) queue: Queue,
     pub(crate) membership: Pools,
     pub(crate) nodes: Vec<Record>,
@@ -60,7 +60,7 @@ pub(crate) struct World {
     earlier: BTreeMap<String, BTreeSet<String>>,
     plans: BTreeMap<(String, String), Disruption>,
     timeline: Vec<Entry>,
-    violation: Option<Violation>,
+    violation: Option<InvariantViolation>,
     steps: usize,
 }
 
@@ -111,7 +111,7 @@ impl World {
         Self {
             now: 0,
             faults_ended: false,
-            chance: Chance::new(setup.seed),
+            chance: SeededRng::new(setup.seed),
             queue: Queue::default(),
             membership,
             hosts,
@@ -140,7 +140,7 @@ impl World {
         for (at, action) in self.setup.script.clone() {
             self.queue.push(at, Event::User(action));
         }
-        self.queue.push(self.setup.calm, Event::FaultsEnd);
+        self.queue.push(self.setup.faults_end, Event::FaultsEnd);
         self.queue.push(0, Event::ControllerUp);
         for node in 0..self.nodes.len() {
             self.queue.push(0, Event::Daemon { node, run: 0 });
@@ -167,9 +167,9 @@ impl World {
         }
     }
 
-    fn apply_action(&mut self, action: Action) {
+    fn apply_action(&mut self, action: UserAction) {
         match action {
-            Action::Target { pool, config } => {
+            UserAction::Target { pool, config } => {
                 self.log(&pool, format!("target set to {config}"));
                 let earlier = self.earlier.entry(pool.clone()).or_default();
                 if earlier.insert(config.clone()) {
@@ -179,23 +179,23 @@ impl World {
                 }
                 self.edit(&pool, |pool| pool.spec.configuration.rendered.name = config);
             }
-            Action::Pause(pool) => {
+            UserAction::Pause(pool) => {
                 self.log(&pool, "paused".to_owned());
                 self.edit(&pool, |pool| pool.spec.paused = true);
             }
-            Action::Resume(pool) => {
+            UserAction::Resume(pool) => {
                 self.log(&pool, "unpaused".to_owned());
                 self.edit(&pool, |pool| pool.spec.paused = false);
             }
-            Action::Cordon(node) | Action::Uncordon(node) if node >= self.nodes.len() => {}
-            Action::Cordon(node) => {
+            UserAction::Cordon(node) | UserAction::Uncordon(node) if node >= self.nodes.len() => {}
+            UserAction::Cordon(node) => {
                 if !self.is_cordoned(node) {
                     self.log_node(node, "cordoned by the user");
                     self.host(node).cordoned_by_user = true;
                     self.write(node, |object| set_unschedulable(object, true));
                 }
             }
-            Action::Uncordon(node) => {
+            UserAction::Uncordon(node) => {
                 let host = self.host(node);
                 if std::mem::take(&mut host.cordoned_by_user) && !host.cordoned_by_controller {
                     self.log_node(node, "uncordoned by the user");
@@ -259,11 +259,11 @@ impl World {
     }
 
     pub(crate) fn log(&mut self, who: &str, what: String) {
-        self.timeline.push(Entry { at: self.now, who: who.to_owned(), what });
+        self.timeline.push(Entry { at: self.now, object: who.to_owned(), what });
     }
 
-    pub(crate) fn violate(&mut self, rule: Rule, who: &str) {
-        let violation = Violation { at: self.now, rule, who: who.to_owned() };
+    pub(crate) fn violate(&mut self, rule: Invariant, who: &str) {
+        let violation = InvariantViolation { at: self.now, rule, who: who.to_owned() };
         self.violation.get_or_insert(violation);
     }
 
@@ -280,7 +280,7 @@ impl World {
         }
         unavailable.most = unavailable.most.max(unavailable.now.len());
         if i64::try_from(unavailable.now.len()).unwrap_or(i64::MAX) > unavailable.allowed {
-            self.violate(Rule::MaxUnavailable, &pool);
+            self.violate(Invariant::MaxUnavailable, &pool);
         }
     }
 

@@ -59,7 +59,7 @@ pub const IN_PLACE: Script = &[
 ];
 
 /// An update that fails after the drain. The node stays cordoned.
-pub const FAILS: Script = &[
+pub const FAILS_AFTER_DRAIN: Script = &[
     Step::Working,
     Step::Write(&[("desiredDrain", "drain-{config}")]),
     Step::Drained,
@@ -67,13 +67,13 @@ pub const FAILS: Script = &[
 ];
 
 /// An update to a config that cannot be reconciled.
-pub const REFUSES: Script = &[
+pub const UNRECONCILABLE: Script = &[
     Step::Working,
     Step::Write(&[("state", "Unreconcilable"), ("reason", "can't reconcile config")]),
 ];
 
 /// A daemon that does not respond.
-pub const SILENT: Script = &[];
+pub const UNRESPONSIVE: Script = &[];
 
 /// The daemons of all nodes of a cluster. They stop when dropped.
 #[derive(Debug)]
@@ -101,13 +101,13 @@ impl Daemons {
     /// Starts daemons of which only the first `count` follow the script; the others wait for
     /// [`Self::release`]. What a test does in between happens in the middle of a rollout.
     #[must_use]
-    pub fn held(client: Client, count: usize, script: Script) -> Self {
+    pub fn start_held(client: Client, count: usize, script: Script) -> Self {
         let gate: Arc<Gate> = Arc::default();
         let at_gate = gate.clone();
         let held = move |node: &str, config: &str| match config {
-            "" => SILENT,
+            "" => UNRESPONSIVE,
             _ if at_gate.admits(node, count) => script,
-            _ => SILENT,
+            _ => UNRESPONSIVE,
         };
         Self::at(gate, client, held)
     }
@@ -131,12 +131,12 @@ impl Daemons {
 
     /// Returns the largest set of nodes that were between two configs at the same time.
     #[must_use]
-    pub fn busiest(&self) -> Vec<String> {
+    pub fn max_updating(&self) -> Vec<String> {
         lock(&self.most).clone()
     }
 
     /// Resets [`Self::busiest`].
-    pub fn count_anew(&self) {
+    pub fn reset_max_updating(&self) {
         lock(&self.most).clear();
     }
 }

@@ -238,7 +238,7 @@ impl Bench {
         self.audit.skip()?;
         // Idle usage can only be measured over time: this sleep waits for nothing.
         sleep(self.plan.idle).await;
-        if let Some(status) = self.controller.ended()? {
+        if let Some(status) = self.controller.try_wait()? {
             bail!("the controller ended ({status}):\n{}", self.controller.log());
         }
         let cpu = self.cpu()?.saturating_sub(cpu);

@@ -41,8 +41,8 @@ pub use self::{
     cgroup::Memory,
     image::SLEEP,
     machine::{Machine, Network},
-    standalone::Lone,
-    wait::Step,
+    standalone::StandaloneMachine,
+    wait::WaitTarget,
 };
 use self::{
     cgroup::Cgroups, control_plane::ControlPlane, folder::LabFolder, namespaces::Namespaces,
@@ -55,7 +55,7 @@ use crate::{
 
 /// The prerequisites of a lab, prepared by `scripts/lab`.
 #[derive(Clone, Debug)]
-pub struct Ingredients {
+pub struct LabPrerequisites {
     /// Root file system that the disks of all machines are overlaid on.
     base: PathBuf,
     /// Kubernetes programs that run in the machines.
@@ -64,7 +64,7 @@ pub struct Ingredients {
     programs: Programs,
 }
 
-impl Ingredients {
+impl LabPrerequisites {
     /// Finds the prerequisites. The error names the missing one in one line.
     pub fn find() -> Result<Self, String> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/lab");
@@ -119,7 +119,7 @@ impl Lab {
     /// Starts a lab and waits until all its nodes are Ready.
     ///
     /// The calling thread must live as long as the lab, because the API server dies with it.
-    pub async fn up(ingredients: &Ingredients, plan: &Plan) -> anyhow::Result<Self> {
+    pub async fn up(ingredients: &LabPrerequisites, plan: &Plan) -> anyhow::Result<Self> {
         let folder = LabFolder::make(&ingredients.labs())?;
         let cgroups = Arc::new(Cgroups::make(&folder)?);
         let namespaces = Arc::new(Namespaces::make(&folder, &ingredients.base, &ingredients.kube)?);

@@ -5,11 +5,11 @@ pub mod daemons;
 pub mod fleet;
 pub mod lab;
 pub mod nodes;
+pub mod object_wait;
 pub mod objects;
 pub mod oracle;
 pub mod pki;
 pub mod sim;
-pub mod watching;
 
 /// Timeout of every wait in tests. Long enough that only a broken program exceeds it, on the
 /// slowest machine too.

@@ -23,7 +23,7 @@ use crate::{PATIENCE, daemons::PREFIX};
 
 /// A summary of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct View {
+pub struct NodeSummary {
     /// The node's current config.
     pub current: String,
     /// The node's desired config.
@@ -44,7 +44,7 @@ pub struct View {
     pub ready: bool,
 }
 
-impl View {
+impl NodeSummary {
     /// Summarizes a node.
     #[must_use]
     pub fn of(node: &Node) -> Self {
@@ -74,9 +74,9 @@ impl View {
 
     /// Returns true if the node has completed an update away from the config `before`.
     #[must_use]
-    pub fn is_past(&self, before: &str) -> bool {
+    pub fn has_updated_from(&self, before: &str) -> bool {
         let has_it = self.current == self.desired && self.current != before;
-        has_it && self.state == "Done" && self.is_in_service()
+        has_it && self.state == "Done" && self.accepts_pods()
     }
 
     /// Returns true if the drain controller has completed the daemon's request.
@@ -87,19 +87,19 @@ impl View {
 
     /// Returns true if the node accepts pods.
     #[must_use]
-    pub fn is_in_service(&self) -> bool {
+    pub fn accepts_pods(&self) -> bool {
         self.ready && !self.cordoned
     }
 
     /// Returns true if the node is between two configs. Ready is ignored, because a busy host makes
     /// nodes unready for other reasons.
     #[must_use]
-    pub fn is_under_way(&self) -> bool {
+    pub fn is_updating(&self) -> bool {
         self.cordoned || self.current != self.desired
     }
 }
 
-impl fmt::Display for View {
+impl fmt::Display for NodeSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ready = if self.ready { "Ready" } else { "NotReady" };
         let cordoned = if self.cordoned { ", cordoned" } else { "" };
@@ -112,14 +112,14 @@ impl fmt::Display for View {
 }
 
 /// The summaries of all nodes at one moment, by name.
-pub type Views = BTreeMap<String, View>;
+pub type NodeSummaries = BTreeMap<String, NodeSummary>;
 
 /// The current and past state of all nodes, from one watch, so that each entry shows nodes at the
 /// same moment.
 #[derive(Debug)]
 pub struct Nodes {
-    now: watch::Receiver<Views>,
-    history: Arc<Mutex<Vec<Views>>>,
+    now: watch::Receiver<NodeSummaries>,
+    history: Arc<Mutex<Vec<NodeSummaries>>>,
     watcher: JoinHandle<()>,
 }
 
@@ -133,7 +133,7 @@ impl Nodes {
     /// Starts to watch. Must be called inside a tokio runtime.
     #[must_use]
     pub fn watch(client: Client) -> Self {
-        let (sender, now) = watch::channel(Views::new());
+        let (sender, now) = watch::channel(NodeSummaries::new());
         let history = Arc::default();
         let watcher = tokio::spawn(follow(Api::all(client), sender, Arc::clone(&history)));
         Self { now, history, watcher }
@@ -141,12 +141,16 @@ impl Nodes {
 
     /// Returns a receiver of the nodes' state.
     #[must_use]
-    pub fn now(&self) -> watch::Receiver<Views> {
+    pub fn now(&self) -> watch::Receiver<NodeSummaries> {
         self.now.clone()
     }
 
     /// Waits until the nodes satisfy `is`.
-    pub async fn wait(&self, what: &str, is: impl FnMut(&Views) -> bool) -> anyhow::Result<Views> {
+    pub async fn wait(
+        &self,
+        what: &str,
+        is: impl FnMut(&NodeSummaries) -> bool,
+    ) -> anyhow::Result<NodeSummaries> {
         let mut now = self.now();
         let found = tokio::time::timeout(PATIENCE, now.wait_for(is)).await;
         let found = found.ok().and_then(|found| Some(found.ok()?.clone()));
@@ -157,29 +161,36 @@ impl Nodes {
 
     /// Returns all states since the last call.
     #[must_use]
-    pub fn history(&self) -> Vec<Views> {
+    pub fn history(&self) -> Vec<NodeSummaries> {
         std::mem::take(&mut *self.history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 /// Returns the state in which the most nodes satisfied `is`, with the text of these nodes.
 #[must_use]
-pub fn most(history: &[Views], is: impl Fn(&View) -> bool) -> BTreeMap<String, String> {
-    let those = |views: &Views| -> BTreeMap<String, String> {
+pub fn max_matching(
+    history: &[NodeSummaries],
+    is: impl Fn(&NodeSummary) -> bool,
+) -> BTreeMap<String, String> {
+    let those = |views: &NodeSummaries| -> BTreeMap<String, String> {
         let those = views.iter().filter(|(_, view)| is(view));
         those.map(|(name, view)| (name.clone(), view.to_string())).collect()
     };
     history.iter().map(those).max_by_key(BTreeMap::len).unwrap_or_default()
 }
 
-async fn follow(nodes: Api<Node>, now: watch::Sender<Views>, history: Arc<Mutex<Vec<Views>>>) {
+async fn follow(
+    nodes: Api<Node>,
+    now: watch::Sender<NodeSummaries>,
+    history: Arc<Mutex<Vec<NodeSummaries>>>,
+) {
     let changes = watcher(nodes, watcher::Config::default()).default_backoff();
     let mut changes = std::pin::pin!(changes);
     while let Some(change) = changes.next().await {
         now.send_modify(|views| {
             match change {
                 Ok(Event::Apply(node) | Event::InitApply(node)) => {
-                    views.insert(node.name_any(), View::of(&node));
+                    views.insert(node.name_any(), NodeSummary::of(&node));
                 }
                 Ok(Event::Delete(node)) => {
                     views.remove(&node.name_any());

@@ -55,7 +55,7 @@ pub fn config(name: &str, role: &str, path: &str, contents: &str) -> MachineConf
 }
 
 /// Creates the ControllerConfig that the operator of this version would create.
-pub async fn describe(client: &Client, version: &str) -> anyhow::Result<()> {
+pub async fn create_controller_config(client: &Client, version: &str) -> anyhow::Result<()> {
     let cluster = json!({
         "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
         "metadata": {"name": label::CONTROLLER_CONFIG, "annotations": {

@@ -10,13 +10,13 @@ mod shrink;
 
 use std::fmt;
 
-use mco_core::rollout::Fleet;
+use mco_core::rollout::PoolNodes;
 use mco_sim::{
-    Action, Bug, Chance, Chooser, Fault, Faults, Flaw, Millis, Report, Setup, clock, run,
+    Bug, Chooser, Fault, Faults, Flaw, Millis, Report, SeededRng, Setup, UserAction, clock, run,
 };
 
 /// The production decision function.
-pub const REAL: Chooser = Fleet::choose;
+pub const REAL: Chooser = PoolNodes::select;
 
 const MINUTE: Millis = 60_000;
 
@@ -41,7 +41,7 @@ pub struct Scenario {
     /// True if the changes need reboots. Otherwise nodes are not even drained.
     pub reboots: bool,
     /// Actions of the users.
-    pub script: Vec<(Millis, Action)>,
+    pub script: Vec<(Millis, UserAction)>,
     /// Faults of the environment.
     pub faults: Faults,
 }
@@ -50,7 +50,7 @@ impl Scenario {
     /// Generates the scenario of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let chance = &mut Chance::new(seed);
+        let chance = &mut SeededRng::new(seed);
         let workers = 1 + chance.index(7);
         let flaws = [
             Flaw::NotReadyAtBoot,
@@ -86,26 +86,26 @@ impl Scenario {
 }
 
 /// Generates a change, user actions meanwhile, and finally a config that all nodes can apply.
-fn script(chance: &mut Chance, workers: usize) -> Vec<(Millis, Action)> {
+fn script(chance: &mut SeededRng, workers: usize) -> Vec<(Millis, UserAction)> {
     let target =
-        |config: &str| Action::Target { pool: "worker".to_owned(), config: config.to_owned() };
+        |config: &str| UserAction::Target { pool: "worker".to_owned(), config: config.to_owned() };
     let mut script = vec![(1_000, target("first"))];
-    let other = Action::Target { pool: "infra".to_owned(), config: "first".to_owned() };
+    let other = UserAction::Target { pool: "infra".to_owned(), config: "first".to_owned() };
     script.push((1_000, other));
     if chance.percent(30) {
         let at = chance.between(0, 40) * MINUTE;
-        script.push((at, Action::Pause("worker".to_owned())));
-        script.push((at + chance.between(1, 30) * MINUTE, Action::Resume("worker".to_owned())));
+        script.push((at, UserAction::Pause("worker".to_owned())));
+        script.push((at + chance.between(1, 30) * MINUTE, UserAction::Resume("worker".to_owned())));
     }
     for _ in 0..chance.index(3) {
         let (node, at) = (chance.index(workers), chance.between(0, 60_000) * 60);
-        script.push((at, Action::Cordon(node)));
+        script.push((at, UserAction::Cordon(node)));
         // A cordon that is never removed could block the rollout forever.
-        script.push((at + chance.between(1, 60) * MINUTE, Action::Uncordon(node)));
+        script.push((at + chance.between(1, 60) * MINUTE, UserAction::Uncordon(node)));
     }
     let good = if chance.percent(70) { "old" } else { "second" };
     script.push((chance.between(1_000, 60 * MINUTE), target(good)));
-    let other = Action::Target { pool: "infra".to_owned(), config: good.to_owned() };
+    let other = UserAction::Target { pool: "infra".to_owned(), config: good.to_owned() };
     script.push((chance.between(1_000, 60 * MINUTE), other));
     script
 }

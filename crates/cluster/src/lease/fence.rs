@@ -16,13 +16,13 @@ pub struct Fence(Arc<Mutex<Option<Instant>>>);
 /// A rejected write: another process may lead.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("this process does not hold the lease, so its write was rejected")]
-pub struct Shut;
+pub struct NotLeading;
 
 impl Fence {
     /// Fails if writes are rejected.
-    pub fn check(&self) -> Result<(), Shut> {
+    pub fn check(&self) -> Result<(), NotLeading> {
         let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { Err(Shut) }
+        if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { Err(NotLeading) }
     }
 
     /// Returns a client whose writes are rejected while the fence is shut.

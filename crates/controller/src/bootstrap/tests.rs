@@ -35,26 +35,26 @@ fn pool(name: &str, paused: bool) -> MachineConfigPool {
     .unwrap()
 }
 
-fn given(pools: Vec<MachineConfigPool>) -> Given {
-    Given {
+fn given(pools: Vec<MachineConfigPool>) -> BootstrapManifests {
+    BootstrapManifests {
         dir: "in".to_owned(),
-        cluster: Some(Box::new(cluster())),
+        controller_config: Some(Box::new(cluster())),
         has_feature_gate: true,
         pools,
         configs: vec![config("50-mine", "worker")],
-        ..Given::default()
+        ..BootstrapManifests::default()
     }
 }
 
-async fn run_with(given: Given) -> Result<Made, BootstrapError> {
+async fn run_with(given: BootstrapManifests) -> Result<BootstrapOutput, BootstrapError> {
     let base =
         |_: &ControllerConfig| vec![config("00-worker", "worker"), config("00-master", "master")];
     let built_in = [pool("master", false), pool("worker", false)];
-    let furnishing = Furnishing { build: &build(), base: &base, pools: &built_in };
+    let furnishing = BuiltIns { build: &build(), base: &base, pools: &built_in };
     Box::pin(run(given, &furnishing)).await
 }
 
-async fn refusal(given: Given) -> String {
+async fn refusal(given: BootstrapManifests) -> String {
     run_with(given).await.unwrap_err().to_string()
 }
 
@@ -80,9 +80,9 @@ async fn a_pool_has_its_config_in_spec_and_status() {
 #[tokio::test]
 async fn missing_inputs_are_reported() {
     let pools = || vec![pool("worker", false)];
-    let none = Given { cluster: None, ..given(pools()) };
+    let none = BootstrapManifests { controller_config: None, ..given(pools()) };
     assert_eq!(refusal(none).await, "error: no controllerconfig found in dir: \"in\"");
-    let none = Given { has_feature_gate: false, ..given(pools()) };
+    let none = BootstrapManifests { has_feature_gate: false, ..given(pools()) };
     assert_eq!(refusal(none).await, "error: no featuregate found in dir: \"in\"");
     let infra = given(vec![pool("infra", false)]);
     assert_eq!(refusal(infra).await, "couldn't find any MachineConfigs for pool: infra");
@@ -91,7 +91,7 @@ async fn missing_inputs_are_reported() {
     assert!(refusal(given(vec![all])).await.starts_with("pool worker selects all MachineConfigs"));
     // covers: PROC-8
     let mut other = given(pools());
-    other.cluster.as_mut().unwrap().metadata.annotations = None;
+    other.controller_config.as_mut().unwrap().metadata.annotations = None;
     assert!(refusal(other).await.starts_with("ignoring controller config generated without"));
 }
 
@@ -113,7 +113,7 @@ async fn two_objects_for_one_pool_and_unsupported_kinds_are_rejected() {
         .unwrap()
     };
     let pools = || vec![pool("worker", false), pool("master", false)];
-    let two = Given {
+    let two = BootstrapManifests {
         kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "worker")],
         ..given(pools())
     };
@@ -122,13 +122,14 @@ async fn two_objects_for_one_pool_and_unsupported_kinds_are_rejected() {
         "error found multiple KubeletConfigs targeting MachineConfigPool worker. Please apply only \
          one KubeletConfig manifest for each pool during installation"
     );
-    let two = Given { runtime_configs: vec![runtime("a"), runtime("b")], ..given(pools()) };
+    let two =
+        BootstrapManifests { runtime_configs: vec![runtime("a"), runtime("b")], ..given(pools()) };
     assert_eq!(
         refusal(two).await,
         "error found multiple ContainerConfig targeting MachineConfigPool worker. Please apply only \
          one ContainerConfig manifest for each pool during installation"
     );
-    let each = Given {
+    let each = BootstrapManifests {
         kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "master")],
         ..given(pools())
     };

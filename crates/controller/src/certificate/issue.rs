@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, net::IpAddr, time::Duration};
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
-use mco_core::certs::{AuthorityView, CertificateView, Life};
+use mco_core::certs::{AuthorityView, CertificateLifetime, CertificateView};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose,
@@ -44,7 +44,11 @@ impl ParsedCertificate {
 }
 
 /// Issues a new CA with that common name.
-pub(super) fn authority(name: &str, life: Life, now: Timestamp) -> Result<Pair, rcgen::Error> {
+pub(super) fn authority(
+    name: &str,
+    life: CertificateLifetime,
+    now: Timestamp,
+) -> Result<Pair, rcgen::Error> {
     let mut params = with_validity(CertificateParams::default(), life, now);
     params.distinguished_name = common_name(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -63,7 +67,7 @@ pub(super) fn serving(
     authority: &Pair,
     signer: &str,
     names: &BTreeSet<String>,
-    life: Life,
+    life: CertificateLifetime,
     now: Timestamp,
 ) -> Result<Pair, rcgen::Error> {
     let list: Vec<String> = names.iter().cloned().collect();
@@ -94,7 +98,11 @@ fn common_name(name: &str) -> DistinguishedName {
     full
 }
 
-fn with_validity(mut params: CertificateParams, life: Life, now: Timestamp) -> CertificateParams {
+fn with_validity(
+    mut params: CertificateParams,
+    life: CertificateLifetime,
+    now: Timestamp,
+) -> CertificateParams {
     // Valid from a second ago, for peers whose clock is that much behind.
     let from = now.as_second().saturating_sub(1);
     let until = now.as_second().saturating_add(life.validity.as_secs());
@@ -179,7 +187,7 @@ mod tests {
     #[test]
     fn an_issued_certificate_parses_as_requested() {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
-        let life = Life::CONFIG_SERVER;
+        let life = CertificateLifetime::CONFIG_SERVER;
         let signer = authority("signer@1", life, now).unwrap();
         let names =
             BTreeSet::from(["a.test".to_owned(), "192.0.2.1".to_owned(), "fd00::1".to_owned()]);

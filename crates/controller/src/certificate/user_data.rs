@@ -10,8 +10,8 @@ use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
 use mco_api::label;
 use mco_cluster::{
     Api, Cache, CallError, Queue, Shutdown,
-    apply::{self, Guard},
-    error::Refused,
+    apply::{self, Precondition},
+    error::Rejection,
 };
 use mco_core::certs::{self, UserData};
 use serde_json::json;
@@ -43,7 +43,7 @@ impl Machines {
         let present = match api.get_opt(label::MACHINE_NAMESPACE).await.map_err(CallError::from) {
             Ok(found) => found.is_some(),
             // Without permission to read the namespace there are no Secrets to update.
-            Err(error) if error.refused() == Some(Refused::Other(403)) => false,
+            Err(error) if error.refused() == Some(Rejection::Other(403)) => false,
             Err(source) => {
                 let name = label::MACHINE_NAMESPACE.to_owned();
                 return Err(CertificateError::Read { kind: "Namespace", name, source });
@@ -101,9 +101,9 @@ async fn patch_user_data(
     let Some(config) = secret.data.as_ref().and_then(|data| data.get(USER_DATA)) else {
         return Ok(());
     };
-    let replaced = match certs::trust(&config.0, bundle) {
-        UserData::Foreign | UserData::Current | UserData::Unnamed => return Ok(()),
-        UserData::Several => {
+    let replaced = match certs::set_authorities(&config.0, bundle) {
+        UserData::NotIgnition | UserData::Current | UserData::NoAuthority => return Ok(()),
+        UserData::SeveralAuthorities => {
             warn!(name, "additional CAs detected, cannot modify automatically. Aborting");
             return Ok(());
         }
@@ -111,7 +111,7 @@ async fn patch_user_data(
     };
     let version = secret.resource_version().unwrap_or_default();
     let patch = json!({"data": {USER_DATA: ByteString(replaced)}});
-    let written = apply::merge(api, &name, patch, Guard::Unchanged(&version)).await;
+    let written = apply::merge(api, &name, patch, Precondition::Unchanged(&version)).await;
     written.map_err(|source| CertificateError::Write {
         kind: "Secret",
         name: name.clone(),

@@ -13,7 +13,7 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::ListParams};
 use mco_api::annotation::{DrainBlocker, DrainRecord};
 use mco_cluster::{Api, report::chain};
-use mco_core::drain::{Fate, PodView, feasibility::feasibility};
+use mco_core::drain::{PodTreatment, PodView, feasibility::feasibility};
 use tracing::debug;
 
 use super::evict::Refusals;
@@ -31,9 +31,9 @@ pub(super) fn of_timed_out_attempt(pods: &[Arc<Pod>], refusals: Refusals) -> Ref
     let mut found = refusals;
     for pod in pods.iter().map(|pod| PodView::of(pod)) {
         let why = match pod.fate {
-            Fate::Leaving => "is still terminating",
-            Fate::Evict => "was evicted and is still there",
-            Fate::Mirror | Fate::DaemonSet => continue,
+            PodTreatment::Leaving => "is still terminating",
+            PodTreatment::Evict => "was evicted and is still there",
+            PodTreatment::Mirror | PodTreatment::DaemonSet => continue,
         };
         found.entry(pod.to_string()).or_insert_with(|| why.to_owned());
     }

@@ -18,8 +18,8 @@ use kube::{
     runtime::watcher,
 };
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Api, Cache, CallError, cache::trim, error::Refused, report::chain};
-use mco_core::drain::{Fate, Limits, PodView};
+use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain};
+use mco_core::drain::{Limits, PodTreatment, PodView};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -102,7 +102,7 @@ pub(super) async fn list_pods_to_evict(
         .list(&ListParams::default().fields(&pods_of(node)))
         .await
         .map_err(|source| ActError::ListPods { node: node.to_owned(), source: source.into() })?;
-    Ok(pods.into_iter().filter(|pod| PodView::of(pod).is_in_the_way()).collect())
+    Ok(pods.into_iter().filter(|pod| PodView::of(pod).blocks_drain()).collect())
 }
 
 /// Returns the field selector for the pods of a node.
@@ -156,7 +156,7 @@ impl Eviction<'_> {
     /// Returns the pods that must be evicted.
     fn pods_to_evict(&self) -> Vec<Arc<Pod>> {
         let mut pods = self.pods.list();
-        pods.retain(|pod| PodView::of(pod).is_in_the_way());
+        pods.retain(|pod| PodView::of(pod).blocks_drain());
         pods
     }
 
@@ -171,15 +171,18 @@ impl Eviction<'_> {
     async fn evict_due(&self, pods: &[Arc<Pod>], deferred: &mut BTreeMap<String, Deferred>) {
         let (now, context) = (Instant::now(), &self.drainer.context);
         let views: Vec<PodView> = pods.iter().map(|pod| PodView::of(pod)).collect();
-        let leaving: BTreeSet<String> =
-            views.iter().filter(|pod| pod.fate == Fate::Evict).map(ToString::to_string).collect();
+        let leaving: BTreeSet<String> = views
+            .iter()
+            .filter(|pod| pod.fate == PodTreatment::Evict)
+            .map(ToString::to_string)
+            .collect();
         deferred.retain(|pod, _| leaving.contains(pod));
         let is_due = |pod: &PodView| {
             deferred.get(&pod.to_string()).is_none_or(|deferred| deferred.until <= now)
         };
         let due: Vec<_> = views
             .iter()
-            .filter(|pod| pod.fate == Fate::Evict && is_due(pod))
+            .filter(|pod| pod.fate == PodTreatment::Evict && is_due(pod))
             .map(|pod| self.evict_in_task(pod.clone()))
             .collect();
         let responses: Vec<_> =
@@ -240,7 +243,7 @@ async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
         Ok(_) => Ok(()),
         // The pod is gone already.
-        Err(error) if error.refused() == Some(Refused::NotFound) => Ok(()),
+        Err(error) if error.refused() == Some(Rejection::NotFound) => Ok(()),
         Err(error) => {
             debug!(pod = %pod, error = chain(&error), "Eviction refused");
             Err(error)

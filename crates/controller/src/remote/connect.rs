@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::HeaderValue;
-use mco_core::render::remote::address::{Reach, may_ask};
+use mco_core::render::remote::address::{AddressPolicy, is_allowed};
 use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
@@ -48,7 +48,7 @@ pub(super) fn tls(roots: RootCertStore) -> TlsConnector {
 /// Connects directly to a server.
 pub(super) async fn direct(
     target: &Target,
-    reach: Reach,
+    reach: AddressPolicy,
     tls: &TlsConnector,
 ) -> Result<Connection, FetchError> {
     let stream = open(target, Some(reach)).await?;
@@ -76,13 +76,13 @@ pub(super) async fn through(
 
 /// Opens a connection to an allowed address. The address is resolved once, so the checked address
 /// is the one that is used.
-async fn open(target: &Target, reach: Option<Reach>) -> Result<TcpStream, FetchError> {
+async fn open(target: &Target, reach: Option<AddressPolicy>) -> Result<TcpStream, FetchError> {
     let host = || target.with_port();
     let found = lookup_host((target.host.as_str(), target.port)).await;
     let found = found.map_err(|source| FetchError::Resolve { host: host(), source })?;
     let mut last = FetchError::Resolve { host: host(), source: io::ErrorKind::NotFound.into() };
     for address in found {
-        if reach.is_some_and(|reach| !may_ask(address.ip(), reach)) {
+        if reach.is_some_and(|reach| !is_allowed(address.ip(), reach)) {
             last = FetchError::Forbidden { address: address.ip() };
             continue;
         }

@@ -13,7 +13,7 @@ use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
 use mco_api::{ControllerConfig, annotation, controller_config::ProxyStatus};
-use mco_core::render::remote::{MAX_CONTENTS, Source, address::Reach, proxy::proxy_for};
+use mco_core::render::remote::{MAX_CONTENTS, Source, address::AddressPolicy, proxy::proxy_for};
 use rustls::{
     RootCertStore,
     pki_types::{CertificateDer, pem::PemObject as _},
@@ -128,13 +128,13 @@ pub enum FetchError {
 /// A client that fetches remote contents with the settings of a cluster.
 pub struct Fetcher {
     proxies: Option<ProxyStatus>,
-    reach: Reach,
+    reach: AddressPolicy,
     tls: TlsConnector,
 }
 
 impl Fetcher {
     /// Builds a client with the cluster's proxy, and the CAs of the machine and of the cluster.
-    pub async fn for_cluster(controller_config: &ControllerConfig, reach: Reach) -> Self {
+    pub async fn for_cluster(controller_config: &ControllerConfig, reach: AddressPolicy) -> Self {
         let mut roots = RootCertStore::empty();
         let system = SYSTEM_CAS.get_or_init(system_authorities).await;
         roots.add_parsable_certificates(system.iter().cloned());
@@ -217,9 +217,9 @@ impl Fetcher {
 
 /// Rejects a host that is a forbidden IP address. The proxy resolves host names itself, so only
 /// literal addresses can be checked.
-fn check_literal_address(target: &Target, reach: Reach) -> Result<(), FetchError> {
+fn check_literal_address(target: &Target, reach: AddressPolicy) -> Result<(), FetchError> {
     match target.host.parse::<IpAddr>() {
-        Ok(address) if !mco_core::render::remote::address::may_ask(address, reach) => {
+        Ok(address) if !mco_core::render::remote::address::is_allowed(address, reach) => {
             Err(FetchError::Forbidden { address })
         }
         Ok(_) | Err(_) => Ok(()),

@@ -89,7 +89,7 @@ fn draft(
     render::check_skew(&context.build, by.map(String::as_str), configs)
         .map_err(|error| RenderFailure::inputs(&error))?;
     let name = pool.name_any().parse();
-    let name = name.map_err(|error: mco_api::name::BadName| RenderFailure::inputs(&error))?;
+    let name = name.map_err(|error: mco_api::name::NameError| RenderFailure::inputs(&error))?;
     let (images, stream) = images(context, pool, controller_config)?;
     let draft =
         render::draft(&name, configs, &images).map_err(|error| RenderFailure::inputs(&error))?;

@@ -5,7 +5,9 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::{
     MachineConfig, MachineConfigPool, annotation, machine_config_pool::MachineConfigPoolStatus,
 };
-use mco_testkit::daemons::{Daemons, FAILS, IN_PLACE, REBOOT, REFUSES, SILENT, Script};
+use mco_testkit::daemons::{
+    Daemons, FAILS_AFTER_DRAIN, IN_PLACE, REBOOT, Script, UNRECONCILABLE, UNRESPONSIVE,
+};
 use serde_json::json;
 
 use crate::{
@@ -42,7 +44,7 @@ async fn a_pool_updates_within_its_limit_and_every_node_is_uncordoned(server: Se
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
     fleet.wait_for_update(&new).await;
-    let busiest = daemons.busiest();
+    let busiest = daemons.max_updating();
     assert!((1..=2).contains(&busiest.len()), "{busiest:?}");
     for number in 0..6 {
         let node = fleet.all::<Node>().get(&format!("n{number}")).await.unwrap();
@@ -55,12 +57,12 @@ async fn a_pool_updates_within_its_limit_and_every_node_is_uncordoned(server: Se
 
 // covers: NOD-8, NOD-14
 async fn a_failed_config_is_rolled_back_and_reaches_no_further_node(server: Server) {
-    rolled_back(server, FAILS).await;
+    rolled_back(server, FAILS_AFTER_DRAIN).await;
 }
 
 // covers: NOD-14
 async fn a_rejected_config_is_rolled_back_and_reaches_no_further_node(server: Server) {
-    rolled_back(server, REFUSES).await;
+    rolled_back(server, UNRECONCILABLE).await;
 }
 
 async fn rolled_back(server: Server, script: Script) {
@@ -92,7 +94,7 @@ async fn rolled_back(server: Server, script: Script) {
 // covers: NOD-18
 async fn a_roll_out_can_be_paused_and_widened(server: Server) {
     let fleet = Fleet::on(server, 6).await;
-    let daemons = Daemons::held(fleet.client.clone(), 2, REBOOT);
+    let daemons = Daemons::start_held(fleet.client.clone(), 2, REBOOT);
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;
@@ -116,10 +118,10 @@ async fn a_roll_out_can_be_paused_and_widened(server: Server) {
     assert_eq!(paused.updated_machine_count, 3, "{paused:?}");
     assert_eq!(daemons.busiest().len(), 1);
     assert_eq!(fleet.under_way(&new).await, [""; 0]);
-    daemons.count_anew();
+    daemons.reset_max_updating();
     limit(&fleet, 3, false).await;
     fleet.wait_for_update(&new).await;
-    let busiest = daemons.busiest();
+    let busiest = daemons.max_updating();
     assert!((1..=3).contains(&busiest.len()), "{busiest:?}");
     fleet.stop().await;
 }
@@ -130,7 +132,10 @@ async fn a_lost_node_keeps_its_slot_and_a_waiting_node_can_change_pools(server: 
     let infra = fleet.infra_pool().await;
     // The first of them is lost.
     let daemons =
-        Daemons::start(fleet.client.clone(), |node, _| if node == "n0" { SILENT } else { REBOOT });
+        Daemons::start(
+            fleet.client.clone(),
+            |node, _| if node == "n0" { UNRESPONSIVE } else { REBOOT },
+        );
     let old = fleet.rendered().await;
     fleet.apply_config("50-motd", "/etc/motd").await;
     let new = fleet.rendered_anew(&old).await;

@@ -237,7 +237,7 @@ async fn a_new_leader_knows_the_start_of_a_drain(server: Server) {
     let mut known = record(&fleet, "it has a blocker", |record| !record.blockers.is_empty()).await;
     let mut registry = Registry::default();
     fleet.config.metrics = Metrics::register(&mut registry);
-    fleet.config.pace.attempt = Duration::from_millis(50);
+    fleet.config.pace.attempt_timeout = Duration::from_millis(50);
     assert!(!is_counted(&registry));
 
     fleet.pause().await;
@@ -368,7 +368,7 @@ async fn a_pool_can_set_its_drain_timeouts(server: Server) {
 
     // An hour and a half is slow, but within the time limit.
     fleet.pause().await;
-    fleet.config.pace.attempt = Duration::from_millis(50);
+    fleet.config.pace.attempt_timeout = Duration::from_millis(50);
     let begun = known.since.clone();
     let ago = |minutes: u64| {
         let Time(then) = begun.clone();

@@ -5,7 +5,7 @@ use mco_cluster::report::chain;
 use mco_controller::remote::Fetcher;
 use mco_core::render::{
     self, BaseImages,
-    remote::{MAX_CONTENTS, Source, address::Reach},
+    remote::{MAX_CONTENTS, Source, address::AddressPolicy},
 };
 use mco_testkit::pki::Authority;
 use serde_json::json;
@@ -27,7 +27,7 @@ fn source(contents: &serde_json::Value) -> Source {
 
 async fn fetch(
     cluster: &ControllerConfig,
-    reach: Reach,
+    reach: AddressPolicy,
     source: &Source,
 ) -> Result<String, String> {
     let fetched = Fetcher::for_cluster(cluster, reach).await.fetch(source).await;
@@ -35,7 +35,8 @@ async fn fetch(
 }
 
 async fn get(url: &str) -> Result<String, String> {
-    fetch(&ControllerConfig::default(), Reach::Local, &source(&json!({"source": url}))).await
+    fetch(&ControllerConfig::default(), AddressPolicy::AllowLocal, &source(&json!({"source": url})))
+        .await
 }
 
 #[tokio::test]
@@ -125,13 +126,13 @@ async fn the_controllers_own_machine_is_refused_unless_allowed() {
     ];
     for url in urls {
         let asked = source(&json!({ "source": url }));
-        let said = fetch(&cluster, Reach::Others, &asked).await.unwrap_err();
+        let said = fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
         assert!(said.contains("belongs to the controller's own machine or link"), "{url}: {said}");
     }
     // Nor through a proxy, which may be on the same link.
     let proxied = cluster_with_proxy(&web, "");
     let asked = source(&json!({"source": "http://169.254.169.254/"}));
-    let said = fetch(&proxied, Reach::Others, &asked).await.unwrap_err();
+    let said = fetch(&proxied, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
     assert!(said.starts_with("169.254.169.254 belongs to"), "{said}");
     assert_eq!(web.asked(), Vec::<String>::new());
 }
@@ -162,7 +163,7 @@ async fn the_clusters_proxy_is_used_for_external_hosts() {
     let cluster = cluster_with_proxy(&proxy, ".test");
     let host = format!("{}.test", "x".repeat(64));
     let asked = source(&json!({"source": format!("http://{host}/a")}));
-    let said = fetch(&cluster, Reach::Others, &asked).await.unwrap_err();
+    let said = fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
     assert!(said.starts_with(&format!("failed to resolve {host}:80")), "{said}");
     assert_eq!(proxy.asked().len(), 1);
 }
@@ -180,7 +181,7 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
     let mut cluster = cluster_with_proxy(&proxy, "");
     let asked = source(&json!({"source": "https://files.test/a"}));
 
-    let said = fetch(&cluster, Reach::Others, &asked).await.unwrap_err();
+    let said = fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
     assert!(said.starts_with("TLS handshake with files.test:443 failed"), "{said}");
 
     let bundle = authority.pair().certificate.clone().into_bytes();
@@ -192,9 +193,9 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
 
     // The certificate is not valid for another host.
     let other = source(&json!({"source": "https://other.test/a"}));
-    let said = fetch(&cluster, Reach::Others, &other).await.unwrap_err();
+    let said = fetch(&cluster, AddressPolicy::RemoteOnly, &other).await.unwrap_err();
     assert!(said.starts_with("TLS handshake with other.test:443 failed"), "{said}");
     let down = source(&json!({"source": "https://files.test/down"}));
-    let said = fetch(&cluster, Reach::Others, &down).await.unwrap_err();
+    let said = fetch(&cluster, AddressPolicy::RemoteOnly, &down).await.unwrap_err();
     assert_eq!(said, "the server redirected from HTTPS to plain HTTP");
 }

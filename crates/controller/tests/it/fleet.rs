@@ -16,11 +16,11 @@ use mco_api::{
     MachineConfigNode, MachineConfigPool, annotation, label,
     machine_config_pool::MachineConfigPoolStatus,
 };
-use mco_cluster::{Shutdown, lease::Ended};
-use mco_controller::{Config, Settle};
+use mco_cluster::{Shutdown, lease::LeadershipEnd};
+use mco_controller::{Config, Delays};
 use mco_core::render::Build;
 pub(crate) use mco_testkit::objects::worker;
-use mco_testkit::{PATIENCE, objects, watching};
+use mco_testkit::{PATIENCE, object_wait, objects};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -36,7 +36,7 @@ pub(crate) struct Fleet {
     pub(crate) config: Config,
     pub(crate) server: Server,
     shutdown: Shutdown,
-    running: JoinHandle<Ended>,
+    running: JoinHandle<LeadershipEnd>,
 }
 
 impl Drop for Fleet {
@@ -65,7 +65,7 @@ impl Fleet {
         set: impl FnOnce(&mut Config),
     ) -> Self {
         let client = server.client().await;
-        objects::describe(&client, VERSION).await.unwrap();
+        objects::create_controller_config(&client, VERSION).await.unwrap();
         let shutdown = Shutdown::new();
         let mut config = config();
         set(&mut config);
@@ -249,7 +249,7 @@ impl Fleet {
     /// Waits for the first event for which `holds` is true; returns its message.
     pub(crate) async fn event_that(&self, what: &str, holds: impl Fn(&Event) -> bool) -> String {
         let said = |event: Event| holds(&event).then(|| event.note.unwrap_or_default());
-        let found = watching::find(Api::<Event>::all(self.client.clone()), said).await;
+        let found = object_wait::find(Api::<Event>::all(self.client.clone()), said).await;
         found.unwrap_or_else(|| panic!("no event: {what}"))
     }
 
@@ -258,7 +258,9 @@ impl Fleet {
     where
         K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
     {
-        watching::until(self.all::<K>(), name, "its end", |object| object.is_none()).await.unwrap();
+        object_wait::wait_until(self.all::<K>(), name, "its end", |object| object.is_none())
+            .await
+            .unwrap();
     }
 
     /// Stops the controllers; fails if they do not stop.
@@ -289,7 +291,7 @@ pub(crate) async fn awaited<K>(api: Api<K>, name: &str, what: &str, holds: impl 
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let found = watching::until(api, name, what, |object| object.is_some_and(&holds)).await;
+    let found = object_wait::wait_until(api, name, what, |object| object.is_some_and(&holds)).await;
     found.unwrap().unwrap()
 }
 
@@ -307,7 +309,7 @@ fn build() -> Build {
 /// Returns settings of controllers with short delays.
 pub(crate) fn config() -> Config {
     let mut config = Config::new(build());
-    config.settle = Settle {
+    config.delays = Delays {
         render: Duration::from_millis(20),
         node: Duration::from_millis(5),
         drain: Duration::ZERO,
@@ -316,6 +318,6 @@ pub(crate) fn config() -> Config {
         status: Duration::from_millis(5),
         prune: Duration::from_millis(5),
     };
-    config.pace.refused = Duration::from_millis(20);
+    config.pace.retry_interval = Duration::from_millis(20);
     config
 }

@@ -7,10 +7,10 @@ use kube::{Api, ResourceExt as _};
 use mco_api::{annotation, label};
 use mco_cluster::{
     Shutdown,
-    lease::{Ended, Timings},
+    lease::{LeadershipEnd, Timings},
 };
 use mco_controller::{Leader, NAME};
-use mco_testkit::{PATIENCE, watching};
+use mco_testkit::{PATIENCE, object_wait};
 use tokio::task::JoinHandle;
 
 use crate::{
@@ -35,7 +35,7 @@ pub(crate) struct Controller {
     identity: &'static str,
     pub(crate) writes: Writes,
     shutdown: Shutdown,
-    running: JoinHandle<Ended>,
+    running: JoinHandle<LeadershipEnd>,
 }
 
 impl Controller {
@@ -59,7 +59,7 @@ impl Controller {
             let spec = lease.and_then(|lease| lease.spec.as_ref());
             spec.is_some_and(|spec| spec.holder_identity.as_deref() == Some(self.identity))
         };
-        watching::until(leases, NAME, "a new leader", holds).await.unwrap();
+        object_wait::wait_until(leases, NAME, "a new leader", holds).await.unwrap();
     }
 
     /// Stops the controllers; returns their writes.

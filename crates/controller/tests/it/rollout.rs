@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Node;
 use kube::{ResourceExt, api::ListParams};
 use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
-use mco_controller::Settle;
+use mco_controller::Delays;
 use serde_json::json;
 
 use crate::{
@@ -176,7 +176,7 @@ async fn many_configs_at_once_give_one_rendered_config() {
     let note = json!({"metadata": {"annotations": {"note": "x"}}});
     fleet.patch::<MachineConfig>("10-x", note).await;
     // On the paused clock this sleep ends when no task has anything left to do.
-    tokio::time::sleep(Settle::REFERENCE.render).await;
+    tokio::time::sleep(Delays::REFERENCE.render).await;
     let configs = fleet.all::<MachineConfig>().list(&ListParams::default()).await.unwrap();
     let rendered = configs.iter().filter(|config| config.name_any().starts_with("rendered-"));
     let rendered: Vec<_> = rendered.map(ResourceExt::name_any).collect();

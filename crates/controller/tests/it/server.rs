@@ -31,7 +31,7 @@ use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
 use mco_testkit::{
     api::{self, ApiServer as _, Programs},
-    watching,
+    object_wait,
 };
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -202,7 +202,7 @@ async fn create_shared_objects(client: &Client) {
         apply::create(&mco_cluster::Api::all(client.clone()), &crd).await.unwrap();
         let name = crd.name_any();
         let established = |crd: Option<&_>| is_crd_established().matches_object(crd);
-        watching::until(crds.clone(), &name, "its kind", established).await.unwrap();
+        object_wait::wait_until(crds.clone(), &name, "its kind", established).await.unwrap();
     }
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}})).unwrap();
@@ -222,7 +222,7 @@ async fn clear(client: &Client) {
         if !ours.contains(&name) {
             kinds.delete(&name, &DeleteParams::default()).await.unwrap();
             let is_gone = |kind: Option<&_>| kind.is_none();
-            watching::until(kinds.clone(), &name, "its end", is_gone).await.unwrap();
+            object_wait::wait_until(kinds.clone(), &name, "its end", is_gone).await.unwrap();
         }
     }
     let everywhere = client.clone();

@@ -138,7 +138,7 @@ async fn an_update_with_an_empty_drain_costs_six_requests_and_its_status(server:
     }
     fleet.pause().await;
     // Nodes that are about to start do not get the waiting taint before.
-    fleet.config.settle.waiting_status = PATIENCE;
+    fleet.config.delays.waiting_status = PATIENCE;
     let requests: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = requests.clone();
     let client = fleet.server.watched(move |request| {

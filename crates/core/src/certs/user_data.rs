@@ -8,41 +8,45 @@ use serde_json::{Value, json};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UserData {
     /// The user data is no Ignition config.
-    Foreign,
+    NotIgnition,
     /// The user data has the current authorities already.
     Current,
     /// The user data trusts several authorities, and none is marked as the config server's.
     ///
     /// Compat: such user data stays unchanged (pkg/controller/certrotation).
-    Several,
+    SeveralAuthorities,
     /// The user data names no authority.
-    Unnamed,
+    NoAuthority,
     /// The new user data.
     Replaced(Vec<u8>),
 }
 
 /// Puts the authorities of `bundle` (PEM) into user data.
 #[must_use]
-pub fn trust(user_data: &[u8], bundle: &str) -> UserData {
+pub fn set_authorities(user_data: &[u8], bundle: &str) -> UserData {
     let Ok(mut config) = serde_json::from_slice::<Value>(user_data) else {
-        return UserData::Foreign;
+        return UserData::NotIgnition;
     };
     if !config.pointer("/ignition/version").is_some_and(Value::is_string) {
-        return UserData::Foreign;
+        return UserData::NotIgnition;
     }
     let path = "/ignition/security/tls/certificateAuthorities";
     let Some(Value::Array(authorities)) = config.pointer_mut(path) else {
-        return UserData::Unnamed;
+        return UserData::NoAuthority;
     };
     let [Value::Object(authority)] = authorities.as_mut_slice() else {
-        return if authorities.is_empty() { UserData::Unnamed } else { UserData::Several };
+        return if authorities.is_empty() {
+            UserData::NoAuthority
+        } else {
+            UserData::SeveralAuthorities
+        };
     };
     let source = json!(data_url::encode_base64(bundle.as_bytes()));
     if authority.get("source") == Some(&source) {
         return UserData::Current;
     }
     authority.insert("source".to_owned(), source);
-    serde_json::to_vec(&config).map_or(UserData::Foreign, UserData::Replaced)
+    serde_json::to_vec(&config).map_or(UserData::NotIgnition, UserData::Replaced)
 }
 
 #[cfg(test)]
@@ -58,7 +62,7 @@ mod tests {
                 "config": {"merge": [{"source": "https://a.test:22623/config/worker"}]}}})
         };
         let old = config(json!([{"source": "data:,old", "verification": {}}]));
-        let UserData::Replaced(new) = trust(old.to_string().as_bytes(), "new") else {
+        let UserData::Replaced(new) = set_authorities(old.to_string().as_bytes(), "new") else {
             panic!("the authority must be replaced")
         };
         let expected = data_url::encode_base64(b"new");
@@ -66,12 +70,15 @@ mod tests {
         assert_eq!(serde_json::from_slice::<Value>(&new).unwrap(), wanted);
         assert_eq!(trust(&new, "new"), UserData::Current);
         let cases = [
-            (config(json!([{"source": "a"}, {"source": "b"}])).to_string(), UserData::Several),
-            (config(json!([])).to_string(), UserData::Unnamed),
-            (json!({"ignition": {"version": "3.2.0"}}).to_string(), UserData::Unnamed),
-            ("#!/bin/sh".to_owned(), UserData::Foreign),
-            ("[]".to_owned(), UserData::Foreign),
-            ("{}".to_owned(), UserData::Foreign),
+            (
+                config(json!([{"source": "a"}, {"source": "b"}])).to_string(),
+                UserData::SeveralAuthorities,
+            ),
+            (config(json!([])).to_string(), UserData::NoAuthority),
+            (json!({"ignition": {"version": "3.2.0"}}).to_string(), UserData::NoAuthority),
+            ("#!/bin/sh".to_owned(), UserData::NotIgnition),
+            ("[]".to_owned(), UserData::NotIgnition),
+            ("{}".to_owned(), UserData::NotIgnition),
         ];
         for (text, expected) in cases {
             assert_eq!(trust(text.as_bytes(), "new"), expected, "{text}");

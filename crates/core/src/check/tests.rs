@@ -23,7 +23,7 @@ fn every_broken_plan_is_rejected() {
     let broken = |change: &dyn Fn(&mut NodePlan)| {
         let mut plan = good.clone();
         change(&mut plan);
-        node(&plan, Phase::Serving).unwrap_err()
+        node(&plan, ApplyMode::Serving).unwrap_err()
     };
     let cases: [(Breaking<'_>, Violation); 8] = [
         (&|plan| plan.drain = Drain::NotNeeded(String::new()), Violation::RebootWithoutDrain),
@@ -66,20 +66,20 @@ fn no_node_starts_on_hold_or_twice() {
         phase,
         max_unavailable: 1,
         operator_node: None,
-        neighbour: crate::rollout::Neighbour::default(),
+        neighbour: crate::rollout::ControlPlanePeer::default(),
     };
     let fleet = |text: &str| {
-        let mut fleet = rollout::Fleet::toward("new");
+        let mut fleet = rollout::PoolNodes::with_target("new");
         for node in nodes(text) {
             fleet.set(node);
         }
         fleet
     };
-    let active = pool(rollout::Phase::Active);
+    let active = pool(rollout::PoolPhase::Active);
     let plan = rollout::select(&active, &nodes("a=old b=old"));
     let idle = fleet("a=old b=old");
     assert_eq!(super::rollout(&plan, &active, &idle), Ok(()));
-    let held = super::rollout(&plan, &pool(rollout::Phase::Paused), &idle);
+    let held = super::rollout(&plan, &pool(rollout::PoolPhase::Paused), &idle);
     assert_eq!(held, Err(Violation::OnHold("worker".to_owned())));
     let with = |starts: &[&str]| rollout::RolloutPlan {
         starts: starts.iter().map(|node| (*node).to_owned()).collect(),
@@ -90,7 +90,7 @@ fn no_node_starts_on_hold_or_twice() {
         ("a=old b=old", &["a", "a"][..], Err(Violation::InvalidStart("a".to_owned()))),
         ("a=old b=old", &["c"], Err(Violation::InvalidStart("c".to_owned()))),
         ("a=old b=old", &["b"], Err(Violation::StartsAndWaits("b".to_owned()))),
-        ("a=old+cordoned", &["a"], Err(Violation::TheirCordon("a".to_owned()))),
+        ("a=old+cordoned", &["a"], Err(Violation::UserCordon("a".to_owned()))),
         ("a=old c=old", &["a", "c"], too_many()),
         ("a=old c=working", &["a"], too_many()),
         ("a=old c=done+down", &["a"], too_many()),
@@ -141,7 +141,7 @@ proptest! {
     #[test]
     fn plans_are_sound_and_planning_again_is_empty(from in config(), to in config()) {
         let plan = plan_of(&from, &to);
-        prop_assert_eq!(node(&plan, Phase::Serving), Ok(()), "{}", plan);
+        prop_assert_eq!(node(&plan, ApplyMode::Serving), Ok(()), "{}", plan);
         let again = plan_of(&to, &to);
         prop_assert!(again.diff.is_empty(), "{}", again);
         prop_assert_eq!(&again.actions, &vec![Action::None]);
@@ -155,10 +155,10 @@ proptest! {
     /// The rollback plan passes the checks and restarts no service.
     #[test]
     fn rollback_plans_are_sound(from in config(), to in config()) {
-        let at = Circumstances { phase: Phase::WayBack, ..Circumstances::default() };
+        let at = Circumstances { mode: ApplyMode::Rollback, ..Circumstances::default() };
         let policies = default_policies();
         let back = plan::node(&machine("new", &to), &machine("old", &from), &policies, &at).unwrap();
-        prop_assert_eq!(node(&back, Phase::WayBack), Ok(()), "{}", back);
+        prop_assert_eq!(node(&back, ApplyMode::Rollback), Ok(()), "{}", back);
         prop_assert!(!back.reboots());
     }
 
@@ -168,7 +168,7 @@ proptest! {
         let at = Circumstances { force: Force::Yes, ..Circumstances::default() };
         let to = machine("new", &to);
         let plan = plan::node(&to, &to, &default_policies(), &at).unwrap();
-        prop_assert_eq!(node(&plan, Phase::Serving), Ok(()), "{}", plan);
+        prop_assert_eq!(node(&plan, ApplyMode::Serving), Ok(()), "{}", plan);
         prop_assert!(plan.reboots());
     }
 }

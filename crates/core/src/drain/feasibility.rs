@@ -16,7 +16,7 @@ use k8s_openapi::{
 use mco_api::selector;
 use serde::Serialize;
 
-use super::{Fate, PodView};
+use super::{PodTreatment, PodView};
 
 /// The predicted outcome of draining one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,7 +98,7 @@ pub fn feasibility(node: &str, pods: &[Pod], budgets: &[PodDisruptionBudget]) ->
     let mut found = Feasibility::default();
     for (pod, view) in leaving {
         let obstacle = |cause| EvictionObstacle { pod: view.to_string(), cause };
-        if view.fate == Fate::Leaving {
+        if view.fate == PodTreatment::Leaving {
             found.waits.push(obstacle(EvictionCause::Leaving));
             continue;
         }

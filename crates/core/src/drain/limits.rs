@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive, time::Duration};
 
 use mco_api::{
     annotation::{self, Key},
-    duration::{self, Span},
+    duration::{self, DurationText},
 };
 
 /// Allowed drain timeouts: long enough not to be overdue at once, short enough that an overdue
@@ -50,7 +50,7 @@ impl Limits {
     #[must_use]
     pub fn of(annotations: &BTreeMap<String, String>, default: Self) -> (Self, Vec<BadTimeout>) {
         let mut faults = Vec::new();
-        let mut read = |key: &Key<Span>, range: &RangeInclusive<Duration>, default| {
+        let mut read = |key: &Key<DurationText>, range: &RangeInclusive<Duration>, default| {
             let found = span(key, annotations, range, default);
             found.unwrap_or_else(|fault| {
                 faults.push(fault);
@@ -65,19 +65,19 @@ impl Limits {
 }
 
 fn span(
-    key: &Key<Span>,
+    key: &Key<DurationText>,
     annotations: &BTreeMap<String, String>,
     range: &RangeInclusive<Duration>,
     default: Duration,
 ) -> Result<Duration, BadTimeout> {
     let Some(text) = annotations.get(key.name()) else { return Ok(default) };
     let bad = |why: String| BadTimeout { key: key.name(), text: text.clone(), why, default };
-    let Span(found) =
-        text.parse().map_err(|fault: duration::BadDuration| bad(fault.to_string()))?;
+    let DurationText(found) =
+        text.parse().map_err(|fault: duration::DurationError| bad(fault.to_string()))?;
     if range.contains(&found) {
         return Ok(found);
     }
-    let (least, most) = (duration::go(*range.start()), duration::go(*range.end()));
+    let (least, most) = (duration::format_go(*range.start()), duration::format_go(*range.end()));
     Err(bad(format!("must be between {least} and {most}")))
 }
 
@@ -86,7 +86,7 @@ impl BadTimeout {
     #[must_use]
     pub fn text(&self, pool: &str) -> String {
         let Self { key, text, why, default } = self;
-        let default = duration::go(*default);
+        let default = duration::format_go(*default);
         format!(
             "pool {pool}: annotation {key} is {text:?}: {why}. Using the default {default}. \
             Set a duration such as 30m or 2h, or remove the annotation."

@@ -37,14 +37,14 @@ fn pod(words: &str) -> Pod {
 #[test]
 fn all_pods_are_evicted_except_mirror_and_daemonset_pods() {
     let cases = [
-        ("", Fate::Evict),
-        ("of ReplicaSet", Fate::Evict),
-        ("finished of Job", Fate::Evict),
-        ("of DaemonSet", Fate::DaemonSet),
-        ("finished of DaemonSet", Fate::Evict),
-        ("leaving of ReplicaSet", Fate::Leaving),
-        ("mirror", Fate::Mirror),
-        ("mirror leaving", Fate::Mirror),
+        ("", PodTreatment::Evict),
+        ("of ReplicaSet", PodTreatment::Evict),
+        ("finished of Job", PodTreatment::Evict),
+        ("of DaemonSet", PodTreatment::DaemonSet),
+        ("finished of DaemonSet", PodTreatment::Evict),
+        ("leaving of ReplicaSet", PodTreatment::Leaving),
+        ("mirror", PodTreatment::Mirror),
+        ("mirror leaving", PodTreatment::Mirror),
     ];
     for (words, expected) in cases {
         assert_eq!(PodView::of(&pod(words)).fate, expected, "{words}");
@@ -54,10 +54,12 @@ fn all_pods_are_evicted_except_mirror_and_daemonset_pods() {
 // covers: DRN-1, DRN-2, DRN-3
 #[test]
 fn a_drain_request_is_pending_until_it_is_applied() {
-    let this = |verb, config: &str| Asked::This(DrainRequest { verb, config: config.to_owned() });
+    let this = |verb, config: &str| {
+        PendingRequest::Request(DrainRequest { verb, config: config.to_owned() })
+    };
     let cases = [
-        (None, None, Asked::Nothing),
-        (Some("drain-a"), Some("drain-a"), Asked::Nothing),
+        (None, None, PendingRequest::None),
+        (Some("drain-a"), Some("drain-a"), PendingRequest::None),
         (Some("drain-a"), None, this(DrainVerb::Drain, "a")),
         (Some("drain-b"), Some("uncordon-a"), this(DrainVerb::Drain, "b")),
         (Some("uncordon-a"), Some("drain-a"), this(DrainVerb::Uncordon, "a")),
@@ -84,7 +86,7 @@ fn a_slow_drain_is_retried_less_often() {
 fn a_drain_warns_after_ten_minutes_and_is_overdue_after_an_hour() {
     let (age, limits) = (Duration::from_mins, Limits::REFERENCE);
     assert_eq!(setback(&limits, age(5), "x"), Setback { pause: age(1), warning: None });
-    let late = setback(&limits, age(11), "pod shop/db: no");
+    let late = after_failure(&limits, age(11), "pod shop/db: no");
     assert_eq!(late.pause, age(5));
     let text = "Drain failed. Drain has been failing for more than 10 minutes. Waiting 5 minutes \
                 then retrying. Error message from drain: pod shop/db: no";
@@ -112,7 +114,7 @@ fn a_pool_can_set_its_own_limits() {
         overdue: Duration::from_mins(30),
     };
     assert_eq!((limits, faults.len()), (wanted, 0));
-    let text = setback(&limits, Duration::from_mins(6), "x").warning.unwrap();
+    let text = after_failure(&limits, Duration::from_mins(6), "x").warning.unwrap();
     assert!(text.contains("for more than 5 minutes"), "{text}");
     let text = overdue("n", &limits, Duration::from_mins(31)).unwrap();
     assert!(text.contains("timeout: 30m0s"), "{text}");

@@ -24,16 +24,16 @@ pub enum Account {
 
 /// The observed owner of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct FoundOwner {
     /// User.
-    pub user: Found,
+    pub user: FoundAccount,
     /// Group.
-    pub group: Found,
+    pub group: FoundAccount,
 }
 
 /// A user or group found on the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundAccount {
     /// Numeric ID.
     pub id: u32,
     /// Name, if it equals the expected one.
@@ -58,8 +58,8 @@ impl Owner {
 
     /// Returns true if the observed owner is the expected one.
     #[must_use]
-    pub fn is_met(&self, found: &Owned) -> bool {
-        let is = |want: &Option<Account>, found: &Found| match want {
+    pub fn is_met(&self, found: &FoundOwner) -> bool {
+        let is = |want: &Option<Account>, found: &FoundAccount| match want {
             None => true,
             Some(Account::Id(id)) => *id == found.id,
             Some(Account::Name(name)) => found.name.as_ref() == Some(name),
@@ -79,9 +79,10 @@ impl fmt::Display for Owner {
     }
 }
 
-impl fmt::Display for Owned {
+impl fmt::Display for FoundOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = |found: &Found| found.name.clone().unwrap_or_else(|| found.id.to_string());
+        let text =
+            |found: &FoundAccount| found.name.clone().unwrap_or_else(|| found.id.to_string());
         write!(f, "{}:{}", text(&self.user), text(&self.group))
     }
 }

@@ -68,14 +68,14 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
         let file = &mut config.config.storage.files[0];
         (file.user.id, file.user.name) = user;
         (file.group.id, file.group.name) = group;
-        let found = |(id, name): (u32, &str)| Found {
+        let found = |(id, name): (u32, &str)| FoundAccount {
             id,
             name: Some(name.to_owned()).filter(|name| !name.is_empty()),
         };
         let observed = Observed::Present {
             mode: Mode::file(0o644),
             contents: b"a".to_vec(),
-            owner: Some(Owned { user: found(found_user), group: found(found_group) }),
+            owner: Some(FoundOwner { user: found(found_user), group: found(found_group) }),
         };
         let prefix = "owner mismatch for file: \"/etc/foo\"; ";
         let expected =

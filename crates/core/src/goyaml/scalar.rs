@@ -69,7 +69,7 @@ impl Shape {
         let mut before = Before::Start;
         let mut at = 0;
         loop {
-            let ordinary = scan::past(bytes.get(at..).unwrap_or_default(), is_ordinary);
+            let ordinary = scan::find_special(bytes.get(at..).unwrap_or_default(), is_ordinary);
             if ordinary > 0 {
                 before = Before::Other;
                 at += ordinary;

@@ -1,6 +1,6 @@
 //! Checks of files: fields and contents that the daemon cannot write.
 
-use mco_ignition::content::{self, Limit};
+use mco_ignition::content::{self, ContentLimit};
 
 use super::{Fault, FieldPath, Object, SpannedValue, chain, secret, value::Value};
 
@@ -84,7 +84,7 @@ impl FileCheck<'_> {
             faults.push(self.object.fault_at(&path, self.remote(source, is_verified)));
             return;
         }
-        match content::decode(source, text("compression"), Limit::DEFAULT) {
+        match content::decode(source, text("compression"), ContentLimit::DEFAULT) {
             Ok(bytes) => self.secrets(&bytes, &path, faults),
             Err(error) => {
                 let cause = chain(&error);

@@ -54,7 +54,7 @@ pub fn drain(
         SetupAction::None => Ok(None),
         SetupAction::ReloadEngine | SetupAction::RestartEngine => {
             let changed = diff.files.iter().any(|file| file.name == registries::PATH);
-            if changed { registries::danger(from, to) } else { Ok(None) }
+            if changed { registries::unsafe_change(from, to) } else { Ok(None) }
         }
     }
 }

@@ -38,7 +38,7 @@ pub enum Action {
 /// The actions that one difference requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Verdict {
+pub struct PolicyDecision {
     /// Description of the difference.
     pub subject: String,
     /// Required actions, in order.
@@ -47,7 +47,7 @@ pub struct Verdict {
     pub rule: Rule,
 }
 
-impl Verdict {
+impl PolicyDecision {
     /// Returns true if the decision is about this file, unit or part of the system.
     pub(super) fn is_about(&self, subject: &str) -> bool {
         let rest = self.subject.strip_prefix(subject);
@@ -139,8 +139,12 @@ pub fn merge_policies(admin: &NodeDisruptionPolicyConfig) -> ClusterPolicies {
 
 /// Decides the actions for each difference.
 #[must_use]
-pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> Vec<Verdict> {
-    let reboot = |subject: &str, rule| Verdict {
+pub fn policy_decisions(
+    diff: &ConfigDiff,
+    policies: &ClusterPolicies,
+    force: Force,
+) -> Vec<PolicyDecision> {
+    let reboot = |subject: &str, rule| PolicyDecision {
         subject: subject.to_owned(),
         actions: vec![Action::Reboot],
         rule,
@@ -154,9 +158,9 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
         let subject = format!("file {} {}", file.name, file.change);
         decisions.push(match (file.change, for_file(policies, &file.name)) {
             (Change::Respelled, _) => {
-                Verdict { subject, actions: vec![Action::None], rule: Rule::SameOnDisk }
+                PolicyDecision { subject, actions: vec![Action::None], rule: Rule::SameOnDisk }
             }
-            (Change::Added | Change::Changed | Change::Removed, Some(policy)) => Verdict {
+            (Change::Added | Change::Changed | Change::Removed, Some(policy)) => PolicyDecision {
                 subject,
                 actions: actions(&policy.actions),
                 rule: Rule::File(policy.path.clone()),
@@ -170,7 +174,7 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
         let subject = format!("unit {} {}", unit.name, unit.change);
         let policy = policies.units.iter().find(|policy| policy.name == unit.name);
         decisions.push(match policy {
-            Some(policy) => Verdict {
+            Some(policy) => PolicyDecision {
                 subject,
                 actions: actions(&policy.actions),
                 rule: Rule::Unit(policy.name.clone()),
@@ -180,7 +184,7 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
     }
     if diff.users.is_some() {
         let actions = policies.sshkey.iter().flat_map(|policy| actions(&policy.actions)).collect();
-        decisions.push(Verdict {
+        decisions.push(PolicyDecision {
             subject: "SSH keys or password".to_owned(),
             actions,
             rule: Rule::SshKey,
@@ -192,7 +196,7 @@ pub fn verdicts(diff: &ConfigDiff, policies: &ClusterPolicies, force: Force) -> 
 /// Combines the actions of all decisions. A reboot replaces everything else; systemd is reloaded
 /// before any service is restarted.
 #[must_use]
-pub fn settle(decisions: &[Verdict]) -> Vec<Action> {
+pub fn combine_actions(decisions: &[PolicyDecision]) -> Vec<Action> {
     let mut all = Vec::new();
     for action in decisions.iter().flat_map(|decision| &decision.actions) {
         if *action != Action::None && !all.contains(action) {

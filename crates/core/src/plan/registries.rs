@@ -45,7 +45,7 @@ struct Endpoint {
 }
 
 /// Returns the first change of the registries file that could affect running pods, if any.
-pub fn danger(from: &Machine, to: &Machine) -> Result<Option<String>, Unparsable> {
+pub fn unsafe_change(from: &Machine, to: &Machine) -> Result<Option<String>, Unparsable> {
     let (old, new) = (read(from)?, read(to)?);
     if !new.search.starts_with(&old.search) {
         return Ok(Some("the order of search registries changed".to_owned()));

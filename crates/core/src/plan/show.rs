@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use super::{Drain, NodePlan, Verdict};
+use super::{Drain, NodePlan, PolicyDecision};
 
 impl fmt::Display for NodePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ends = if self.reboots() { "reboot needed" } else { "no reboot" };
         writeln!(f, "{} -> {}: {ends}, {}", self.diff.from, self.diff.to, self.drain)?;
-        for decision in &self.verdicts {
+        for decision in &self.decisions {
             writeln!(f, "  {decision}")?;
         }
         for (number, step) in self.steps.iter().enumerate() {
@@ -18,7 +18,7 @@ impl fmt::Display for NodePlan {
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for PolicyDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let actions: Vec<String> = self.actions.iter().map(ToString::to_string).collect();
         write!(f, "{}: {} ({})", self.subject, actions.join(", "), self.rule)

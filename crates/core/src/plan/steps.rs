@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt};
 use mco_ignition::config::Unit;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Circumstances, Force, Phase};
+use super::{Action, ApplyMode, Circumstances, Force};
 use crate::{
     diff::{Change, ConfigDiff},
     machine::{self, Machine},
@@ -152,7 +152,7 @@ pub(super) fn steps(
     write_units(&mut steps, diff, to, circumstances.force);
     remove_files(&mut steps, diff, to);
     remove_units(&mut steps, diff, from, to);
-    if circumstances.phase == Phase::Serving {
+    if circumstances.mode == ApplyMode::Serving {
         steps.push(Step::ProtectKubeconfig);
     }
     let has_users = !to.config.passwd.users.is_empty();
@@ -185,7 +185,7 @@ fn write_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, at: &Circ
         .collect();
     for file in &to.config.storage.files {
         // Once the node serves the cluster, the certificate follows the cluster and no config.
-        let is_elsewhere = file.path == KUBELET_CA && at.phase != Phase::FirstBoot;
+        let is_elsewhere = file.path == KUBELET_CA && at.mode != ApplyMode::FirstBoot;
         let wanted = differs.contains(file.path.as_str()) || at.force == Force::Yes;
         if wanted && !is_elsewhere {
             steps.push(Step::WriteFile(file.path.clone()));

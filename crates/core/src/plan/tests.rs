@@ -165,7 +165,7 @@ fn a_path_that_moves_to_another_section_keeps_its_new_contents() {
 #[test]
 fn first_boot_writes_the_cluster_certificate_and_restarts_nothing() {
     let to = machine("new", "/etc/kubernetes/kubelet-ca.crt=1 os:1");
-    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
     let first = node(&Machine::blank(), &to, &default_policies(), &at).unwrap();
     assert_eq!(
         steps(&first),

@@ -12,7 +12,7 @@ use std::fmt;
 
 use mco_ignition::{
     config::{File, Resource},
-    content::{self, ContentError, Limit},
+    content::{self, ContentError, ContentLimit},
     data_url,
 };
 use ring::digest::{self, SHA256, SHA512};
@@ -135,7 +135,7 @@ impl Source {
             return Err(RemoteError::TooLarge { place: place() });
         }
         let url = data_url::encode_base64(bytes);
-        let plain = content::decode(Some(&url), self.compression.as_deref(), Limit::DEFAULT)
+        let plain = content::decode(Some(&url), self.compression.as_deref(), ContentLimit::DEFAULT)
             .map_err(|source| RemoteError::Contents { place: place(), source })?;
         // Ignition's rule: the hash covers the decompressed contents.
         let Some(wanted) = &self.hash else { return Ok(url) };

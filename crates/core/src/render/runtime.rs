@@ -3,7 +3,7 @@
 use mco_api::PoolName;
 use mco_ignition::{
     Config,
-    content::{ContentError, Limit},
+    content::{ContentError, ContentLimit},
 };
 
 /// Directory of CRI-O drop-ins, read in the order of the file names; the last one wins.
@@ -57,7 +57,7 @@ fn default_runtime(config: &Config) -> Result<Option<String>, RuntimeError> {
         let path = || file.path.clone();
         let bytes = file
             .contents
-            .contents(Limit::DEFAULT)
+            .contents(ContentLimit::DEFAULT)
             .map_err(|source| RuntimeError::Contents { path: path(), source })?;
         let document: toml_edit::DocumentMut = String::from_utf8_lossy(&bytes)
             .parse()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{
     MachineConfig, MachineConfigPool,
-    selector::{self, BadSelector},
+    selector::{self, SelectorError},
 };
 
 /// The result of a pool's selector.
@@ -31,7 +31,7 @@ pub enum SelectError {
         /// Name of the pool.
         pool: String,
         /// Error of the selector.
-        source: BadSelector,
+        source: SelectorError,
     },
 }
 

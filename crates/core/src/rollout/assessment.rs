@@ -45,7 +45,7 @@ impl Assessment {
     /// Assesses a node.
     pub(super) fn of(node: &NodeView, target: &str) -> Self {
         // A degraded node that has the target may still be returning to it.
-        let updating = node.is_moving() || (node.is_at(target) && node.is_degraded());
+        let updating = node.is_updating() || (node.is_targeted(target) && node.is_degraded());
         Self { slots: slots(node, target), updating, need: need(node, target) }
     }
 }
@@ -56,22 +56,22 @@ impl Assessment {
 /// (`pkg/controller/node/node_controller.go`, `getAllCandidateMachines`).
 fn slots(node: &NodeView, target: &str) -> usize {
     let out = node.is_unavailable();
-    let failed = node.is_failing() && (node.is_at(target) || !out);
+    let failed = node.is_failing() && (node.is_targeted(target) || !out);
     usize::from(out) + usize::from(failed)
 }
 
 fn need(node: &NodeView, target: &str) -> Need {
-    if node.is_at(target) {
+    if node.is_targeted(target) {
         return Need::Nothing;
     }
-    if node.cordon == Cordon::Theirs {
+    if node.cordon == Cordon::User {
         return Need::Wait(Hold::Cordoned);
     }
-    if node.claim.is_some() && node.is_ready() {
+    if node.pool_labels.is_some() && node.is_ready() {
         return Need::Labels;
     }
     // Without a report of its daemon there is no evidence that the node is updating.
-    if node.is_moving() && !node.current.is_empty() {
+    if node.is_updating() && !node.current.is_empty() {
         return Need::Redirect;
     }
     match &node.readiness {

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{BadLimit, Phase, PoolView};
+use super::{BadLimit, PoolPhase, PoolView};
 
 /// The reason why a node that needs the target does not get it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub enum Hold {
     /// The operator runs on the node, and other nodes can be updated first.
     OperatorNode,
     /// A node of the other control plane pool is unavailable or is updated first.
-    Neighbour,
+    ControlPlane,
 }
 
 impl fmt::Display for Hold {
@@ -42,7 +42,7 @@ impl fmt::Display for Hold {
             Self::NotReady(why) => f.write_str(why),
             Self::Cordoned => f.write_str("cordoned by the user"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
-            Self::Neighbour => f.write_str("masters and arbiter are never updated together"),
+            Self::ControlPlane => f.write_str("masters and arbiter are never updated together"),
         }
     }
 }
@@ -105,11 +105,11 @@ impl RolloutPlan {
 ///
 /// With it the reason of a single node can be determined without its neighbours.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct RolloutDecision {
     /// Config that the nodes wait for.
     pub target: String,
     /// State of the pool.
-    pub phase: Phase,
+    pub phase: PoolPhase,
     /// Reason why no node of the pool can be updated.
     pub refusal: Option<Hold>,
     /// True if the other control plane pool is updated first.
@@ -118,7 +118,7 @@ pub struct Verdict {
     pub deferred: Option<String>,
 }
 
-impl Verdict {
+impl RolloutDecision {
     /// Derives the decision from a selection.
     #[must_use]
     pub fn of(pool: &PoolView, plan: &RolloutPlan) -> Self {
@@ -133,7 +133,7 @@ impl Verdict {
 
     /// Returns the decision of a pool for which no selection is possible.
     #[must_use]
-    pub fn refused(target: &str, phase: Phase, refusal: Hold) -> Self {
+    pub fn refused(target: &str, phase: PoolPhase, refusal: Hold) -> Self {
         let target = target.to_owned();
         Self { target, phase, refusal: Some(refusal), neighbour: false, deferred: None }
     }

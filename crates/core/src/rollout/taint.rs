@@ -12,7 +12,7 @@ pub const EFFECT: &str = "PreferNoSchedule";
 
 /// The presence of the taint on a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mark {
+pub enum UpdateTaint {
     /// The node does not have the taint.
     #[default]
     Absent,
@@ -20,7 +20,7 @@ pub enum Mark {
     Present,
 }
 
-impl Mark {
+impl UpdateTaint {
     /// Reads the taint of a node.
     pub(super) fn of(node: &Node) -> Self {
         let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
@@ -40,13 +40,13 @@ pub fn is_ours(taint: &Taint) -> bool {
 /// Compat: the taint is removed once the node is targeted, which is when its update begins
 /// (`pkg/controller/node/node_controller.go`, `updatePools`). So it marks the nodes that wait.
 #[must_use]
-pub fn change(node: &NodeView, target: &str) -> Option<Mark> {
+pub fn change(node: &NodeView, target: &str) -> Option<UpdateTaint> {
     let in_image_mode = node.current_image.is_some() && node.desired_image.is_some();
     let waits = node.desired != target || in_image_mode;
-    match (waits, node.mark) {
-        (true, Mark::Absent) => Some(Mark::Present),
-        (false, Mark::Present) => Some(Mark::Absent),
-        (true, Mark::Present) | (false, Mark::Absent) => None,
+    match (waits, node.taint) {
+        (true, UpdateTaint::Absent) => Some(UpdateTaint::Present),
+        (false, UpdateTaint::Present) => Some(UpdateTaint::Absent),
+        (true, UpdateTaint::Present) | (false, UpdateTaint::Absent) => None,
     }
 }
 
@@ -58,13 +58,13 @@ mod tests {
     #[test]
     fn waiting_nodes_have_the_taint() {
         let cases = [
-            ("a=old", Mark::Absent, Some(Mark::Present)),
-            ("a=old", Mark::Present, None),
-            ("a=working", Mark::Present, Some(Mark::Absent)),
-            ("a=done", Mark::Absent, None),
+            ("a=old", UpdateTaint::Absent, Some(UpdateTaint::Present)),
+            ("a=old", UpdateTaint::Present, None),
+            ("a=working", UpdateTaint::Present, Some(UpdateTaint::Absent)),
+            ("a=done", UpdateTaint::Absent, None),
         ];
         for (text, mark, expected) in cases {
-            let node = NodeView { mark, ..nodes(text).remove(0) };
+            let node = NodeView { taint: mark, ..nodes(text).remove(0) };
             assert_eq!(change(&node, "new"), expected, "{text} {mark:?}");
         }
     }

@@ -9,10 +9,10 @@ fn pool(max_unavailable: i64) -> PoolView {
     PoolView {
         name: "worker".to_owned(),
         target: "new".to_owned(),
-        phase: Phase::Active,
+        phase: PoolPhase::Active,
         max_unavailable,
         operator_node: None,
-        neighbour: Neighbour::default(),
+        neighbour: ControlPlanePeer::default(),
     }
 }
 
@@ -83,7 +83,7 @@ fn the_first_zone_goes_first_and_its_oldest_node_before_the_others() {
 // covers: NOD-18, NOD-37
 #[test]
 fn a_paused_or_deleted_pool_starts_nothing_and_says_why() {
-    for (phase, why) in [(Phase::Paused, Hold::Paused), (Phase::Deleting, Hold::Deleting)] {
+    for (phase, why) in [(PoolPhase::Paused, Hold::Paused), (PoolPhase::Deleting, Hold::Deleting)] {
         let pool = PoolView { phase, ..pool(3) };
         let plan = select(&pool, &nodes("a=old b=done c=failed-other+drained"));
         assert_eq!(plan.starts, [""; 0]);
@@ -110,9 +110,9 @@ fn the_node_of_the_operator_is_updated_last() {
 }
 
 /// Selects nodes of masters and arbiter, by their states.
-fn together(masters: &str, phase: Phase, arbiters: &str) -> (String, String) {
+fn together(masters: &str, phase: PoolPhase, arbiters: &str) -> (String, String) {
     let fleet = |text| {
-        let mut fleet = Fleet::toward("new");
+        let mut fleet = PoolNodes::with_target("new");
         for node in nodes(text) {
             fleet.set(node);
         }
@@ -128,7 +128,7 @@ fn together(masters: &str, phase: Phase, arbiters: &str) -> (String, String) {
 // covers: NOD-29, NOD-30
 #[test]
 fn masters_and_arbiter_take_turns() {
-    use Phase::{Active, Paused};
+    use PoolPhase::{Active, Paused};
     let cases = [
         // case, masters, their phase, arbiter, selected
         ("masters first", "a=old b=old", Active, "x=old", ("a", "")),
@@ -207,7 +207,7 @@ proptest! {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
         let after = after(&before, &plan);
-        let under_way = |nodes: &[NodeView]| count(nodes, NodeView::is_moving);
+        let under_way = |nodes: &[NodeView]| count(nodes, NodeView::is_updating);
         prop_assert!(under_way(&after) <= max.max(under_way(&before)), "{}", plan);
         let counts = |nodes: &[NodeView]| {
             count(nodes, |node| node.is_unavailable() || node.is_failing())
@@ -240,7 +240,7 @@ proptest! {
     fn a_cordon_of_the_user_is_never_touched(text in fleet(), max in -1_i64..5) {
         let before = nodes(&text);
         let plan = select(&pool(max), &before);
-        let cordoned = before.iter().filter(|node| node.cordon == Cordon::Theirs);
+        let cordoned = before.iter().filter(|node| node.cordon == Cordon::User);
         for node in cordoned {
             prop_assert!(!plan.starts.contains(&node.name), "{}", plan);
         }
@@ -250,22 +250,22 @@ proptest! {
     fn incremental_updates_select_the_same_nodes_as_a_fresh_index(
         first in fleet(), second in fleet(), drop in 0..12_usize, max in 0_i64..5
     ) {
-        let mut fleet = Fleet::toward("old");
+        let mut fleet = PoolNodes::with_target("old");
         for node in nodes(&first).into_iter().chain(nodes(&second)) {
             fleet.set(node);
         }
-        fleet.forget(&format!("n{drop}"));
+        fleet.remove(&format!("n{drop}"));
         fleet.retarget("new");
         let left: Vec<NodeView> = fleet.nodes().cloned().collect();
-        let mut anew = Fleet::toward("new");
+        let mut anew = PoolNodes::with_target("new");
         // In order of arrival.
         for index in 0..12 {
             for node in left.iter().filter(|node| node.name == format!("n{index}")) {
                 anew.set(node.clone());
             }
         }
-        prop_assert_eq!(fleet.choose(&pool(max)), anew.choose(&pool(max)));
-        prop_assert_eq!(fleet.tally(), anew.tally());
-        prop_assert_eq!(fleet.tally().unavailable, left.iter().filter(|n| n.is_unavailable()).count());
+        prop_assert_eq!(fleet.select(&pool(max)), anew.select(&pool(max)));
+        prop_assert_eq!(fleet.counts(), anew.counts());
+        prop_assert_eq!(fleet.counts().unavailable, left.iter().filter(|n| n.is_unavailable()).count());
     }
 }

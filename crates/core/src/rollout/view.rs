@@ -38,9 +38,9 @@ pub struct NodeView {
     pub first_config: Option<String>,
     /// Labels of the custom pool that the node was booted for, if they must be set; see
     /// `first_boot`.
-    pub claim: Option<BTreeMap<String, String>>,
+    pub pool_labels: Option<BTreeMap<String, String>>,
     /// Presence of the taint `UpdateInProgress`.
-    pub mark: taint::Mark,
+    pub taint: taint::UpdateTaint,
 }
 
 /// The readiness of a node for pods.
@@ -59,9 +59,9 @@ pub enum Cordon {
     #[default]
     Open,
     /// The controller cordoned the node, for a drain that the daemon requested.
-    Ours,
+    Controller,
     /// The user cordoned the node, and only the user uncordons it.
-    Theirs,
+    User,
 }
 
 impl NodeView {
@@ -86,8 +86,8 @@ impl NodeView {
             zone: metadata.labels.as_ref().and_then(|labels| labels.get(ZONE_LABEL)).cloned(),
             created: metadata.creation_timestamp.clone(),
             first_config: value(annotation::FIRST_PIVOT_CONFIG.name()).filter(|_| !labelled),
-            claim: None,
-            mark: taint::Mark::of(node),
+            pool_labels: None,
+            taint: taint::UpdateTaint::of(node),
         }
     }
 
@@ -135,23 +135,23 @@ impl NodeView {
     /// A failed update counts: it may recover by itself, and then the node continues. So does a
     /// cordon by the controller, which stays until the daemon is done.
     #[must_use]
-    pub fn is_moving(&self) -> bool {
+    pub fn is_updating(&self) -> bool {
         let is_active = matches!(self.state, Some(DaemonState::Working | DaemonState::Rebooting))
-            || self.cordon == Cordon::Ours;
+            || self.cordon == Cordon::Controller;
         let differs = self.current != self.desired || !self.has_desired_image();
         !self.desired.is_empty() && (differs || is_active)
     }
 
     /// Returns true if `target` is the desired config, and no image is desired.
     #[must_use]
-    pub fn is_at(&self, target: &str) -> bool {
+    pub fn is_targeted(&self, target: &str) -> bool {
         self.desired == target && self.desired_image.is_none()
     }
 
     /// Returns true if the node runs `target`.
     #[must_use]
     pub fn is_updated(&self, target: &str) -> bool {
-        self.is_done() && self.is_at(target)
+        self.is_done() && self.is_targeted(target)
     }
 
     /// Returns the sort key of a node: zone by name, oldest first, nodes without a zone last.
@@ -201,8 +201,8 @@ fn cordon(node: &Node) -> Cordon {
     let applied = value(annotation::LAST_APPLIED_DRAIN.name()).unwrap_or_default();
     let is = |text: &str, verb| text.split('-').next() == Some(verb);
     if is(desired, "drain") || (is(desired, "uncordon") && is(applied, "drain")) {
-        Cordon::Ours
+        Cordon::Controller
     } else {
-        Cordon::Theirs
+        Cordon::User
     }
 }

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{Images, NodeReport, Updated, Voice, image_mode::Target};
+use super::{DaemonReport, Images, MachineConfigNodeView, Updated, image_mode::Target};
 use crate::rollout::NodeView;
 
 /// The source of the updated and degraded counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Counting {
+pub enum CountSource {
     /// Annotations of the nodes.
     #[default]
     Annotations,
     /// `MachineConfigNodes`, with the feature gate `ImageModeStatusReporting`.
-    Reports,
+    MachineConfigNodes,
 }
 
 /// The number of nodes in each state.
@@ -98,12 +98,13 @@ pub(super) struct PoolSummary {
 }
 
 impl NodeContribution {
-    fn of(target: &Target, node: &NodeView, report: Option<&NodeReport>) -> Self {
+    fn of(target: &Target, node: &NodeView, report: Option<&MachineConfigNodeView>) -> Self {
         // Without conditions of the daemon the annotations count.
-        let report = report.filter(|report| report.voice == Voice::Heard);
+        let report = report.filter(|report| report.voice == DaemonReport::Present);
         let reported = report.and_then(|report| report.degraded.clone());
-        let says =
-            |report: &NodeReport| report.updated != Updated::No && target.is_reported(report);
+        let says = |report: &MachineConfigNodeView| {
+            report.updated != Updated::No && target.is_reported(report)
+        };
         let first = report.is_some_and(|report| report.updated == Updated::First && says(report));
         let is_degraded = if report.is_some() { reported.is_some() } else { node.is_degraded() };
         let updated = target.is_reached(node);
@@ -129,8 +130,12 @@ impl NodeContribution {
 
 impl PoolSummary {
     /// Scans every node.
-    pub(super) fn of(target: &Target, nodes: &[NodeView], reports: &[NodeReport]) -> Self {
-        let by_node: HashMap<&str, &NodeReport> =
+    pub(super) fn of(
+        target: &Target,
+        nodes: &[NodeView],
+        reports: &[MachineConfigNodeView],
+    ) -> Self {
+        let by_node: HashMap<&str, &MachineConfigNodeView> =
             reports.iter().map(|report| (report.node.as_str(), report)).collect();
         let mut summary = Self::default();
         for node in nodes {
@@ -178,7 +183,7 @@ impl StatusCounter {
     }
 
     /// Adds or updates a node.
-    pub fn put(&mut self, node: &NodeView, report: Option<&NodeReport>) {
+    pub fn put(&mut self, node: &NodeView, report: Option<&MachineConfigNodeView>) {
         let contribution = NodeContribution::of(&self.target, node, report);
         self.remove(&node.name);
         self.counts.add(&contribution.counts);

@@ -5,7 +5,7 @@ use mco_api::{
     condition::{BuildCondition, PoolCondition},
 };
 
-use super::{Finding, NodeReport, condition};
+use super::{Finding, MachineConfigNodeView, condition};
 use crate::rollout::NodeView;
 
 /// The MachineOSConfig of a pool and its MachineOSBuild.
@@ -51,7 +51,7 @@ impl Target {
     }
 
     /// Returns true if an updated MachineConfigNode refers to this target.
-    pub(super) fn is_reported(&self, report: &NodeReport) -> bool {
+    pub(super) fn is_reported(&self, report: &MachineConfigNodeView) -> bool {
         report.desired == self.config
             && match &self.image {
                 TargetImage::None => report.desired_image.is_empty(),

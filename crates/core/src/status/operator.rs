@@ -26,7 +26,7 @@ pub struct OperatorView<'a> {
 
 /// The conditions of the ClusterOperator, and the state of the version.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct OperatorStatus {
     /// Conditions to set.
     pub conditions: Vec<(OperatorCondition, Finding)>,
     /// Yes if the cluster is at the version now.
@@ -44,7 +44,7 @@ pub enum Reached {
 
 /// Computes the conditions of the ClusterOperator.
 #[must_use]
-pub fn operator(view: &OperatorView<'_>) -> Verdict {
+pub fn operator(view: &OperatorView<'_>) -> OperatorStatus {
     let OperatorView { version, image, .. } = view;
     let failure = view.failure.clone().or_else(|| degraded_pool(view.pools));
     let required = || view.pools.iter().filter(|pool| is_required(pool));
@@ -84,7 +84,7 @@ pub fn operator(view: &OperatorView<'_>) -> Verdict {
         (OperatorCondition::Upgradeable, upgradeable(view.pools)),
         (OperatorCondition::EvaluationConditionsDetected, Finding::no(reason::AS_EXPECTED, "")),
     ];
-    Verdict { conditions, reached }
+    OperatorStatus { conditions, reached }
 }
 
 fn upgradeable(pools: &[&MachineConfigPool]) -> Finding {

@@ -4,11 +4,11 @@ use mco_api::{MachineConfigNode, condition::NodeCondition};
 
 /// The state that a daemon reports in its MachineConfigNode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NodeReport {
+pub struct MachineConfigNodeView {
     /// Name of the node.
     pub node: String,
     /// Presence of conditions written by the daemon.
-    pub voice: Voice,
+    pub daemon_report: DaemonReport,
     /// Message of the condition `NodeDegraded`, if it is True.
     pub degraded: Option<String>,
     /// State of the condition Updated.
@@ -23,11 +23,11 @@ pub struct NodeReport {
 
 /// The presence of conditions written by the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Voice {
+pub enum DaemonReport {
     /// The daemon has written conditions.
-    Heard,
+    Present,
     /// The MachineConfigNode exists, and the daemon has not written to it yet.
-    Silent,
+    Absent,
 }
 
 /// Returns true if the daemon writes this condition; the others are the controller's.
@@ -66,13 +66,13 @@ pub enum Images {
     Missing,
 }
 
-impl NodeReport {
+impl MachineConfigNodeView {
     /// Returns the state of a node whose daemon has not reported yet.
     #[must_use]
-    pub fn silent(node: &str) -> Self {
+    pub fn without_report(node: &str) -> Self {
         Self {
             node: node.to_owned(),
-            voice: Voice::Silent,
+            daemon_report: DaemonReport::Absent,
             degraded: None,
             updated: Updated::No,
             desired: String::new(),
@@ -86,7 +86,7 @@ impl NodeReport {
     pub fn of(node: &MachineConfigNode) -> Self {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         let Some(status) = &node.status else {
-            return Self { images: Images::Pulled, ..Self::silent(name) };
+            return Self { images: Images::Pulled, ..Self::without_report(name) };
         };
         let place = |kind: NodeCondition| {
             let mut conditions = status.conditions.iter();
@@ -100,10 +100,10 @@ impl NodeReport {
         let version = status.config_version.as_ref();
         Self {
             node: name.to_owned(),
-            voice: if status.conditions.iter().any(|found| is_from_daemon(&found.type_)) {
-                Voice::Heard
+            daemon_report: if status.conditions.iter().any(|found| is_from_daemon(&found.type_)) {
+                DaemonReport::Present
             } else {
-                Voice::Silent
+                DaemonReport::Absent
             },
             degraded: degraded
                 .and_then(|place| status.conditions.get(place))

@@ -18,7 +18,13 @@ fn fixture() -> MachineConfigPool {
 fn of(pool: &MachineConfigPool, fleet: &str) -> MachineConfigPoolStatus {
     let now = at("2026-02-02T00:00:00Z");
     let nodes = nodes(fleet);
-    super::pool(&Inputs { pool, nodes: &nodes, reports: &[], around: Around::default(), now })
+    super::pool(&Inputs {
+        pool,
+        nodes: &nodes,
+        reports: &[],
+        context: StatusContext::default(),
+        now,
+    })
 }
 
 /// Returns `Updated=True: text` for every condition.
@@ -156,13 +162,22 @@ fn machine_config_nodes_are_reported_before_annotations() {
     let degraded = Some("disk full".to_owned());
     let nodes = nodes("a=failed b=failed");
     let reports = [
-        NodeReport { voice: Voice::Heard, degraded, ..NodeReport::silent("a") },
-        NodeReport::silent("b"),
+        MachineConfigNodeView {
+            daemon_report: DaemonReport::Present,
+            degraded,
+            ..MachineConfigNodeView::without_report("a")
+        },
+        MachineConfigNodeView::without_report("b"),
     ];
     let pool = fixture();
     let now = at("2026-02-02T00:00:00Z");
-    let inputs =
-        Inputs { pool: &pool, nodes: &nodes, reports: &reports, around: Around::default(), now };
+    let inputs = Inputs {
+        pool: &pool,
+        nodes: &nodes,
+        reports: &reports,
+        context: StatusContext::default(),
+        now,
+    };
     let status = super::pool(&inputs);
     assert_eq!(
         lines(&status)[2],
@@ -176,11 +191,20 @@ fn machine_config_nodes_are_reported_before_annotations() {
 #[test]
 fn a_message_in_machine_config_node_and_annotation_is_written_once() {
     let degraded = Some("Node a upgrade failure. a is broken".to_owned());
-    let reports = [NodeReport { voice: Voice::Heard, degraded, ..NodeReport::silent("a") }];
+    let reports = [MachineConfigNodeView {
+        daemon_report: DaemonReport::Present,
+        degraded,
+        ..MachineConfigNodeView::without_report("a")
+    }];
     let (pool, nodes) = (fixture(), nodes("a=failed"));
     let now = at("2026-02-02T00:00:00Z");
-    let inputs =
-        Inputs { pool: &pool, nodes: &nodes, reports: &reports, around: Around::default(), now };
+    let inputs = Inputs {
+        pool: &pool,
+        nodes: &nodes,
+        reports: &reports,
+        context: StatusContext::default(),
+        now,
+    };
     assert_eq!(
         lines(&super::pool(&inputs))[2],
         "NodeDegraded=True 1 nodes are reporting degraded status on sync: \
@@ -215,8 +239,8 @@ mod kept_up_to_date {
                 if let Some(state) = state.and_then(|state| STATES.get(state)) {
                     let node = nodes(&format!("{name}={state}")).remove(0);
                     let degraded = state.contains("failed").then(|| "broken".to_owned());
-                    let voice = if number % 3 == 0 { Voice::Silent } else { Voice::Heard };
-                    let report = NodeReport { voice, degraded, ..NodeReport::silent(&name) };
+                    let voice = if number % 3 == 0 { DaemonReport::Absent } else { DaemonReport::Present };
+                    let report = MachineConfigNodeView { daemon_report, degraded, ..MachineConfigNodeView::without_report(&name) };
                     let report = (number % 4 != 0).then_some(report);
                     counter.put(&node, report.as_ref());
                     fleet.insert(name, (node, report));
@@ -227,11 +251,11 @@ mod kept_up_to_date {
             }
             let now = at("2026-02-02T00:00:00Z");
             let nodes: Vec<NodeView> = fleet.values().map(|(node, _)| node.clone()).collect();
-            let reports: Vec<NodeReport> =
+            let reports: Vec<MachineConfigNodeView> =
                 fleet.values().filter_map(|(_, report)| report.clone()).collect();
-            let around = Around::default();
+            let around = StatusContext::default();
             let kept = from_counter(&pool, &counter, &around, &now);
-            let inputs = Inputs { pool: &pool, nodes: &nodes, reports: &reports, around, now };
+            let inputs = Inputs { pool: &pool, nodes: &nodes, reports: &reports, context, now };
             prop_assert_eq!(kept, super::super::pool(&inputs));
         }
     }

@@ -29,7 +29,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let machine = read(&target)?;
         let (config, missing) = self
             .on_host(move |host| -> Result<_, SyncError> {
-                let differs = verify::differing(host, &adopt::questions(&machine));
+                let differs = verify::differing(host, &adopt::checks(&machine));
                 let facts = host.system.facts()?;
                 let (image, arguments) = (facts.booted_image, facts.kernel_arguments);
                 let image = image.filter(|image| !image.is_empty());

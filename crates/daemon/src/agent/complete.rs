@@ -7,7 +7,7 @@ use mco_api::{
     MachineConfig, RenderedName,
     annotation::{self, DaemonState, DrainVerb},
 };
-use mco_core::{drift::Drift, machine::Machine, status::machine_config_node::Event};
+use mco_core::{drift::Drift, machine::Machine, status::update_conditions::UpdateEvent};
 use mco_host::System;
 use tokio::time::Instant;
 use tracing::{info, warn};
@@ -71,7 +71,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             self.drain_wait = None;
             self.has_completed = true;
             self.unprotect().await;
-            self.report_event(Event::UpToDate);
+            self.report_event(UpdateEvent::UpToDate);
             return Ok(AfterSync::Wait(Some(Instant::now() + VERIFY_INTERVAL)));
         }
         let completed = Completion::of(node, config);
@@ -79,7 +79,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             Completion::Update => info!("Completing update to target MachineConfig: {config}"),
             Completion::DriftRepair => info!(%config, "Config drift cleared"),
         }
-        self.report_event(Event::Resumed(config.to_string()));
+        self.report_event(UpdateEvent::Resumed(config.to_string()));
         if let Some(next) = self.await_kubelet().await? {
             return Ok(next);
         }
@@ -123,8 +123,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             state.state = DaemonState::Done.to_string();
             state.reason.clear();
         });
-        self.report_event(Event::Recovered);
-        self.report_event(Event::UpToDate);
+        self.report_event(UpdateEvent::Recovered);
+        self.report_event(UpdateEvent::UpToDate);
         self.unprotect().await;
         Ok(())
     }
@@ -191,7 +191,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     async fn differences(&self, machine: &Machine) -> Result<Vec<Drift>, SyncError> {
         let machine = machine.clone();
-        Ok(self.on_host(move |host| verify::all(host, &machine)).await??)
+        Ok(self.on_host(move |host| verify::differences(host, &machine)).await??)
     }
 
     /// Repairs drift if the pool's policy asks for it; returns true if anything was repaired.

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use mco_api::{
     MachineConfig, NodeName, RenderedName,
-    duration::{self, BadDuration},
+    duration::{self, DurationError},
 };
 use mco_cluster::report::chain;
-use mco_host::{Answer, System};
+use mco_host::{CheckResult, System};
 use tokio::time::Instant;
 use tracing::warn;
 
@@ -34,13 +34,15 @@ pub(crate) struct OwnNode {
 }
 
 impl Probe for OwnNode {
-    async fn cluster(&self) -> Answer {
+    async fn check_api_server(&self) -> CheckResult {
         let nodes: kube::Api<Node> = kube::Api::all(self.client.clone());
         match tokio::time::timeout(API_TIMEOUT, nodes.get_metadata_opt(self.node.as_str())).await {
             // An API server that refuses the request is reachable, too.
-            Ok(Ok(_) | Err(kube::Error::Api(_))) => Answer::Yes,
-            Ok(Err(error)) => Answer::No(format!("failed to reach the API server: {error}")),
-            Err(_) => Answer::No(format!(
+            Ok(Ok(_) | Err(kube::Error::Api(_))) => CheckResult::Passed,
+            Ok(Err(error)) => {
+                CheckResult::Failed(format!("failed to reach the API server: {error}"))
+            }
+            Err(_) => CheckResult::Failed(format!(
                 "failed to reach the API server: no response within {} seconds",
                 API_TIMEOUT.as_secs()
             )),
@@ -68,7 +70,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// kubelet reaches no other node; returns none once the kubelet is healthy.
     pub(super) async fn await_kubelet(&mut self) -> Result<Option<AfterSync>, SyncError> {
         let answer = self.on_host(|host| confirm::kubelet(host)).await??;
-        let Answer::No(why) = answer else {
+        let CheckResult::Failed(why) = answer else {
             if self.kubelet_down_since.take().is_some() {
                 self.glass.update(|state| state.waiting_for = None);
             }
@@ -124,7 +126,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 }
 
 /// Parses a confirmation time: minutes, or a duration such as 90s.
-fn parse_time(text: &str) -> Result<Duration, BadDuration> {
+fn parse_time(text: &str) -> Result<Duration, DurationError> {
     let text = text.trim();
     match text.parse::<u64>() {
         Ok(minutes) => Ok(Duration::from_secs(minutes.saturating_mul(60))),

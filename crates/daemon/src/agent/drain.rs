@@ -4,7 +4,7 @@ use mco_api::{
     RenderedName,
     annotation::{self, DrainRequest, DrainVerb},
 };
-use mco_core::status::machine_config_node::{DrainEvent, DrainTexts, Event};
+use mco_core::status::update_conditions::{DrainAnnotations, DrainEvent, UpdateEvent};
 use mco_host::System;
 use tokio::time::Instant;
 use tracing::info;
@@ -83,10 +83,11 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.glass.update(|state| state.waiting_for = None);
         match request.verb {
             DrainVerb::Drain => {
-                let texts = DrainTexts { desired: request.to_string(), last: request.to_string() };
+                let texts =
+                    DrainAnnotations { desired: request.to_string(), last: request.to_string() };
                 self.report_status(StatusChange::DrainCompleted(texts));
             }
-            DrainVerb::Uncordon => self.report_event(Event::Drain(DrainEvent::Uncordoned)),
+            DrainVerb::Uncordon => self.report_event(UpdateEvent::Drain(DrainEvent::Uncordoned)),
         }
         None
     }

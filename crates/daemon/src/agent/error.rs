@@ -2,12 +2,12 @@
 
 use mco_api::{
     NodeName, RenderedName,
-    annotation::{self, BadAnnotation, DaemonState, DrainVerb},
-    name::BadName,
+    annotation::{self, AnnotationError, DaemonState, DrainVerb},
+    name::NameError,
 };
 use mco_cluster::report::chain;
 use mco_core::{
-    drift::Drift, machine::UnreadableConfig, plan::Refusal, status::machine_config_node::Event,
+    drift::Drift, machine::UnreadableConfig, plan::Refusal, status::update_conditions::UpdateEvent,
 };
 use mco_host::{RootError, System, SystemError};
 use tokio::task::JoinError;
@@ -87,10 +87,10 @@ pub enum SyncError {
     Missing(#[from] MissingAnnotation),
     /// The name of the pool's config is not a valid config name.
     #[error(transparent)]
-    Name(#[from] BadName),
+    Name(#[from] NameError),
     /// An annotation cannot be parsed.
     #[error(transparent)]
-    Annotation(#[from] BadAnnotation),
+    Annotation(#[from] AnnotationError),
     /// The daemon's own files cannot be read or written.
     #[error(transparent)]
     Disk(#[from] DiskError),
@@ -267,7 +267,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         error!("Marking {state} due to: {text:?}");
         self.metrics.state(&state, fault.metric_reason(), &self.now());
         self.metrics.update("", fault.metric_reason(), &self.now());
-        self.report_event(Event::Degraded(text.clone()));
+        self.report_event(UpdateEvent::Degraded(text.clone()));
         let reason: String = text.chars().take(MAX_REASON).collect();
         let is_new = self.node_state.annotations.get(annotation::REASON.name()) != Some(&reason);
         if let Some(event) = fault.event().filter(|_| is_new) {

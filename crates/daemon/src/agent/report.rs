@@ -3,7 +3,7 @@
 
 use mco_core::{
     plan::{Action, Drain, NodePlan, Step},
-    status::machine_config_node::{Drains, Event, Parts},
+    status::update_conditions::{ChangedParts, DrainRequired, UpdateEvent},
 };
 use mco_host::System;
 use tracing::info;
@@ -17,7 +17,7 @@ use crate::{
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Reports an event of an update in the node's MachineConfigNode.
-    pub(super) fn report_event(&self, event: Event) {
+    pub(super) fn report_event(&self, event: UpdateEvent) {
         self.report_status(StatusChange::Event(event));
     }
 
@@ -81,7 +81,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     /// Reports that a plan was applied, and the service actions that followed.
     pub(super) async fn report_applied(&self, plan: &NodePlan) {
-        self.report_event(Event::Applied(parts(plan)));
+        self.report_event(UpdateEvent::Applied(parts(plan)));
         self.publish_staged(plan).await;
         if plan.reboots() {
             return;
@@ -91,7 +91,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if service_action.is_empty() {
             info!("Performing post config change action: None for config {}", plan.diff.to);
             info!("Node has Desired Config {}, skipping reboot", plan.diff.to);
-            self.report_event(Event::NoPostAction);
+            self.report_event(UpdateEvent::NoPostAction);
             let text = "Config changes do not require reboot.";
             self.cluster.publish_event(EventType::Normal, "SkipReboot", text).await;
         }
@@ -132,9 +132,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 }
 
 /// Returns the event reason, the MachineConfigNode event and the text for a service action.
-fn service_action(plan: &NodePlan, step: &Step) -> Option<(&'static str, Event, String)> {
+fn service_action(plan: &NodePlan, step: &Step) -> Option<(&'static str, UpdateEvent, String)> {
     if let Step::RestartService(service) = step {
-        let event = Event::ServiceRestarted(service.clone());
+        let event = UpdateEvent::ServiceRestarted(service.clone());
         return Some(("ServiceRestart", event, format!("{service} was restarted")));
     }
     let service = if let Step::ReloadService(service) = step {
@@ -144,22 +144,22 @@ fn service_action(plan: &NodePlan, step: &Step) -> Option<(&'static str, Event, 
     } else {
         return None;
     };
-    let event = Event::ServiceReloaded(service.to_owned());
+    let event = UpdateEvent::ServiceReloaded(service.to_owned());
     Some(("ServiceReload", event, format!("{service} was reloaded")))
 }
 
 /// Returns the parts of a node that a plan changes besides files.
-pub(super) fn parts(plan: &NodePlan) -> Parts {
+pub(super) fn parts(plan: &NodePlan) -> ChangedParts {
     let diff = &plan.diff;
     let system = diff.os_image.is_some() || diff.kernel_type.is_some() || diff.extensions.is_some();
-    Parts { system, keys: diff.users.is_some_and(|users| users.keys) }
+    ChangedParts { system, keys: diff.users.is_some_and(|users| users.keys) }
 }
 
 /// Converts the drain decision of a plan.
-pub(super) fn drains(plan: &NodePlan) -> Drains {
+pub(super) fn drains(plan: &NodePlan) -> DrainRequired {
     match plan.drain {
-        Drain::Needed(_) => Drains::Yes,
-        Drain::NotNeeded(_) => Drains::No,
+        Drain::Needed(_) => DrainRequired::Yes,
+        Drain::NotNeeded(_) => DrainRequired::No,
     }
 }
 

@@ -8,7 +8,7 @@ use mco_cluster::report::chain;
 use mco_core::{
     machine::Machine,
     plan::{self, Circumstances, Force, NodePlan, Refusal, Step},
-    status::machine_config_node::{DrainEvent, Drains, Event},
+    status::update_conditions::{DrainEvent, DrainRequired, UpdateEvent},
 };
 use mco_host::System;
 use tracing::{info, warn};
@@ -22,7 +22,7 @@ use crate::{
     decide::NodeAnnotations,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
-    state::Glass,
+    state::SharedState,
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -34,7 +34,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         to: &RenderedName,
         force: bool,
     ) -> Result<AfterSync, SyncError> {
-        self.report_event(Event::NeedsUpdate);
+        self.report_event(UpdateEvent::NeedsUpdate);
         self.publish_boot_resync(from, to).await;
         self.cluster.check_pool().await?;
         let target = self.cluster.machine_config(to.as_str()).await?;
@@ -55,13 +55,16 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         let plan = self.plan(&source, &target, force).await?;
         let drains = drains(&plan);
-        info!("Drain calculated for node disruption: {} for config {to}", drains == Drains::Yes);
-        self.report_event(Event::Prepared(drains));
-        if drains == Drains::No {
+        info!(
+            "Drain calculated for node disruption: {} for config {to}",
+            drains == DrainRequired::Yes
+        );
+        self.report_event(UpdateEvent::Prepared(drains));
+        if drains == DrainRequired::No {
             info!("Changes do not require drain, skipping.");
-            self.report_event(Event::Drain(DrainEvent::NotNeeded));
+            self.report_event(UpdateEvent::Drain(DrainEvent::NotNeeded));
         } else if node.topology == Some(Topology::SingleReplica) {
-            self.report_event(Event::Drain(DrainEvent::NotNeeded));
+            self.report_event(UpdateEvent::Drain(DrainEvent::NotNeeded));
             self.cluster
                 .publish_event(EventType::Normal, "Drain", "Drain not required, skipping")
                 .await;
@@ -71,7 +74,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.stop_drift_watch().await;
         // Each config has the full kubelet timeout.
         self.kubelet_down_since = None;
-        self.report_event(Event::Applying(parts(&plan)));
+        self.report_event(UpdateEvent::Applying(parts(&plan)));
         self.publish_os_update_started(&plan).await;
         let (glass, planned) = (self.glass.clone(), plan.clone());
         let outcome = self
@@ -105,16 +108,16 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let witnessed = self.glass.clone();
         let outcome = match resume {
             Resume::Verify => {
-                self.report_event(Event::Rebooted);
+                self.report_event(UpdateEvent::Rebooted);
                 self.on_host(|host| ledger::close(&host.root)).await??;
                 return Ok(AfterSync::SyncAgain);
             }
             Resume::Reboot => Ok(Outcome::RebootDue),
             Resume::Undo => {
-                self.change(move |host| execute::undo(host, &update, &progress)).await?
+                self.change(move |host| execute::roll_back_failed(host, &update, &progress)).await?
             }
             Resume::Continue(done) => {
-                self.report_event(Event::Applying(parts(&plan)));
+                self.report_event(UpdateEvent::Applying(parts(&plan)));
                 self.change(move |host| {
                     execute::proceed(host, &update, done, &mut |step| record_step(&witnessed, step))
                 })
@@ -126,7 +129,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     /// Clears the Rebooting annotation after the reboot.
     pub(super) async fn clear_rebooting(&mut self) -> Result<AfterSync, SyncError> {
-        self.report_event(Event::Rebooted);
+        self.report_event(UpdateEvent::Rebooted);
         let key = annotation::POST_CONFIG_ACTION.name().to_owned();
         self.annotate([(key, Some(String::new()))].into()).await?;
         Ok(AfterSync::SyncAgain)
@@ -154,7 +157,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Reports the reboot and starts it.
     pub(super) async fn reboot_into(&mut self, config: &str) -> Result<AfterSync, SyncError> {
         info!("Performing post config change action: Reboot for config {config}");
-        self.report_event(Event::Rebooting);
+        self.report_event(UpdateEvent::Rebooting);
         let text = format!("Node will reboot into config {config}");
         self.cluster.publish_event(EventType::Normal, "Reboot", &text).await;
         let key = annotation::POST_CONFIG_ACTION.name().to_owned();
@@ -195,7 +198,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         }
         info!("Changes detected from {} to {}: {}", from.name, to.name, flags(&plan));
         info!("Starting update from {} to {}: {}", from.name, to.name, flags(&plan));
-        for verdict in &plan.verdicts {
+        for verdict in &plan.decisions {
             info!("Calculated node disruption action: {verdict}");
         }
         Ok(plan)
@@ -203,7 +206,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
 
     fn refuse(&self, from: &Machine, to: &Machine, refusal: &Refusal) {
         let (from, to) = (from.name.clone(), to.name.clone());
-        self.report_event(Event::NotPrepared { from, to, why: refusal.to_string() });
+        self.report_event(UpdateEvent::NotPrepared { from, to, why: refusal.to_string() });
     }
 }
 
@@ -211,7 +214,7 @@ fn is_pivot(step: &Step) -> bool {
     matches!(step, Step::StageOs(_) | Step::StageKernel(_) | Step::StageExtensions { .. })
 }
 
-fn record_step(glass: &Glass, step: &Step) {
+fn record_step(glass: &SharedState, step: &Step) {
     glass.update(|state| state.last_step = Some(step.to_string()));
 }
 

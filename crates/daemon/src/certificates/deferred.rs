@@ -108,9 +108,9 @@ mod tests {
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::NotDue);
         assert!(host.root.exists(KUBELET_KUBECONFIG).unwrap());
         record(&host.root).unwrap();
-        host.system.journal().fail("restart kubelet.service");
+        host.system.call_log().fail("restart kubelet.service");
         assert!(run(&mut host, "x509").is_err());
-        host.system.journal().succeed("restart kubelet.service");
+        host.system.call_log().succeed("restart kubelet.service");
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::Done, "still deferred");
         assert!(!host.root.exists(KUBELET_KUBECONFIG).unwrap(), "bootstraps again");
         assert_eq!(run(&mut host, "x509").unwrap(), DeferredRestart::NotDue);

@@ -30,7 +30,7 @@ use super::{
     object_watch::{AfterChange, follow, watch_one},
 };
 use crate::{
-    Surroundings,
+    DaemonContext,
     machine_config_node::{StatusSender, StatusUpdate},
 };
 
@@ -58,7 +58,7 @@ impl ApiCluster {
     /// Connects the daemon of `node`, which must exist, to its cluster.
     pub async fn new(
         node: NodeName,
-        around: &Surroundings,
+        around: &DaemonContext,
         status: StatusSender,
     ) -> Result<Self, ClusterError> {
         let client = around.clients.own.clone();

@@ -16,7 +16,7 @@ use std::{
 use mco_api::duration;
 use mco_cluster::{Shutdown, report::chain};
 use mco_host::{
-    Answer, Attribute, Host, Owner, Root, RootError, System, SystemError,
+    Attribute, CheckResult, Host, Owner, Root, RootError, System, SystemError,
     input::{self, InputError},
     unit::{self, UnitError},
 };
@@ -25,10 +25,10 @@ use tracing::{error, info, warn};
 
 use super::{
     CHECK_INTERVAL, Health, failures, policy,
-    startup::{PendingUpdate, Settled, Unconfirmed, on_host, read_pending, sleep_or_shutdown},
+    startup::{Confirmation, PendingUpdate, Unconfirmed, on_host, read_pending, sleep_or_shutdown},
 };
 use crate::{
-    Ended,
+    DaemonExit,
     disk::{self, DiskError},
     execute::{self, ExecuteError},
     ledger::{self, LedgerError, Stage},
@@ -218,15 +218,18 @@ enum StandbyStatus {
 /// Waits until the daemon has decided about the config; rolls it back if no daemon decides in time.
 ///
 /// Never confirms a config: only the daemon can check everything.
-pub async fn stand_by<S: System + 'static>(mut host: Host<S>, shutdown: &Shutdown) -> Settled<S> {
+pub async fn stand_by<S: System + 'static>(
+    mut host: Host<S>,
+    shutdown: &Shutdown,
+) -> Confirmation<S> {
     let since = Instant::now();
     loop {
         let waited = since.elapsed();
         let status;
         (host, status) = on_host(host, move |host| check_once(host, waited)).await;
         let left = match status {
-            Ok(StandbyStatus::Decided) => return Settled::Go(host),
-            Ok(StandbyStatus::Rebooting) => return Settled::Ended(Ended::Rebooting),
+            Ok(StandbyStatus::Decided) => return Confirmation::Proceed(host),
+            Ok(StandbyStatus::Rebooting) => return Confirmation::Exit(DaemonExit::Rebooting),
             Ok(StandbyStatus::Waiting(left)) => left.min(CHECK_INTERVAL),
             Err(fault) => {
                 error!(error = chain(&fault), "Failed to check the pending update");
@@ -234,7 +237,7 @@ pub async fn stand_by<S: System + 'static>(mut host: Host<S>, shutdown: &Shutdow
             }
         };
         if sleep_or_shutdown(left, shutdown).await {
-            return Settled::Ended(Ended::Stopped);
+            return Confirmation::Exit(DaemonExit::Stopped);
         }
     }
 }
@@ -271,7 +274,7 @@ fn check_once<S: System>(
     let (kubelet, checks) = policy.check(host);
     // A cluster that is down starts no daemon either, so that passing checks of the machine count
     // for both.
-    let why = failures(&Health { cluster: Answer::No(late), kubelet, checks }).join("; ");
+    let why = failures(&Health { cluster: CheckResult::Failed(late), kubelet, checks }).join("; ");
     if why.is_empty() {
         return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));
     }

@@ -6,13 +6,13 @@
 use std::{future::Future, time::Duration};
 
 use mco_cluster::{Shutdown, report::chain};
-use mco_host::{Answer, Host, System};
+use mco_host::{CheckResult, Host, System};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::{CHECK_INTERVAL, ConfirmPolicy, Health, HealthDecision, decide, policy, standby};
 use crate::{
-    Ended,
+    DaemonExit,
     execute::{self, ExecuteError},
     ledger::{self, Ledger, Progress, Resume, Stage},
 };
@@ -24,16 +24,16 @@ const START_COST: Duration = Duration::from_secs(10);
 /// Probes the API server.
 pub trait Probe: Send + Sync {
     /// Checks that the API server can be reached.
-    fn cluster(&self) -> impl Future<Output = Answer> + Send;
+    fn check_api_server(&self) -> impl Future<Output = CheckResult> + Send;
 }
 
 /// The result of a confirmation.
 #[derive(Debug)]
-pub enum Settled<S> {
+pub enum Confirmation<S> {
     /// The daemon may go on with its machine.
-    Go(Host<S>),
+    Proceed(Host<S>),
     /// The daemon must return: the machine reboots, or a shutdown was requested.
-    Ended(Ended),
+    Exit(DaemonExit),
 }
 
 /// The pending decision that the ledger records.
@@ -53,11 +53,11 @@ pub(super) struct Unconfirmed {
 }
 
 /// Confirms or rolls back a pending update; returns at once if there is none.
-pub async fn settle<S: System + 'static, P: Probe>(
+pub async fn confirm_or_roll_back<S: System + 'static, P: Probe>(
     mut host: Host<S>,
     probe: &P,
     shutdown: &Shutdown,
-) -> Settled<S> {
+) -> Confirmation<S> {
     let since = Instant::now();
     let mut before = None;
     loop {
@@ -74,17 +74,17 @@ pub async fn settle<S: System + 'static, P: Probe>(
                         "Failed to remove the standby unit"
                     );
                 }
-                return Settled::Go(host);
+                return Confirmation::Proceed(host);
             }
             Ok(PendingUpdate::Reboot(config)) => {
                 let done;
                 (host, done) = on_host(host, move |host| execute::reboot(host, &config)).await;
                 match done {
-                    Ok(()) => return Settled::Ended(Ended::Rebooting),
+                    Ok(()) => return Confirmation::Exit(DaemonExit::Rebooting),
                     Err(fault) => error!("{}", chain(&fault)),
                 }
                 if sleep_or_shutdown(CHECK_INTERVAL, shutdown).await {
-                    return Settled::Ended(Ended::Stopped);
+                    return Confirmation::Exit(DaemonExit::Stopped);
                 }
                 continue;
             }
@@ -92,14 +92,14 @@ pub async fn settle<S: System + 'static, P: Probe>(
             Err(fault) => {
                 // The daemon itself fails on the same error and reports it.
                 warn!(error = chain(&fault), "Failed to read the pending update");
-                return Settled::Go(host);
+                return Confirmation::Proceed(host);
             }
         };
         let spent = Duration::from_secs(unconfirmed.progress.waited);
         let before = *before.get_or_insert(spent + START_COST);
         let waited = before + since.elapsed();
         let policy = unconfirmed.policy;
-        let cluster = probe.cluster().await;
+        let cluster = probe.check_api_server().await;
         let (kubelet, checks);
         (host, (kubelet, checks)) = on_host(host, move |host| policy.check(host)).await;
         let health = Health { cluster, kubelet, checks };
@@ -115,7 +115,7 @@ pub async fn settle<S: System + 'static, P: Probe>(
             error!(error = chain(&fault), "Failed to roll back the config");
         }
         if sleep_or_shutdown(wait.unwrap_or_default(), shutdown).await {
-            return Settled::Ended(Ended::Stopped);
+            return Confirmation::Exit(DaemonExit::Stopped);
         }
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn read_pending<S: System>(host: &mut Host<S>) -> Result<PendingUpdat
     let booted = host.system.facts()?.boot_id;
     match (ledger::resume(&progress, &update.boot_id, &booted), progress.stage) {
         (Resume::Undo, _) if progress.back_in.is_some() => {
-            match execute::undo(host, &update, &progress) {
+            match execute::roll_back_failed(host, &update, &progress) {
                 Ok(_) => Ok(PendingUpdate::Reboot(before)),
                 Err(ExecuteError::Undone(why)) => {
                     warn!(config = before, reason = why, "Rolled back to the previous config");

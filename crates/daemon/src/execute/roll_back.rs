@@ -2,7 +2,7 @@
 
 use mco_core::plan::Step;
 use mco_host::{
-    Host, Staged, System, SystemError,
+    Host, Restored, System, SystemError,
     log::{self, Priority},
 };
 use tracing::warn;
@@ -16,7 +16,7 @@ use crate::{
 /// Rolls back a recorded update that failed.
 ///
 /// Always returns an error: that of the failed step, or that of the rollback.
-pub fn undo<S: System>(
+pub fn roll_back_failed<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
@@ -32,7 +32,7 @@ pub fn undo<S: System>(
         }
         return Ok(Outcome::RebootDue);
     }
-    match put_back(host, ledger, progress) {
+    match roll_back(host, ledger, progress) {
         Ok(_) => Err(ExecuteError::Undone(first)),
         Err(source) => Err(ExecuteError::Undo { first, source: Box::new(source) }),
     }
@@ -72,11 +72,11 @@ fn restore_for_reboot<S: System>(
 }
 
 /// Restores everything that a recorded update touched, and removes it from the ledger.
-pub fn put_back<S: System>(
+pub fn roll_back<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
-) -> Result<Staged, ExecuteError> {
+) -> Result<Restored, ExecuteError> {
     let staged = restore(host, ledger, progress)?;
     ledger::forget(&host.root)?;
     Ok(staged)
@@ -86,15 +86,15 @@ fn restore<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
-) -> Result<Staged, ExecuteError> {
+) -> Result<Restored, ExecuteError> {
     let pack = ledger::pack(&host.root, ledger)?;
     ledger.before.restore(&host.root, &pack)?;
     if let Some(password) = &ledger.password {
         host.system.set_password(ledger::CORE, password)?;
     }
     let staged = match &ledger.staged {
-        Some(staged) => host.system.restage(staged)?,
-        None => Staged::Back,
+        Some(staged) => host.system.restore_staged(staged)?,
+        None => Restored::Done,
     };
     // The files are restored; a service that cannot be reloaded does not stop the rollback.
     if !ledger.before.units.is_empty() {

@@ -65,7 +65,7 @@ fn planned(from: &MachineConfig, to: &MachineConfig) -> NodePlan {
 fn a_failed_reload_has_the_references_text() {
     let folder = folder();
     let mut host = machine(folder.path());
-    host.system.journal().fail("reload crio.service");
+    host.system.call_log().fail("reload crio.service");
     let mut to = old();
     let ignition = to.spec.config.as_ref().unwrap().get().replace(
         r#"{"contents":{"source":"data:,1"},"path":"/etc/gone"}"#,
@@ -81,7 +81,7 @@ fn a_failed_reload_has_the_references_text() {
          Error: error running systemctl reload crio.service: exit status 1"
     );
     assert!(!folder.path().join("etc/containers/policy.json").exists());
-    host.system.journal().succeed("reload crio.service");
+    host.system.call_log().succeed("reload crio.service");
     let done = begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::Applied);
     assert!(folder.path().join("etc/containers/policy.json").exists());
@@ -97,9 +97,9 @@ fn a_machine_with_another_engine_has_no_crio_to_reload() {
         restart(&mut host.system, service, "rendered-worker-new").unwrap();
     }
     // Any other missing service is an error.
-    host.system.journal().fail("reload missing.service");
+    host.system.call_log().fail("reload missing.service");
     assert!(reload(&mut host.system, "missing.service", "rendered-worker-new").is_err());
-    let calls = host.system.journal().calls();
+    let calls = host.system.call_log().calls();
     assert!(!calls.iter().any(|call| call.contains("crio")), "{calls:?}");
 }
 
@@ -120,7 +120,7 @@ fn the_kubelets_credentials_are_for_the_superuser_only() {
 fn a_failed_reboot_is_an_error() {
     let folder = folder();
     let mut host = machine(folder.path());
-    host.system.journal().fail("reboot");
+    host.system.call_log().fail("reboot");
     let error = reboot(&mut host, "rendered-worker-new").unwrap_err();
     assert_eq!(error.to_string(), "reboot command failed, something is seriously wrong");
 }
@@ -139,16 +139,16 @@ fn packages_are_provided_while_something_is_staged() {
     let to = config("rendered-worker-new", &ignition, &rest);
     let asked = |host: &Host<SimulatedSystem>| -> Vec<String> {
         let is_about = |call: &String| call.contains("stage-") || call.contains("packages");
-        host.system.journal().calls().into_iter().filter(is_about).collect()
+        host.system.call_log().calls().into_iter().filter(is_about).collect()
     };
     let begun = asked(&host).len();
-    host.system.journal().fail("stage-kernel realtime");
+    host.system.call_log().fail("stage-kernel realtime");
     begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap_err();
     let tried = ["provide-packages extensions-2", "stage-os image-2", "stage-kernel realtime"];
     assert_eq!(asked(&host)[begun..][..3], tried);
     assert_eq!(asked(&host)[begun + 3], "withdraw-packages", "before the rollback");
 
-    host.system.journal().succeed("stage-kernel realtime");
+    host.system.call_log().succeed("stage-kernel realtime");
     let begun = asked(&host).len();
     let done = begin(&mut host, &old, &to, planned(&old, &to), &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::RebootDue);

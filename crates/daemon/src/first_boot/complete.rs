@@ -8,7 +8,7 @@
 use mco_api::MachineConfig;
 use mco_core::{
     machine::Machine,
-    plan::{self, Circumstances, Phase, default_policies},
+    plan::{self, ApplyMode, Circumstances, default_policies},
 };
 use mco_host::{Host, RootError, System, SystemError, os};
 use tracing::info;
@@ -70,11 +70,11 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
     };
     // An interrupted update must not be mixed with this one.
     if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
-        execute::put_back(host, &update, &progress)?;
+        execute::roll_back(host, &update, &progress)?;
     }
     let source = present(host, &target)?;
     let (from, to) = (read(&source)?, read(&target)?);
-    let at = Circumstances { phase: Phase::FirstBoot, ..Circumstances::default() };
+    let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
     let plan = plan::node(&from, &to, &default_policies(), &at)?;
     if plan.diff.is_empty() {
         info!("No changes from {} to {name}", from.name);
@@ -192,7 +192,7 @@ mod tests {
         let done = complete(&mut host, ENCAPSULATED).unwrap();
         assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));
         assert!(host.root.exists(DONE).unwrap() && !host.root.exists(ENCAPSULATED).unwrap());
-        let calls = host.system.journal().calls().split_off(2).join("; ");
+        let calls = host.system.call_log().calls().split_off(2).join("; ");
         assert_eq!(
             calls,
             "stage-os image-2; stage-kargs -[quiet] +[quiet nosmt]; stage-kernel realtime; \
@@ -212,10 +212,10 @@ mod tests {
         let (_folder, mut host) = machine();
         lay_down(&host, ENCAPSULATED, &json!({"osImageURL": "image-2"}));
         for call in ["stage-os image-2", "reboot"] {
-            host.system.journal().fail(call);
+            host.system.call_log().fail(call);
             assert!(complete(&mut host, ENCAPSULATED).is_err());
             assert!(host.root.exists(ENCAPSULATED).unwrap(), "{call}: a retry must find it");
-            host.system.journal().succeed(call);
+            host.system.call_log().succeed(call);
         }
         let done = complete(&mut host, ENCAPSULATED).unwrap();
         assert_eq!(done, Completed::Rebooting("rendered-worker-1".to_owned()));

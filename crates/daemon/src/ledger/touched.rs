@@ -4,7 +4,7 @@ use mco_core::{
     machine::{self, Machine},
     plan::{NodePlan, Step},
 };
-use mco_host::{KEYS, LEAKED_LINKS, Root, RootError, SSH, original, snapshot::Wanted, unit};
+use mco_host::{KEYS, LEAKED_LINKS, Root, RootError, SSH, original, snapshot::SnapshotPaths, unit};
 
 use crate::{
     disk,
@@ -15,7 +15,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Touched {
     /// Paths and units.
-    pub(super) wanted: Wanted,
+    pub(super) wanted: SnapshotPaths,
     /// True if the password may change.
     pub(super) password: bool,
     /// True if the staged deployment may change.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kube::Client;
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_cluster::Api;
-use mco_core::progress::NOT_YET_SET;
+use mco_core::machine_config_node::NOT_YET_SET;
 use tokio::sync::watch;
 
 use crate::cluster::object_watch::{AfterChange, watch_one};

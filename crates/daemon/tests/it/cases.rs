@@ -241,7 +241,7 @@ impl Case {
 
     fn begin(&self, host: &mut Simulated, plan: NodePlan) -> Result<Outcome, ExecuteError> {
         for call in &self.failing {
-            host.system.journal().fail(call);
+            host.system.call_log().fail(call);
         }
         execute::begin(host, &self.old, &self.new, plan, &mut |_| {})
     }
@@ -310,13 +310,13 @@ impl Case {
             let found = done.as_ref().map_or_else(|error| chain(error), |_| String::new());
             complaints.extend(self.text("error", error, &found));
             if self.failing.is_empty() {
-                calls.extend(host.system.journal().calls());
+                calls.extend(host.system.call_log().calls());
                 complaints.extend(self.text("calls", &self.calls.join("\n"), &calls.join("\n")));
                 return complaints;
             }
             complaints.extend(self.trees(", rolled back", before, &self.files(folder)));
             for call in &self.failing {
-                host.system.journal().succeed(call);
+                host.system.call_log().succeed(call);
             }
             let plan = self.plan(host).unwrap();
             done = execute::begin(host, &self.old, &self.new, plan, &mut |_| {});
@@ -330,7 +330,7 @@ impl Case {
             }
             Err(error) => complaints.push(format!("{}: fails: {}", self.name, chain(&error))),
         }
-        calls.extend(host.system.journal().calls());
+        calls.extend(host.system.call_log().calls());
         complaints.extend(self.text("calls", &self.calls.join("\n"), &calls.join("\n")));
         complaints
     }
@@ -420,7 +420,7 @@ impl Case {
 
 /// Lists the drift of a machine, a line each.
 fn drift(host: &Simulated, config: &MachineConfig) -> String {
-    let found = verify::all(host, &Machine::read(config).unwrap()).unwrap();
+    let found = verify::differences(host, &Machine::read(config).unwrap()).unwrap();
     found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }
 

@@ -10,7 +10,7 @@ use kube::{
 use mco_api::{ControllerConfig, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Listener, Settings};
 use mco_cluster::{NoteCount, Reporter, client};
-use mco_daemon::{Surroundings, watch::Watch};
+use mco_daemon::{DaemonContext, watch::Watch};
 use mco_host::{Host, Root, SimulatedSystem};
 use mco_testkit::{
     PATIENCE,
@@ -178,7 +178,7 @@ async fn a_deferred_restart_runs_once_the_api_server_is_not_trusted() {
         Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
     let journal = host.system.journal();
     let reporter = Reporter::new(client.clone(), "machineconfigdaemon", NoteCount::default());
-    let around = Surroundings::new(client, reporter);
+    let around = DaemonContext::new(client, reporter);
     let daemon =
         mco_daemon::run("worker-0".parse().unwrap(), host, around, mco_cluster::Shutdown::new());
     // Plays the kubelet: without credentials it requests new ones.

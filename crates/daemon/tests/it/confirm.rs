@@ -14,16 +14,16 @@ use std::{
 
 use mco_cluster::Shutdown;
 use mco_daemon::{
-    Ended,
+    DaemonExit,
     confirm::{
-        self, Probe, Settled,
+        self, Confirmation, Probe,
         standby::{self, Program},
     },
     execute::{self, Outcome},
     ledger::{self, Resume},
 };
 use mco_host::{
-    Answer, Host, Root, SimulatedSystem, System as _,
+    CheckResult, Host, Root, SimulatedSystem, System as _,
     fault::{Fault, Faults},
 };
 
@@ -50,11 +50,11 @@ impl Reachable {
 }
 
 impl Probe for Reachable {
-    async fn cluster(&self) -> Answer {
+    async fn check_api_server(&self) -> CheckResult {
         if self.asked.fetch_add(1, Ordering::Relaxed) >= self.from {
-            Answer::Yes
+            CheckResult::Passed
         } else {
-            Answer::No("failed to reach the API server".to_owned())
+            CheckResult::Failed("failed to reach the API server".to_owned())
         }
     }
 }
@@ -63,7 +63,7 @@ impl Probe for Reachable {
 fn applied(folder: &Path, deadline: Duration) -> Host<SimulatedSystem> {
     create_machine(folder);
     let mut host = open(Root::open(folder).unwrap());
-    host.system.journal().answer(HEALTH);
+    host.system.call_log().answer(HEALTH);
     confirm::prepare(&host, deadline).unwrap();
     assert_eq!(begin(&mut host).unwrap(), Outcome::RebootDue);
     host
@@ -97,15 +97,15 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
         let folder = folder();
         let host = rebooted(folder.path(), MINUTE);
         let probe = Reachable::from(asked);
-        let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
-        let Settled::Go(host) = settled else { panic!("{settled:?}") };
+        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
         let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
         assert!(progress.confirmed);
         let booted = host.system.facts().unwrap().boot_id;
         assert_eq!(ledger::resume(&progress, &update.boot_id, &booted), Resume::Verify);
         // The next daemon of this boot probes nothing any longer.
         let probe = Reachable::from(usize::MAX);
-        let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
+        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
         recover(folder.path());
         assert_eq!(without_notes(tree(folder.path())), ways().new);
@@ -119,22 +119,22 @@ async fn an_unhealthy_machine_rolls_back_and_does_not_retry() {
     for (fault, want) in [("kubelet healthz", "kubelet healthz fails"), ("", "failed to reach")] {
         let folder = folder();
         let host = rebooted(folder.path(), MINUTE);
-        host.system.journal().fail(fault);
+        host.system.call_log().fail(fault);
         let probe = Reachable::from(if fault.is_empty() { usize::MAX } else { 0 });
         let before = tokio::time::Instant::now();
-        let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
+        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
         assert_eq!(before.elapsed(), LEFT, "not before the deadline");
 
         let mut host = open(Root::open(folder.path()).unwrap());
         assert!(host.system.wants_reboot());
         // A daemon that starts again before the machine is down requests the reboot again.
-        let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
+        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
         assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
         host = open(Root::open(folder.path()).unwrap());
         host.system.boot().unwrap();
-        let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
-        let Settled::Go(host) = settled else { panic!("{settled:?}") };
+        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
         assert_back(folder.path(), &ways, fault);
         assert!(ledger::open(&host.root).unwrap().is_none());
         let back = confirm::refusal(&host.root, name, false).unwrap().unwrap();
@@ -154,7 +154,7 @@ async fn a_crashing_daemon_runs_out_of_time_too() {
         assert!(starts < 20, "it never ends");
         let shutdown = Shutdown::new();
         shutdown.request();
-        let settled = confirm::settle(host, &probe, &shutdown).await;
+        let settled = confirm::confirm_or_roll_back(host, &probe, &shutdown).await;
         if !matches!(settled, Settled::Ended(Ended::Stopped)) {
             break settled;
         }
@@ -169,7 +169,7 @@ async fn without_a_deadline_nothing_is_checked() {
     let folder = folder();
     let host = rebooted(folder.path(), Duration::ZERO);
     let probe = Reachable::from(usize::MAX);
-    let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
+    let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
     assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
     assert_eq!(probe.asked.load(Ordering::Relaxed), 0);
 }
@@ -234,7 +234,7 @@ fn is_there(folder: &Path, path: &str) -> bool {
 }
 
 /// Checks once.
-async fn stand_by(host: Host<SimulatedSystem>) -> Settled<SimulatedSystem> {
+async fn stand_by(host: Host<SimulatedSystem>) -> Confirmation<SimulatedSystem> {
     let shutdown = Shutdown::new();
     shutdown.request();
     standby::stand_by(host, &shutdown).await
@@ -255,7 +255,7 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
     assert!(!progress.confirmed && progress.back_in.is_none(), "{progress:?}");
 
     confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
-    host.system.journal().fail(HEALTH);
+    host.system.call_log().fail(HEALTH);
     let settled = standby::stand_by(host, &Shutdown::new()).await;
     assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
     let mut host = reopened(folder.path());
@@ -267,8 +267,8 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
 
     // The daemon that starts at last finds the reason, and does not retry.
     let (host, probe) = (reopened(folder.path()), Reachable::from(0));
-    let settled = confirm::settle(host, &probe, &Shutdown::new()).await;
-    let Settled::Go(host) = settled else { panic!("{settled:?}") };
+    let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+    let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
     let back = confirm::refusal(&host.root, "rendered-worker-new", false).unwrap().unwrap();
     assert_eq!(back.why, "kubelet healthz fails; no daemon started to confirm it within 0s");
 }
@@ -287,7 +287,8 @@ async fn a_standby_never_decides_beside_a_daemon() {
     assert!(progress.back_in.is_none(), "{progress:?}");
 
     confirm::set_deadline(&daemon.root, MINUTE).unwrap();
-    let settled = confirm::settle(daemon, &Reachable::from(0), &Shutdown::new()).await;
+    let settled =
+        confirm::confirm_or_roll_back(daemon, &Reachable::from(0), &Shutdown::new()).await;
     assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
     for path in [UNIT, LINK, COPY] {
         assert!(!is_there(folder.path(), path), "{path}");

@@ -120,7 +120,7 @@ pub(crate) fn recover(folder: &Path) -> Simulated {
             Resume::Continue(done) => {
                 drop(execute::proceed(&mut host, &update, done, &mut |_| {}));
             }
-            Resume::Undo => drop(execute::undo(&mut host, &update, &progress)),
+            Resume::Undo => drop(execute::roll_back_failed(&mut host, &update, &progress)),
             Resume::Reboot => {
                 execute::reboot(&mut host, "x").unwrap();
                 host.system.boot().unwrap();
@@ -263,7 +263,7 @@ fn a_crash_at_any_change_of_a_rollback_ends_with_the_old_config() {
     let attempt = |folder: &Path, faults: &Arc<Faults>| {
         create_machine(folder);
         let mut host = open(faulty(folder, faults));
-        host.system.journal().fail("stage-os image-2");
+        host.system.call_log().fail("stage-os image-2");
         begin(&mut host)
     };
     let folder = folder();
@@ -325,7 +325,7 @@ fn a_completed_update_can_be_rolled_back() {
     let mut host = recover(folder.path());
     assert!(ledger::reopen(&host.root).unwrap());
     let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
-    let staged = execute::put_back(&mut host, &update, &progress).unwrap();
+    let staged = execute::roll_back(&mut host, &update, &progress).unwrap();
     assert_eq!(staged, mco_host::Staged::AtNextBoot, "another image runs by now");
     host.system.boot().unwrap();
     similar_asserts::assert_eq!(tree(folder.path()), ways.old);

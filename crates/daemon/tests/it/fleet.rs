@@ -19,15 +19,15 @@ use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{NoteCount, Reporter, Shutdown, admin::Registry};
 use mco_daemon::{
-    Limits, Surroundings,
+    DaemonContext, Limits,
     metrics::Metrics,
     pinned::RunCommand,
     simulate::{Machine, Power, simulate},
-    state::{Glass, State},
+    state::{SharedState, State},
     watch::Watch,
 };
 use mco_host::{CallLog, Host, Root, SimulatedSystem};
-use mco_testkit::{PATIENCE, objects, watching};
+use mco_testkit::{PATIENCE, object_wait, objects};
 use prometheus_client::encoding::text::encode;
 use serde_json::{Value, json};
 use tokio::{sync::watch, task::JoinHandle};
@@ -43,7 +43,7 @@ pub(crate) struct Fleet {
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     registry: Registry,
-    pub(crate) glass: Glass,
+    pub(crate) glass: SharedState,
     pub(crate) commands: Option<RunCommand>,
     daemon: Option<(JoinHandle<()>, Shutdown)>,
 }
@@ -84,7 +84,7 @@ impl Fleet {
             limits: Limits { status_flush: PATIENCE, ..Limits::default() },
             metrics: Metrics::register(&mut registry),
             registry,
-            glass: Glass::default(),
+            glass: SharedState::default(),
             commands: None,
             daemon: None,
         };
@@ -188,20 +188,20 @@ impl Fleet {
         let (node, shutdown) = ("worker-0".parse().unwrap(), Shutdown::new());
         let running = mco_daemon::run(node, host, self.around(), shutdown.clone());
         let handle = tokio::spawn(async move {
-            let _: mco_daemon::Ended = running.await;
+            let _: mco_daemon::DaemonExit = running.await;
         });
         self.daemon = Some((handle, shutdown));
     }
 
-    fn around(&self) -> Surroundings {
+    fn around(&self) -> DaemonContext {
         let reporter =
             Reporter::new(self.client.clone(), "machineconfigdaemon", NoteCount::default());
-        Surroundings {
+        DaemonContext {
             limits: self.limits,
             metrics: self.metrics.clone(),
-            glass: self.glass.clone(),
+            state: self.glass.clone(),
             commands: self.commands.clone(),
-            ..Surroundings::new(self.client.clone(), reporter)
+            ..DaemonContext::new(self.client.clone(), reporter)
         }
     }
 
@@ -220,7 +220,7 @@ impl Fleet {
     /// Creates the node's MachineConfigNode, as the controller does.
     pub(crate) async fn create_machine_config_node(&self) {
         let node = self.nodes.get("worker-0").await.unwrap();
-        let object = mco_core::progress::object(&node, Some("worker"));
+        let object = mco_core::machine_config_node::object(&node, Some("worker"));
         self.machine_config_nodes().create(&PostParams::default(), &object).await.unwrap();
     }
 
@@ -252,7 +252,7 @@ impl Fleet {
     pub(crate) async fn wait_for_event(&self, reason: &str) -> Event {
         let events: Api<Event> = Api::namespaced(self.client.clone(), label::NAMESPACE);
         let is_it = |event: &Event| event.reason.as_deref() == Some(reason);
-        let Some(event) = watching::find(events, |event| Some(event).filter(is_it)).await else {
+        let Some(event) = object_wait::find(events, |event| Some(event).filter(is_it)).await else {
             panic!("no event {reason}; events: {:?}", self.events().await);
         };
         event
@@ -292,7 +292,7 @@ impl Fleet {
             })
         };
         let mut last = BTreeMap::new();
-        let seen = watching::find(self.nodes.clone(), |node| {
+        let seen = object_wait::find(self.nodes.clone(), |node| {
             last.clone_from(node.annotations());
             holds(&last).then_some(())
         });

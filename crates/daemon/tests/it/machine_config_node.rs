@@ -13,8 +13,9 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use mco_api::MachineConfigNode;
-use mco_core::status::machine_config_node::{
-    self as steps, DrainEvent, DrainTexts, Drains as Drained, Event, Parts,
+use mco_core::status::update_conditions::{
+    self as steps, ChangedParts, DrainAnnotations, DrainEvent, DrainRequired as Drained,
+    UpdateEvent,
 };
 use mco_testkit::PATIENCE;
 use serde_json::json;
@@ -96,12 +97,12 @@ fn is_step(word: &str) -> bool {
 
 /// Returns the conditions of these events on an up to date node; other tests check which condition
 /// an event sets.
-fn replayed(events: &[Event]) -> Vec<String> {
+fn replayed(events: &[UpdateEvent]) -> Vec<String> {
     let now: Time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
-    let note = |before: &[_], event: &Event| {
-        steps::note(before, "worker-0", "rendered-worker-2", event, &now)
+    let note = |before: &[_], event: &UpdateEvent| {
+        steps::apply_event(before, "worker-0", "rendered-worker-2", event, &now)
     };
-    let mut conditions = note(&[], &Event::UpToDate).unwrap();
+    let mut conditions = note(&[], &UpdateEvent::UpToDate).unwrap();
     let mut words = Vec::new();
     for event in events {
         let Some(after) = note(&conditions, event) else { continue };
@@ -140,21 +141,21 @@ async fn an_update_with_a_reboot_is_reported_step_by_step() {
     record.wait_updated("rendered-worker-2").await;
     let reported = record.take();
     let texts =
-        || DrainTexts { desired: "drain-rendered-worker-2".to_owned(), last: String::new() };
-    let parts = Parts { system: false, keys: false };
+        || DrainAnnotations { desired: "drain-rendered-worker-2".to_owned(), last: String::new() };
+    let parts = ChangedParts { system: false, keys: false };
     let events = [
-        Event::NeedsUpdate,
-        Event::Prepared(Drained::Yes),
-        Event::Drain(DrainEvent::Cordoned),
-        Event::Drain(DrainEvent::Draining(texts())),
-        Event::Drain(DrainEvent::Drained(texts())),
-        Event::Applying(parts),
-        Event::Applied(parts),
-        Event::Rebooting,
-        Event::Rebooted,
-        Event::Resumed("rendered-worker-2".to_owned()),
-        Event::Drain(DrainEvent::Uncordoned),
-        Event::UpToDate,
+        UpdateEvent::NeedsUpdate,
+        UpdateEvent::Prepared(Drained::Yes),
+        UpdateEvent::Drain(DrainEvent::Cordoned),
+        UpdateEvent::Drain(DrainEvent::Draining(texts())),
+        UpdateEvent::Drain(DrainEvent::Drained(texts())),
+        UpdateEvent::Applying(parts),
+        UpdateEvent::Applied(parts),
+        UpdateEvent::Rebooting,
+        UpdateEvent::Rebooted,
+        UpdateEvent::Resumed("rendered-worker-2".to_owned()),
+        UpdateEvent::Drain(DrainEvent::Uncordoned),
+        UpdateEvent::UpToDate,
     ];
     assert_eq!(reported, replayed(&events));
     let object = fleet.machine_config_nodes().get("worker-0").await.unwrap();
@@ -177,17 +178,17 @@ async fn an_update_without_a_reboot_ends_with_its_service_actions() {
     fleet.desire("rendered-worker-2").await;
     record.wait_updated("rendered-worker-2").await;
     let reported = record.take();
-    let parts = Parts { system: false, keys: false };
+    let parts = ChangedParts { system: false, keys: false };
     let events = [
-        Event::NeedsUpdate,
-        Event::Prepared(Drained::No),
-        Event::Drain(DrainEvent::NotNeeded),
-        Event::Applying(parts),
-        Event::Applied(parts),
-        Event::ServiceReloaded("crio.service".to_owned()),
-        Event::Resumed("rendered-worker-2".to_owned()),
-        Event::Drain(DrainEvent::Uncordoned),
-        Event::UpToDate,
+        UpdateEvent::NeedsUpdate,
+        UpdateEvent::Prepared(Drained::No),
+        UpdateEvent::Drain(DrainEvent::NotNeeded),
+        UpdateEvent::Applying(parts),
+        UpdateEvent::Applied(parts),
+        UpdateEvent::ServiceReloaded("crio.service".to_owned()),
+        UpdateEvent::Resumed("rendered-worker-2".to_owned()),
+        UpdateEvent::Drain(DrainEvent::Uncordoned),
+        UpdateEvent::UpToDate,
     ];
     assert_eq!(reported, replayed(&events));
     let events = fleet.events().await;

@@ -13,7 +13,7 @@ use kube::{
 };
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
 use mco_host::SystemError;
-use mco_testkit::watching;
+use mco_testkit::object_wait;
 use serde_json::json;
 
 use crate::fleet::{Drains, Fleet};
@@ -111,7 +111,7 @@ async fn wait(fleet: &Fleet, want: &str) {
         words.join(" ")
     };
     let mut last = String::new();
-    let seen = watching::find(fleet.machine_config_nodes(), |object| {
+    let seen = object_wait::find(fleet.machine_config_nodes(), |object| {
         last = words(&object);
         (last == want).then_some(())
     });
@@ -266,7 +266,7 @@ async fn an_invalid_status_update_does_not_block_later_ones() {
     fleet.wait_for_text(PIN_FILE, &text).await;
     fleet.render("rendered-worker-2", &[("/etc/containers/policy.json", "1")], &json!({})).await;
     fleet.desire("rendered-worker-2").await;
-    let reported = watching::find(fleet.machine_config_nodes(), |object| {
+    let reported = object_wait::find(fleet.machine_config_nodes(), |object| {
         let status = object.status?;
         let is_updated = |it: &Condition| it.type_ == "Updated" && it.status == "True";
         (status.config_version?.current == "rendered-worker-2"

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{CommandRunner, parse_error};
-use crate::system::{Staged, SystemError};
+use crate::system::{Restored, SystemError};
 
 const BOOTC: &str = "/usr/bin/bootc";
 
@@ -48,8 +48,8 @@ pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), Syst
     runner.run(&[BOOTC, "switch", image]).map(drop)
 }
 
-pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
     let is_same_boot = booted(runner)?.as_deref() == Some(before);
     runner.run(&[BOOTC, "switch", before])?;
-    Ok(if is_same_boot { Staged::Back } else { Staged::AtNextBoot })
+    Ok(if is_same_boot { Restored::Done } else { Restored::NeedsReboot })
 }

@@ -6,7 +6,7 @@
 use super::{CommandRunner, words};
 use crate::{
     root::Root,
-    system::{Staged, SystemError},
+    system::{Restored, SystemError},
 };
 
 const GRUB_FOLDER: &str = "/etc/default/grub.d";
@@ -83,7 +83,7 @@ pub(crate) fn restage(
     root: &Root,
     runner: &dyn CommandRunner,
     before: &str,
-) -> Result<Staged, SystemError> {
+) -> Result<Restored, SystemError> {
     let kept: Vec<(String, String)> = serde_json::from_str(before).map_err(|error| {
         SystemError::Command { command: "restage".to_owned(), fault: error.to_string() }
     })?;
@@ -102,7 +102,7 @@ pub(crate) fn restage(
     if differs && detect(root)? == Some(Loader::Grub) {
         runner.run(&[UPDATE_GRUB])?;
     }
-    Ok(Staged::Back)
+    Ok(Restored::Done)
 }
 
 /// Builds the settings file, with the arguments of the config only.

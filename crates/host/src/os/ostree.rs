@@ -10,7 +10,7 @@ use super::{CommandRunner, arguments::words, bootupd, extension, parse_error, st
 use crate::{
     log::{self, Priority},
     root::Root,
-    system::{MachineRole, Staged, SystemError},
+    system::{MachineRole, Restored, SystemError},
 };
 
 const RPM_OSTREE: &str = "/usr/bin/rpm-ostree";
@@ -301,11 +301,11 @@ fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemErr
     })
 }
 
-pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Staged, SystemError> {
+pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
     runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
     if status(runner)?.booted()?.checksum == before {
-        return Ok(Staged::Back);
+        return Ok(Restored::Done);
     }
     runner.run(&[RPM_OSTREE, "rollback"])?;
-    Ok(Staged::AtNextBoot)
+    Ok(Restored::NeedsReboot)
 }

@@ -31,9 +31,9 @@ fn tree(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-fn wanted(paths: &[&str], trees: &[&str], units: &[&str]) -> Wanted {
+fn wanted(paths: &[&str], trees: &[&str], units: &[&str]) -> SnapshotPaths {
     let set = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
-    Wanted { paths: set(paths), trees: set(trees), units: set(units) }
+    SnapshotPaths { paths: set(paths), trees: set(trees), units: set(units) }
 }
 
 // covers: C91

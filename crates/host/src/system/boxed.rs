@@ -1,6 +1,6 @@
 //! Forwards [`System`] through a box, for callers that detect the kind of system at run time.
 
-use super::{Answer, HostFacts, MachineRole, Packaged, Staged, System, SystemError};
+use super::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError};
 
 impl System for Box<dyn System> {
     fn facts(&self) -> Result<HostFacts, SystemError> {
@@ -75,7 +75,7 @@ impl System for Box<dyn System> {
         (**self).staged()
     }
 
-    fn restage(&mut self, staged: &str) -> Result<Staged, SystemError> {
+    fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
         (**self).restage(staged)
     }
 
@@ -99,11 +99,11 @@ impl System for Box<dyn System> {
         (**self).check_extensions(extensions)
     }
 
-    fn check_kubelet(&self) -> Answer {
+    fn check_kubelet(&self) -> CheckResult {
         (**self).check_kubelet()
     }
 
-    fn run_checks(&self) -> Answer {
+    fn run_checks(&self) -> CheckResult {
         (**self).run_checks()
     }
 

@@ -9,7 +9,7 @@ use crate::config::{
 
 const EVERY: [Spec; 5] = [Spec::V3_1, Spec::V3_2, Spec::V3_3, Spec::V3_4, Spec::V3_5];
 
-fn error_text(config: &str, to: Target) -> String {
+fn error_text(config: &str, to: TargetVersion) -> String {
     let raw = format!(r#"{{"ignition":{{"version":"3.5.0"}},{config}}}"#);
     match convert_raw(raw.as_bytes(), to) {
         Ok(body) => String::from_utf8(body).unwrap(),
@@ -58,7 +58,8 @@ fn the_error_has_the_path_of_the_feature() {
     let luks = Luks { name: "a".to_owned(), device: Some("/a".to_owned()), ..Luks::default() };
     config.storage.luks = vec![luks.clone(), Luks { name: "b".to_owned(), ..luks }];
     config.storage.luks[1].cex.enabled = Some(true);
-    let Err(ConvertError::Unsupported { path, .. }) = convert(config, Target::V3(Spec::V3_4))
+    let Err(ConvertError::Unsupported { path, .. }) =
+        convert(config, TargetVersion::V3(Spec::V3_4))
     else {
         panic!("the crypto card of a volume must not be dropped");
     };
@@ -71,7 +72,7 @@ fn an_advertisement_is_kept_in_versions_that_support_it() {
     let luks = format!(
         r#""storage":{{"luks":[{{"name":"a","device":"/a","clevis":{{"tang":[{tang}]}}}}]}}"#
     );
-    let body = error_text(&luks, Target::V3(Spec::V3_4));
+    let body = error_text(&luks, TargetVersion::V3(Spec::V3_4));
     assert!(body.contains(r#"{"advertisement":"{}","thumbprint":"x","url":"http://t"}"#), "{body}");
 }
 
@@ -81,7 +82,7 @@ fn a_file_in_2_2_is_on_the_filesystem_whose_path_is_its_prefix() {
         r#""storage":{"filesystems":[{"device":"/d","format":"xfs","path":"/var"},{"device":"/e","format":"xfs"}],
             "files":[{"path":"/var/lib/a","contents":{"source":"data:,"},"append":[{"source":"data:,b"}],"overwrite":true},
                 {"path":"/etc/a"},{"path":"/etc/b","contents":{"source":""}}]}"#,
-        Target::V2_2,
+        TargetVersion::V2_2,
     );
     let expected = concat!(
         r#"{"ignition":{"version":"2.2.0"},"storage":{"files":["#,
@@ -181,7 +182,7 @@ proptest! {
     #[test]
     fn a_config_survives_conversion_down_and_up(config in common()) {
         for spec in EVERY {
-            let body = convert(config.clone(), Target::V3(spec)).unwrap();
+            let body = convert(config.clone(), TargetVersion::V3(spec)).unwrap();
             let back = read(&body).unwrap().upgrade().unwrap();
             prop_assert_eq!(&back, &config, "by way of {}", spec);
         }
@@ -190,13 +191,13 @@ proptest! {
     #[test]
     fn a_text_survives_conversion_up_and_down(config in common()) {
         for spec in EVERY {
-            let text = convert(config.clone(), Target::V3(spec)).unwrap();
-            prop_assert_eq!(convert_raw(&text, Target::V3(spec)).unwrap(), text);
+            let text = convert(config.clone(), TargetVersion::V3(spec)).unwrap();
+            prop_assert_eq!(convert_raw(&text, TargetVersion::V3(spec)).unwrap(), text);
         }
     }
 
     #[test]
     fn conversion_never_panics(text in "\\{.{0,40}\\}", to in 0..7_usize) {
-        let _ = convert_raw(text.as_bytes(), Target::ALL[to]);
+        let _ = convert_raw(text.as_bytes(), TargetVersion::ALL[to]);
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     object::{Decoder, Field as _},
     report::{Path, Report},
     spec::Spec,
-    target::Target,
+    target::TargetVersion,
     validate,
 };
 
@@ -63,7 +63,7 @@ fn reject_negative_numbers(config: &Config, report: &mut Report) {
 /// Sets the values that the declared version implies, so that the config has the same meaning in
 /// 2.2.
 fn set_implied_values(config: &mut Config, spec: Spec) {
-    config.ignition.version = Target::V2_2.to_string();
+    config.ignition.version = TargetVersion::V2_2.to_string();
     if spec >= Spec::V3_2 {
         return;
     }

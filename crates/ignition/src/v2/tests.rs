@@ -1,6 +1,6 @@
 //! Tests of 2.x configs, from parsing to conversion to the newest version.
 
-use crate::{ReadError, Target, convert, read};
+use crate::{ReadError, TargetVersion, convert, read};
 
 fn upgraded(version: &str, members: &str) -> String {
     let raw = format!(r#"{{"ignition":{{"version":"{version}"}},{members}}}"#);
@@ -112,6 +112,6 @@ fn a_config_of_2_2_survives_conversion_up_and_down() {
     let members = r#""passwd":{"users":[{"name":"core","gecos":"g"}]},"storage":{"files":[{"filesystem":"root","path":"/a","contents":{"source":"data:,x"},"mode":420}]},"systemd":{"units":[{"contents":"[Unit]\n","enabled":true,"name":"a.service"}]}"#;
     let raw = format!(r#"{{"ignition":{{"version":"2.2.0"}},{members}}}"#);
     let config = read(raw.as_bytes()).unwrap().upgrade().unwrap();
-    let body = convert(config.clone(), Target::V2_2).unwrap();
+    let body = convert(config.clone(), TargetVersion::V2_2).unwrap();
     assert_eq!(read(&body).unwrap().upgrade().unwrap(), config);
 }

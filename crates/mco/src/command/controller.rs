@@ -5,7 +5,7 @@ mod bootstrap;
 use std::{path::PathBuf, process::ExitCode};
 
 use mco_cluster::{NoteCount, lease};
-use mco_controller::{Config, Leader, Metrics, Settle};
+use mco_controller::{Config, Delays, Leader, Metrics};
 use tracing::info;
 
 use crate::process::{self, LeaderArgs, ProcessArgs};
@@ -72,7 +72,7 @@ fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             timings,
         };
         let config = Config {
-            settle: Settle::SHORT,
+            delays: Delays::SHORT,
             leader: Some(leader),
             metrics,
             notes,

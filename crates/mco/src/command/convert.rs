@@ -3,7 +3,7 @@
 use std::{io::Write as _, path::PathBuf, process::ExitCode};
 
 use anyhow::Context as _;
-use mco_ignition::Target;
+use mco_ignition::TargetVersion;
 
 use crate::{print::Screen, target};
 
@@ -13,7 +13,7 @@ use crate::{print::Screen, target};
 pub(crate) struct ConvertArgs {
     /// Target version: 2.2.0, or 3.1.0 to 3.5.0
     #[arg(long, value_name = "VERSION")]
-    to: Target,
+    to: TargetVersion,
     /// Ignition config (JSON) or MachineConfig (JSON or YAML), or - for standard input
     file: PathBuf,
 }

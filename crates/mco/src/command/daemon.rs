@@ -15,18 +15,18 @@ use mco_cluster::{
     NoteCount, Reporter, Shutdown,
     admin::StatePage,
     client::{self, Client, ReadFile},
-    lease::Ended,
+    lease::LeadershipEnd,
     report::chain,
 };
 use mco_core::render::Build;
 use mco_daemon::{
-    Clients, Limits, Surroundings,
+    Clients, DaemonContext, Limits,
     confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
     simulate::{Machine, Power, simulate},
-    state::Glass,
+    state::SharedState,
 };
 use mco_host::{Host, Root, SystemdSystem, os::CommandRunner as _};
 use tokio::sync::watch;
@@ -167,7 +167,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let confirm = Duration::from_secs(confirm_minutes.saturating_mul(60));
     let limits = Limits { confirm, ..Limits::default() };
     let mut ended = Ok(());
-    let glass = Glass::default();
+    let glass = SharedState::default();
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
@@ -178,13 +178,13 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         if let Some(server) = override_server {
             info!("overriding kubernetes api to {server}");
         }
-        let with_metrics = |clients: Clients, speaker: Client| Surroundings {
+        let with_metrics = |clients: Clients, speaker: Client| DaemonContext {
             metrics,
-            glass,
+            state: glass,
             limits,
             kubelet: (is_real && *kubelet_healthz_enabled)
                 .then(|| kubelet_healthz_endpoint.clone()),
-            ..Surroundings::new(clients, Reporter::new(speaker, COMPONENT, notes))
+            ..DaemonContext::new(clients, Reporter::new(speaker, COMPONENT, notes))
         };
         ended = if is_real {
             manage(node, root_mount, client, with_metrics, shutdown).await
@@ -195,7 +195,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
             let around = with_metrics(client.clone().into(), client);
             Box::pin(simulate(machine, around, shutdown)).await.map_err(Into::into)
         };
-        Ended::Released
+        LeadershipEnd::Released
     };
     // The daemon runs on every machine and has little work at a time: a thread per processor would
     // dominate its memory on large machines.
@@ -209,7 +209,7 @@ async fn manage(
     node: NodeName,
     root: &Path,
     own: Client,
-    with_metrics: impl FnOnce(Clients, Client) -> Surroundings,
+    with_metrics: impl FnOnce(Clients, Client) -> DaemonContext,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tree = Root::open(root)?;
@@ -233,14 +233,14 @@ async fn manage(
         .inspect_err(|error| warn!(error = chain(error), "Failed to find the path of this program"))
         .ok();
     let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
-    if let Err(error) = previous_logs::keep(&log_root) {
+    if let Err(error) = previous_logs::save(&log_root) {
         warn!(error = chain(&error), "Failed to save the log");
     }
     match ended {
-        mco_daemon::Ended::Stopped => {}
+        mco_daemon::DaemonExit::Stopped => {}
         // Waits for the reboot: a daemon started again before the machine is down would have
         // nothing to do.
-        mco_daemon::Ended::Rebooting => shutdown.requested().await,
+        mco_daemon::DaemonExit::Rebooting => shutdown.requested().await,
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_server::{
-    Certificate, Cluster, Settings,
+    Certificate, ClusterSource, Settings,
     settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
-    source::Joining,
+    source::JoinSettings,
     tls::Policy,
 };
 use tracing::{Level, error, info};
@@ -104,11 +104,11 @@ pub(crate) fn run(
 async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
     let client = client::connect(start.kubeconfig.as_deref()).await?;
-    let joining = (!start.without_kubeconfig).then(|| Joining {
+    let joining = (!start.without_kubeconfig).then(|| JoinSettings {
         server: start.apiserver_url.clone(),
         credentials: start.bootstrap_token_dir.clone(),
     });
-    let source = Cluster::watch(&client, joining, &shutdown).await;
+    let source = ClusterSource::watch(&client, joining, &shutdown).await;
     mco_server::run(settings(args), source, &shutdown).await?;
     Ok(())
 }

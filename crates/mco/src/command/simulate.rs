@@ -143,12 +143,12 @@ fn document(args: &SimulateArgs, faults: &Faults, report: &Report) -> serde_json
             "config": pool.target,
             "nodes": pool.nodes,
             "updated": pool.updated,
-            "mostOut": pool.most_out,
+            "mostOut": pool.max_seen_unavailable,
             "maxUnavailable": pool.max_unavailable,
             "left": left.collect::<Vec<_>>(),
         })
     };
-    let entry = |entry: &mco_sim::Entry| json!({ "milliseconds": entry.at, "who": entry.who, "what": entry.what });
+    let entry = |entry: &mco_sim::Entry| json!({ "milliseconds": entry.at, "who": entry.object, "what": entry.what });
     json!({
         "seed": args.seed,
         "faults": faults.to_string(),

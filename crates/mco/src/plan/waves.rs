@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use mco_api::{MachineConfigPool, annotation::DaemonState};
 use mco_core::{
     lint::Pool,
-    rollout::{self, NodeView, Phase, PoolView},
+    rollout::{self, NodeView, PoolPhase, PoolView},
 };
 
 /// The order of a pool's nodes.
@@ -35,11 +35,11 @@ pub(super) fn of(
         }
     };
     let phase = if pool.metadata.deletion_timestamp.is_some() {
-        Phase::Deleting
+        PoolPhase::Deleting
     } else if pool.spec.paused {
-        Phase::Paused
+        PoolPhase::Paused
     } else {
-        Phase::Active
+        PoolPhase::Active
     };
     let target = target.to_owned();
     let view = PoolView {
@@ -48,7 +48,7 @@ pub(super) fn of(
         phase,
         max_unavailable,
         operator_node: None,
-        neighbour: rollout::Neighbour::default(),
+        neighbour: rollout::ControlPlanePeer::default(),
     };
     let unknown = members.iter().filter(|node| node.current.is_empty()).count();
     if unknown > 0 {

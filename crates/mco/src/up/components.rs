@@ -5,12 +5,12 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::Context as _;
 use kube::Client;
 use mco_cluster::{Clock, NoteCount, Reporter, Shutdown, client};
-use mco_core::{drain::Pace, render::Build};
+use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
-    Surroundings,
+    DaemonContext,
     simulate::{self, Power},
 };
-use mco_server::{Cluster, Server, Settings as ServerSettings};
+use mco_server::{ClusterSource, Server, Settings as ServerSettings};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -22,8 +22,10 @@ use crate::remote;
 const BOOT_TIME: Duration = Duration::from_millis(300);
 
 /// Pods terminate at once here, so drains retry sooner than on real machines.
-const DRAIN_PACE: Pace =
-    Pace { attempt: Duration::from_secs(90), refused: Duration::from_millis(200) };
+const DRAIN_PACE: EvictionTiming = EvictionTiming {
+    attempt_timeout: Duration::from_secs(90),
+    retry_interval: Duration::from_millis(200),
+};
 
 /// The running components, with the values that each of them needs.
 pub(crate) struct Components<'s> {
@@ -54,7 +56,7 @@ impl Components<'_> {
             let machine = simulate::Machine { node: node.clone(), root, boot_time, power };
             let notes = NoteCount::default();
             let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
-            let around = Surroundings::new(self.client.clone(), reporter);
+            let around = DaemonContext::new(self.client.clone(), reporter);
             let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
                 let run = Box::pin(simulate::simulate(machine, around, shutdown)).await;
@@ -89,7 +91,7 @@ impl Components<'_> {
         let mut settings = ServerSettings::new(certificate::load_or_create(self.state)?);
         settings.secure = self.settings.server_listen;
         settings.plain = None;
-        let source = Cluster::watch(&self.client, None, &self.shutdown).await;
+        let source = ClusterSource::watch(&self.client, None, &self.shutdown).await;
         let server = Server::open(settings, source).await?;
         let address = server.secure_address()?;
         let shutdown = self.shutdown.clone();

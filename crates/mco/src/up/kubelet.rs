@@ -15,11 +15,11 @@ use k8s_openapi::{
 };
 use mco_cluster::{
     Api, CallError, Clock, Shutdown,
-    apply::{self, Guard},
+    apply::{self, Precondition},
     report,
 };
 use mco_daemon::simulate::Power;
-use mco_host::{Glimpse, Root, SimulatedSystem, SystemError};
+use mco_host::{BootState, Root, SimulatedSystem, SystemError};
 use serde_json::json;
 use tokio::sync::watch;
 use tracing::warn;
@@ -103,9 +103,9 @@ pub(crate) async fn follow(root: PathBuf, power: watch::Sender<Power>, shutdown:
 }
 
 /// Returns the state on the disk of the machine; `None` until its first boot.
-fn machine_state(root: &Path) -> Option<Glimpse> {
+fn machine_state(root: &Path) -> Option<BootState> {
     let opened = Root::open(root).map_err(SystemError::from);
-    opened.and_then(|root| SimulatedSystem::glimpse(&root)).ok().flatten()
+    opened.and_then(|root| SimulatedSystem::boot_state(&root)).ok().flatten()
 }
 
 async fn pause(wait: Option<Duration>) {
@@ -134,7 +134,7 @@ impl Kubelet {
         }
         let since = found.and_then(|node| since(&node, power)).unwrap_or(Time(now));
         let status = self.machine.status(power, boot_id, &since);
-        apply::merge_status(&self.nodes, name, status, Guard::Any).await?;
+        apply::merge_status(&self.nodes, name, status, Precondition::Any).await?;
         Ok(())
     }
 
@@ -157,7 +157,8 @@ impl Kubelet {
             "leaseDurationSeconds": LEASE_DURATION.as_secs(),
             "renewTime": MicroTime(now),
         });
-        let renewed = apply::merge(&self.leases, name, json!({"spec": spec}), Guard::Any).await;
+        let renewed =
+            apply::merge(&self.leases, name, json!({"spec": spec}), Precondition::Any).await;
         match renewed {
             Err(error) if error.is_not_found() => {
                 let lease = json!({"metadata": {"name": name}, "spec": spec});

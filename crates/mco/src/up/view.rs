@@ -12,8 +12,8 @@ use mco_api::{
     label,
 };
 use mco_core::{
-    rollout::{Fleet, Hold, NodeView, PoolView},
-    roster::Roster,
+    node_index::NodeIndex,
+    rollout::{Hold, NodeView, PoolNodes, PoolView},
     status::explain,
 };
 
@@ -242,15 +242,16 @@ impl StatusView {
 
 /// Explains everything that is degraded or waiting, by the decisions that the controller makes.
 fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
-    let mut roster = Roster::new(pools.iter().copied());
+    let mut node_index = NodeIndex::new(pools.iter().copied());
     for node in nodes {
-        roster.set_node(NodeView::of(node), node.labels());
+        node_index.set_node(NodeView::of(node), node.labels());
     }
     let mut lines = Vec::new();
     for pool in pools {
-        let holds = roster.holds(pool);
-        let fleet = roster.fleet(&pool.name_any());
-        let members: Vec<NodeView> = fleet.into_iter().flat_map(Fleet::nodes).cloned().collect();
+        let holds = node_index.holds(pool);
+        let fleet = node_index.pool_nodes(&pool.name_any());
+        let members: Vec<NodeView> =
+            fleet.into_iter().flat_map(PoolNodes::nodes).cloned().collect();
         let (slot, other): (Vec<_>, Vec<_>) =
             holds.into_iter().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
         lines.extend(explain::summary(&explain::pool(pool, &members, &other)));
@@ -276,7 +277,7 @@ fn waiting_for_slot(
         return None;
     }
     let target = &pool.spec.configuration.rendered.name;
-    let is_updating = |node: &&NodeView| node.is_moving() || node.is_failing();
+    let is_updating = |node: &&NodeView| node.is_updating() || node.is_failing();
     let is_unavailable = |node: &&NodeView| !is_updating(node) && node.is_unavailable();
     let is_next = |node: &&NodeView| {
         let occupies = is_updating(node) || is_unavailable(node);

@@ -17,8 +17,8 @@ use kube::{
 };
 use mco_cluster::{
     Api, Cache, CallError, Shutdown,
-    apply::{self, Changes, Guard},
-    error::Refused,
+    apply::{self, Changes, Precondition},
+    error::Rejection,
     report,
 };
 use serde_json::json;
@@ -190,7 +190,7 @@ impl Workload {
             "containerStatuses": [{"name": "main", "ready": ready, "restartCount": 0,
                 "image": "simulated", "imageID": "", "state": {"running": {}}}],
         });
-        match apply::merge_status(api, name, status, Guard::Any).await {
+        match apply::merge_status(api, name, status, Precondition::Any).await {
             Ok(pod) => self.pods.learn(pod),
             // The pod was evicted meanwhile; the watch delivers the deletion.
             Err(error) if error.is_not_found() => {}
@@ -244,7 +244,7 @@ impl Workload {
         let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), NAME);
         let status = json!({"replicas": pods.len(), "readyReplicas": ready,
             "availableReplicas": ready, "updatedReplicas": pods.len()});
-        apply::merge_status(&deployments, NAME, status, Guard::Any).await?;
+        apply::merge_status(&deployments, NAME, status, Precondition::Any).await?;
         match self.budget_updates {
             BudgetUpdates::ByApiServer => Ok(()),
             BudgetUpdates::ByWorkload => self.update_budget(&pods).await,
@@ -267,11 +267,12 @@ impl Workload {
             "expectedPods": self.wanted, "disruptionsAllowed": healthy.saturating_sub(least),
             "observedGeneration": found.metadata.generation, "disruptedPods": over});
         let version = found.resource_version().unwrap_or_default();
-        let updated = apply::merge_status(&budgets, NAME, status, Guard::Unchanged(&version)).await;
+        let updated =
+            apply::merge_status(&budgets, NAME, status, Precondition::Unchanged(&version)).await;
         match updated {
             // A pod was evicted meanwhile, and the watch of the pods triggers the next
             // reconciliation.
-            Err(error) if error.refused() == Some(Refused::Conflict) => Ok(()),
+            Err(error) if error.refused() == Some(Rejection::Conflict) => Ok(()),
             updated => updated.map(drop),
         }
     }

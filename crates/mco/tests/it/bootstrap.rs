@@ -12,7 +12,7 @@ use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::Shutdown;
 use mco_core::render::Build;
-use mco_testkit::watching;
+use mco_testkit::object_wait;
 use serde::Serialize;
 use serde_json::json;
 
@@ -71,7 +71,9 @@ async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
                 .map(|source| source.name.as_str())
                 .eq(all.iter().copied())
         };
-        watching::until(pools.clone(), name, "all of its configs", is_rendered).await.unwrap();
+        object_wait::wait_until(pools.clone(), name, "all of its configs", is_rendered)
+            .await
+            .unwrap();
     }
     let found = Api::<ControllerConfig>::all(client.clone()).get(label::CONTROLLER_CONFIG).await;
     let listed = pools.list(&ListParams::default()).await.unwrap().items;

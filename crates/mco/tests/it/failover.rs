@@ -12,9 +12,8 @@ use mco_cluster::client;
 use mco_testkit::{
     api::{ApiServer as _, KubeApiServer, Process, Programs, Settings, command},
     daemons::{Daemons, REBOOT},
-    objects,
+    object_wait, objects,
     pki::Authority,
-    watching,
 };
 use serde_json::json;
 
@@ -37,7 +36,8 @@ fn start(process: &str, name: &str, kubeconfig: &Path, folder: &Path) -> Process
 async fn pool(client: &Client, what: &str, holds: impl Fn(&MachineConfigPool) -> bool) -> String {
     let pools = Api::<MachineConfigPool>::all(client.clone());
     let holds = |pool: Option<&MachineConfigPool>| pool.is_some_and(&holds);
-    let pool = watching::until(pools, "worker", what, holds).await.expect("the pool changes");
+    let pool =
+        object_wait::wait_until(pools, "worker", what, holds).await.expect("the pool changes");
     let pool = pool.expect("a pool");
     pool.spec.configuration.rendered.name
 }
@@ -53,7 +53,7 @@ async fn holder(client: &Client, other_than: &str) -> String {
         let holder = lease.and_then(of).unwrap_or_default();
         !holder.is_empty() && holder != other_than
     };
-    let held = watching::until(leases, "machine-config-controller", "a leader", is_held);
+    let held = object_wait::wait_until(leases, "machine-config-controller", "a leader", is_held);
     let lease = held.await.expect("a controller leads").expect("the lease exists");
     of(&lease).expect("the lease has a holder")
 }
@@ -94,7 +94,7 @@ async fn another_controller_continues_the_rollout_of_a_killed_leader() {
     };
     let all = i32::try_from(NODES).expect("few");
     pool(&client, "all nodes are counted", |pool| updated(pool) == all).await;
-    let daemons = Daemons::held(client.clone(), FIRST, REBOOT);
+    let daemons = Daemons::start_held(client.clone(), FIRST, REBOOT);
 
     let config = objects::config("99-more", "worker", "/etc/more", "more");
     let configs = Api::<MachineConfig>::all(client.clone());
@@ -112,7 +112,7 @@ async fn another_controller_continues_the_rollout_of_a_killed_leader() {
         status.configuration.rendered.name == new && status.updated_machine_count == all
     };
     pool(&client, "all nodes are updated", done).await;
-    let busiest = daemons.busiest();
+    let busiest = daemons.max_updating();
     assert!((1..=LIMIT).contains(&busiest.len()), "{busiest:?}");
     for node in nodes.list(&ListParams::default()).await.expect("nodes") {
         let value = |key: &str| node.annotations().get(key).cloned().unwrap_or_default();

@@ -15,8 +15,8 @@ use mco_cluster::client;
 use mco_testkit::{
     PATIENCE,
     api::{ApiServer, Embedded, KubeApiServer, Process, Programs, Settings, command},
+    object_wait,
     pki::Authority,
-    watching,
 };
 use rustix::process::Signal;
 
@@ -32,7 +32,9 @@ pub(crate) async fn installed(client: &Client, kind: &str) {
     let is_established = conditions::is_crd_established();
     let is_installed =
         |found: Option<&CustomResourceDefinition>| is_established.matches_object(found);
-    watching::until(kinds, kind, "its kind", is_installed).await.expect("the operator installs it");
+    object_wait::wait_until(kinds, kind, "its kind", is_installed)
+        .await
+        .expect("the operator installs it");
 }
 
 // covers: PROC-1, PROC-4
@@ -81,7 +83,8 @@ async fn processes_install_a_cluster_and_stop(api: &dyn ApiServer, folder: &Path
         let status = found.and_then(|found| found.status.as_ref());
         status.is_some_and(|status| !status.versions.is_empty())
     };
-    let reached = watching::until(operators, label::CLUSTER_OPERATOR, "a version", has_version);
+    let reached =
+        object_wait::wait_until(operators, label::CLUSTER_OPERATOR, "a version", has_version);
     reached.await.expect("the operator reaches its version");
     let pools = Api::<MachineConfigPool>::all(client.clone());
     let master = pools.get("master").await.expect("the operator creates the pool");

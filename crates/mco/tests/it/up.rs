@@ -10,7 +10,7 @@ use std::io::Write as _;
 
 use mco_testkit::{
     api::Programs,
-    nodes::{View, Views, most},
+    nodes::{NodeSummaries, NodeSummary, max_matching},
 };
 use serde_json::Value;
 
@@ -99,7 +99,7 @@ fn new_ssh_keys_need_no_reboot<R: Runs>(cluster: &Cluster<R>) {
     let history = watching.until("the nodes to have the keys", |_, node| {
         !before.contains(&node.current) && is_idle(node)
     });
-    let out = most(&history, |node| !node.is_in_service());
+    let out = max_matching(&history, |node| !node.is_in_service());
     assert!(out.is_empty(), "every node stays in service: {out:#?}");
     assert_eq!(all().map(|node| cluster.boot_id(&node)).collect::<Vec<_>>(), boots);
     for node in all() {
@@ -151,14 +151,14 @@ fn a_config_is_rolled_out_one_worker_at_a_time<R: Runs>(cluster: &Cluster<R>) {
     for node in Nodes::Masters.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
-    let out = most(&history, |node| !node.is_in_service());
+    let out = max_matching(&history, |node| !node.is_in_service());
     assert_eq!(out.len(), 1, "one node at a time: {out:#?}");
     for node in Nodes::Workers.names() {
         let line = format!("node {node}: Ready, Done, {after}\n");
         cluster.wait("the status line of the node", || {
             cluster.processes.status_lines().contains(&line).then_some(())
         });
-        let was_out = |views: &Views| !views[&node].is_in_service();
+        let was_out = |views: &NodeSummaries| !views[&node].is_in_service();
         assert!(history.iter().any(was_out), "{node} was drained");
     }
 }
@@ -278,6 +278,6 @@ fn target(pool: &Value) -> String {
 }
 
 /// Returns true if a node is in service with its config and not updating.
-fn is_idle(node: &View) -> bool {
-    node.is_done() && node.is_in_service()
+fn is_idle(node: &NodeSummary) -> bool {
+    node.is_done() && node.accepts_pods()
 }

@@ -11,7 +11,7 @@ use std::{
 use futures::StreamExt as _;
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod, policy::v1::PodDisruptionBudget};
 use kube::{Api, api::ListParams, runtime::watcher::watch_object};
-use mco_testkit::lab::{Lab, Step};
+use mco_testkit::lab::{Lab, WaitTarget};
 use tokio::task::JoinHandle;
 
 use crate::workspace;
@@ -47,7 +47,7 @@ impl<'l> Application<'l> {
     /// Waits until all pods are available, so that one may be evicted.
     pub(crate) async fn wait_complete(&self) -> anyhow::Result<()> {
         let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.lab.client(), NAMESPACE);
-        let step = Step::of_all("the application to be complete");
+        let step = WaitTarget::cluster("the application to be complete");
         self.lab
             .wait(step, budgets, NAME, |budget| {
                 let status = budget.status.clone().unwrap_or_default();

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use mco_testkit::{
-    lab::{Lab, Machine, Step},
-    nodes::{Nodes, View, Views, most},
+    lab::{Lab, Machine, WaitTarget},
+    nodes::{NodeSummaries, NodeSummary, Nodes, max_matching},
 };
 
 /// All nodes, with their history.
@@ -20,7 +20,7 @@ impl<'l> Fleet<'l> {
     }
 
     /// Returns the current state of a node.
-    pub(crate) fn view(&self, machine: &Machine) -> View {
+    pub(crate) fn view(&self, machine: &Machine) -> NodeSummary {
         self.nodes.now().borrow().get(machine.name()).cloned().unwrap_or_default()
     }
 
@@ -29,14 +29,14 @@ impl<'l> Fleet<'l> {
         &self,
         machine: &Machine,
         what: &str,
-        is: impl Fn(&View) -> bool,
-    ) -> anyhow::Result<View> {
-        let look = |views: &Views| match views.get(machine.name()) {
+        is: impl Fn(&NodeSummary) -> bool,
+    ) -> anyhow::Result<NodeSummary> {
+        let look = |views: &NodeSummaries| match views.get(machine.name()) {
             Some(view) if is(view) => Ok(view.clone()),
             Some(view) => Err(view.to_string()),
             None => Err("no node".to_owned()),
         };
-        self.lab.wait_for(Step::on(machine, what), &mut self.nodes.now(), look).await
+        self.lab.wait_for(WaitTarget::machine(machine, what), &mut self.nodes.now(), look).await
     }
 
     /// Waits until one of `among` gets another desired config than `before`.
@@ -46,19 +46,20 @@ impl<'l> Fleet<'l> {
         before: &str,
     ) -> anyhow::Result<&'l Machine> {
         let what = format!("one of {among:?} to get another desired config");
-        let look = |views: &Views| {
+        let look = |views: &NodeSummaries| {
             let told = views.iter().find(|(name, view)| {
                 among.contains(name.as_str()) && !view.desired.is_empty() && view.desired != before
             });
             let shown = || views.iter().map(|(name, view)| format!("\n  {name}: {view}"));
             told.map(|(name, _)| name.clone()).ok_or_else(|| shown().collect())
         };
-        let name = self.lab.wait_for(Step::of_all(&what), &mut self.nodes.now(), look).await?;
+        let name =
+            self.lab.wait_for(WaitTarget::cluster(&what), &mut self.nodes.now(), look).await?;
         self.lab.machine(&name)
     }
 
     /// Returns the nodes at the moment with the most updating nodes since the last call.
     pub(crate) fn busiest(&self) -> BTreeMap<String, String> {
-        most(&self.nodes.history(), View::is_under_way)
+        max_matching(&self.nodes.history(), NodeSummary::is_updating)
     }
 }

@@ -14,7 +14,7 @@ mod trouble;
 
 use std::path::{Path, PathBuf};
 
-use mco_testkit::lab::{Ingredients, Lab, Plan};
+use mco_testkit::lab::{Lab, LabPrerequisites, Plan};
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -27,7 +27,7 @@ fn done<T>(result: anyhow::Result<T>) -> T {
 
 /// Returns a lab with the image; prints a line and returns `None` if the test cannot run here.
 async fn lab() -> Option<Lab> {
-    match Ingredients::find() {
+    match LabPrerequisites::find() {
         Ok(ingredients) => {
             let mco = Some(PathBuf::from(env!("CARGO_BIN_EXE_mco")));
             Some(done(Lab::up(&ingredients, &Plan { machines: 3, mco }).await))

@@ -11,8 +11,8 @@ use mco_api::{MachineConfigPool, label};
 use mco_testkit::{
     PATIENCE,
     api::wait,
-    lab::{Lab, Machine, Step},
-    nodes::View,
+    lab::{Lab, Machine, WaitTarget},
+    nodes::NodeSummary,
 };
 
 use crate::{
@@ -66,7 +66,7 @@ async fn the_processes_adopt_the_machines(lab: &Lab, fleet: &Fleet<'_>) -> anyho
     let manifests = workspace().join("deploy").display().to_string();
     lab.ask(&["apply", "-f", &manifests])?;
     let daemons: Api<DaemonSet> = Api::namespaced(lab.client(), label::NAMESPACE);
-    let step = Step::of_all("the daemon to run on every machine");
+    let step = WaitTarget::cluster("the daemon to run on every machine");
     lab.wait(step, daemons, "machine-config-daemon", |set| {
         let ready = set.status.clone().unwrap_or_default().number_ready;
         if ready == 3 { Ok(()) } else { Err(format!("{ready} are ready")) }
@@ -145,7 +145,7 @@ async fn changes(
     before: &str,
     boot: &str,
 ) -> anyhow::Result<()> {
-    let has_it = |node: &View| node.current != before && node.current == node.desired;
+    let has_it = |node: &NodeSummary| node.current != before && node.current == node.desired;
     fleet.wait(machine, "the node to be cordoned", |node| node.cordoned || has_it(node)).await?;
     let what = "the node to be drained, changed and rebooted";
     fleet.wait(machine, what, |node| node.boot_id != boot && node.ready).await?;
@@ -212,8 +212,9 @@ pub(crate) async fn drained(
     machine: &Machine,
     before: &str,
 ) -> anyhow::Result<()> {
-    let is_empty = |node: &View| node.state == "Working" && node.cordoned && node.is_drained();
-    let is_so = |node: &View| is_empty(node) || node.is_past(before);
+    let is_empty =
+        |node: &NodeSummary| node.state == "Working" && node.cordoned && node.is_drained();
+    let is_so = |node: &NodeSummary| is_empty(node) || node.has_updated_from(before);
     fleet.wait(machine, "the node to be drained for its update", is_so).await.map(drop)
 }
 
@@ -263,7 +264,7 @@ pub(crate) async fn wait_for_pool(
     is: impl Fn(&MachineConfigPool) -> bool,
 ) -> anyhow::Result<MachineConfigPool> {
     let pools: Api<MachineConfigPool> = Api::all(lab.client());
-    lab.wait(Step::of_all(what), pools, "worker", |pool| {
+    lab.wait(WaitTarget::cluster(what), pools, "worker", |pool| {
         if is(pool) { Ok(pool.clone()) } else { Err(format!("{:?}", pool.status)) }
     })
     .await

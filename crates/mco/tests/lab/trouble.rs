@@ -7,8 +7,8 @@ use mco_api::{MachineConfigNode, label};
 use mco_testkit::{
     PATIENCE,
     api::wait,
-    lab::{Lab, Machine, Network, Step},
-    nodes::View,
+    lab::{Lab, Machine, Network, WaitTarget},
+    nodes::NodeSummary,
 };
 
 use crate::{
@@ -66,7 +66,7 @@ fn set_budget(lab: &Lab, least: u8) -> anyhow::Result<()> {
 
 async fn a_blocked_drain_names_the_budget(lab: &Lab, machine: &Machine) -> anyhow::Result<()> {
     let reports: Api<MachineConfigNode> = Api::all(lab.client());
-    let step = Step::on(machine, "the drain to report its blocker");
+    let step = WaitTarget::machine(machine, "the drain to report its blocker");
     let message = lab.wait(step, reports, machine.name(), |report| {
         let conditions = report.status.clone().unwrap_or_default().conditions;
         let drained = conditions.into_iter().find(|found| found.type_ == "Drained");
@@ -140,7 +140,7 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_rolled_back(
     lab.ask(&["apply", "-f", &manifest("broken.yaml")])?;
     let machine = fleet.wait_next(&names(lab), &before).await?;
     let boot = boot_id(machine)?;
-    let noticed = |node: &View| !node.ready || node.state == "Degraded";
+    let noticed = |node: &NodeSummary| !node.ready || node.state == "Degraded";
     let found = fleet.wait(machine, "the kubelet to be missing", noticed).await?;
     if !found.ready {
         // A unit that fails at once is active for a moment after each restart.
@@ -157,7 +157,7 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_rolled_back(
 
     lab.ask(&["delete", "mc", "99-worker-broken"])?;
     let what = "the node to be repaired by the revert";
-    let repaired = |node: &View| {
+    let repaired = |node: &NodeSummary| {
         node.ready && node.state == "Done" && node.current == before && node.desired == before
     };
     for machine in lab.machines() {

@@ -13,9 +13,9 @@ use mco_api::{MachineConfig, MachineConfigPool, MachineConfiguration, annotation
 use mco_testkit::{
     PATIENCE,
     api::{ApiServer as _, Embedded, Process, command, wait},
-    lab::{Lone, Machine},
-    nodes::View,
-    watching,
+    lab::{Machine, StandaloneMachine},
+    nodes::NodeSummary,
+    object_wait,
 };
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ pub(crate) struct Cluster<'m> {
 impl<'m> Cluster<'m> {
     /// Creates a cluster with these node disruption policies and a node for the machine, whose
     /// daemon is not started yet.
-    pub(crate) fn around(lone: &'m Lone, policies: &Value) -> anyhow::Result<Self> {
+    pub(crate) fn around(lone: &'m StandaloneMachine, policies: &Value) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())?;
         let start = |process: &str| {
@@ -150,16 +150,20 @@ impl<'m> Cluster<'m> {
     }
 
     /// Returns the node as it is now.
-    pub(crate) fn node(&self) -> anyhow::Result<View> {
+    pub(crate) fn node(&self) -> anyhow::Result<NodeSummary> {
         let nodes = Api::<Node>::all(self.client.clone());
-        Ok(View::of(&self.runtime.block_on(nodes.get(self.machine.name()))?))
+        Ok(NodeSummary::of(&self.runtime.block_on(nodes.get(self.machine.name()))?))
     }
 
     /// Waits until the node satisfies the condition; prints the logs on a timeout.
-    pub(crate) fn wait(&self, what: &str, is: impl Fn(&View) -> bool) -> anyhow::Result<View> {
+    pub(crate) fn wait(
+        &self,
+        what: &str,
+        is: impl Fn(&NodeSummary) -> bool,
+    ) -> anyhow::Result<NodeSummary> {
         let nodes = Api::<Node>::all(self.client.clone());
-        let holds = |node: Option<&Node>| node.is_some_and(|node| is(&View::of(node)));
-        let found = watching::until(nodes, self.machine.name(), what, holds);
+        let holds = |node: Option<&Node>| node.is_some_and(|node| is(&NodeSummary::of(node)));
+        let found = object_wait::wait_until(nodes, self.machine.name(), what, holds);
         let found = self.runtime.block_on(found);
         let why = || {
             let log = self.controller.log();
@@ -173,7 +177,7 @@ impl<'m> Cluster<'m> {
             )
         };
         let node = found.with_context(why)?;
-        Ok(View::of(&node.context("the node does not exist")?))
+        Ok(NodeSummary::of(&node.context("the node does not exist")?))
     }
 
     /// Adds a config and waits until the node has it.
@@ -182,7 +186,7 @@ impl<'m> Cluster<'m> {
         name: &str,
         storage: &Value,
         units: &Value,
-    ) -> anyhow::Result<View> {
+    ) -> anyhow::Result<NodeSummary> {
         let before = self.node()?.current;
         self.add(name, storage, units)?;
         self.wait(&format!("it to have {name}"), |node| {
@@ -192,10 +196,10 @@ impl<'m> Cluster<'m> {
 }
 
 /// Installs the daemon as a service that starts at boot, without starting it.
-fn install_daemon(lone: &Lone, api: &Embedded) -> anyhow::Result<()> {
+fn install_daemon(lone: &StandaloneMachine, api: &Embedded) -> anyhow::Result<()> {
     let machine = lone.machine();
     let server: SocketAddr = api.url().trim_start_matches("https://").parse()?;
-    let near = lone.admit(server)?;
+    let near = lone.expose_host_server(server)?;
     let kubeconfig = String::from_utf8(mco_host::input::file(api.kubeconfig(), 1 << 20)?)?;
     let kubeconfig = kubeconfig.replace(
         &format!("server: https://{server}"),

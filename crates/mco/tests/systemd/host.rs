@@ -118,7 +118,7 @@ fn units_are_changed_through_systemd(machine: &Machine) {
 fn a_reboot_completes_the_apply(machine: &Machine) {
     let before = boot_id(machine);
     let more = "      - {path: /etc/new.conf, contents: {source: 'data:,new'}}";
-    done(machine.rebooted_by(|| {
+    done(machine.wait_reboot_by(|| {
         let (code, text) = apply(machine, "two", more, " --reboot");
         anyhow::ensure!(code == 0, "{text}");
         Ok(())

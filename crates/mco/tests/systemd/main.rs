@@ -8,7 +8,7 @@ mod node;
 
 use std::path::Path;
 
-use mco_testkit::lab::{Ingredients, Lone, Machine};
+use mco_testkit::lab::{LabPrerequisites, Machine, StandaloneMachine};
 
 /// Panics with the error and its sources.
 fn done<T>(result: anyhow::Result<T>) -> T {
@@ -16,9 +16,11 @@ fn done<T>(result: anyhow::Result<T>) -> T {
 }
 
 /// Returns a machine; prints a line and returns `None` if the test cannot run here.
-fn machine() -> Option<Lone> {
-    match Ingredients::find() {
-        Ok(ingredients) => Some(done(Lone::up(&ingredients, Path::new(env!("CARGO_BIN_EXE_mco"))))),
+fn machine() -> Option<StandaloneMachine> {
+    match LabPrerequisites::find() {
+        Ok(ingredients) => {
+            Some(done(StandaloneMachine::up(&ingredients, Path::new(env!("CARGO_BIN_EXE_mco")))))
+        }
         Err(missing) => {
             eprintln!("skipped: {missing}");
             None

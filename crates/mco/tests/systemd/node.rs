@@ -1,7 +1,7 @@
 //! A node whose daemon is a systemd service: configs with and without a reboot, a killed daemon, an
 //! edited file, and a config after which the daemon does not start.
 
-use mco_testkit::{PATIENCE, api::wait, lab::Machine, nodes::View};
+use mco_testkit::{PATIENCE, api::wait, lab::Machine, nodes::NodeSummary};
 use serde_json::{Value, json};
 
 use crate::{
@@ -157,7 +157,8 @@ fn a_killed_daemon_resumes_the_update(cluster: &Cluster<'_>) -> anyhow::Result<(
 fn a_config_reboots_the_machine_once(cluster: &Cluster<'_>) -> anyhow::Result<()> {
     let machine = cluster.machine;
     let (boot, before) = (boot_id(machine), cluster.node()?.current);
-    machine.rebooted_by(|| cluster.add("80-boot", &file("/etc/boot.conf", "new"), &json!([])))?;
+    machine
+        .wait_reboot_by(|| cluster.add("80-boot", &file("/etc/boot.conf", "new"), &json!([])))?;
     let after = boot_id(machine);
     assert_ne!(after, boot);
     let node = cluster.wait("the node to have the config after the reboot", |node| {
@@ -188,7 +189,7 @@ fn an_edited_file_degrades_the_node_until_restored(cluster: &Cluster<'_>) -> any
     );
     assert_eq!(node.reason, want);
     machine.ask(&["sed", "-i", "s/by hand/one/", "/etc/app.conf"])?;
-    cluster.wait("the node to be Done after the file is restored", View::is_done)?;
+    cluster.wait("the node to be Done after the file is restored", NodeSummary::is_done)?;
     Ok(())
 }
 
@@ -197,7 +198,8 @@ fn a_config_without_a_daemon_is_rolled_back(cluster: &Cluster<'_>) -> anyhow::Re
     let (boot, before) = (boot_id(machine), cluster.node()?.current);
     cluster.confirm_within("5s")?;
     let units = json!([{"name": DAEMON, "mask": true}]);
-    machine.rebooted_by(|| cluster.add("90-broken", &file("/etc/broken.conf", "new"), &units))?;
+    machine
+        .wait_reboot_by(|| cluster.add("90-broken", &file("/etc/broken.conf", "new"), &units))?;
     // Only the standby unit can roll back the config, and no daemon reports before that.
     let node = cluster.wait("the node to report the rollback", |node| {
         node.state == "Degraded" && node.reason.contains("was rolled back after its reboot")

@@ -74,7 +74,7 @@ async fn the_least_recently_requested_document_is_evicted() {
 #[tokio::test]
 async fn a_failure_is_cached_like_a_document() {
     let (cache, broken) = (DocumentCache::new(2), Arc::new(MachineConfig::default()));
-    let version: Target = "3.5.0".parse().unwrap();
+    let version: TargetVersion = "3.5.0".parse().unwrap();
     let first = cache.get(inputs(&broken), version).await.unwrap().unwrap_err();
     let again = cache.get(inputs(&broken), version).await.unwrap().unwrap_err();
     assert!(Arc::ptr_eq(&first, &again));

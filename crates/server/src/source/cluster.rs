@@ -22,7 +22,7 @@ const CA_BUNDLE: &str = "ca-bundle.crt";
 
 /// Settings of the kubeconfig for a new machine's kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Joining {
+pub struct JoinSettings {
     /// URL of the API server as machines see it.
     pub server: String,
     /// Folder with the files `token` and `ca.crt`.
@@ -30,7 +30,7 @@ pub struct Joining {
 }
 
 /// Configs from a cluster.
-pub struct Cluster {
+pub struct ClusterSource {
     pools: Arc<Cache<MachineConfigPool>>,
     configs: Arc<Cache<MachineConfig>>,
     controllers: Arc<Cache<ControllerConfig>>,
@@ -38,20 +38,24 @@ pub struct Cluster {
     joining: Option<(String, Arc<Credentials>)>,
 }
 
-impl fmt::Debug for Cluster {
+impl fmt::Debug for ClusterSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cluster").field("joining", &self.joining.is_some()).finish_non_exhaustive()
     }
 }
 
-impl Cluster {
+impl ClusterSource {
     /// Starts the watches, which run until `shutdown`. Without `joining`, machines get no
     /// kubeconfig.
-    pub async fn watch(client: &Client, joining: Option<Joining>, shutdown: &Shutdown) -> Self {
+    pub async fn watch(
+        client: &Client,
+        joining: Option<JoinSettings>,
+        shutdown: &Shutdown,
+    ) -> Self {
         let all = watcher::Config::default;
         let one = all().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
         let joining = match joining {
-            Some(Joining { server, credentials }) => {
+            Some(JoinSettings { server, credentials }) => {
                 let credentials = Arc::new(Credentials::open(credentials).await);
                 spawn_refresh(credentials.clone(), shutdown.clone());
                 Some((server, credentials))
@@ -81,7 +85,7 @@ impl Cluster {
     }
 }
 
-impl Source for Cluster {
+impl Source for ClusterSource {
     async fn ready(&self) {
         self.pools.ready().await;
         self.configs.ready().await;

@@ -13,7 +13,7 @@ use hyper::body::Frame;
 use kube::client::Body;
 use mco_cluster::Shutdown;
 use mco_ignition::data_url;
-use mco_server::{Cluster, Server, Source, source::Joining};
+use mco_server::{ClusterSource, Server, Source, source::JoinSettings};
 use serde_json::{Value, json};
 use tokio::{
     sync::{Notify, watch},
@@ -122,8 +122,8 @@ fn items(plural: &str) -> Vec<Value> {
     }
 }
 
-fn joining(credentials: &Path) -> Joining {
-    Joining { server: "https://api-int:6443".to_owned(), credentials: credentials.to_owned() }
+fn joining(credentials: &Path) -> JoinSettings {
+    JoinSettings { server: "https://api-int:6443".to_owned(), credentials: credentials.to_owned() }
 }
 
 async fn served(address: std::net::SocketAddr) -> Value {
@@ -146,7 +146,7 @@ async fn a_cluster_is_served_once_listed_and_follows_changes() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("token"), "to.ken").unwrap();
-    let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
+    let source = ClusterSource::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
     let pair = Authority::new().pair();
     let certificate = mco_server::Certificate::Inline { chain: pair.chain, key: pair.key };
     let opening = tokio::spawn(Server::open(settings(certificate), source));
@@ -180,7 +180,7 @@ async fn without_a_token_requests_fail_with_5xx() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     api.open.send_replace(true);
     let folder = tempfile::tempdir().unwrap();
-    let source = Cluster::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
+    let source = ClusterSource::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
     let refused = source.inputs("worker").unwrap_err();
     assert_eq!(refused.to_string(), "failed to build the kubelet's kubeconfig");
@@ -192,7 +192,7 @@ async fn without_a_token_requests_fail_with_5xx() {
 async fn a_missing_object_is_named_in_the_error() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     api.open.send_replace(true);
-    let source = Cluster::watch(&api.client(), None, &shutdown).await;
+    let source = ClusterSource::watch(&api.client(), None, &shutdown).await;
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
     assert!(source.inputs("worker").unwrap().first_boot.unwrap().kubeconfig.is_none());
     let refused = source.inputs("infra").unwrap_err();
@@ -203,7 +203,7 @@ async fn a_missing_object_is_named_in_the_error() {
 #[tokio::test]
 async fn shutdown_works_before_the_lists_arrive() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
-    let source = Cluster::watch(&api.client(), None, &shutdown).await;
+    let source = ClusterSource::watch(&api.client(), None, &shutdown).await;
     let pair = Authority::new().pair();
     let certificate = mco_server::Certificate::Inline { chain: pair.chain, key: pair.key };
     let run = mco_server::run(settings(certificate), source, &shutdown);

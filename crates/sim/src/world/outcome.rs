@@ -4,7 +4,7 @@ use mco_api::MachineConfigPool;
 use mco_core::rollout::{self, Cordon, NodeView};
 
 use super::World;
-use crate::{PoolOutcome, Report, Rule, report};
+use crate::{Invariant, PoolOutcome, Report, report};
 
 pub(super) fn name(pool: &MachineConfigPool) -> String {
     pool.metadata.name.clone().unwrap_or_default()
@@ -29,7 +29,7 @@ impl World {
     pub(super) fn finish(mut self) -> Report {
         let pools: Vec<PoolOutcome> =
             self.setup.pools.iter().map(|pool| self.pool_outcome(pool)).collect();
-        if self.violation.is_none() && self.faults_ended && self.setup.judges {
+        if self.violation.is_none() && self.faults_ended && self.setup.requires_convergence {
             self.check_convergence(&pools);
         }
         let ended =
@@ -55,9 +55,9 @@ impl World {
             };
             let (node, why) = pool.left.iter().find(|(node, _)| !cordoned_by_user(node))?;
             let rule = if self.reverted.contains(&pool.name) {
-                Rule::RevertRepairs
+                Invariant::RevertRepairs
             } else {
-                Rule::Converges
+                Invariant::Converges
             };
             Some((rule, format!("{node}: {why}")))
         });
@@ -80,7 +80,7 @@ impl World {
         let unavailable = self.unavailable.get(&name);
         let plan = self.controller.last_plan(&name);
         let why = |node: &NodeView| {
-            if node.is_at(&target) {
+            if node.is_targeted(&target) {
                 return self.state_of(node);
             }
             let hold = plan.iter().find(|(held, _)| *held == node.name);
@@ -89,7 +89,7 @@ impl World {
         PoolOutcome {
             nodes: members.len(),
             updated: members.iter().filter(|node| is_complete(node)).count(),
-            most_out: unavailable.map(|nodes| nodes.most).unwrap_or_default(),
+            max_seen_unavailable: unavailable.map(|nodes| nodes.most).unwrap_or_default(),
             max_unavailable: unavailable.map(|nodes| nodes.allowed).unwrap_or_default(),
             left: members
                 .iter()

@@ -121,7 +121,7 @@ impl World {
             }
             self.pods.count(*pod, usize::saturating_sub);
             self.pods.all.get_mut(*pod).into_iter().for_each(|p| p.state = State::Leaving(node));
-            self.queue.push(self.now + self.setup.pace.leaving, Event::PodGone(*pod));
+            self.queue.push(self.now + self.setup.times.leaving, Event::PodGone(*pod));
         }
         !pods.is_empty()
     }

@@ -73,7 +73,7 @@ impl Process {
     }
 
     /// Returns the exit status if the process has ended.
-    pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
+    pub fn try_wait(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         self.child.try_wait().with_context(|| format!("failed to get the status of {}", self.name))
     }
 

@@ -123,7 +123,7 @@ impl KubeApiServer {
         let kubectl = programs.kubernetes("kubectl");
         server.wait_ready(PATIENCE, || {
             // The API server never becomes ready without its database.
-            if etcd.ended().is_ok_and(|ended| ended.is_some()) {
+            if etcd.try_wait().is_ok_and(|ended| ended.is_some()) {
                 return true;
             }
             let mut ask = entered(settings, &kubectl);
@@ -131,7 +131,7 @@ impl KubeApiServer {
             let answer = ask.stderr(Stdio::null()).stdin(Stdio::null()).output();
             answer.is_ok_and(|answer| answer.stdout == b"ok")
         })?;
-        if let Some(status) = etcd.ended()? {
+        if let Some(status) = etcd.try_wait()? {
             bail!("etcd ended during startup ({status}):\n{}", etcd.log());
         }
         Ok(Self { server, etcd, url, dir: dir.clone(), kubeconfig: keys, kubectl })

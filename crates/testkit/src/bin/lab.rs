@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use mco_testkit::lab::{Background, Ingredients, Lab, Plan};
+use mco_testkit::lab::{Background, Lab, LabPrerequisites, Plan};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Prefix of the line that the background process prints when the lab is complete.
@@ -22,7 +22,7 @@ const READY: &str = "ready ";
 
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = env::args().skip(1).collect();
-    let ingredients = match Ingredients::find() {
+    let ingredients = match LabPrerequisites::find() {
         Ok(found) => found,
         Err(missing) => bail!("{missing}"),
     };
@@ -52,7 +52,7 @@ fn print(line: &str) -> anyhow::Result<()> {
 }
 
 /// Starts this program again in the background and waits until its lab is complete.
-fn up(ingredients: &Ingredients, binary: Option<&str>) -> anyhow::Result<()> {
+fn up(ingredients: &LabPrerequisites, binary: Option<&str>) -> anyhow::Result<()> {
     if Background::find(ingredients).is_some() {
         bail!("a lab is already running (`make lab-down` removes it)");
     }
@@ -73,7 +73,7 @@ fn up(ingredients: &Ingredients, binary: Option<&str>) -> anyhow::Result<()> {
 
 /// Runs a lab until a signal ends this process.
 #[tokio::main(flavor = "current_thread")]
-async fn serve(ingredients: &Ingredients, plan: &Plan) -> anyhow::Result<()> {
+async fn serve(ingredients: &LabPrerequisites, plan: &Plan) -> anyhow::Result<()> {
     let mut ends = signal(SignalKind::terminate()).context("failed to listen for signals")?;
     print("lab: starting a control plane and the machines")?;
     let lab = Lab::up(ingredients, plan).await?;

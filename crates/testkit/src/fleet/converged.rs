@@ -11,7 +11,7 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use mco_cluster::Clock;
-use mco_core::progress;
+use mco_core::machine_config_node;
 
 use super::{Api, Client, MachineConfigNode, Node, TIMEOUT};
 
@@ -40,6 +40,6 @@ pub(super) async fn wait(client: &Client) -> anyhow::Result<()> {
 fn is_current(node: &Node, report: &MachineConfigNode) -> bool {
     let conditions = report.status.clone().unwrap_or_default().conditions;
     let now = Time(Clock::System.now());
-    report.spec == progress::spec(node, Some("worker"))
-        && progress::conditions(&conditions, node, None, &now) == conditions
+    report.spec == machine_config_node::spec(node, Some("worker"))
+        && machine_config_node::conditions(&conditions, node, None, &now) == conditions
 }

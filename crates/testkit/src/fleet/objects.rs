@@ -37,7 +37,7 @@ pub(super) async fn install(client: &Client) -> anyhow::Result<()> {
     let namespace: Namespace =
         serde_json::from_value(json!({"metadata": {"name": label::NAMESPACE}}))?;
     Api::all(client.clone()).create(&PostParams::default(), &namespace).await?;
-    objects::describe(client, VERSION).await?;
+    objects::create_controller_config(client, VERSION).await?;
     let configs = Api::<MachineConfig>::all(client.clone());
     for role in ["master", "worker"] {
         for number in 0..CONFIGS {

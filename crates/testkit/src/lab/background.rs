@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use rustix::process::Signal;
 
 use super::{
-    Ingredients,
+    LabPrerequisites,
     folder::{signal, start_time},
 };
 
@@ -28,7 +28,7 @@ pub struct Background {
 impl Background {
     /// Finds the running background lab.
     #[must_use]
-    pub fn find(ingredients: &Ingredients) -> Option<Self> {
+    pub fn find(ingredients: &LabPrerequisites) -> Option<Self> {
         let note = note(ingredients);
         let text = fs::read_to_string(&note).ok()?;
         let mut words = text.split_whitespace().map(str::to_owned);
@@ -38,7 +38,7 @@ impl Background {
     }
 
     /// Records that process `pid` runs the lab `id`.
-    pub fn note(ingredients: &Ingredients, pid: u32, id: &str) -> anyhow::Result<()> {
+    pub fn note(ingredients: &LabPrerequisites, pid: u32, id: &str) -> anyhow::Result<()> {
         let start_time = start_time(pid).context("the lab has already ended")?;
         let note = note(ingredients);
         fs::write(&note, format!("{pid} {start_time} {id}\n"))
@@ -88,6 +88,6 @@ impl Background {
     }
 }
 
-fn note(ingredients: &Ingredients) -> PathBuf {
+fn note(ingredients: &LabPrerequisites) -> PathBuf {
     ingredients.labs().join("background")
 }

@@ -98,7 +98,7 @@ impl Machine {
 
     /// Runs `act`, which makes the machine reboot by itself, and waits until the machine is up
     /// again.
-    pub fn rebooted_by(&self, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub fn wait_reboot_by(&self, act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
         let boots = self.power.boots();
         act()?;
         self.power.wait_boot_after(boots)

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path, process::Command, sync::Arc};
 use anyhow::Context as _;
 
 use super::{
-    Ingredients, Machine, cgroup::Cgroups, control_plane::ADDRESS, folder::LabFolder, image,
+    LabPrerequisites, Machine, cgroup::Cgroups, control_plane::ADDRESS, folder::LabFolder, image,
     namespaces::Namespaces, relay, run::run,
 };
 
@@ -14,16 +14,16 @@ const NODE_UNITS: [&str; 3] = ["kubelet.service", "containerd.service", "lab-ima
 
 /// A running machine without Kubernetes. Removed when dropped.
 #[derive(Debug)]
-pub struct Lone {
+pub struct StandaloneMachine {
     machine: Machine,
     namespaces: Arc<Namespaces>,
     // The lock on the folder lasts as long as the machine.
     _folder: LabFolder,
 }
 
-impl Lone {
+impl StandaloneMachine {
     /// Creates a machine and boots it, with `program` as `/usr/local/bin/mco`.
-    pub fn up(ingredients: &Ingredients, program: &Path) -> anyhow::Result<Self> {
+    pub fn up(ingredients: &LabPrerequisites, program: &Path) -> anyhow::Result<Self> {
         let folder = LabFolder::make(&ingredients.labs())?;
         let cgroups = Arc::new(Cgroups::make(&folder)?);
         let namespaces = Arc::new(Namespaces::make(&folder, &ingredients.base, &ingredients.kube)?);
@@ -46,7 +46,7 @@ impl Lone {
 
     /// Makes a server on the host's loopback address reachable from the machine. Returns the
     /// address to use there.
-    pub fn admit(&self, server: SocketAddr) -> anyhow::Result<SocketAddr> {
+    pub fn expose_host_server(&self, server: SocketAddr) -> anyhow::Result<SocketAddr> {
         relay::listen_in_lab(&self.namespaces.network(), ADDRESS.into(), server)
     }
 
@@ -57,7 +57,7 @@ impl Lone {
     }
 }
 
-impl Drop for Lone {
+impl Drop for StandaloneMachine {
     fn drop(&mut self) {
         drop(self.namespaces.end());
     }

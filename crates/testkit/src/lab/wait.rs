@@ -14,22 +14,22 @@ use crate::PATIENCE;
 
 /// A state to wait for, and the machine it concerns.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'s> {
+pub struct WaitTarget<'s> {
     machine: Option<&'s Machine>,
     what: &'s str,
     patience: Duration,
 }
 
-impl<'s> Step<'s> {
+impl<'s> WaitTarget<'s> {
     /// A state of a machine. `what` completes "timed out waiting for".
     #[must_use]
-    pub const fn on(machine: &'s Machine, what: &'s str) -> Self {
+    pub const fn machine(machine: &'s Machine, what: &'s str) -> Self {
         Self { machine: Some(machine), what, patience: PATIENCE }
     }
 
     /// A state of the cluster as a whole.
     #[must_use]
-    pub const fn of_all(what: &'s str) -> Self {
+    pub const fn cluster(what: &'s str) -> Self {
         Self { machine: None, what, patience: PATIENCE }
     }
 }
@@ -39,7 +39,7 @@ impl Lab {
     /// is part of the error.
     pub async fn wait<K, T>(
         &self,
-        step: Step<'_>,
+        step: WaitTarget<'_>,
         api: Api<K>,
         name: &str,
         mut look: impl FnMut(&K) -> Result<T, String>,
@@ -72,7 +72,7 @@ impl Lab {
     /// Waits until `look` returns a value for the state in `watch`.
     pub async fn wait_for<S, T>(
         &self,
-        step: Step<'_>,
+        step: WaitTarget<'_>,
         watch: &mut watch::Receiver<S>,
         mut look: impl FnMut(&S) -> Result<T, String>,
     ) -> anyhow::Result<T> {
@@ -92,8 +92,8 @@ impl Lab {
         }
     }
 
-    fn late(&self, step: Step<'_>, seen: &str) -> anyhow::Error {
-        let Step { machine, what, patience } = step;
+    fn late(&self, step: WaitTarget<'_>, seen: &str) -> anyhow::Error {
+        let WaitTarget { machine, what, patience } = step;
         let name = machine.map_or("cluster", Machine::name);
         let logs = self.explain(machine);
         anyhow!(
@@ -103,7 +103,7 @@ impl Lab {
 
     /// Waits until a machine's node is Ready.
     pub async fn wait_ready(&self, machine: &Machine) -> anyhow::Result<Node> {
-        let step = Step::on(machine, "its node to be Ready");
+        let step = WaitTarget::machine(machine, "its node to be Ready");
         let nodes: Api<Node> = Api::all(self.client());
         self.wait(step, nodes, machine.name(), |node| {
             let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());

@@ -92,15 +92,15 @@ fn disruption(
     (old, new): (&Machine, &Machine),
     policies: &ClusterPolicies,
 ) {
-    let mut verdicts = plan::verdicts(diff, policies, Force::No);
-    let actions = plan::settle(&verdicts);
+    let mut verdicts = plan::policy_decisions(diff, policies, Force::No);
+    let actions = plan::combine_actions(&verdicts);
     match plan::drain(old, new, &actions) {
         Ok(drain) => put(seen, "drain", json!(matches!(drain, Drain::Needed(_)))),
         Err(_) => put(seen, "drainError", json!(true)),
     }
     put(seen, "actions", named(&actions));
     verdicts.retain(|verdict| verdict.rule != Rule::System);
-    put(seen, "actionsFromDiffs", named(&plan::settle(&verdicts)));
+    put(seen, "actionsFromDiffs", named(&plan::combine_actions(&verdicts)));
 }
 
 /// Returns the names of the actions, each once: the reference repeats them, `mco` does not.

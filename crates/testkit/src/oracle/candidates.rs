@@ -18,8 +18,8 @@ use mco_api::{MachineConfig, MachineConfigPool};
 use mco_core::{
     membership::Pools,
     rollout::{
-        self, Cordon, Neighbour, NodeView, Phase, PoolView, RolloutPlan, first_boot,
-        taint::{self, Mark},
+        self, ControlPlanePeer, Cordon, NodeView, PoolPhase, PoolView, RolloutPlan, first_boot,
+        taint::{self, UpdateTaint},
     },
 };
 use serde::Deserialize;
@@ -92,7 +92,7 @@ fn members(input: &Input, pool: &MachineConfigPool) -> Vec<NodeView> {
     let pool = |name: &str| all().find(|pool| pool.metadata.name.as_deref() == Some(name));
     let read = |node: &Node| {
         let mut view = NodeView::of(node);
-        view.claim = first_boot::claim(&view, config, pool);
+        view.pool_labels = first_boot::claim(&view, config, pool);
         view
     };
     input.nodes.iter().filter(belongs).map(read).collect()
@@ -111,20 +111,21 @@ fn view(
     let limit = pool.spec.max_unavailable.as_ref();
     let max_unavailable = rollout::max_unavailable(&name, limit, members)?;
     let phase = match (pool.spec.paused, pool.metadata.deletion_timestamp.is_some()) {
-        (_, true) => Phase::Deleting,
-        (true, false) => Phase::Paused,
-        (false, false) => Phase::Active,
+        (_, true) => PoolPhase::Deleting,
+        (true, false) => PoolPhase::Paused,
+        (false, false) => PoolPhase::Active,
     };
     let target = pool.spec.configuration.rendered.name.clone();
-    let neighbour = Neighbour::default();
+    let neighbour = ControlPlanePeer::default();
     Ok(PoolView { name, target, phase, max_unavailable, operator_node, neighbour })
 }
 
 /// Returns the nodes that get the taint and those that lose it.
 fn taints(pool: &PoolView, members: &[NodeView]) -> [Vec<String>; 2] {
-    [Mark::Present, Mark::Absent].map(|mark| {
+    [UpdateTaint::Present, UpdateTaint::Absent].map(|mark| {
         let changes = |node: &NodeView| taint::change(node, &pool.target) == Some(mark);
-        let mut nodes = if pool.phase == Phase::Active { names(members, changes) } else { vec![] };
+        let mut nodes =
+            if pool.phase == PoolPhase::Active { names(members, changes) } else { vec![] };
         nodes.sort();
         nodes
     })
@@ -140,7 +141,7 @@ fn choices(
 ) -> Result<(), String> {
     let capacity = expect.get("capacity").and_then(Value::as_u64).unwrap_or_default();
     let capacity = usize::try_from(capacity).unwrap_or_default();
-    let is_candidate = |node: &NodeView| !node.is_at(&pool.target) && node.is_ready();
+    let is_candidate = |node: &NodeView| !node.is_targeted(&pool.target) && node.is_ready();
     let candidates = if capacity > 0 { names(members, is_candidate) } else { Vec::new() };
     put(found, "candidates", json!(candidates));
     put(found, "capacity", json!(plan.capacity));
@@ -186,7 +187,7 @@ fn all_fit(candidates: &[String], plan: &RolloutPlan, capacity: usize) -> bool {
 }
 
 fn failed_elsewhere(pool: &PoolView, node: &NodeView) -> bool {
-    node.is_failing() && !node.is_at(&pool.target)
+    node.is_failing() && !node.is_targeted(&pool.target)
 }
 
 /// Checks that only unavailable or updating nodes are retargeted without a slot, and that all
@@ -195,12 +196,12 @@ fn check_repairs(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> R
     for node in members.iter().filter(|node| !node.is_at(&pool.target)) {
         let targeted = plan.repairs.contains(&node.name);
         let is_out = !node.is_done() || !node.is_ready();
-        let theirs = node.cordon == Cordon::Theirs;
-        if targeted && (!is_out || theirs || pool.phase != Phase::Active) {
+        let theirs = node.cordon == Cordon::User;
+        if targeted && (!is_out || theirs || pool.phase != PoolPhase::Active) {
             return Err(format!("{} is retargeted although it is available", node.name));
         }
         let under_way = node.is_moving() && !node.current.is_empty() && node.claim.is_none();
-        if under_way && !theirs && !targeted && pool.phase == Phase::Active {
+        if under_way && !theirs && !targeted && pool.phase == PoolPhase::Active {
             return Err(format!(
                 "{} is updating to another target and is not retargeted",
                 node.name
@@ -213,17 +214,17 @@ fn check_repairs(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> R
 /// Returns the nodes that the reference would select for these free slots, without the retargeted
 /// ones.
 fn by_slot(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan, slots: usize) -> Vec<String> {
-    let waits = |node: &&NodeView| !node.is_at(&pool.target) && node.is_ready();
+    let waits = |node: &&NodeView| !node.is_targeted(&pool.target) && node.is_ready();
     let is_free = |node: &&NodeView| {
         !plan.repairs.contains(&node.name)
             && (node.is_done() || node.desired.is_empty())
-            && node.claim.is_none()
+            && node.pool_labels.is_none()
             && plan.deferred.as_ref() != Some(&node.name)
     };
     let mut free: Vec<&NodeView> = members.iter().filter(waits).filter(is_free).collect();
     free.sort_by_key(|node| {
         (Reverse(node.zone.is_some()), node.zone.clone(), node.created.clone())
     });
-    let active = if pool.phase == Phase::Active { slots } else { 0 };
+    let active = if pool.phase == PoolPhase::Active { slots } else { 0 };
     free.into_iter().take(active).map(|node| node.name.clone()).collect()
 }

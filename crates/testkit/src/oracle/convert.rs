@@ -1,6 +1,6 @@
 //! Suite: a config and a version, and the bytes the reference serves.
 
-use mco_ignition::{ConvertError, Document, Spec, Target, convert_raw, read};
+use mco_ignition::{ConvertError, Document, Spec, TargetVersion, convert_raw, read};
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
@@ -17,7 +17,7 @@ struct Input<'a> {
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { config, version: wanted } = parsed(input)?;
     let raw = config.get().as_bytes();
-    let Ok(to) = wanted.parse::<Target>() else {
+    let Ok(to) = wanted.parse::<TargetVersion>() else {
         return match text(expect, "error") {
             Some(_) => Ok(()),
             None => Err(format!("{wanted} is not a known target, expected {expect}")),
@@ -41,7 +41,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
 /// Checks more than is promised: the first line of an error is the same.
 pub(super) fn check_words(input: &str, expect: &Value) -> Result<(), String> {
     let Input { config, version } = parsed(input)?;
-    let (Ok(to), Some(words)) = (version.parse::<Target>(), text(expect, "error")) else {
+    let (Ok(to), Some(words)) = (version.parse::<TargetVersion>(), text(expect, "error")) else {
         return Ok(());
     };
     let raw = config.get().as_bytes();
@@ -60,11 +60,11 @@ pub(super) fn check_words(input: &str, expect: &Value) -> Result<(), String> {
 
 /// Returns true if the reference would silently drop a setting that is needed to unlock a volume:
 /// the crypto card below 3.5, or the advertisement of a Tang server, which even 3.4 supports.
-fn is_silent_loss(raw: &[u8], to: Target) -> bool {
+fn is_silent_loss(raw: &[u8], to: TargetVersion) -> bool {
     let Ok(Document::V3(document)) = read(raw) else {
         return false;
     };
-    to < Target::V3(Spec::V3_5)
+    to < TargetVersion::V3(Spec::V3_5)
         && document.config.storage.luks.iter().any(|volume| {
             let mut servers = volume.clevis.tang.iter();
             volume.cex.enabled == Some(true)
@@ -77,7 +77,7 @@ fn is_silent_loss(raw: &[u8], to: Target) -> bool {
 /// else is an error.
 fn keeps_or_refuses(
     ours: &Result<Vec<u8>, ConvertError>,
-    to: Target,
+    to: TargetVersion,
     input: &str,
     expect: &Value,
 ) -> Result<(), String> {
@@ -85,7 +85,7 @@ fn keeps_or_refuses(
         return Ok(());
     };
     let body = String::from_utf8_lossy(body);
-    let is_kept = to == Target::V3(Spec::V3_4) && body.contains("\"advertisement\"");
+    let is_kept = to == TargetVersion::V3(Spec::V3_4) && body.contains("\"advertisement\"");
     if is_kept && text(expect, "error").is_none() {
         return Ok(());
     }

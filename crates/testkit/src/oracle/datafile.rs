@@ -1,7 +1,7 @@
 //! Suite: file contents inside a config, and the bytes the reference decodes.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use mco_ignition::content::{self, Limit};
+use mco_ignition::content::{self, ContentLimit};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ struct Input {
 /// Checks for the same bytes, or an error at the same step.
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { source, compression } = parsed(input)?;
-    let ours = content::decode(source.as_deref(), compression.as_deref(), Limit::DEFAULT);
+    let ours = content::decode(source.as_deref(), compression.as_deref(), ContentLimit::DEFAULT);
     let agree = match &ours {
         Ok(bytes) => text(expect, "contentsBase64") == Some(&STANDARD.encode(bytes)),
         // The reference appends the cause to its error; `mco` keeps it separate.

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use mco_api::MachineConfig;
 use mco_core::{
     machine::{self, Machine},
-    plan::{self, Circumstances, Force, Phase, Step, default_policies},
+    plan::{self, ApplyMode, Circumstances, Force, Step, default_policies},
 };
 use mco_daemon::execute;
 use mco_host::{Host, LEAKED_LINKS, SimulatedSystem, System as _, original};
@@ -226,7 +226,7 @@ impl Sequence {
             return Err("the disk has drifted".to_owned());
         }
         let circumstances = Circumstances {
-            phase: if writes_only { Phase::WayBack } else { Phase::Serving },
+            mode: if writes_only { ApplyMode::Rollback } else { ApplyMode::Serving },
             force: if options.force || has_drifted { Force::Yes } else { Force::No },
             ..Circumstances::default()
         };

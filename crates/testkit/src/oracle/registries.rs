@@ -18,7 +18,7 @@ struct Input {
 
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let Input { old, new } = parsed(input)?;
-    match registries::danger(&with(old.as_deref()), &with(new.as_deref())) {
+    match registries::unsafe_change(&with(old.as_deref()), &with(new.as_deref())) {
         Ok(danger) => {
             let seen = json!({"safe": danger.is_none()});
             difference(expect, &seen)

@@ -9,7 +9,10 @@ use mco_api::{
 };
 use mco_core::{
     rollout::NodeView,
-    status::{self, Around, Counting, ImageBuild, Inputs, NodeReport, Streams, Voice},
+    status::{
+        self, CountSource, DaemonReport, ImageBuild, Inputs, MachineConfigNodeView, StatusContext,
+        Streams,
+    },
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -47,7 +50,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         pool: &input.pool,
         nodes: &nodes,
         reports: &reports,
-        around: around(&input),
+        context: around(&input),
         now,
     });
     let mut expected = expect.clone();
@@ -61,13 +64,13 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     difference(&expected, &found).map_or(Ok(()), Err)
 }
 
-fn around(input: &Input) -> Around<'_> {
+fn around(input: &Input) -> StatusContext<'_> {
     let gate = |name: &str| input.feature_gates.get(name).copied().unwrap_or_default();
     let image = |config: &MachineConfig| {
         let name = config.metadata.name.clone().unwrap_or_default();
         (name, config.spec.os_image_url.clone())
     };
-    Around {
+    StatusContext {
         controller_config: input.controller_config.as_ref(),
         image_build: ImageBuild {
             config: input.machine_os_config.as_ref(),
@@ -78,27 +81,27 @@ fn around(input: &Input) -> Around<'_> {
             images: input.machine_configs.iter().map(image).collect(),
         }),
         counting: if gate("ImageModeStatusReporting") {
-            Counting::Reports
+            CountSource::MachineConfigNodes
         } else {
-            Counting::Annotations
+            CountSource::Annotations
         },
     }
 }
 
 /// Returns the MachineConfigNodes that the reference considers. It stops at the first one without
 /// conditions or without a node of the pool; `mco` considers all, so the rest is left out here.
-fn considered(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<NodeReport>, String> {
+fn considered(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<MachineConfigNodeView>, String> {
     let mut reports = Vec::new();
     for value in raw {
         let node: MachineConfigNode =
             serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
-        let mut report = NodeReport::of(&node);
+        let mut report = MachineConfigNodeView::of(&node);
         // Only clusters with the feature gate have this member; the kind in `mco` is that of
         // clusters without the gate.
         let image = value.pointer("/status/configImage/desiredImage").and_then(Value::as_str);
         image.unwrap_or_default().clone_into(&mut report.desired_image);
         let known = nodes.iter().any(|node| node.name == report.node);
-        if report.voice == Voice::Silent || !known {
+        if report.daemon_report == DaemonReport::Absent || !known {
             break;
         }
         reports.push(report);
@@ -107,7 +110,7 @@ fn considered(raw: &[Value], nodes: &[NodeView]) -> Result<Vec<NodeReport>, Stri
 }
 
 /// Returns true if a degraded node has no MachineConfigNode among those considered.
-fn is_unreported(nodes: &[NodeView], reports: &[NodeReport]) -> bool {
+fn is_unreported(nodes: &[NodeView], reports: &[MachineConfigNodeView]) -> bool {
     let reported = |node: &NodeView| reports.iter().any(|report| report.node == node.name);
     nodes.iter().any(|node| node.is_degraded() && !reported(node))
 }

@@ -9,7 +9,7 @@ use k8s_openapi::{
 use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation, annotation::DaemonState};
 use mco_core::{machine::Machine, plan::default_policies};
 use mco_ignition::config::File;
-use mco_sim::{Budget, Bug, Chooser, Flaw, Pace, Setup};
+use mco_sim::{Budget, Bug, Chooser, Flaw, Setup, StepTimes};
 use serde_json::json;
 
 use super::{CALM, MINUTE, Scenario};
@@ -30,11 +30,11 @@ pub(super) fn setup(scenario: &Scenario, chooser: Chooser, bug: Option<Bug>) -> 
         nodes,
         script: scenario.script.clone(),
         faults: scenario.faults.clone(),
-        calm: CALM,
+        faults_end: CALM,
         deadline: CALM + 48 * 60 * MINUTE,
-        pace: Pace::default(),
+        times: StepTimes::default(),
         chooser,
-        judges: true,
+        requires_convergence: true,
         bug,
     }
 }

@@ -1,13 +1,13 @@
 //! Shrinks a failing scenario.
 
-use mco_sim::{Bug, Chooser, Fault, Rule, run};
+use mco_sim::{Bug, Chooser, Fault, Invariant, run};
 
 use super::Scenario;
 
 /// Returns the smallest scenario found that violates the same invariant.
 pub(super) fn smallest(
     scenario: &Scenario,
-    rule: Rule,
+    rule: Invariant,
     chooser: Chooser,
     bug: Option<Bug>,
 ) -> Scenario {

@@ -19,14 +19,14 @@ use kube::{
 use mco_api::MachineConfigNode;
 use mco_cluster::{NoteCount, Reporter, Shutdown, client};
 use mco_daemon::{
-    Clients, Surroundings,
+    Clients, DaemonContext,
     simulate::{Machine, Power, simulate},
 };
 use mco_testkit::{
     PATIENCE,
     api::{ApiServer as _, KubeApiServer, Programs, Settings, wait},
+    object_wait,
     pki::{Authority, Credentials},
-    watching,
 };
 use serde_json::json;
 use tokio::sync::watch;
@@ -143,7 +143,9 @@ async fn wait_updated(client: &Client, config: &str) {
         current.as_deref() == Some(config) && holds == ["Updated"]
     };
     let reports: Api<MachineConfigNode> = Api::all(client.clone());
-    watching::until(reports, "worker-0", config, is_updated).await.expect("the node is updated");
+    object_wait::wait_until(reports, "worker-0", config, is_updated)
+        .await
+        .expect("the node is updated");
 }
 
 async fn annotate(nodes: &Api<Node>, key: &str, value: &str) {
@@ -161,7 +163,7 @@ async fn answer(nodes: &Api<Node>, request: &str) {
         let asked = found.and_then(|node| node.annotations().get(&format!("{PREFIX}desiredDrain")));
         asked.map(String::as_str) == Some(request)
     };
-    watching::until(nodes.clone(), "worker-0", request, is_asked)
+    object_wait::wait_until(nodes.clone(), "worker-0", request, is_asked)
         .await
         .expect("the daemon requests it");
     annotate(nodes, "lastAppliedDrain", request).await;
@@ -185,7 +187,7 @@ async fn the_daemon_updates_its_node_and_no_other() {
     };
     let shutdown = Shutdown::new();
     let daemon =
-        tokio::spawn(simulate(machine, Surroundings::new(clients, reporter), shutdown.clone()));
+        tokio::spawn(simulate(machine, DaemonContext::new(clients, reporter), shutdown.clone()));
     wait_updated(&admin, "rendered-worker-1").await;
 
     let nodes: Api<Node> = Api::all(admin.clone());

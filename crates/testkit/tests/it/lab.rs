@@ -16,13 +16,13 @@ use std::{
 use mco_testkit::{
     PATIENCE,
     api::wait,
-    lab::{Ingredients, Lab, Network, Plan},
+    lab::{Lab, LabPrerequisites, Network, Plan},
 };
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Returns the lab's prerequisites. Prints the reason and returns `None` if one is missing.
-fn ingredients() -> Option<Ingredients> {
-    match Ingredients::find() {
+fn ingredients() -> Option<LabPrerequisites> {
+    match LabPrerequisites::find() {
         Ok(found) => Some(found),
         Err(missing) => {
             eprintln!("skipped: {missing}");

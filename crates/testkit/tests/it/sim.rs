@@ -1,7 +1,7 @@
 //! The simulator's invariants hold in all scenarios, and each of them can fail.
 
-use mco_core::rollout::{Cordon, Fleet, Phase, PoolView, RolloutPlan};
-use mco_sim::{Action, Bug, Chooser, Faults, Flaw, Millis, Rule};
+use mco_core::rollout::{Cordon, Fleet, PoolPhase, PoolView, RolloutPlan};
+use mco_sim::{Bug, Chooser, Faults, Flaw, Invariant, Millis, UserAction};
 use mco_testkit::sim::{self, REAL, Scenario};
 
 /// Number of seeds, unless the environment gives another number.
@@ -40,7 +40,7 @@ const MINUTE: Millis = 60_000;
 /// Builds a scenario of three nodes, a bad change, and its revert ten minutes later.
 fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
     let target =
-        |config: &str| Action::Target { pool: "worker".to_owned(), config: config.to_owned() };
+        |config: &str| UserAction::Target { pool: "worker".to_owned(), config: config.to_owned() };
     Scenario {
         seed: 1,
         workers: 3,
@@ -106,7 +106,7 @@ fn plan(pool: &PoolView, starts: Vec<String>) -> RolloutPlan {
 
 /// Starts all nodes at once.
 fn start_all(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
-    if pool.phase != Phase::Active {
+    if pool.phase != PoolPhase::Active {
         return plan(pool, Vec::new());
     }
     let waits = fleet.nodes().filter(|node| !node.is_at(&pool.target) && node.is_ready());
@@ -121,14 +121,14 @@ fn start_none(_: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 
 /// Ignores that a pool is paused.
 fn ignore_pause(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
-    fleet.choose(&PoolView { phase: Phase::Active, ..pool.clone() })
+    fleet.select(&PoolView { phase: PoolPhase::Active, ..pool.clone() })
 }
 
 /// Ignores cordons.
 fn ignore_cordons(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
-    let mut chosen = fleet.choose(pool);
+    let mut chosen = fleet.select(pool);
     let waits = fleet.nodes().find(|node| !node.is_at(&pool.target) && !node.is_ready());
-    if let (Some(node), Phase::Active) = (waits, pool.phase) {
+    if let (Some(node), PoolPhase::Active) = (waits, pool.phase) {
         chosen.starts.push(node.name.clone());
     }
     chosen
@@ -136,11 +136,11 @@ fn ignore_cordons(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 
 /// Retargets every unavailable node, regardless of the number of updating ones.
 fn ignore_capacity(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
-    let mut chosen = fleet.choose(pool);
+    let mut chosen = fleet.select(pool);
     let down = fleet.nodes().filter(|node| {
-        !node.is_at(&pool.target) && !node.is_ready() && node.cordon != Cordon::Theirs
+        !node.is_at(&pool.target) && !node.is_ready() && node.cordon != Cordon::User
     });
-    if pool.phase == Phase::Active {
+    if pool.phase == PoolPhase::Active {
         chosen.starts.extend(down.map(|node| node.name.clone()));
     }
     chosen
@@ -148,7 +148,7 @@ fn ignore_capacity(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 
 /// Selects like the reference: only available nodes, each for a slot.
 fn reference(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
-    let mut chosen = fleet.choose(pool);
+    let mut chosen = fleet.select(pool);
     let is_ready =
         |name: &String| fleet.node(name).is_some_and(mco_core::rollout::NodeView::is_ready);
     chosen.starts.retain(|name| !chosen.repairs.contains(name) || is_ready(name));
@@ -156,7 +156,7 @@ fn reference(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 }
 
 /// Asserts that one of the seeds violates the invariant.
-fn assert_violated(chooser: Chooser, bug: Option<Bug>, rule: Rule) {
+fn assert_violated(chooser: Chooser, bug: Option<Bug>, rule: Invariant) {
     let hit = (0..300).find_map(|seed| {
         let report = mco_sim::run(Scenario::of(seed).setup(chooser, bug));
         report.violation.filter(|violation| violation.rule == rule)
@@ -166,14 +166,14 @@ fn assert_violated(chooser: Chooser, bug: Option<Bug>, rule: Rule) {
 
 #[test]
 fn each_invariant_detects_its_fault() {
-    assert_violated(start_all, None, Rule::MaxUnavailable);
-    assert_violated(ignore_capacity, None, Rule::MaxUnavailable);
-    assert_violated(ignore_pause, None, Rule::PausedMeansPaused);
-    assert_violated(ignore_cordons, None, Rule::TheirCordon);
-    assert_violated(start_none, None, Rule::Converges);
-    assert_violated(reference, None, Rule::RevertRepairs);
-    assert_violated(REAL, Some(Bug::NoDrain), Rule::DrainBeforeReboot);
-    assert_violated(REAL, Some(Bug::NoUncordon), Rule::NoCordonLeft);
+    assert_violated(start_all, None, Invariant::MaxUnavailable);
+    assert_violated(ignore_capacity, None, Invariant::MaxUnavailable);
+    assert_violated(ignore_pause, None, Invariant::PausedMeansPaused);
+    assert_violated(ignore_cordons, None, Invariant::UserCordon);
+    assert_violated(start_none, None, Invariant::Converges);
+    assert_violated(reference, None, Invariant::RevertRepairs);
+    assert_violated(REAL, Some(Bug::NoDrain), Invariant::DrainBeforeReboot);
+    assert_violated(REAL, Some(Bug::NoUncordon), Invariant::NoCordonLeft);
 }
 
 #[test]

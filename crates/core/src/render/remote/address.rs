@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses that remote contents may be fetched from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum AddressPolicy {
     /// Other machines only.
     #[default]
-    Others,
+    RemoteOnly,
     /// Other machines, this machine and its link.
-    Local,
+    AllowLocal,
 }
 
 /// IPv6 address of a cloud's metadata service that is not link-local.
@@ -20,10 +20,10 @@ const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
 
 /// Returns true if contents may be fetched from `address`.
 #[must_use]
-pub fn may_ask(address: IpAddr, reach: Reach) -> bool {
+pub fn is_allowed(address: IpAddr, reach: AddressPolicy) -> bool {
     match reach {
-        Reach::Local => !is_no_host(address),
-        Reach::Others => match unmapped(address) {
+        AddressPolicy::AllowLocal => !is_no_host(address),
+        AddressPolicy::RemoteOnly => match unmapped(address) {
             IpAddr::V4(address) => !(is_no_host(address.into()) || is_local(address)),
             IpAddr::V6(address) => {
                 let local = address.is_loopback() || address.is_unicast_link_local();

@@ -31,7 +31,7 @@ fn ignition(ignition: Ignition) -> v2::Ignition {
         },
         security: v2::Security { tls: v2::Tls { certificate_authorities: authorities } },
         timeouts: v2::Timeouts { http_response_headers, http_total },
-        version: crate::target::Target::V2_2.to_string(),
+        version: crate::target::TargetVersion::V2_2.to_string(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::Context as _;
 use kube::ResourceExt as _;
 use mco_api::{ControllerConfig, object_yaml};
-use mco_controller::bootstrap::{self, Furnishing, Given, Made};
+use mco_controller::bootstrap::{self, BootstrapManifests, BootstrapOutput, BuiltIns};
 use mco_core::lint::{Fault, Object, SpannedValue};
 use mco_host::{Root, input};
 use serde::{Serialize, de::DeserializeOwned};
@@ -73,7 +73,7 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
         ROLES.map(config).to_vec()
     };
     let pools = mco_operator::built_in_pools();
-    let furnishing = Furnishing { build: &build, base: &base, pools: &pools };
+    let furnishing = BuiltIns { build: &build, base: &base, pools: &pools };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let made = runtime.block_on(bootstrap::run(given, &furnishing))?;
     write(&args.dest_dir, &made, api_server.as_ref())?;
@@ -81,15 +81,17 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// Returns the manifests by kind, and the `APIServer`, which is copied to the output.
-fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Value>)> {
-    let mut given = Given { dir: dir.display().to_string(), ..Given::default() };
+fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(BootstrapManifests, Option<Value>)> {
+    let mut given =
+        BootstrapManifests { dir: dir.display().to_string(), ..BootstrapManifests::default() };
     let (mut faults, mut api_server) = (loaded.faults, None);
     for object in &loaded.objects {
         let (group, _) = object.api_version.split_once('/').unwrap_or(("", ""));
         let is_cluster = object.name == "cluster";
         match (group, object.kind.as_str()) {
             (mco_api::GROUP, "ControllerConfig") => {
-                given.cluster = typed(object, &mut faults).map(Box::new).or(given.cluster);
+                given.controller_config =
+                    typed(object, &mut faults).map(Box::new).or(given.controller_config);
             }
             (mco_api::GROUP, "MachineConfigPool") => given.pools.extend(typed(object, &mut faults)),
             (mco_api::GROUP, "MachineConfig") => given.configs.extend(typed(object, &mut faults)),
@@ -100,7 +102,7 @@ fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(Given, Option<Val
                 given.runtime_configs.extend(typed(object, &mut faults));
             }
             (mco_api::GROUP, "OSImageStream") => {
-                given.streams = typed(object, &mut faults).map(Box::new);
+                given.os_image_stream = typed(object, &mut faults).map(Box::new);
             }
             (mco_api::GROUP, "MachineOSConfig" | "InternalReleaseImage") => {
                 return Err(error_with_hint(
@@ -148,7 +150,7 @@ fn check_pull_secret(path: &Path) -> anyhow::Result<()> {
     ))
 }
 
-fn write(dir: &Path, made: &Made, api_server: Option<&Value>) -> anyhow::Result<()> {
+fn write(dir: &Path, made: &BootstrapOutput, api_server: Option<&Value>) -> anyhow::Result<()> {
     let root = Root::create(dir)?;
     let folder = |name: &str| -> anyhow::Result<()> {
         root.create_directory(&format!("/{name}"))?;
@@ -170,7 +172,7 @@ fn write(dir: &Path, made: &Made, api_server: Option<&Value>) -> anyhow::Result<
     }
     folder("controller-config")?;
     let name = "/controller-config/machine-config-controller.yaml".to_owned();
-    file(name, yaml(&made.cluster)?)?;
+    file(name, yaml(&made.controller_config)?)?;
     Ok(())
 }
 

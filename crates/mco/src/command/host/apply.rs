@@ -101,7 +101,7 @@ fn resume(
         }
         Resume::Undo => {
             print::note(&format!("resuming the rollback of {name}"));
-            execute::undo(host, &update, &progress)
+            execute::roll_back_failed(host, &update, &progress)
         }
         Resume::Reboot => Ok(Outcome::RebootDue),
         Resume::Verify => {

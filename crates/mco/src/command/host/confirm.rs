@@ -4,11 +4,11 @@ use std::{io::Write as _, process::ExitCode, time::Duration};
 
 use mco_cluster::{Shutdown, telemetry};
 use mco_daemon::{
-    Ended,
-    confirm::{self, Probe, Settled, standby},
+    DaemonExit,
+    confirm::{self, Confirmation, Probe, standby},
     ledger,
 };
-use mco_host::Answer;
+use mco_host::CheckResult;
 
 use super::{DIFFERS, MachineArgs, target};
 use crate::print::Screen;
@@ -45,8 +45,8 @@ reboots into a config, and removes the unit once the config is confirmed or roll
 struct NoCluster;
 
 impl Probe for NoCluster {
-    async fn cluster(&self) -> Answer {
-        Answer::NotAsked
+    async fn check_api_server(&self) -> CheckResult {
+        CheckResult::Skipped
     }
 }
 
@@ -64,14 +64,14 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             telemetry::start(telemetry::Format::Text, tracing::Level::INFO)?;
             return Ok(standby::stand_by(host, &shutdown).await);
         }
-        anyhow::Ok(confirm::settle(host, &NoCluster, &shutdown).await)
+        anyhow::Ok(confirm::confirm_or_roll_back(host, &NoCluster, &shutdown).await)
     })?;
     match settled {
-        Settled::Go(_) if args.standby => {
+        Confirmation::Proceed(_) if args.standby => {
             writeln!(screen, "nothing to stand by for")?;
             Ok(ExitCode::SUCCESS)
         }
-        Settled::Go(host) => {
+        Confirmation::Proceed(host) => {
             let confirmed = ledger::open(&host.root)?.filter(|(_, progress)| progress.confirmed);
             match confirmed {
                 Some((update, _)) => {
@@ -83,8 +83,8 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             }
             Ok(ExitCode::SUCCESS)
         }
-        Settled::Ended(Ended::Stopped) => Ok(ExitCode::from(2)),
-        Settled::Ended(Ended::Rebooting) => {
+        Confirmation::Exit(DaemonExit::Stopped) => Ok(ExitCode::from(2)),
+        Confirmation::Exit(DaemonExit::Rebooting) => {
             writeln!(screen, "rolled back the config; the machine reboots")?;
             Ok(ExitCode::from(DIFFERS))
         }

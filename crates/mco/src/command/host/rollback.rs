@@ -7,7 +7,7 @@ use mco_daemon::{
     disk, execute,
     ledger::{self, Progress, Stage},
 };
-use mco_host::Staged;
+use mco_host::Restored;
 
 use super::{MachineArgs, REBOOT_DUE, target};
 use crate::{error::error_with_hint, print::Screen};
@@ -35,11 +35,11 @@ pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Resul
     }
     let opened = ledger::open(&host.root)?;
     let (update, progress) = opened.context("the ledger that was just opened is missing")?;
-    let staged = execute::put_back(&mut host, &update, &progress)?;
+    let staged = execute::roll_back(&mut host, &update, &progress)?;
     let name = update.to.metadata.name.unwrap_or_default();
     match staged {
-        Staged::Back => writeln!(screen, "rolled back {name}")?,
-        Staged::AtNextBoot => {
+        Restored::Done => writeln!(screen, "rolled back {name}")?,
+        Restored::NeedsReboot => {
             writeln!(screen, "rolled back {name}; reboot the machine to finish")?;
             return Ok(ExitCode::from(REBOOT_DUE));
         }
@@ -53,7 +53,7 @@ pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Resul
 
 /// Returns the ledger of the last apply, provided that the config did not change since.
 fn last(host: &target::LocalHost) -> anyhow::Result<ledger::Ledger> {
-    let Some(update) = ledger::last(&host.root)? else {
+    let Some(update) = ledger::last_update(&host.root)? else {
         return Err(error_with_hint(
             "no apply on record",
             "apply the manifests you want with `mco host apply -f`",

@@ -185,7 +185,7 @@ pub(super) fn plan(
 
 /// Returns the parts of `target` that a machine without a config on record already has.
 fn adopted_config(host: &LocalHost, target: &Machine) -> anyhow::Result<MachineConfig> {
-    let differs = verify::differing(host, &adopt::questions(target));
+    let differs = verify::differing(host, &adopt::checks(target));
     let facts = host.system.facts()?;
     let image = facts.booted_image.filter(|image| !image.is_empty());
     let mut part = adopt::adopted(target, &differs, image.as_deref(), &facts.kernel_arguments);
@@ -197,7 +197,7 @@ fn adopted_config(host: &LocalHost, target: &Machine) -> anyhow::Result<MachineC
 }
 
 fn refuse_drift(host: &LocalHost, source: &Machine) -> anyhow::Result<()> {
-    let drifts = verify::all(host, source)?;
+    let drifts = verify::differences(host, source)?;
     let Some(first) = drifts.first() else { return Ok(()) };
     let more = match drifts.len() - 1 {
         0 => String::new(),

@@ -24,7 +24,7 @@ pub(super) fn run(
     let host = target::open(&args.machine.root)?;
     let config = args.config.read(&host, verbose)?;
     let machine = target::read(&config)?;
-    let drifts = verify::all(&host, &machine)?;
+    let drifts = verify::differences(&host, &machine)?;
     if drifts.is_empty() {
         writeln!(screen, "no differences from {}", machine.name)?;
         return Ok(ExitCode::SUCCESS);

@@ -42,7 +42,7 @@ pub(super) fn run(
         };
         // Outside of the runtime: the systemd connection runs on one of its own.
         let found: Vec<String> =
-            verify::all(&host, &machine)?.iter().map(ToString::to_string).collect();
+            verify::differences(&host, &machine)?.iter().map(ToString::to_string).collect();
         let differs = !found.is_empty();
         if printed.as_ref() != Some(&found) {
             if found.is_empty() {

@@ -16,7 +16,7 @@ use http::{Request, header::ACCEPT};
 use mco_testkit::{
     PATIENCE,
     api::{self, Programs},
-    nodes::{self, View, Views},
+    nodes::{self, NodeSummaries, NodeSummary},
 };
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -80,13 +80,18 @@ pub(super) struct Watching<'c> {
 
 impl Watching<'_> {
     /// Waits until every node satisfies the condition.
-    fn wait(&self, what: &str, is: impl Fn(&str, &View) -> bool) {
-        let all = |views: &Views| views.len() == 6 && views.iter().all(|(name, it)| is(name, it));
+    fn wait(&self, what: &str, is: impl Fn(&str, &NodeSummary) -> bool) {
+        let all =
+            |views: &NodeSummaries| views.len() == 6 && views.iter().all(|(name, it)| is(name, it));
         self.runtime.block_on(self.nodes.wait(what, all)).unwrap();
     }
 
     /// Waits until every node satisfies the condition, and returns all changes until then.
-    pub(super) fn until(self, what: &str, is: impl Fn(&str, &View) -> bool) -> Vec<Views> {
+    pub(super) fn until(
+        self,
+        what: &str,
+        is: impl Fn(&str, &NodeSummary) -> bool,
+    ) -> Vec<NodeSummaries> {
         self.wait(what, is);
         self.nodes.history()
     }
@@ -114,7 +119,7 @@ impl<R: Runs> Cluster<R> {
     }
 
     /// Watches the nodes, which are idle and run the configs of their pools.
-    pub(super) fn watch(&self, at_rest: impl Fn(&str, &View) -> bool) -> Watching<'_> {
+    pub(super) fn watch(&self, at_rest: impl Fn(&str, &NodeSummary) -> bool) -> Watching<'_> {
         let file = self.processes.kubeconfig();
         let nodes = self.runtime.block_on(async {
             nodes::Nodes::watch(mco_cluster::client::connect(Some(&file)).await.unwrap())

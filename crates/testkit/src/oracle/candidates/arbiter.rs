@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mco_core::rollout::{self, Fleet, NodeView, Phase, PoolView};
+use mco_core::rollout::{self, NodeView, PoolNodes, PoolPhase, PoolView};
 use serde_json::{Value, json};
 
 use super::{Input, difference, failed_elsewhere, members, put, taints, view};
@@ -25,7 +25,7 @@ pub(super) fn check(input: &Input, masters: &[NodeView], expect: &Value) -> Resu
         put(&mut found, member, json!(nodes));
     }
     let mut expect = expect.clone();
-    if first.phase != Phase::Active {
+    if first.phase != PoolPhase::Active {
         // The arbiter of paused masters is handled alone, in another reconcile.
         let masters = taints(&first, masters);
         for (member, nodes) in ["taintAdd", "taintRemove"].into_iter().zip(masters) {
@@ -55,8 +55,8 @@ fn name(pool: &mco_api::MachineConfigPool) -> Option<&str> {
     pool.metadata.name.as_deref()
 }
 
-fn fleet(pool: &PoolView, members: &[NodeView]) -> Fleet {
-    let mut fleet = Fleet::toward(&pool.target);
+fn fleet(pool: &PoolView, members: &[NodeView]) -> PoolNodes {
+    let mut fleet = PoolNodes::with_target(&pool.target);
     for node in members {
         fleet.set(node.clone());
     }

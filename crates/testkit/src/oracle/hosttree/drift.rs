@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use mco_core::machine::Machine;
 use mco_host::{
     Owner, System as _,
-    snapshot::{Snapshot, Wanted},
+    snapshot::{Snapshot, SnapshotPaths},
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -63,8 +63,8 @@ pub(super) fn play(
     Ok(())
 }
 
-fn wanted(drift: &Drift) -> Wanted {
-    let mut wanted = Wanted::default();
+fn wanted(drift: &Drift) -> SnapshotPaths {
+    let mut wanted = SnapshotPaths::default();
     if drift.path.starts_with('/') {
         wanted.paths.extend([drift.path.clone(), moved(&drift.path)]);
     }

@@ -94,7 +94,7 @@ pub(super) fn write_disk(
         }
     }
     let mut system = SimulatedSystem::open(&root)?;
-    system.own(start.rpm.present.then(|| start.rpm.owned.iter().cloned().collect()));
+    system.set_packaged_paths(start.rpm.present.then(|| start.rpm.owned.iter().cloned().collect()));
     let core = start.users.iter().find(|user| user.name == "core");
     if let Some(password) = core.and_then(|core| core.password.as_deref()) {
         system.set_password("core", password)?;

@@ -22,7 +22,7 @@ pub(super) fn of(host: &Simulated, config: &Machine) -> String {
     let counts = |drift: &drift::Drift| {
         !matches!(drift, drift::Drift::Enablement { want: true, .. } | drift::Drift::Owner { .. })
     };
-    let found = verify::all_files(host, config).into_iter().find(counts);
+    let found = verify::file_differences(host, config).into_iter().find(counts);
     found.map_or(OK.to_owned(), |drift| drift.to_string())
 }
 

@@ -28,13 +28,13 @@ const ALL: [NodeCondition; 14] = [
 
 /// An event in the update of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum UpdateEvent {
     /// The node runs its desired config.
     UpToDate,
     /// The node has another desired config.
     NeedsUpdate,
     /// The change was checked and can be applied.
-    Prepared(Drains),
+    Prepared(DrainRequired),
     /// The change cannot be applied.
     NotPrepared {
         /// Name of the current config.
@@ -47,9 +47,9 @@ pub enum Event {
     /// A step of the drain.
     Drain(DrainEvent),
     /// Files and operating system are being changed.
-    Applying(Parts),
+    Applying(ChangedParts),
     /// Files and operating system are changed.
-    Applied(Parts),
+    Applied(ChangedParts),
     /// No service needs a restart.
     NoPostAction,
     /// A service was reloaded.
@@ -67,12 +67,12 @@ pub enum Event {
     /// The failure has cleared.
     Recovered,
     /// A step of pulling pinned images.
-    Pins(PinEvent),
+    Pins(PinnedImagesEvent),
 }
 
 /// A step of pulling pinned images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PinEvent {
+pub enum PinnedImagesEvent {
     /// Images are being pulled.
     Pulling,
     /// All images are pulled.
@@ -91,11 +91,11 @@ pub enum DrainEvent {
     /// The cordon failed with this error.
     CordonFailed(String),
     /// The node is being drained.
-    Draining(DrainTexts),
+    Draining(DrainAnnotations),
     /// The drain has not succeeded, for this reason.
-    Failed(DrainTexts, String),
+    Failed(DrainAnnotations, String),
     /// The node is drained.
-    Drained(DrainTexts),
+    Drained(DrainAnnotations),
     /// The node is uncordoned.
     Uncordoned,
     /// The uncordon failed with this error.
@@ -104,7 +104,7 @@ pub enum DrainEvent {
 
 /// The need of an update for a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drains {
+pub enum DrainRequired {
     /// The update needs a drain.
     Yes,
     /// The update needs no drain.
@@ -113,7 +113,7 @@ pub enum Drains {
 
 /// Values of the two drain annotations of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DrainTexts {
+pub struct DrainAnnotations {
     /// Requested drain.
     pub desired: String,
     /// Last applied drain.
@@ -122,7 +122,7 @@ pub struct DrainTexts {
 
 /// Parts of a node that change besides files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct ChangedParts {
     /// True if the operating system changes.
     pub system: bool,
     /// True if the SSH keys change.
@@ -141,23 +141,23 @@ pub(crate) struct ConditionUpdate {
 ///
 /// `desired` is the desired config of the node.
 #[must_use]
-pub fn note(
+pub fn apply_event(
     before: &[Condition],
     node: &str,
     desired: &str,
-    event: &Event,
+    event: &UpdateEvent,
     now: &Time,
 ) -> Option<Vec<Condition>> {
     let mut after = complete(before, now);
     if matches!(event, Event::UpToDate | Event::NeedsUpdate) {
         reset(&mut after, desired, now);
     }
-    put(&mut after, node, event, now);
+    record_event(&mut after, node, event, now);
     (after != before).then_some(after)
 }
 
 /// Records an event in the conditions and changes nothing else.
-pub fn put(conditions: &mut Vec<Condition>, node: &str, event: &Event, now: &Time) {
+pub fn record_event(conditions: &mut Vec<Condition>, node: &str, event: &UpdateEvent, now: &Time) {
     // The controller may report a drain late. It sets UpdateExecuted only until files change.
     let is_applied = status(conditions, &NodeCondition::AppliedFilesAndOS) != FALSE;
     let is_late = |update: &ConditionUpdate| {
@@ -174,7 +174,7 @@ pub fn put(conditions: &mut Vec<Condition>, node: &str, event: &Event, now: &Tim
 
 /// Returns the drain events that are missing from the conditions after a completed drain, in order.
 #[must_use]
-pub fn catch_up(conditions: &[Condition], texts: &DrainTexts) -> Vec<DrainEvent> {
+pub fn missing_drain_events(conditions: &[Condition], texts: &DrainAnnotations) -> Vec<DrainEvent> {
     let mut missing = Vec::new();
     if status(conditions, &NodeCondition::Cordoned) != TRUE {
         missing.push(DrainEvent::Cordoned);
@@ -262,7 +262,7 @@ pub(crate) const TRUE: &str = "True";
 pub(crate) const FALSE: &str = "False";
 const UNKNOWN: &str = "Unknown";
 
-fn updates(node: &str, event: &Event) -> Vec<ConditionUpdate> {
+fn updates(node: &str, event: &UpdateEvent) -> Vec<ConditionUpdate> {
     use NodeCondition::{
         AppliedFilesAndOS, NodeDegraded, RebootedNode, Resumed, UpdateExecuted,
         UpdatePostActionComplete, UpdatePrepared, Updated,
@@ -271,52 +271,56 @@ fn updates(node: &str, event: &Event) -> Vec<ConditionUpdate> {
         vec![ConditionUpdate { reason: kind.as_str().to_owned(), kind, status, message }]
     };
     match event {
-        Event::UpToDate => alone(Updated, TRUE, format!("Node {node} Updated")),
-        Event::NeedsUpdate => alone(Updated, FALSE, format!("Node {node} needs an update")),
-        Event::Prepared(drains) => {
-            let drains = *drains == Drains::Yes;
+        UpdateEvent::UpToDate => alone(Updated, TRUE, format!("Node {node} Updated")),
+        UpdateEvent::NeedsUpdate => alone(Updated, FALSE, format!("Node {node} needs an update")),
+        UpdateEvent::Prepared(drains) => {
+            let drains = *drains == DrainRequired::Yes;
             let text = format!("Update Compatible. Post Cfg Actions: [] Drain Required: {drains}");
             alone(UpdatePrepared, TRUE, text)
         }
-        Event::NotPrepared { from, to, why } => {
+        UpdateEvent::NotPrepared { from, to, why } => {
             let text = format!(
                 "Update Failed compatibility validation. \
                  MachineConfigs {from} and {to} are not compatible. Err: {why}"
             );
             alone(UpdatePrepared, UNKNOWN, text)
         }
-        Event::NoPostAction => vec![ConditionUpdate {
+        UpdateEvent::NoPostAction => vec![ConditionUpdate {
             kind: UpdatePostActionComplete,
             status: TRUE,
             reason: "None".to_owned(),
             message: "Changes do not require a reboot".to_owned(),
         }],
-        Event::ServiceReloaded(service) => {
+        UpdateEvent::ServiceReloaded(service) => {
             let text = format!("Node has reloaded service {service}");
             alone(UpdatePostActionComplete, TRUE, text)
         }
-        Event::ServiceRestarted(service) => {
+        UpdateEvent::ServiceRestarted(service) => {
             let text = format!("Node has restarted service {service}");
             alone(UpdatePostActionComplete, TRUE, text)
         }
-        Event::Rebooting => alone(RebootedNode, UNKNOWN, "Upgrade requires a reboot.".to_owned()),
-        Event::Rebooted => alone(RebootedNode, TRUE, "Node has rebooted".to_owned()),
-        Event::Resumed(config) => {
+        UpdateEvent::Rebooting => {
+            alone(RebootedNode, UNKNOWN, "Upgrade requires a reboot.".to_owned())
+        }
+        UpdateEvent::Rebooted => alone(RebootedNode, TRUE, "Node has rebooted".to_owned()),
+        UpdateEvent::Resumed(config) => {
             let text = format!("In desired config {config}. Resumed normal operations.");
             alone(Resumed, TRUE, text)
         }
-        Event::Degraded(why) => {
+        UpdateEvent::Degraded(why) => {
             alone(NodeDegraded, TRUE, format!("Node {node} upgrade failure. {why}"))
         }
-        Event::Recovered => alone(NodeDegraded, FALSE, format!("Node {node} upgrade succeeded")),
-        Event::Pins(event) => pins(node, *event),
-        Event::Drain(event) => drain(event).into(),
-        Event::Applying(parts) => {
+        UpdateEvent::Recovered => {
+            alone(NodeDegraded, FALSE, format!("Node {node} upgrade succeeded"))
+        }
+        UpdateEvent::Pins(event) => pins(node, *event),
+        UpdateEvent::Drain(event) => drain(event).into(),
+        UpdateEvent::Applying(parts) => {
             let whole = "Updating the Files and OS on disk as a part of the in progress phase";
             let text = format!("Applying files and new OS config to node. {}", parts.text("will"));
             pair((UpdateExecuted, UNKNOWN, whole), (AppliedFilesAndOS, UNKNOWN, text)).into()
         }
-        Event::Applied(parts) => {
+        UpdateEvent::Applied(parts) => {
             let whole = "Updated the Files and OS on disk as a part of the in progress phase";
             let text = format!("Applied files and new OS config to node. {}", parts.text("did"));
             pair((UpdateExecuted, TRUE, whole), (AppliedFilesAndOS, TRUE, text)).into()
@@ -324,7 +328,7 @@ fn updates(node: &str, event: &Event) -> Vec<ConditionUpdate> {
     }
 }
 
-fn pins(node: &str, event: PinEvent) -> Vec<ConditionUpdate> {
+fn pins(node: &str, event: PinnedImagesEvent) -> Vec<ConditionUpdate> {
     use NodeCondition::{PinnedImageSetsDegraded, PinnedImageSetsProgressing};
     let update = |kind, status, reason: &str, message: &str| ConditionUpdate {
         kind,
@@ -333,11 +337,11 @@ fn pins(node: &str, event: PinEvent) -> Vec<ConditionUpdate> {
         message: message.to_owned(),
     };
     match event {
-        PinEvent::Pulling => {
+        PinnedImagesEvent::Pulling => {
             let text = format!("node is prefetching images: {node}");
             vec![update(PinnedImageSetsProgressing, TRUE, "ImagePrefetch", &text)]
         }
-        PinEvent::Complete => vec![
+        PinnedImagesEvent::Complete => vec![
             update(
                 PinnedImageSetsProgressing,
                 FALSE,
@@ -346,7 +350,7 @@ fn pins(node: &str, event: PinEvent) -> Vec<ConditionUpdate> {
             ),
             update(PinnedImageSetsDegraded, FALSE, "AsExpected", "All is good"),
         ],
-        PinEvent::Failed => {
+        PinnedImagesEvent::Failed => {
             let text = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet \
                         list for more details.";
             vec![update(PinnedImageSetsDegraded, TRUE, "PrefetchFailed", text)]
@@ -423,14 +427,14 @@ fn pair(
     ]
 }
 
-fn until(texts: &DrainTexts) -> String {
+fn until(texts: &DrainAnnotations) -> String {
     format!(
         "The drain will not be complete until desired drainer {} matches current drainer {}",
         texts.desired, texts.last
     )
 }
 
-impl Parts {
+impl ChangedParts {
     fn text(self, verb: &str) -> String {
         let need = |needed: bool| if needed { "" } else { "not " };
         format!(

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Hold, NodeView, Phase, PoolView, RolloutPlan, Verdict,
+    Hold, NodeView, PoolPhase, PoolView, RolloutDecision, RolloutPlan,
     assessment::{Assessment, Need, Responsiveness},
     view::Order,
 };
 
 /// The nodes of a pool, ready for selection.
 #[derive(Clone, Debug, Default)]
-pub struct Fleet {
+pub struct PoolNodes {
     target: String,
     members: BTreeMap<String, Member>,
     arrivals: u64,
@@ -78,10 +78,10 @@ impl RolloutCounts {
     }
 }
 
-impl Fleet {
+impl PoolNodes {
     /// Creates a pool without nodes that has this target.
     #[must_use]
-    pub fn toward(target: &str) -> Self {
+    pub fn with_target(target: &str) -> Self {
         Self { target: target.to_owned(), ..Self::default() }
     }
 
@@ -100,7 +100,7 @@ impl Fleet {
     }
 
     /// Removes a node that was deleted or belongs to another pool now.
-    pub fn forget(&mut self, node: &str) {
+    pub fn remove(&mut self, node: &str) {
         self.remove(node);
     }
 
@@ -149,7 +149,7 @@ impl Fleet {
 
     /// Returns the number of nodes in each state.
     #[must_use]
-    pub fn tally(&self) -> RolloutCounts {
+    pub fn counts(&self) -> RolloutCounts {
         self.counts
     }
 
@@ -168,11 +168,11 @@ impl Fleet {
     /// see `holds`.
     ///
     /// The cost depends on the number of selected nodes, not on the size of the pool.
-    pub fn choose(&mut self, pool: &PoolView) -> RolloutPlan {
+    pub fn select(&mut self, pool: &PoolView) -> RolloutPlan {
         self.retarget(&pool.target);
         let free = self.capacity(pool);
         let mut plan = RolloutPlan::toward(&pool.target, free);
-        if pool.phase != Phase::Active {
+        if pool.phase != PoolPhase::Active {
             return plan;
         }
         self.repair(pool, &mut plan);
@@ -254,7 +254,7 @@ impl Fleet {
             .filter(|member| !selected.contains(member.node.name.as_str()))
             .collect();
         waiting.sort_by_key(|member| member.arrival);
-        let decision = Verdict::of(pool, plan);
+        let decision = RolloutDecision::of(pool, plan);
         let hold = |member: &Member| Some((member.node.name.clone(), member.hold(&decision)?));
         waiting.into_iter().filter_map(hold).collect()
     }
@@ -262,32 +262,32 @@ impl Fleet {
     /// Returns the reason why a node waits after the last selection; `None` if the node needs
     /// nothing.
     #[must_use]
-    pub fn hold(&self, node: &str, decision: &Verdict) -> Option<Hold> {
+    pub fn hold(&self, node: &str, decision: &RolloutDecision) -> Option<Hold> {
         self.members.get(node)?.hold(decision)
     }
 
     /// Returns true if a node is updating.
     #[must_use]
-    pub fn is_moving(&self, node: &str) -> bool {
+    pub fn is_updating(&self, node: &str) -> bool {
         self.members.get(node).is_some_and(|member| member.assessment.updating)
     }
 }
 
 impl Member {
-    fn hold(&self, decision: &Verdict) -> Option<Hold> {
+    fn hold(&self, decision: &RolloutDecision) -> Option<Hold> {
         if self.assessment.need == Need::Nothing {
             return None;
         }
         match decision.phase {
-            Phase::Paused => return Some(Hold::Paused),
-            Phase::Deleting => return Some(Hold::Deleting),
-            Phase::Active => {}
+            PoolPhase::Paused => return Some(Hold::Paused),
+            PoolPhase::Deleting => return Some(Hold::Deleting),
+            PoolPhase::Active => {}
         }
         Some(match (&self.assessment.need, &decision.refusal) {
             (Need::Wait(hold), _) => hold.clone(),
             (_, Some(refusal)) => refusal.clone(),
             (_, None) if decision.deferred.as_ref() == Some(&self.node.name) => Hold::OperatorNode,
-            (_, None) if decision.neighbour => Hold::Neighbour,
+            (_, None) if decision.neighbour => Hold::ControlPlane,
             (_, None) => Hold::NoCapacity,
         })
     }

@@ -8,8 +8,8 @@ use super::*;
 use crate::{
     check,
     fixture::nodes,
-    rollout::{Neighbour, select},
-    status::{Images, Inputs, Voice},
+    rollout::{ControlPlanePeer, select},
+    status::{DaemonReport, Images, Inputs},
 };
 
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -44,14 +44,14 @@ fn labels(roles: &str) -> BTreeMap<String, String> {
     roles.split_whitespace().map(label).collect()
 }
 
-fn view(pool: &MachineConfigPool, phase: Phase) -> PoolView {
+fn view(pool: &MachineConfigPool, phase: PoolPhase) -> PoolView {
     PoolView {
         name: pool.metadata.name.clone().unwrap(),
         target: pool.spec.configuration.rendered.name.clone(),
         phase,
         max_unavailable: 2,
         operator_node: None,
-        neighbour: Neighbour::default(),
+        neighbour: ControlPlanePeer::default(),
     }
 }
 
@@ -94,7 +94,7 @@ const POOLS: [&str; 4] = ["worker", "infra", "gpu", "master"];
 struct Model {
     pools: BTreeMap<&'static str, MachineConfigPool>,
     nodes: BTreeMap<&'static str, (NodeView, BTreeMap<String, String>)>,
-    reports: BTreeMap<&'static str, NodeReport>,
+    reports: BTreeMap<&'static str, MachineConfigNodeView>,
 }
 
 impl Model {
@@ -106,37 +106,37 @@ impl Model {
         self.nodes.values().filter(fits).map(|(node, _)| node.clone()).collect()
     }
 
-    fn refill(&self, roster: &mut Roster) {
-        if !roster.knows(self.pools.values()) {
+    fn refill(&self, node_index: &mut NodeIndex) {
+        if !node_index.has_pools(self.pools.values()) {
             let nodes = self.nodes.values().map(|(node, labels)| (node.clone(), labels));
-            roster.replace(self.pools.values(), nodes);
+            node_index.replace(self.pools.values(), nodes);
         }
     }
 
-    fn apply(&mut self, roster: &mut Roster, what: ClusterEvent) {
+    fn apply(&mut self, node_index: &mut NodeIndex, what: ClusterEvent) {
         match what {
             ClusterEvent::Node(name, roles, state) => {
                 let node = node(NAMES[name], STATES[state]);
                 let labels = labels(ROLES[roles]);
-                roster.set_node(node.clone(), &labels);
+                node_index.set_node(node.clone(), &labels);
                 self.nodes.insert(NAMES[name], (node, labels));
             }
             ClusterEvent::Gone(name) => {
-                roster.forget_node(NAMES[name]);
+                node_index.remove_node(NAMES[name]);
                 self.nodes.remove(NAMES[name]);
             }
             ClusterEvent::Report(name, degraded) => {
-                let report = NodeReport {
-                    voice: Voice::Heard,
+                let report = MachineConfigNodeView {
+                    daemon_report: DaemonReport::Present,
                     degraded: degraded.then(|| "disk full".to_owned()),
                     images: Images::Pulled,
-                    ..NodeReport::silent(NAMES[name])
+                    ..MachineConfigNodeView::without_report(NAMES[name])
                 };
-                roster.set_report(report.clone());
+                node_index.set_machine_config_node(report.clone());
                 self.reports.insert(NAMES[name], report);
             }
             ClusterEvent::ReportGone(name) => {
-                roster.forget_report(NAMES[name]);
+                node_index.remove_machine_config_node(NAMES[name]);
                 self.reports.remove(NAMES[name]);
             }
             ClusterEvent::Target(name, target) => {
@@ -152,40 +152,42 @@ impl Model {
                     let known = before.get(name).cloned();
                     self.pools.insert(name, known.unwrap_or_else(|| pool(name, "new")));
                 }
-                self.refill(roster);
+                self.refill(node_index);
             }
             ClusterEvent::Choice(name) => {
                 // A selected node is updating from then on.
                 let Some(pool) = self.pools.get(POOLS[name]) else { return };
-                let plan = roster.choose(&view(pool, Phase::Active), None);
+                let plan = node_index.choose(&view(pool, PoolPhase::Active), None);
                 for name in NAMES.iter().filter(|name| plan.starts.iter().any(|s| s == *name)) {
                     let (node, labels) = self.nodes.get_mut(name).expect("only members start");
                     node.desired.clone_from(&plan.target);
-                    roster.set_node(node.clone(), labels);
+                    node_index.set_node(node.clone(), labels);
                 }
             }
         }
     }
 
-    fn compare(&self, roster: &mut Roster) {
+    fn compare(&self, node_index: &mut NodeIndex) {
         let now = Time(Timestamp::UNIX_EPOCH);
-        let reports: Vec<NodeReport> = self.reports.values().cloned().collect();
+        let reports: Vec<MachineConfigNodeView> = self.reports.values().cloned().collect();
         for (name, pool) in &self.pools {
             let members = self.members(name);
-            for phase in [Phase::Active, Phase::Paused] {
+            for phase in [PoolPhase::Active, PoolPhase::Paused] {
                 let view = view(pool, phase);
                 let expected = select(&view, &members);
-                let plan = roster.choose(&view, None);
+                let plan = node_index.choose(&view, None);
                 assert_eq!(plan.starts, expected.starts, "{name}");
                 assert_eq!(plan.repairs, expected.repairs, "{name}");
-                let fleet = roster.fleet(name).unwrap();
+                let fleet = node_index.pool_nodes(name).unwrap();
                 assert_eq!(check::rollout(&plan, &view, fleet), Ok(()));
-                roster.judge(name, Verdict::of(&view, &plan));
+                node_index.set_decision(name, RolloutDecision::of(&view, &plan));
                 let waits = |node: &&NodeView| !plan.starts.contains(&node.name);
                 let holds: BTreeMap<String, Hold> = members
                     .iter()
                     .filter(waits)
-                    .filter_map(|node| Some((node.name.clone(), roster.wait(&node.name)?.hold)))
+                    .filter_map(|node| {
+                        Some((node.name.clone(), node_index.pending_update(&node.name)?.hold))
+                    })
                     .collect();
                 assert_eq!(holds, expected.holds.into_iter().collect(), "{name}");
             }
@@ -193,10 +195,10 @@ impl Model {
                 pool,
                 nodes: &members,
                 reports: &reports,
-                around: Around::default(),
+                context: StatusContext::default(),
                 now: now.clone(),
             };
-            let status = roster.status(pool, &Around::default(), &now).unwrap();
+            let status = node_index.status(pool, &StatusContext::default(), &now).unwrap();
             assert_eq!(status, status::pool(&inputs), "{name}");
         }
     }
@@ -207,11 +209,11 @@ proptest! {
     fn the_index_equals_a_full_scan_of_all_nodes(
         story in proptest::collection::vec(cluster_event(), 0..40),
     ) {
-        let (mut model, mut roster) = (Model::default(), Roster::default());
-        model.apply(&mut roster, ClusterEvent::Pools(vec![0, 1, 2, 3]));
+        let (mut model, mut node_index) = (Model::default(), NodeIndex::default());
+        model.apply(&mut node_index, ClusterEvent::Pools(vec![0, 1, 2, 3]));
         for what in story {
-            model.apply(&mut roster, what);
-            model.compare(&mut roster);
+            model.apply(&mut node_index, what);
+            model.compare(&mut node_index);
         }
     }
 }
@@ -220,8 +222,8 @@ proptest! {
 #[test]
 fn an_event_affects_only_its_own_pools() {
     let pools = [pool("worker", "new"), pool("infra", "new")];
-    let mut roster = Roster::new(&pools);
-    let mut set = |state: &str, roles: &str| roster.set_node(node("a", state), &labels(roles));
+    let mut node_index = NodeIndex::new(&pools);
+    let mut set = |state: &str, roles: &str| node_index.set_node(node("a", state), &labels(roles));
     assert_eq!(set("old", "worker"), ["worker"]);
     assert_eq!(set("old", "worker"), [""; 0], "nothing changed");
     assert_eq!(set("working", "worker"), ["worker"]);
@@ -229,57 +231,61 @@ fn an_event_affects_only_its_own_pools() {
     assert_eq!(set("working", ""), ["infra"]);
     assert_eq!(set("done", ""), [""; 0], "nobody's");
     assert_eq!(set("done", "infra"), ["infra"]);
-    let report = NodeReport { voice: Voice::Heard, ..NodeReport::silent("a") };
-    assert_eq!(roster.set_report(report.clone()).as_deref(), Some("infra"));
-    assert_eq!(roster.set_report(report), None, "nothing changed");
-    assert_eq!(roster.forget_node("a"), ["infra"]);
-    assert_eq!(roster.forget_node("a"), [""; 0]);
-    assert_eq!(roster.forget_report("a"), None, "its node is gone");
+    let report = MachineConfigNodeView {
+        daemon_report: DaemonReport::Present,
+        ..MachineConfigNodeView::without_report("a")
+    };
+    assert_eq!(node_index.set_report(report.clone()).as_deref(), Some("infra"));
+    assert_eq!(node_index.set_report(report), None, "nothing changed");
+    assert_eq!(node_index.forget_node("a"), ["infra"]);
+    assert_eq!(node_index.forget_node("a"), [""; 0]);
+    assert_eq!(node_index.forget_report("a"), None, "its node is gone");
 }
 
 #[test]
 fn changed_pools_and_selectors_are_detected() {
     let mut pools = vec![pool("worker", "new"), pool("infra", "new")];
-    let mut roster = Roster::new(&pools);
-    roster.set_node(node("a", "old"), &labels("worker infra"));
-    assert!(roster.knows(&pools));
+    let mut node_index = NodeIndex::new(&pools);
+    node_index.set_node(node("a", "old"), &labels("worker infra"));
+    assert!(node_index.knows(&pools));
     pools[0].spec.configuration.rendered.name = "other".to_owned();
-    assert!(roster.knows(&pools), "a changed target is not a changed selector");
+    assert!(node_index.knows(&pools), "a changed target is not a changed selector");
     let gone = pools.split_off(1);
-    assert!(!roster.knows(&pools));
+    assert!(!node_index.knows(&pools));
     let all = labels("worker infra");
-    roster.replace(&pools, [(node("a", "old"), &all)]);
-    assert_eq!(roster.pool_of("a"), Ok(Some("worker")));
-    assert!(roster.fleet(gone[0].metadata.name.as_deref().unwrap()).is_none());
+    node_index.replace(&pools, [(node("a", "old"), &all)]);
+    assert_eq!(node_index.pool_of("a"), Ok(Some("worker")));
+    assert!(node_index.pool_nodes(gone[0].metadata.name.as_deref().unwrap()).is_none());
     pools[0].spec.node_selector = None;
-    assert!(!roster.knows(&pools));
+    assert!(!node_index.knows(&pools));
 }
 
 #[test]
 fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
     let mut pools = [pool("worker", "old")];
-    let mut roster = Roster::new(&pools);
+    let mut node_index = NodeIndex::new(&pools);
     pools[0].spec.configuration.rendered.name = "new".to_owned();
-    roster.set_node(node("a", "old"), &labels("worker"));
-    roster.set_node(node("b", "done"), &labels("worker"));
-    assert_eq!(roster.wait("a"), None, "nothing has been decided yet");
+    node_index.set_node(node("a", "old"), &labels("worker"));
+    node_index.set_node(node("b", "done"), &labels("worker"));
+    assert_eq!(node_index.pending_update("a"), None, "nothing has been decided yet");
     let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
-    let decision = |phase| Verdict::refused("new", phase, fault());
-    assert!(roster.judge("worker", decision(Phase::Active)));
-    assert!(!roster.judge("worker", decision(Phase::Active)), "nothing new");
-    let wait = roster.wait("a").unwrap();
+    let decision = |phase| RolloutDecision::refused("new", phase, fault());
+    assert!(node_index.judge("worker", decision(Phase::Active)));
+    assert!(!node_index.judge("worker", decision(Phase::Active)), "nothing new");
+    let wait = node_index.pending_update("a").unwrap();
     assert_eq!(wait.target, "new");
     assert_eq!(
         wait.hold.to_string(),
         "the pool's maxUnavailable: invalid value for IntOrString: invalid type: string is not a \
          percentage"
     );
-    assert_eq!(roster.wait("b"), None, "the node has the target already");
+    assert_eq!(node_index.pending_update("b"), None, "the node has the target already");
     let mut strange = pools[0].clone();
     strange.spec.max_unavailable = Some(IntOrString::String("many".to_owned()));
-    let waiting: Vec<String> = roster.holds(&strange).into_iter().map(|(node, _)| node).collect();
+    let waiting: Vec<String> =
+        node_index.holds(&strange).into_iter().map(|(node, _)| node).collect();
     assert_eq!(waiting, ["a"]);
-    assert_eq!(roster.holds(&pools[0]), [], "the node would be selected now");
-    assert!(roster.judge("worker", decision(Phase::Paused)));
-    assert_eq!(roster.wait("a").unwrap().hold, Hold::Paused);
+    assert_eq!(node_index.holds(&pools[0]), [], "the node would be selected now");
+    assert!(node_index.judge("worker", decision(Phase::Paused)));
+    assert_eq!(node_index.pending_update("a").unwrap().hold, Hold::Paused);
 }

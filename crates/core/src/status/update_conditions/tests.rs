@@ -6,18 +6,18 @@ fn at(second: u32) -> Time {
     serde_json::from_str(&format!("\"2026-01-01T00:00:{second:02}Z\"")).unwrap()
 }
 
-fn texts() -> DrainTexts {
-    DrainTexts { desired: "drain-new".to_owned(), last: "uncordon-old".to_owned() }
+fn texts() -> DrainAnnotations {
+    DrainAnnotations { desired: "drain-new".to_owned(), last: "uncordon-old".to_owned() }
 }
 
 /// Returns `Type=Status` of the changed conditions after each event.
-fn apply(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
+fn apply(events: &[UpdateEvent]) -> (Vec<String>, Vec<Condition>) {
     let mut conditions = complete(&[], &at(0));
     let mut lines = Vec::new();
     for (number, event) in events.iter().enumerate() {
         let now = at(u32::try_from(number).unwrap() + 1);
         let after =
-            note(&conditions, "n", "new", event, &now).unwrap_or_else(|| conditions.clone());
+            apply_event(&conditions, "n", "new", event, &now).unwrap_or_else(|| conditions.clone());
         for (old, new) in conditions.iter().zip(&after) {
             if old.status != new.status && new.status != "False" {
                 lines.push(format!("{}={}", new.type_, new.status));
@@ -31,20 +31,20 @@ fn apply(events: &[Event]) -> (Vec<String>, Vec<Condition>) {
 // covers: C109, C110
 #[test]
 fn an_update_with_a_reboot_sets_its_conditions_in_order_and_ends_with_updated_alone() {
-    let parts = Parts { system: true, keys: false };
+    let parts = ChangedParts { system: true, keys: false };
     let events = [
-        Event::NeedsUpdate,
-        Event::Prepared(Drains::Yes),
-        Event::Drain(DrainEvent::Cordoned),
-        Event::Drain(DrainEvent::Draining(texts())),
-        Event::Drain(DrainEvent::Drained(texts())),
-        Event::Applying(parts),
-        Event::Applied(parts),
-        Event::Rebooting,
-        Event::Rebooted,
-        Event::Resumed("new".to_owned()),
-        Event::Drain(DrainEvent::Uncordoned),
-        Event::UpToDate,
+        UpdateEvent::NeedsUpdate,
+        UpdateEvent::Prepared(DrainRequired::Yes),
+        UpdateEvent::Drain(DrainEvent::Cordoned),
+        UpdateEvent::Drain(DrainEvent::Draining(texts())),
+        UpdateEvent::Drain(DrainEvent::Drained(texts())),
+        UpdateEvent::Applying(parts),
+        UpdateEvent::Applied(parts),
+        UpdateEvent::Rebooting,
+        UpdateEvent::Rebooted,
+        UpdateEvent::Resumed("new".to_owned()),
+        UpdateEvent::Drain(DrainEvent::Uncordoned),
+        UpdateEvent::UpToDate,
     ];
     let (lines, conditions) = apply(&events);
     assert_eq!(
@@ -81,9 +81,12 @@ fn an_update_with_a_reboot_sets_its_conditions_in_order_and_ends_with_updated_al
 
 #[test]
 fn a_failure_names_node_and_cause_and_keeps_the_step_conditions() {
-    let parts = Parts { system: false, keys: true };
-    let events =
-        [Event::NeedsUpdate, Event::Applying(parts), Event::Degraded("disk full".to_owned())];
+    let parts = ChangedParts { system: false, keys: true };
+    let events = [
+        UpdateEvent::NeedsUpdate,
+        UpdateEvent::Applying(parts),
+        UpdateEvent::Degraded("disk full".to_owned()),
+    ];
     let (lines, conditions) = apply(&events);
     let kinds = ["UpdateExecuted=Unknown", "AppliedFilesAndOS=Unknown", "NodeDegraded=True"];
     assert_eq!(lines, kinds);
@@ -99,11 +102,14 @@ fn a_failure_names_node_and_cause_and_keeps_the_step_conditions() {
 
 #[test]
 fn an_unchanged_event_writes_nothing_and_time_changes_with_the_status() {
-    let first = note(&[], "n", "new", &Event::UpToDate, &at(1)).unwrap();
+    let first = apply_event(&[], "n", "new", &UpdateEvent::UpToDate, &at(1)).unwrap();
     assert_eq!(first.len(), ALL.len());
     assert_eq!(note(&first, "n", "new", &Event::UpToDate, &at(2)), None);
-    let drains = note(&first, "n", "new", &Event::Prepared(Drains::Yes), &at(2)).unwrap();
-    let again = note(&drains, "n", "new", &Event::Prepared(Drains::No), &at(3)).unwrap();
+    let drains =
+        apply_event(&first, "n", "new", &UpdateEvent::Prepared(DrainRequired::Yes), &at(2))
+            .unwrap();
+    let again = apply_event(&drains, "n", "new", &UpdateEvent::Prepared(DrainRequired::No), &at(3))
+        .unwrap();
     let prepared = again.iter().find(|found| found.type_ == "UpdatePrepared").unwrap();
     assert_eq!(prepared.last_transition_time, at(2));
     assert_eq!(prepared.message, "Update Compatible. Post Cfg Actions: [] Drain Required: false");
@@ -112,8 +118,8 @@ fn an_unchanged_event_writes_nothing_and_time_changes_with_the_status() {
 #[test]
 fn missing_drain_events_are_recorded_in_order_after_the_drain() {
     let (mut conditions, mut recorded) = (complete(&[], &at(0)), 0);
-    for event in catch_up(&conditions, &texts()) {
-        put(&mut conditions, "n", &Event::Drain(event), &at(1));
+    for event in missing_drain_events(&conditions, &texts()) {
+        record_event(&mut conditions, "n", &UpdateEvent::Drain(event), &at(1));
         recorded += 1;
     }
     assert_eq!(recorded, 3, "cordoned, draining, drained");
@@ -123,10 +129,10 @@ fn missing_drain_events_are_recorded_in_order_after_the_drain() {
 
 #[test]
 fn a_late_drain_event_does_not_reset_update_executed() {
-    let parts = Parts { system: false, keys: false };
+    let parts = ChangedParts { system: false, keys: false };
     let mut conditions = complete(&[], &at(0));
-    put(&mut conditions, "n", &Event::Applied(parts), &at(1));
-    put(&mut conditions, "n", &Event::Drain(DrainEvent::Drained(texts())), &at(2));
+    record_event(&mut conditions, "n", &UpdateEvent::Applied(parts), &at(1));
+    record_event(&mut conditions, "n", &UpdateEvent::Drain(DrainEvent::Drained(texts())), &at(2));
     assert_eq!(status(&conditions, &NodeCondition::UpdateExecuted), TRUE);
     assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
 }
@@ -134,12 +140,12 @@ fn a_late_drain_event_does_not_reset_update_executed() {
 #[test]
 fn pinned_image_conditions_survive_an_update() {
     let mut conditions = complete(&[], &at(0));
-    put(&mut conditions, "n", &Event::Pins(PinEvent::Pulling), &at(1));
-    put(&mut conditions, "n", &Event::Pins(PinEvent::Failed), &at(1));
-    let after = note(&conditions, "n", "new", &Event::UpToDate, &at(2)).unwrap();
+    record_event(&mut conditions, "n", &UpdateEvent::Pins(PinnedImagesEvent::Pulling), &at(1));
+    record_event(&mut conditions, "n", &UpdateEvent::Pins(PinnedImagesEvent::Failed), &at(1));
+    let after = apply_event(&conditions, "n", "new", &UpdateEvent::UpToDate, &at(2)).unwrap();
     assert_eq!(status(&after, &NodeCondition::PinnedImageSetsDegraded), TRUE);
     conditions = after;
-    put(&mut conditions, "n", &Event::Pins(PinEvent::Complete), &at(3));
+    record_event(&mut conditions, "n", &UpdateEvent::Pins(PinnedImagesEvent::Complete), &at(3));
     assert_eq!(status(&conditions, &NodeCondition::PinnedImageSetsDegraded), FALSE);
     assert_eq!(status(&conditions, &NodeCondition::PinnedImageSetsProgressing), FALSE);
 }

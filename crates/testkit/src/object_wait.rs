@@ -36,7 +36,7 @@ pub async fn find<K: Watched, T>(api: Api<K>, mut look: impl FnMut(K) -> Option<
 }
 
 /// Waits until the object `name` satisfies `holds`, which gets `None` if the object does not exist.
-pub async fn until<K: Watched>(
+pub async fn wait_until<K: Watched>(
     api: Api<K>,
     name: &str,
     what: &str,

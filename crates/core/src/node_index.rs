@@ -10,37 +10,37 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{MachineConfigPool, MachineConfigPoolStatus};
 
 use crate::{
+    machine_config_node::PendingUpdate,
     membership::{CustomIgnored, MembershipError, MembershipIndex, Pools},
-    progress::PendingUpdate,
-    rollout::{self, Fleet, Hold, NodeView, Phase, PoolView, RolloutPlan, Verdict},
-    status::{self, Around, ImageBuild, NodeReport, StatusCounter},
+    rollout::{self, Hold, NodeView, PoolNodes, PoolPhase, PoolView, RolloutDecision, RolloutPlan},
+    status::{self, ImageBuild, MachineConfigNodeView, StatusContext, StatusCounter},
 };
 
 /// All nodes, indexed by pool.
 #[derive(Clone, Debug)]
-pub struct Roster {
+pub struct NodeIndex {
     index: MembershipIndex,
     entries: BTreeMap<String, PoolEntry>,
     /// State of the `MachineConfigNodes`, also of nodes that are not known yet.
-    reports: BTreeMap<String, NodeReport>,
+    reports: BTreeMap<String, MachineConfigNodeView>,
 }
 
 /// The nodes of one pool.
 #[derive(Clone, Debug)]
 struct PoolEntry {
-    pool_nodes: Fleet,
+    pool_nodes: PoolNodes,
     counter: StatusCounter,
     /// Result of the last selection for the waiting nodes.
-    decision: Option<Verdict>,
+    decision: Option<RolloutDecision>,
 }
 
-impl Default for Roster {
+impl Default for NodeIndex {
     fn default() -> Self {
         Self::new([])
     }
 }
 
-impl Roster {
+impl NodeIndex {
     /// Creates an index without nodes.
     #[must_use]
     pub fn new<'a>(pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> Self {
@@ -48,7 +48,7 @@ impl Roster {
         let entry = |pool: &&MachineConfigPool| {
             let name = pool.metadata.name.clone().unwrap_or_default();
             let entry = PoolEntry {
-                pool_nodes: Fleet::toward(&pool.spec.configuration.rendered.name),
+                pool_nodes: PoolNodes::with_target(&pool.spec.configuration.rendered.name),
                 counter: StatusCounter::new(pool, &ImageBuild::default()),
                 decision: None,
             };
@@ -63,7 +63,7 @@ impl Roster {
 
     /// Returns true if the index has exactly these pools, with the same node selectors.
     #[must_use]
-    pub fn knows<'a>(&self, pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> bool {
+    pub fn has_pools<'a>(&self, pools: impl IntoIterator<Item = &'a MachineConfigPool>) -> bool {
         let pools: Vec<&MachineConfigPool> = pools.into_iter().collect();
         let known = |pool: &&MachineConfigPool| {
             pool.metadata.name.as_ref().is_some_and(|name| self.entries.contains_key(name))
@@ -111,7 +111,7 @@ impl Roster {
     }
 
     /// Removes a deleted node; returns the pool to reconcile, if any.
-    pub fn forget_node(&mut self, node: &str) -> Vec<String> {
+    pub fn remove_node(&mut self, node: &str) -> Vec<String> {
         let moved = self.index.remove(node);
         if let Some(from) = &moved.from {
             self.remove_from(from, node);
@@ -127,7 +127,7 @@ impl Roster {
     }
 
     /// Updates the MachineConfigNode of a node; returns the pool to reconcile, if any.
-    pub fn set_report(&mut self, report: NodeReport) -> Option<String> {
+    pub fn set_machine_config_node(&mut self, report: MachineConfigNodeView) -> Option<String> {
         if self.reports.get(&report.node) == Some(&report) {
             return None;
         }
@@ -137,7 +137,7 @@ impl Roster {
     }
 
     /// Removes a deleted MachineConfigNode; returns the pool to reconcile, if any.
-    pub fn forget_report(&mut self, node: &str) -> Option<String> {
+    pub fn remove_machine_config_node(&mut self, node: &str) -> Option<String> {
         self.reports.remove(node)?;
         self.recount(node)
     }
@@ -162,7 +162,7 @@ impl Roster {
 
     /// Returns the nodes of a pool.
     #[must_use]
-    pub fn fleet(&self, pool: &str) -> Option<&Fleet> {
+    pub fn pool_nodes(&self, pool: &str) -> Option<&PoolNodes> {
         self.entries.get(pool).map(|entry| &entry.pool_nodes)
     }
 
@@ -172,7 +172,7 @@ impl Roster {
     /// The waiting nodes are not in the plan: see `wait` for a single node.
     pub fn choose(&mut self, pool: &PoolView, other: Option<&PoolView>) -> RolloutPlan {
         let empty = || PoolEntry {
-            pool_nodes: Fleet::toward(&pool.target),
+            pool_nodes: PoolNodes::with_target(&pool.target),
             counter: StatusCounter::new(&MachineConfigPool::default(), &ImageBuild::default()),
             decision: None,
         };
@@ -197,7 +197,7 @@ impl Roster {
     }
 
     /// Stores the result of the last selection for the waiting nodes; returns true if it changed.
-    pub fn judge(&mut self, pool: &str, decision: Verdict) -> bool {
+    pub fn set_decision(&mut self, pool: &str, decision: RolloutDecision) -> bool {
         let Some(entry) = self.entries.get_mut(pool) else { return false };
         entry.pool_nodes.retarget(&decision.target);
         let is_new = entry.decision.as_ref() != Some(&decision);
@@ -207,7 +207,7 @@ impl Roster {
 
     /// Returns the config that a node waits for and the reason; `None` if the node does not wait.
     #[must_use]
-    pub fn wait(&self, node: &str) -> Option<PendingUpdate> {
+    pub fn pending_update(&self, node: &str) -> Option<PendingUpdate> {
         let entry = self.entries.get(self.index.pool_of(node).ok()??)?;
         let decision = entry.decision.as_ref()?;
         let hold = entry.pool_nodes.hold(node, decision)?;
@@ -220,25 +220,25 @@ impl Roster {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         let target = &pool.spec.configuration.rendered.name;
         let members =
-            self.fleet(name).map(|pool_nodes| pool_nodes.tally().machines).unwrap_or_default();
+            self.pool_nodes(name).map(|pool_nodes| pool_nodes.tally().machines).unwrap_or_default();
         if target.is_empty() {
             return Vec::new();
         }
         let (decision, starts) = match PoolView::of(pool, members) {
             Ok(view) => {
                 let plan = self.choose(&view, None);
-                (Verdict::of(&view, &plan), plan.starts)
+                (RolloutDecision::of(&view, &plan), plan.starts)
             }
             Err(fault) => {
                 let refusal = Hold::BadLimit(fault);
-                (Verdict::refused(target, Phase::of(pool), refusal), Vec::new())
+                (RolloutDecision::refused(target, PoolPhase::of(pool), refusal), Vec::new())
             }
         };
         if let Some(entry) = self.entries.get_mut(name) {
             entry.pool_nodes.retarget(target);
         }
         let starts: BTreeSet<String> = starts.into_iter().collect();
-        let Some(pool_nodes) = self.fleet(name) else { return Vec::new() };
+        let Some(pool_nodes) = self.pool_nodes(name) else { return Vec::new() };
         let waiting = pool_nodes.nodes().filter(|node| !starts.contains(&node.name));
         waiting
             .filter_map(|node| Some((node.name.clone(), pool_nodes.hold(&node.name, &decision)?)))
@@ -249,7 +249,7 @@ impl Roster {
     pub fn status(
         &mut self,
         pool: &MachineConfigPool,
-        around: &Around<'_>,
+        around: &StatusContext<'_>,
         now: &Time,
     ) -> Option<MachineConfigPoolStatus> {
         let entry = self.entries.get_mut(pool.metadata.name.as_deref()?)?;

@@ -17,9 +17,9 @@ use mco_api::{
 
 use crate::{
     rollout::Hold,
-    status::machine_config_node::{
-        self as update_conditions, ConditionUpdate, DrainEvent, DrainTexts, Event, FALSE, TRUE,
-        not_yet, set, status,
+    status::update_conditions::{
+        self as update_conditions, ConditionUpdate, DrainAnnotations, DrainEvent, FALSE, TRUE,
+        UpdateEvent, not_yet, set, status,
     },
 };
 
@@ -53,7 +53,7 @@ pub fn object(node: &Node, pool: Option<&str>) -> MachineConfigNode {
 
 /// Returns true if the MachineConfigNode belongs to an earlier node of the same name.
 #[must_use]
-pub fn is_of_another(object: &MachineConfigNode, node: &Node) -> bool {
+pub fn belongs_to_other_node(object: &MachineConfigNode, node: &Node) -> bool {
     let mut owners = object.metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.kind == "Node");
     owner.is_some_and(|owner| Some(&owner.uid) != node.metadata.uid.as_ref())
@@ -84,7 +84,7 @@ pub fn conditions(
     set_waiting(&mut after, wait, now);
     let name = node.metadata.name.as_deref().unwrap_or_default();
     for event in drain(&after, node) {
-        update_conditions::put(&mut after, name, &Event::Drain(event), now);
+        update_conditions::record_event(&mut after, name, &UpdateEvent::Drain(event), now);
     }
     if matches!(stage(node), Stage::Draining) {
         // The result of the last update must not be taken for the end of this one.
@@ -180,12 +180,12 @@ fn reason(hold: &Hold) -> &'static str {
         Hold::NotReady(_) => "NotReady",
         Hold::Cordoned => "Cordoned",
         Hold::OperatorNode => "OperatorNode",
-        Hold::Neighbour => "ControlPlane",
+        Hold::ControlPlane => "ControlPlane",
     }
 }
 
-fn texts(node: &Node) -> DrainTexts {
-    DrainTexts {
+fn texts(node: &Node) -> DrainAnnotations {
+    DrainAnnotations {
         desired: value(node, annotation::DESIRED_DRAIN.name()).to_owned(),
         last: value(node, annotation::LAST_APPLIED_DRAIN.name()).to_owned(),
     }
