@@ -101,7 +101,7 @@ mod tests {
             let found = parse(text);
             assert_eq!(found, expected.map(Duration::from_secs), "{text}");
             if let Ok(found) = found {
-                assert_eq!(go(found), printed, "{text}");
+                assert_eq!(format_go(found), printed, "{text}");
             }
         }
     }

@@ -78,23 +78,23 @@ macro_rules! object_name {
         }
 
         impl TryFrom<String> for $name {
-            type Error = BadName;
+            type Error = NameError;
 
-            fn try_from(text: String) -> Result<Self, BadName> {
+            fn try_from(text: String) -> Result<Self, NameError> {
                 match check(&text) {
                     Ok(()) => Ok(Self(text)),
                     Err(fault) => {
                         let text = text.chars().take(80).collect();
-                        Err(BadName { what: $what, text, fault })
+                        Err(NameError { what: $what, text, fault })
                     }
                 }
             }
         }
 
         impl FromStr for $name {
-            type Err = BadName;
+            type Err = NameError;
 
-            fn from_str(text: &str) -> Result<Self, BadName> {
+            fn from_str(text: &str) -> Result<Self, NameError> {
                 Self::try_from(text.to_owned())
             }
         }

@@ -180,7 +180,7 @@ mod tests {
         let asks = async {
             assert!(get(address, "/healthz").await.ends_with("ok"));
             assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
-            readiness.reached();
+            readiness.set_ready();
             assert!(get(address, "/readyz").await.ends_with("ok"));
             let metrics = get(address, "/metrics").await;
             assert!(metrics.contains("# TYPE up gauge"), "{metrics}");

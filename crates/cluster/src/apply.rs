@@ -81,7 +81,7 @@ pub enum Created<K> {
 pub async fn create<K: Object>(api: &Api<K>, object: &K) -> Result<Created<K>, CallError> {
     match api.create(&PostParams::default(), object).await.map_err(CallError::from) {
         Ok(made) => Ok(Created::Now(Box::new(made))),
-        Err(error) if error.refused() == Some(Rejection::AlreadyExists) => Ok(Created::Before),
+        Err(error) if error.rejection() == Some(Rejection::AlreadyExists) => Ok(Created::Before),
         Err(error) => Err(error),
     }
 }

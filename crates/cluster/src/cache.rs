@@ -341,7 +341,7 @@ fn log_failure(kind: &str, error: watcher::Error) -> Failure {
         return Failure::NoKind;
     }
     warn!(kind, error = report::chain(&error), "Failed to watch");
-    match error.refused() {
+    match error.rejection() {
         Some(Rejection::Other(403)) => Failure::NoKind,
         _ => Failure::Temporary,
     }

@@ -178,7 +178,7 @@ impl Candidate {
             let renewed = self.claim(&ours.lease);
             match self.replace(&renewed, observed).await {
                 Ok(()) => return Ok(true),
-                Err(error) if error.refused() == Some(Rejection::Conflict) => {}
+                Err(error) if error.rejection() == Some(Rejection::Conflict) => {}
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
             }

@@ -45,7 +45,7 @@ impl Reconciled {
         let mut cause = Some(error);
         while let Some(error) = cause {
             if let Some(call) = error.downcast_ref::<CallError>() {
-                return match (call.refused(), call.retry_after()) {
+                return match (call.rejection(), call.retry_after()) {
                     (Some(Rejection::Conflict), _) => Self::RequeueAfter(MIN_BACKOFF),
                     (Some(Rejection::TooManyRequests), Some(pause)) => {
                         Self::RequeueAfter(pause.min(MAX_BACKOFF))
@@ -378,8 +378,8 @@ mod tests {
             #[derive(Debug, thiserror::Error)]
             #[error("failed to write")]
             struct Above(#[source] CallError);
-            let code = error.refused();
-            assert_eq!(Next::after(&Above(error)), expected, "{code:?}");
+            let code = error.rejection();
+            assert_eq!(Reconciled::after(&Above(error)), expected, "{code:?}");
         }
     }
 

@@ -205,7 +205,7 @@ async fn has_schedulers(client: &Client) -> bool {
                 return found.resources.iter().any(|resource| resource.kind == "Scheduler");
             }
             Err(error)
-                if matches!(error.refused(), Some(Refused::NotFound | Refused::Other(403))) =>
+                if matches!(error.rejection(), Some(Rejection::NotFound | Rejection::Other(403))) =>
             {
                 debug!(
                     error = chain(&error),

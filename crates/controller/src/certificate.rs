@@ -81,7 +81,7 @@ fn subscribe(
     let delay = context.delays.render;
     let again = || {
         let queue = queue.clone();
-        move || queue.settle((), delay)
+        move || queue.add_debounced((), delay)
     };
     let controller_configs = again();
     context.caches.controller_configs.on_change(move |_| controller_configs());

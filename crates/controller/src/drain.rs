@@ -248,7 +248,7 @@ impl Drainer {
     /// Returns the time limits for the drain of this node. Publishes an event once for each invalid
     /// timeout of its pool.
     async fn resolve_limits(&self, node: &Node) -> Limits {
-        let default = Limits { attempt: self.context.pace.attempt, ..Limits::REFERENCE };
+        let default = Limits { attempt: self.context.pace.attempt_timeout, ..Limits::REFERENCE };
         let found = {
             let node_index = self.context.enqueuer.node_index();
             node_index.pool_of(&node.name_any()).ok().flatten().map(str::to_owned)

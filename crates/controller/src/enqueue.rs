@@ -182,7 +182,7 @@ fn on_pool(context: &Context, change: &Change<'_, MachineConfigPool>) {
     let mut node_index = enqueuer.node_index();
     // Read under the lock: another thread may have indexed a later change already.
     let pools = context.caches.pools.list();
-    if node_index.knows(pools.iter().map(|pool| &**pool)) {
+    if node_index.has_pools(pools.iter().map(|pool| &**pool)) {
         return;
     }
     let nodes = context.caches.nodes.list();
@@ -206,7 +206,7 @@ fn on_node(context: &Context, change: &Change<'_, Node>) {
     } else {
         // Before any write that the change causes.
         context.metrics.remove_node(&name);
-        (node_index.forget_node(&name), false)
+        (node_index.remove_node(&name), false)
     };
     let pool = node_index.pool_of(&name).ok().flatten();
     let is_master = pool == Some(MASTER);
@@ -230,8 +230,8 @@ fn on_machine_config_node(context: &Context, change: &Change<'_, MachineConfigNo
     let Some(name) = change.object().map(|node| node.name_any()) else { return };
     let mut node_index = context.enqueuer.node_index();
     let affected = match context.caches.machine_config_nodes.get(&name) {
-        Some(node) => node_index.set_report(MachineConfigNodeView::of(&node)),
-        None => node_index.forget_report(&name),
+        Some(node) => node_index.set_machine_config_node(MachineConfigNodeView::of(&node)),
+        None => node_index.remove_machine_config_node(&name),
     };
     drop(node_index);
     enqueue_pools(context, affected);

@@ -135,7 +135,7 @@ async fn fetch_plan(context: &Context, pool: &MachineConfigPool) -> Option<Rollo
     if name == MASTER && plan.as_ref().is_some_and(rollout::disrupts) {
         (verdict, plan) = rollout::plan(context, pool, fetch_operator_node(context).await);
     }
-    let is_new = context.enqueuer.node_index().judge(&name, verdict);
+    let is_new = context.enqueuer.node_index().set_decision(&name, verdict);
     if is_new {
         context.enqueuer.record_new_verdict(&name, context.delays.node_status);
     }
@@ -180,7 +180,7 @@ async fn set_desired_config(
     let outcome = match patch.apply(context, &node).await {
         // Another client wrote to the node. The desired config is right all the same; the taint can
         // wait.
-        Err(error) if error.refused() == Some(Rejection::Conflict) => {
+        Err(error) if error.rejection() == Some(Rejection::Conflict) => {
             patch.apply_without_taints(context, name).await
         }
         outcome => outcome,

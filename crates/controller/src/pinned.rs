@@ -45,7 +45,7 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let pools = queue.clone();
     context.caches.pools.on_change(move |change| {
         if let Some(pool) = pool_to_enqueue(&change) {
-            pools.settle(pool, delay);
+            pools.add_debounced(pool, delay);
         }
     });
     let (sets, known) = (queue.clone(), context.caches.pools.clone());
@@ -62,7 +62,7 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
                 selector.is_some_and(|one| selector::matches(one, labels).unwrap_or_default())
             });
             if touched {
-                sets.settle(pool.name_any(), delay);
+                sets.add_debounced(pool.name_any(), delay);
             }
         }
     });

@@ -59,11 +59,11 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     let (pools, known) = (queue.clone(), context.caches.pools.clone());
     context.caches.pools.on_change(move |change| {
         if let Some(pool) = pool_to_render(&change) {
-            pools.settle(pool, delay);
+            pools.add_debounced(pool, delay);
         }
         if changes_worker_stream(&change) {
             for pool in known.list() {
-                pools.settle(pool.name_any(), delay);
+                pools.add_debounced(pool.name_any(), delay);
             }
         }
     });
@@ -71,14 +71,14 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     context.caches.configs.on_change(move |change| {
         let pools = known.list();
         for pool in pools_of(&change, &pools) {
-            configs.settle(pool, delay);
+            configs.add_debounced(pool, delay);
         }
     });
     let enqueue_all = || {
         let (queue, known) = (queue.clone(), context.caches.pools.clone());
         move || {
             for pool in known.list() {
-                queue.settle(pool.name_any(), delay);
+                queue.add_debounced(pool.name_any(), delay);
             }
         }
     };

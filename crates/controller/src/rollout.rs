@@ -70,5 +70,5 @@ fn checked(node_index: &NodeIndex, view: &PoolView, plan: RolloutPlan) -> Option
 
 fn view(node_index: &NodeIndex, pool: &MachineConfigPool) -> Result<PoolView, BadLimit> {
     let fleet = node_index.pool_nodes(&pool.name_any());
-    PoolView::of(pool, fleet.map(|fleet| fleet.tally().machines).unwrap_or_default())
+    PoolView::of(pool, fleet.map(|fleet| fleet.counts().machines).unwrap_or_default())
 }

@@ -72,7 +72,7 @@ fn event(criterion: &mut Criterion) {
         let mut down = well.clone();
         let annotations = down.metadata.annotations.get_or_insert_default();
         annotation::REASON.set(annotations, &"a disk is slow".to_owned());
-        let slots = node_index.pool_nodes("p0").expect("a pool").tally().slots;
+        let slots = node_index.pool_nodes("p0").expect("a pool").counts().slots;
         let view = PoolView {
             max_unavailable: i64::try_from(slots + 1).expect("small"),
             ..pool_view(size)

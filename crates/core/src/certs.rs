@@ -213,7 +213,7 @@ mod tests {
             assert!(text.starts_with(expected), "{names} {trusted} {now}: {text}");
         }
         let missing = decide_rotation(None, &wanted("a", "old", None), year(2021));
-        assert_eq!(missing, Verdict::Rotate(Reason::Missing));
+        assert_eq!(missing, RotationDecision::Rotate(RotationReason::Missing));
     }
 
     #[test]
@@ -231,8 +231,8 @@ mod tests {
             signer_since: Some(year(since)),
         };
         let decision = |since: i32| decide_rotation(Some(&long), &wanted(since), year(2029));
-        assert!(matches!(decision(2020), Verdict::Rotate(Reason::Due(_))));
-        assert!(matches!(decision(2029), Verdict::Wait(_)), "ten months must pass first");
+        assert!(matches!(decision(2020), RotationDecision::Rotate(RotationReason::Due(_))));
+        assert!(matches!(decision(2029), RotationDecision::Wait(_)), "ten months must pass first");
     }
 
     // covers: CERT-1

@@ -165,7 +165,7 @@ impl PodView {
     /// Returns true if the drain cannot finish while the pod exists.
     #[must_use]
     pub fn blocks_drain(&self) -> bool {
-        matches!(self.fate, Fate::Evict | Fate::Leaving)
+        matches!(self.treatment, PodTreatment::Evict | PodTreatment::Leaving)
     }
 }
 

@@ -121,7 +121,7 @@ impl NodeIndex {
 
     fn remove_from(&mut self, pool: &str, node: &str) {
         if let Some(entry) = self.entries.get_mut(pool) {
-            entry.pool_nodes.forget(node);
+            entry.pool_nodes.remove(node);
             entry.counter.remove(node);
         }
     }
@@ -182,7 +182,7 @@ impl NodeIndex {
                 .entry(pool.name.clone())
                 .or_insert_with(empty)
                 .pool_nodes
-                .choose(pool);
+                .select(pool);
         };
         // Two entries are borrowed mutably at once, so one is removed temporarily.
         let mut this = self.entries.remove(&pool.name).unwrap_or_else(empty);
@@ -219,8 +219,10 @@ impl NodeIndex {
     pub fn holds(&mut self, pool: &MachineConfigPool) -> Vec<(String, Hold)> {
         let name = pool.metadata.name.as_deref().unwrap_or_default();
         let target = &pool.spec.configuration.rendered.name;
-        let members =
-            self.pool_nodes(name).map(|pool_nodes| pool_nodes.tally().machines).unwrap_or_default();
+        let members = self
+            .pool_nodes(name)
+            .map(|pool_nodes| pool_nodes.counts().machines)
+            .unwrap_or_default();
         if target.is_empty() {
             return Vec::new();
         }

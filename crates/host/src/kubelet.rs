@@ -66,9 +66,9 @@ mod tests {
                 let _ = stream.read(&mut request).unwrap();
                 stream.write_all(answer.as_bytes()).unwrap();
             });
-            assert_eq!(check(address) == Answer::Yes, want, "{answer}");
+            assert_eq!(check(address) == CheckResult::Passed, want, "{answer}");
             server.join().unwrap();
-            assert!(matches!(check(address), Answer::No(_)), "the listener is closed");
+            assert!(matches!(check(address), CheckResult::Failed(_)), "the listener is closed");
         }
     }
 }

@@ -73,9 +73,9 @@ mod tests {
         for target in TargetVersion::ALL {
             assert_eq!(target.as_str().parse(), Ok(target));
         }
-        assert_eq!("3.2".parse(), Ok(Target::V3(Spec::V3_2)));
+        assert_eq!("3.2".parse(), Ok(TargetVersion::V3(Spec::V3_2)));
         for wrong in ["", "3", "3.6.0", "2.3.0", "3.2.1", " 3.2.0"] {
-            assert!(wrong.parse::<Target>().is_err(), "{wrong:?}");
+            assert!(wrong.parse::<TargetVersion>().is_err(), "{wrong:?}");
         }
     }
 }

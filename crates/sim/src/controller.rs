@@ -34,13 +34,13 @@ impl Controller {
             return Vec::new();
         };
         let mut pool_nodes = pool_nodes.clone();
-        let plan = pool_nodes.choose(&view);
+        let plan = pool_nodes.select(&view);
         pool_nodes.holds(&view, &plan)
     }
 
     fn view(&self, name: &str) -> Option<PoolView> {
         let pool = self.pools.iter().find(|pool| pool.metadata.name.as_deref() == Some(name))?;
-        let members = self.nodes_by_pool.get(name).map(|pool_nodes| pool_nodes.tally().machines);
+        let members = self.nodes_by_pool.get(name).map(|pool_nodes| pool_nodes.counts().machines);
         let limit = pool.spec.max_unavailable.as_ref();
         Some(PoolView {
             name: name.to_owned(),

@@ -149,7 +149,7 @@ pub fn check_with(
     let lines: Vec<String> = trace
         .timeline
         .iter()
-        .map(|entry| format!("  {} {} {}", clock(entry.at), entry.who, entry.what))
+        .map(|entry| format!("  {} {} {}", clock(entry.at), entry.object, entry.what))
         .collect();
     let cut = lines.len().saturating_sub(60);
     let lines = lines.into_iter().skip(cut).collect::<Vec<_>>().join("\n");

@@ -212,7 +212,7 @@ async fn a_second_process_leads_after_the_first_has_stopped() {
         first.request();
     };
     let (one, two, ()) = tokio::join!(one, two, stop);
-    assert_eq!((one, two), (Ended::Released, Ended::Released));
+    assert_eq!((one, two), (LeadershipEnd::Released, LeadershipEnd::Released));
     let waited = start.elapsed();
     assert!(waited >= seconds(1000) && waited <= seconds(1000 + 26 * 22 / 10 + 1), "{waited:?}");
     assert_eq!(server.spec("holderIdentity"), "");
@@ -229,7 +229,7 @@ async fn a_dead_leader_is_succeeded_when_its_lease_has_expired_by_the_local_cloc
         "renewTime": "2020-01-01T00:00:00.000000Z"}}));
     let start = Instant::now();
     let ended = server.candidate("two").lead(&Shutdown::new(), |_| async {}).await;
-    assert_eq!(ended, Ended::Released);
+    assert_eq!(ended, LeadershipEnd::Released);
     let waited = start.elapsed();
     assert!(waited >= seconds(137) && waited <= seconds(137 + 58), "{waited:?}");
     assert_eq!(server.spec("leaseTransitions"), 4);
@@ -248,7 +248,7 @@ async fn a_leader_that_cannot_renew_stops_before_its_lease_expires() {
     let one = server.candidate("one");
     let leading = one.lead(&shutdown, |stop| async move { stop.requested().await });
     let (ended, ()) = tokio::join!(leading, breaking);
-    assert_eq!(ended, Ended::Lost);
+    assert_eq!(ended, LeadershipEnd::Lost);
     let waited = start.elapsed();
     assert!(waited > seconds(300) && waited <= seconds(300 + 137), "{waited:?}");
 }

@@ -43,7 +43,7 @@ impl Machines {
         let present = match api.get_opt(label::MACHINE_NAMESPACE).await.map_err(CallError::from) {
             Ok(found) => found.is_some(),
             // Without permission to read the namespace there are no Secrets to update.
-            Err(error) if error.refused() == Some(Rejection::Other(403)) => false,
+            Err(error) if error.rejection() == Some(Rejection::Other(403)) => false,
             Err(source) => {
                 let name = label::MACHINE_NAMESPACE.to_owned();
                 return Err(CertificateError::Read { kind: "Namespace", name, source });
@@ -60,7 +60,7 @@ impl Machines {
         drop(present.wait_for(|present| *present).await);
         let (queue, delay) = (self.queue.clone(), self.delay);
         let cache = Cache::<Secret>::new(super::trim_secret);
-        cache.on_change(move |_| queue.settle((), delay));
+        cache.on_change(move |_| queue.add_debounced((), delay));
         let api = Api::namespaced(context.client.clone(), label::MACHINE_NAMESPACE);
         cache.run(api, watcher::Config::default(), shutdown).await;
         // Never returns: the caller would cancel a reconcile in progress.

@@ -30,7 +30,7 @@ const MAX_REASON_BYTES: usize = 512;
 pub(super) fn of_timed_out_attempt(pods: &[Arc<Pod>], refusals: Refusals) -> Refusals {
     let mut found = refusals;
     for pod in pods.iter().map(|pod| PodView::of(pod)) {
-        let why = match pod.fate {
+        let why = match pod.treatment {
             PodTreatment::Leaving => "is still terminating",
             PodTreatment::Evict => "was evicted and is still there",
             PodTreatment::Mirror | PodTreatment::DaemonSet => continue,

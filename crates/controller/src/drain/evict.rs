@@ -173,7 +173,7 @@ impl Eviction<'_> {
         let views: Vec<PodView> = pods.iter().map(|pod| PodView::of(pod)).collect();
         let leaving: BTreeSet<String> = views
             .iter()
-            .filter(|pod| pod.fate == PodTreatment::Evict)
+            .filter(|pod| pod.treatment == PodTreatment::Evict)
             .map(ToString::to_string)
             .collect();
         deferred.retain(|pod, _| leaving.contains(pod));
@@ -182,7 +182,7 @@ impl Eviction<'_> {
         };
         let due: Vec<_> = views
             .iter()
-            .filter(|pod| pod.fate == PodTreatment::Evict && is_due(pod))
+            .filter(|pod| pod.treatment == PodTreatment::Evict && is_due(pod))
             .map(|pod| self.evict_in_task(pod.clone()))
             .collect();
         let responses: Vec<_> =
@@ -193,7 +193,7 @@ impl Eviction<'_> {
                 Err(error) => (Some(chain(&error)), error.retry_after()),
             };
             let pause =
-                pause.map_or(context.pace.refused, |requested| requested.min(MAX_RETRY_AFTER));
+                pause.map_or(context.pace.retry_interval, |requested| requested.min(MAX_RETRY_AFTER));
             deferred.insert(pod, Deferred { why, until: Instant::now() + pause });
         }
     }
@@ -243,7 +243,7 @@ async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
         Ok(_) => Ok(()),
         // The pod is gone already.
-        Err(error) if error.refused() == Some(Rejection::NotFound) => Ok(()),
+        Err(error) if error.rejection() == Some(Rejection::NotFound) => Ok(()),
         Err(error) => {
             debug!(pod = %pod, error = chain(&error), "Eviction refused");
             Err(error)

@@ -68,7 +68,7 @@ mod tests {
         let expected = data_url::encode_base64(b"new");
         let wanted = config(json!([{"source": expected, "verification": {}}]));
         assert_eq!(serde_json::from_slice::<Value>(&new).unwrap(), wanted);
-        assert_eq!(trust(&new, "new"), UserData::Current);
+        assert_eq!(set_authorities(&new, "new"), UserData::Current);
         let cases = [
             (
                 config(json!([{"source": "a"}, {"source": "b"}])).to_string(),
@@ -81,7 +81,7 @@ mod tests {
             ("{}".to_owned(), UserData::NotIgnition),
         ];
         for (text, expected) in cases {
-            assert_eq!(trust(text.as_bytes(), "new"), expected, "{text}");
+            assert_eq!(set_authorities(text.as_bytes(), "new"), expected, "{text}");
         }
     }
 }

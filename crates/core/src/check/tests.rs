@@ -19,7 +19,7 @@ type Breaking<'a> = &'a dyn Fn(&mut NodePlan);
 #[test]
 fn every_broken_plan_is_rejected() {
     let good = plan_of("", "/etc/foo=1 a.service=x");
-    assert_eq!(node(&good, Phase::Serving), Ok(()));
+    assert_eq!(node(&good, ApplyMode::Serving), Ok(()));
     let broken = |change: &dyn Fn(&mut NodePlan)| {
         let mut plan = good.clone();
         change(&mut plan);
@@ -55,7 +55,7 @@ fn every_broken_plan_is_rejected() {
     for (change, expected) in cases {
         assert_eq!(broken(change), expected);
     }
-    assert!(matches!(broken(&|plan| plan.verdicts.clear()), Violation::NoRule(_)));
+    assert!(matches!(broken(&|plan| plan.decisions.clear()), Violation::NoRule(_)));
 }
 
 #[test]

@@ -91,14 +91,14 @@ pub fn feasibility(node: &str, pods: &[Pod], budgets: &[PodDisruptionBudget]) ->
         .iter()
         .filter(|pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(node)))
         .map(|pod| (pod, PodView::of(pod)))
-        .filter(|(_, view)| view.is_in_the_way())
+        .filter(|(_, view)| view.blocks_drain())
         .collect();
     // Pods of low priority go first, so that important pods are away for the shortest time.
     leaving.sort_by_key(|(pod, view)| (priority(pod), view.to_string()));
     let mut found = Feasibility::default();
     for (pod, view) in leaving {
         let obstacle = |cause| EvictionObstacle { pod: view.to_string(), cause };
-        if view.fate == PodTreatment::Leaving {
+        if view.treatment == PodTreatment::Leaving {
             found.waits.push(obstacle(EvictionCause::Leaving));
             continue;
         }

@@ -47,7 +47,7 @@ fn all_pods_are_evicted_except_mirror_and_daemonset_pods() {
         ("mirror leaving", PodTreatment::Mirror),
     ];
     for (words, expected) in cases {
-        assert_eq!(PodView::of(&pod(words)).fate, expected, "{words}");
+        assert_eq!(PodView::of(&pod(words)).treatment, expected, "{words}");
     }
 }
 
@@ -66,9 +66,9 @@ fn a_drain_request_is_pending_until_it_is_applied() {
         (Some("drain"), None, this(DrainVerb::Drain, "")),
     ];
     for (desired, applied, expected) in cases {
-        assert_eq!(asked(desired, applied), expected, "{desired:?} {applied:?}");
+        assert_eq!(pending_request(desired, applied), expected, "{desired:?} {applied:?}");
     }
-    assert!(matches!(asked(Some("reboot-a"), None), Asked::Unclear { .. }));
+    assert!(matches!(pending_request(Some("reboot-a"), None), PendingRequest::Invalid { .. }));
 }
 
 // covers: DRN-6
@@ -85,7 +85,7 @@ fn a_slow_drain_is_retried_less_often() {
 #[test]
 fn a_drain_warns_after_ten_minutes_and_is_overdue_after_an_hour() {
     let (age, limits) = (Duration::from_mins, Limits::REFERENCE);
-    assert_eq!(setback(&limits, age(5), "x"), Setback { pause: age(1), warning: None });
+    assert_eq!(after_failure(&limits, age(5), "x"), RetryDecision { pause: age(1), warning: None });
     let late = after_failure(&limits, age(11), "pod shop/db: no");
     assert_eq!(late.pause, age(5));
     let text = "Drain failed. Drain has been failing for more than 10 minutes. Waiting 5 minutes \

@@ -104,8 +104,8 @@ fn a_machine_config_node_belongs_to_its_node_and_no_other() {
     assert_eq!(made.spec.config_version.desired, "rendered-worker-1");
     assert_eq!(object(&node, None).spec.pool.name, NOT_YET_SET);
     assert_eq!(spec(&Node::default(), None).config_version.desired, NOT_YET_SET);
-    assert!(!is_of_another(&made, &node));
+    assert!(!belongs_to_other_node(&made, &node));
     let mut other = node.clone();
     other.metadata.uid = Some("2".to_owned());
-    assert!(is_of_another(&made, &other));
+    assert!(belongs_to_other_node(&made, &other));
 }

@@ -235,11 +235,11 @@ fn an_event_affects_only_its_own_pools() {
         daemon_report: DaemonReport::Present,
         ..MachineConfigNodeView::without_report("a")
     };
-    assert_eq!(node_index.set_report(report.clone()).as_deref(), Some("infra"));
-    assert_eq!(node_index.set_report(report), None, "nothing changed");
-    assert_eq!(node_index.forget_node("a"), ["infra"]);
-    assert_eq!(node_index.forget_node("a"), [""; 0]);
-    assert_eq!(node_index.forget_report("a"), None, "its node is gone");
+    assert_eq!(node_index.set_machine_config_node(report.clone()).as_deref(), Some("infra"));
+    assert_eq!(node_index.set_machine_config_node(report), None, "nothing changed");
+    assert_eq!(node_index.remove_node("a"), ["infra"]);
+    assert_eq!(node_index.remove_node("a"), [""; 0]);
+    assert_eq!(node_index.remove_machine_config_node("a"), None, "its node is gone");
 }
 
 #[test]
@@ -247,17 +247,17 @@ fn changed_pools_and_selectors_are_detected() {
     let mut pools = vec![pool("worker", "new"), pool("infra", "new")];
     let mut node_index = NodeIndex::new(&pools);
     node_index.set_node(node("a", "old"), &labels("worker infra"));
-    assert!(node_index.knows(&pools));
+    assert!(node_index.has_pools(&pools));
     pools[0].spec.configuration.rendered.name = "other".to_owned();
-    assert!(node_index.knows(&pools), "a changed target is not a changed selector");
+    assert!(node_index.has_pools(&pools), "a changed target is not a changed selector");
     let gone = pools.split_off(1);
-    assert!(!node_index.knows(&pools));
+    assert!(!node_index.has_pools(&pools));
     let all = labels("worker infra");
     node_index.replace(&pools, [(node("a", "old"), &all)]);
     assert_eq!(node_index.pool_of("a"), Ok(Some("worker")));
     assert!(node_index.pool_nodes(gone[0].metadata.name.as_deref().unwrap()).is_none());
     pools[0].spec.node_selector = None;
-    assert!(!node_index.knows(&pools));
+    assert!(!node_index.has_pools(&pools));
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
     assert_eq!(node_index.pending_update("a"), None, "nothing has been decided yet");
     let fault = || Hold::BadLimit(rollout::BadLimit::NotAPercentage);
     let decision = |phase| RolloutDecision::refused("new", phase, fault());
-    assert!(node_index.judge("worker", decision(Phase::Active)));
-    assert!(!node_index.judge("worker", decision(Phase::Active)), "nothing new");
+    assert!(node_index.set_decision("worker", decision(PoolPhase::Active)));
+    assert!(!node_index.set_decision("worker", decision(PoolPhase::Active)), "nothing new");
     let wait = node_index.pending_update("a").unwrap();
     assert_eq!(wait.target, "new");
     assert_eq!(
@@ -286,6 +286,6 @@ fn nodes_have_a_reason_to_wait_while_max_unavailable_is_invalid() {
         node_index.holds(&strange).into_iter().map(|(node, _)| node).collect();
     assert_eq!(waiting, ["a"]);
     assert_eq!(node_index.holds(&pools[0]), [], "the node would be selected now");
-    assert!(node_index.judge("worker", decision(Phase::Paused)));
+    assert!(node_index.set_decision("worker", decision(PoolPhase::Paused)));
     assert_eq!(node_index.pending_update("a").unwrap().hold, Hold::Paused);
 }

@@ -87,7 +87,7 @@ impl PoolNodes {
 
     /// Adds or updates a node.
     pub fn set(&mut self, node: NodeView) {
-        let arrival = self.remove(&node.name).unwrap_or_else(|| {
+        let arrival = self.take_out(&node.name).unwrap_or_else(|| {
             self.arrivals += 1;
             self.arrivals
         });
@@ -101,10 +101,11 @@ impl PoolNodes {
 
     /// Removes a node that was deleted or belongs to another pool now.
     pub fn remove(&mut self, node: &str) {
-        self.remove(node);
+        self.take_out(node);
     }
 
-    fn remove(&mut self, node: &str) -> Option<u64> {
+    /// Removes a node from all orders and returns its position of arrival.
+    fn take_out(&mut self, node: &str) -> Option<u64> {
         let member = self.members.remove(node)?;
         let place = (member.node.update_order(), member.arrival);
         match member.assessment.need {
@@ -210,7 +211,7 @@ impl PoolNodes {
     /// Fills the free slots.
     fn start(&self, pool: &PoolView, plan: &mut RolloutPlan) {
         for name in self.claimed.values() {
-            let claim = self.members.get(name).and_then(|member| member.node.claim.clone());
+            let claim = self.members.get(name).and_then(|member| member.node.pool_labels.clone());
             plan.labels.push((name.clone(), claim.unwrap_or_default()));
         }
         // Compat: the last candidate is not deferred (pkg/controller/node/node_controller.go,

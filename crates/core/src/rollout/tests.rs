@@ -231,7 +231,7 @@ proptest! {
         let plan = select(&pool(max), &before);
         let held = plan.holds.iter().map(|(node, _)| node);
         let named: Vec<&String> = plan.starts.iter().chain(held).collect();
-        let needy = before.iter().filter(|node| !node.is_at("new")).map(|node| &node.name);
+        let needy = before.iter().filter(|node| !node.is_targeted("new")).map(|node| &node.name);
         prop_assert_eq!(named.iter().copied().collect::<BTreeSet<_>>(), needy.collect::<BTreeSet<_>>());
         prop_assert_eq!(named.len(), named.iter().collect::<BTreeSet<_>>().len());
     }

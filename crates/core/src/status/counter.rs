@@ -100,7 +100,7 @@ pub(super) struct PoolSummary {
 impl NodeContribution {
     fn of(target: &Target, node: &NodeView, report: Option<&MachineConfigNodeView>) -> Self {
         // Without conditions of the daemon the annotations count.
-        let report = report.filter(|report| report.voice == DaemonReport::Present);
+        let report = report.filter(|report| report.daemon_report == DaemonReport::Present);
         let reported = report.and_then(|report| report.degraded.clone());
         let says = |report: &MachineConfigNodeView| {
             report.updated != Updated::No && target.is_reported(report)

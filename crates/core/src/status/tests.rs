@@ -239,7 +239,7 @@ mod kept_up_to_date {
                 if let Some(state) = state.and_then(|state| STATES.get(state)) {
                     let node = nodes(&format!("{name}={state}")).remove(0);
                     let degraded = state.contains("failed").then(|| "broken".to_owned());
-                    let voice = if number % 3 == 0 { DaemonReport::Absent } else { DaemonReport::Present };
+                    let daemon_report = if number % 3 == 0 { DaemonReport::Absent } else { DaemonReport::Present };
                     let report = MachineConfigNodeView { daemon_report, degraded, ..MachineConfigNodeView::without_report(&name) };
                     let report = (number % 4 != 0).then_some(report);
                     counter.put(&node, report.as_ref());
@@ -253,8 +253,8 @@ mod kept_up_to_date {
             let nodes: Vec<NodeView> = fleet.values().map(|(node, _)| node.clone()).collect();
             let reports: Vec<MachineConfigNodeView> =
                 fleet.values().filter_map(|(_, report)| report.clone()).collect();
-            let around = StatusContext::default();
-            let kept = from_counter(&pool, &counter, &around, &now);
+            let context = StatusContext::default();
+            let kept = from_counter(&pool, &counter, &context, &now);
             let inputs = Inputs { pool: &pool, nodes: &nodes, reports: &reports, context, now };
             prop_assert_eq!(kept, super::super::pool(&inputs));
         }

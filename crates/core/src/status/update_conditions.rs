@@ -149,7 +149,7 @@ pub fn apply_event(
     now: &Time,
 ) -> Option<Vec<Condition>> {
     let mut after = complete(before, now);
-    if matches!(event, Event::UpToDate | Event::NeedsUpdate) {
+    if matches!(event, UpdateEvent::UpToDate | UpdateEvent::NeedsUpdate) {
         reset(&mut after, desired, now);
     }
     record_event(&mut after, node, event, now);
@@ -161,7 +161,7 @@ pub fn record_event(conditions: &mut Vec<Condition>, node: &str, event: &UpdateE
     // The controller may report a drain late. It sets UpdateExecuted only until files change.
     let is_applied = status(conditions, &NodeCondition::AppliedFilesAndOS) != FALSE;
     let is_late = |update: &ConditionUpdate| {
-        matches!(event, Event::Drain(_))
+        matches!(event, UpdateEvent::Drain(_))
             && is_applied
             && update.kind == NodeCondition::UpdateExecuted
     };

@@ -270,7 +270,7 @@ fn check_once<S: System>(
     if let Some(left) = deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
         return Ok(StandbyStatus::Waiting(left));
     }
-    let late = format!("no daemon started to confirm it within {}", duration::go(deadline));
+    let late = format!("no daemon started to confirm it within {}", duration::format_go(deadline));
     let (kubelet, checks) = policy.check(host);
     // A cluster that is down starts no daemon either, so that passing checks of the machine count
     // for both.

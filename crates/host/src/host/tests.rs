@@ -179,7 +179,7 @@ fn a_missing_unit_is_not_enabled_and_a_system_unit_is() {
     machine.host.disable_unit("kubelet.service").unwrap();
     assert_eq!(machine.host.system.unit_state("kubelet.service").unwrap(), "disabled");
     assert_eq!(
-        machine.host.system.journal().calls(),
+        machine.host.system.call_log().calls(),
         ["enable kubelet.service", "disable kubelet.service"]
     );
 }

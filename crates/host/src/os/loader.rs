@@ -272,7 +272,7 @@ mod tests {
             assert_eq!(text(&root, entry).unwrap(), want);
             assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x nosmt\n");
         }
-        assert_eq!(restage(&root, &tools, &before).unwrap(), Staged::Back);
+        assert_eq!(restage(&root, &tools, &before).unwrap(), Restored::Done);
         assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");
         assert!(tools.0.lock().unwrap().is_empty());
     }

@@ -252,9 +252,9 @@ fn staged_changes_are_dropped_by_a_rollback() {
     let os = Backend::RpmOstree;
     let before = os.staged(&machine).unwrap().unwrap();
     machine.stage(os, "registry.example/os:2").unwrap();
-    assert_eq!(os.restage(&machine, &before).unwrap(), Staged::Back);
+    assert_eq!(os.restage(&machine, &before).unwrap(), Restored::Done);
     assert!(!machine.folder.path().join("staged").exists());
-    assert_eq!(os.restage(&machine, "c0").unwrap(), Staged::AtNextBoot);
+    assert_eq!(os.restage(&machine, "c0").unwrap(), Restored::NeedsReboot);
     assert_eq!(machine.calls().last().map(String::as_str), Some("rpm-ostree rollback"));
 }
 
@@ -266,7 +266,7 @@ fn bootc_switches_images_and_refuses_other_changes() {
     assert!(machine.calls().is_empty(), "it is booted already");
     machine.stage(os, "registry.example/os:2").unwrap();
     assert_eq!(machine.calls(), ["bootc switch registry.example/os:2"]);
-    assert_eq!(os.restage(&machine, "registry.example/os:1").unwrap(), Staged::Back);
+    assert_eq!(os.restage(&machine, "registry.example/os:1").unwrap(), Restored::Done);
     machine.put("fail", "");
     let error = machine.stage(os, "registry.example/os:3").unwrap_err();
     assert!(error.to_string().ends_with("error: unauthorized"), "{error}");

@@ -76,7 +76,7 @@ impl System for Box<dyn System> {
     }
 
     fn restore_staged(&mut self, staged: &str) -> Result<Restored, SystemError> {
-        (**self).restage(staged)
+        (**self).restore_staged(staged)
     }
 
     fn prepare(&mut self, role: MachineRole) -> Result<(), SystemError> {

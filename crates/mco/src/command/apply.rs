@@ -136,7 +136,7 @@ pub(crate) fn api(client: &Client, kind: &Kind, namespace: &str) -> Api<DynamicO
 fn apply_error(kind: &Kind, name: &str, error: kube::Error) -> anyhow::Error {
     let label = kind.label(name);
     let error = CallError::from(error);
-    if error.refused() == Some(error::Rejection::Conflict) {
+    if error.rejection() == Some(error::Rejection::Conflict) {
         return error_with_hint(
             format!("failed to apply {label}: {error}"),
             "another field manager owns these fields; add --force-conflicts to take them over",

@@ -96,10 +96,10 @@ pub(crate) fn run(args: &SimulateArgs, screen: &mut Screen<'_>) -> anyhow::Resul
 
 fn text(report: &Report, screen: &mut Screen<'_>) -> anyhow::Result<()> {
     let shown = || report.timeline.iter().take(MAX_TIMELINE);
-    let width = shown().map(|entry| entry.who.len()).max().unwrap_or_default();
+    let width = shown().map(|entry| entry.object.len()).max().unwrap_or_default();
     for entry in shown() {
         let what = print::visible(&entry.what);
-        writeln!(screen, "{}  {:width$}  {what}", clock(entry.at), entry.who)?;
+        writeln!(screen, "{}  {:width$}  {what}", clock(entry.at), entry.object)?;
     }
     if report.timeline.len() > MAX_TIMELINE {
         let more = report.timeline.len() - MAX_TIMELINE;
@@ -124,7 +124,7 @@ fn outcome(pool: &PoolOutcome, screen: &mut Screen<'_>) -> anyhow::Result<()> {
     writeln!(
         screen,
         " run {}; at most {} unavailable at a time, maxUnavailable {}",
-        pool.target, pool.most_out, pool.max_unavailable
+        pool.target, pool.max_seen_unavailable, pool.max_unavailable
     )?;
     for (node, reason) in pool.left.iter().take(MAX_REMAINING) {
         writeln!(screen, "  {node}: {}", print::visible(reason))?;

@@ -272,7 +272,7 @@ impl Workload {
         match updated {
             // A pod was evicted meanwhile, and the watch of the pods triggers the next
             // reconciliation.
-            Err(error) if error.refused() == Some(Rejection::Conflict) => Ok(()),
+            Err(error) if error.rejection() == Some(Rejection::Conflict) => Ok(()),
             updated => updated.map(drop),
         }
     }

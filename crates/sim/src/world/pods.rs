@@ -80,7 +80,7 @@ impl Pods {
     /// Returns the pods that a drain has to evict.
     pub(crate) fn to_evict(&self, node: usize) -> Vec<usize> {
         let on = self.on.get(node).map(Vec::as_slice).unwrap_or_default();
-        let blocks = |pod: &&usize| self.all.get(**pod).is_some_and(|p| p.view.is_in_the_way());
+        let blocks = |pod: &&usize| self.all.get(**pod).is_some_and(|p| p.view.blocks_drain());
         on.iter().filter(blocks).copied().collect()
     }
 

@@ -193,14 +193,14 @@ fn failed_elsewhere(pool: &PoolView, node: &NodeView) -> bool {
 /// Checks that only unavailable or updating nodes are retargeted without a slot, and that all
 /// updating ones are.
 fn check_repairs(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> Result<(), String> {
-    for node in members.iter().filter(|node| !node.is_at(&pool.target)) {
+    for node in members.iter().filter(|node| !node.is_targeted(&pool.target)) {
         let targeted = plan.repairs.contains(&node.name);
         let is_out = !node.is_done() || !node.is_ready();
         let theirs = node.cordon == Cordon::User;
         if targeted && (!is_out || theirs || pool.phase != PoolPhase::Active) {
             return Err(format!("{} is retargeted although it is available", node.name));
         }
-        let under_way = node.is_moving() && !node.current.is_empty() && node.claim.is_none();
+        let under_way = node.is_updating() && !node.current.is_empty() && node.pool_labels.is_none();
         if under_way && !theirs && !targeted && pool.phase == PoolPhase::Active {
             return Err(format!(
                 "{} is updating to another target and is not retargeted",

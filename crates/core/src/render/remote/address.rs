@@ -79,8 +79,8 @@ mod tests {
         ];
         for (address, others, local) in cases {
             let address: IpAddr = address.parse().unwrap();
-            assert_eq!(may_ask(address, Reach::Others), others, "{address}");
-            assert_eq!(may_ask(address, Reach::Local), local, "{address}");
+            assert_eq!(is_allowed(address, AddressPolicy::RemoteOnly), others, "{address}");
+            assert_eq!(is_allowed(address, AddressPolicy::AllowLocal), local, "{address}");
         }
     }
 }

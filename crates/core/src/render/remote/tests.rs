@@ -77,7 +77,7 @@ fn contents_must_match_their_hash_and_compression() {
     let packed = content::decode(
         Some("data:;base64,H4sIAAAAAAAAA8vI5AIAenpv7QMAAAA="),
         None,
-        Limit::DEFAULT,
+        ContentLimit::DEFAULT,
     )
     .unwrap();
     let hi = "98ea6e4f216f2fb4b69fff9b3a44842c38686ca685f3f55dc48c5d3fb1107be4";

@@ -104,7 +104,7 @@ fn a_failure_names_node_and_cause_and_keeps_the_step_conditions() {
 fn an_unchanged_event_writes_nothing_and_time_changes_with_the_status() {
     let first = apply_event(&[], "n", "new", &UpdateEvent::UpToDate, &at(1)).unwrap();
     assert_eq!(first.len(), ALL.len());
-    assert_eq!(note(&first, "n", "new", &Event::UpToDate, &at(2)), None);
+    assert_eq!(apply_event(&first, "n", "new", &UpdateEvent::UpToDate, &at(2)), None);
     let drains =
         apply_event(&first, "n", "new", &UpdateEvent::Prepared(DrainRequired::Yes), &at(2))
             .unwrap();
@@ -124,7 +124,7 @@ fn missing_drain_events_are_recorded_in_order_after_the_drain() {
     }
     assert_eq!(recorded, 3, "cordoned, draining, drained");
     assert_eq!(status(&conditions, &NodeCondition::Drained), TRUE);
-    assert_eq!(catch_up(&conditions, &texts()), []);
+    assert_eq!(missing_drain_events(&conditions, &texts()), []);
 }
 
 #[test]

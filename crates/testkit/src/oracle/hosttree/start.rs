@@ -99,6 +99,6 @@ pub(super) fn write_disk(
     if let Some(password) = core.and_then(|core| core.password.as_deref()) {
         system.set_password("core", password)?;
     }
-    system.journal().fail(&format!("reload {HOOK}"));
+    system.call_log().fail(&format!("reload {HOOK}"));
     Ok(Host { root, system })
 }
