@@ -2,7 +2,7 @@
 
 use mco_core::rollout::{Cordon, Fleet, Phase, PoolView, RolloutPlan};
 use mco_sim::{Action, Bug, Chooser, Faults, Flaw, Millis, Rule};
-use mco_testkit::sim::{self, REAL, Scenario};
+use mco_testkit::sim::{self, PRODUCTION, Scenario};
 
 /// Number of seeds, unless the environment gives another number.
 const SEEDS: u64 = 2_000;
@@ -59,7 +59,8 @@ fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
 fn repairs(flaw: Flaw) {
     for max_unavailable in 1..=3 {
         let scenario = reverted(flaw, max_unavailable);
-        let report = sim::check_with(&scenario, REAL, None).expect("no invariant is violated");
+        let report =
+            sim::check_with(&scenario, PRODUCTION, None).expect("no invariant is violated");
         assert!(report.is_complete(), "{report:#?}");
         let broken = |entry: &mco_sim::Entry| {
             entry.what.contains("not ready any more")
@@ -172,8 +173,8 @@ fn each_invariant_detects_its_fault() {
     assert_violated(ignore_cordons, None, Rule::TheirCordon);
     assert_violated(start_none, None, Rule::Converges);
     assert_violated(reference, None, Rule::RevertRepairs);
-    assert_violated(REAL, Some(Bug::NoDrain), Rule::DrainBeforeReboot);
-    assert_violated(REAL, Some(Bug::NoUncordon), Rule::NoCordonLeft);
+    assert_violated(PRODUCTION, Some(Bug::NoDrain), Rule::DrainBeforeReboot);
+    assert_violated(PRODUCTION, Some(Bug::NoUncordon), Rule::NoCordonLeft);
 }
 
 #[test]
