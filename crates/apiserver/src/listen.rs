@@ -209,7 +209,7 @@ impl ClientConnection {
         builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(HEADER_TIMEOUT));
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         if let Err(error) = watcher.watch(connection.into_owned()).await {
-            tracing::debug!(%error, "ClientConnection closed with an error");
+            tracing::debug!(%error, "Connection closed with an error");
         }
     }
 }

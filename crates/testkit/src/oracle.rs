@@ -47,7 +47,7 @@ pub const SUITES: &[(&str, Check)] = &[
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They
 /// hold for the corpus of this repository.
-pub const WORDS: &[(&str, Check)] =
+pub const ERROR_TEXT_SUITES: &[(&str, Check)] =
     &[("parse", parse::check_report), ("convert", convert::check_words)];
 
 /// The result of one suite.

@@ -47,9 +47,9 @@ pub struct Subject<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Server authentication.
-    Serve,
+    Server,
     /// Client authentication.
-    Call,
+    Client,
     /// Both, as a kubelet needs.
     Both,
 }
@@ -103,8 +103,8 @@ impl Authority {
             let (serve, call) =
                 (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
             params.extended_key_usages = match purpose {
-                Purpose::Serve => vec![serve],
-                Purpose::Call => vec![call],
+                Purpose::Server => vec![serve],
+                Purpose::Client => vec![call],
                 Purpose::Both => vec![serve, call],
             };
             let key = KeyPair::generate()?;
@@ -116,12 +116,12 @@ impl Authority {
 
     /// Issues a server certificate.
     pub fn server(&self, name: &str, names: &[String]) -> anyhow::Result<Pair> {
-        self.issue(Subject { name, group: None }, Purpose::Serve, names)
+        self.issue(Subject { name, group: None }, Purpose::Server, names)
     }
 
     /// Issues a client certificate for a user.
     pub fn user(&self, name: &str, group: Option<&str>) -> anyhow::Result<Pair> {
-        self.issue(Subject { name, group }, Purpose::Call, &[])
+        self.issue(Subject { name, group }, Purpose::Client, &[])
     }
 
     /// Issues the certificate of a node's kubelet, for client and server authentication.

@@ -16,7 +16,7 @@ use mco_sim::{
 };
 
 /// The production decision function.
-pub const REAL: Chooser = PoolNodes::select;
+pub const PRODUCTION: Chooser = PoolNodes::select;
 
 const MINUTE: Millis = 60_000;
 
@@ -131,7 +131,7 @@ impl fmt::Display for Scenario {
 
 /// Runs the scenario of a seed with the production decision function.
 pub fn check(seed: u64) -> Result<Report, String> {
-    check_with(&Scenario::of(seed), REAL, None)
+    check_with(&Scenario::of(seed), PRODUCTION, None)
 }
 
 /// Runs a scenario. An error contains a small scenario that violates the same invariant, and its

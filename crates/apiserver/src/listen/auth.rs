@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn only_the_exact_token_authenticates() {
-        let door = TokenAuthenticator::new("secret".into());
+        let authenticator = TokenAuthenticator::new("secret".into());
         for (value, known) in [
             ("Bearer secret", true),
             ("bearer secret", true),
@@ -79,7 +79,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(header::AUTHORIZATION, value.parse().unwrap());
-            assert_eq!(door.authenticate(&headers).is_some(), known, "{value}");
+            assert_eq!(authenticator.authenticate(&headers).is_some(), known, "{value}");
         }
         assert!(TokenAuthenticator::new(String::new()).authenticate(&HeaderMap::new()).is_none());
     }

@@ -33,7 +33,8 @@ impl Server {
                     Err(WriteError::Stale) => {}
                     Ok(()) => break,
                     Err(error @ WriteError::Disk(_)) => {
-                        tracing::warn!(%error, "Failed to update the status of a PodDisruptionBudget");
+                        let budget = format!("{namespace}/{}", key.name);
+                        tracing::warn!(%budget, %error, "Failed to update the status of a PodDisruptionBudget");
                         break;
                     }
                 }

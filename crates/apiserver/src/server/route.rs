@@ -190,7 +190,7 @@ fn typed(media: &'static str, body: Bytes) -> Response<Body> {
     response
 }
 
-/// Returns an empty OpenAPI v2 document. kubectl requests it for lists of objects in protobuf,
+/// Returns an empty `OpenAPI` v2 document. kubectl requests it for lists of objects in protobuf,
 /// where zero bytes are an empty document.
 fn old_document(headers: &HeaderMap) -> Response<Body> {
     if answer::accepted(headers).any(|media| media.contains("protobuf")) {

@@ -69,7 +69,7 @@ impl Namespaces {
 
     /// Returns a command that runs a program inside, in the cgroup `group` of the lab.
     pub(super) fn enter(&self, group: &str) -> Command {
-        let mut command = self.look();
+        let mut command = self.command();
         let join = "while read -r dir; do echo 0 >\"$dir/$0/cgroup.procs\"; done </run/lab/cgroups; exec \"$@\"";
         command.args(["sh", "-ec", join, group]);
         command
@@ -85,7 +85,7 @@ impl Namespaces {
 
     /// Runs a shell script inside.
     pub(super) fn shell(&self, what: &str, script: &str) -> anyhow::Result<String> {
-        run(what, self.look().args(["sh", "-euc", script]))
+        run(what, self.command().args(["sh", "-euc", script]))
     }
 
     /// Returns the outside path of a file inside.

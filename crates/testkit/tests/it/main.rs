@@ -24,9 +24,9 @@ fn outputs_equal_the_recorded_ones_of_the_reference() {
 
 #[test]
 fn error_texts_equal_those_of_the_reference() {
-    let outcomes =
-        oracle::run_each(oracle::WORDS, &oracle::corpus()).expect("the corpus is readable");
-    assert_eq!(outcomes.len(), oracle::WORDS.len());
+    let outcomes = oracle::run_each(oracle::ERROR_TEXT_SUITES, &oracle::corpus())
+        .expect("the corpus is readable");
+    assert_eq!(outcomes.len(), oracle::ERROR_TEXT_SUITES.len());
     for outcome in outcomes {
         assert!(outcome.failed.is_empty(), "{outcome}");
     }

@@ -1,8 +1,8 @@
 //! The simulator's invariants hold in all scenarios, and each of them can fail.
 
-use mco_core::rollout::{Cordon, Fleet, PoolPhase, PoolView, RolloutPlan};
+use mco_core::rollout::{Cordon, PoolNodes, PoolPhase, PoolView, RolloutPlan};
 use mco_sim::{Bug, Chooser, Faults, Flaw, Invariant, Millis, UserAction};
-use mco_testkit::sim::{self, REAL, Scenario};
+use mco_testkit::sim::{self, PRODUCTION, Scenario};
 
 /// Number of seeds, unless the environment gives another number.
 const SEEDS: u64 = 2_000;
@@ -59,7 +59,8 @@ fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
 fn repairs(flaw: Flaw) {
     for max_unavailable in 1..=3 {
         let scenario = reverted(flaw, max_unavailable);
-        let report = sim::check_with(&scenario, REAL, None).expect("no invariant is violated");
+        let report =
+            sim::check_with(&scenario, PRODUCTION, None).expect("no invariant is violated");
         assert!(report.is_complete(), "{report:#?}");
         let broken = |entry: &mco_sim::Entry| {
             entry.what.contains("not ready any more")
@@ -105,7 +106,7 @@ fn plan(pool: &PoolView, starts: Vec<String>) -> RolloutPlan {
 }
 
 /// Starts all nodes at once.
-fn start_all(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn start_all(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     if pool.phase != PoolPhase::Active {
         return plan(pool, Vec::new());
     }
@@ -115,17 +116,17 @@ fn start_all(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 }
 
 /// Starts no node.
-fn start_none(_: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn start_none(_: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     plan(pool, Vec::new())
 }
 
 /// Ignores that a pool is paused.
-fn ignore_pause(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn ignore_pause(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     fleet.select(&PoolView { phase: PoolPhase::Active, ..pool.clone() })
 }
 
 /// Ignores cordons.
-fn ignore_cordons(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn ignore_cordons(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.select(pool);
     let waits = fleet.nodes().find(|node| !node.is_at(&pool.target) && !node.is_ready());
     if let (Some(node), PoolPhase::Active) = (waits, pool.phase) {
@@ -135,7 +136,7 @@ fn ignore_cordons(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 }
 
 /// Retargets every unavailable node, regardless of the number of updating ones.
-fn ignore_capacity(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn ignore_capacity(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.select(pool);
     let down = fleet.nodes().filter(|node| {
         !node.is_at(&pool.target) && !node.is_ready() && node.cordon != Cordon::User
@@ -147,7 +148,7 @@ fn ignore_capacity(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
 }
 
 /// Selects like the reference: only available nodes, each for a slot.
-fn reference(fleet: &mut Fleet, pool: &PoolView) -> RolloutPlan {
+fn reference(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.select(pool);
     let is_ready =
         |name: &String| fleet.node(name).is_some_and(mco_core::rollout::NodeView::is_ready);
@@ -172,8 +173,8 @@ fn each_invariant_detects_its_fault() {
     assert_violated(ignore_cordons, None, Invariant::UserCordon);
     assert_violated(start_none, None, Invariant::Converges);
     assert_violated(reference, None, Invariant::RevertRepairs);
-    assert_violated(REAL, Some(Bug::NoDrain), Invariant::DrainBeforeReboot);
-    assert_violated(REAL, Some(Bug::NoUncordon), Invariant::NoCordonLeft);
+    assert_violated(PRODUCTION, Some(Bug::NoDrain), Invariant::DrainBeforeReboot);
+    assert_violated(PRODUCTION, Some(Bug::NoUncordon), Invariant::NoCordonLeft);
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn check(input: &Input, masters: &[NodeView], expect: &Value) -> Resu
     let (left, right) = rollout::choose_control_plane((&first, &mut fleet), (&second, &mut others));
     let targeted: BTreeSet<String> = left.starts.iter().chain(&right.starts).cloned().collect();
     let marks = [taints(&first, masters), taints(&second, &arbiters)];
-    let mut found = json!({ "targetedSet": told });
+    let mut found = json!({ "targetedSet": targeted });
     for (index, member) in ["taintAdd", "taintRemove"].into_iter().enumerate() {
         let nodes: BTreeSet<&String> =
             marks.iter().filter_map(|mark| mark.get(index)).flatten().collect();
