@@ -11,11 +11,11 @@ use mco_api::{
     MachineConfig, MachineConfiguration,
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
-use mco_core::plan::{default_policies, merge_policies};
 use mco_core::{
     lint::{Fault, Manifests, Object},
     plan::{default_policies, merge_policies},
 };
+use serde::de::DeserializeOwned;
 
 use crate::{
     error::{FaultsError, error_with_hint},
