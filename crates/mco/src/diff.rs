@@ -18,7 +18,7 @@ pub(crate) struct Change {
     /// `file`, `unit`, `drop-in`, `user`, `setting` and so on.
     pub(crate) kind: &'static str,
     pub(crate) name: String,
-    pub(crate) change: ChangeKind,
+    pub(crate) operation: ChangeKind,
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) contents: Option<Contents>,
 }
@@ -221,8 +221,8 @@ fn settings(old: &MachineConfigSpec, new: &MachineConfigSpec) -> Vec<Change> {
 }
 
 fn setting(name: &str, attributes: Vec<Attribute>, contents: Option<Contents>) -> Change {
-    let change = ChangeKind::Changed;
-    Change { kind: "setting", name: name.to_owned(), change, attributes, contents }
+    let operation = ChangeKind::Changed;
+    Change { kind: "setting", name: name.to_owned(), operation, attributes, contents }
 }
 
 /// Returns the kernel type; an empty one is the default.
@@ -241,7 +241,7 @@ fn compare(
     let names: BTreeSet<String> = old.keys().chain(new.keys()).cloned().collect();
     for name in names {
         let (before, after) = (old.remove(&name), new.remove(&name));
-        let change = match (&before, &after) {
+        let operation = match (&before, &after) {
             (Some(_), Some(_)) => ChangeKind::Changed,
             (Some(_), None) => ChangeKind::Removed,
             (None, _) => ChangeKind::Added,
@@ -249,8 +249,8 @@ fn compare(
         let (before, after) = (before.unwrap_or_default(), after.unwrap_or_default());
         let attributes = attributes(&before, &after);
         let contents = contents(&before.contents, &after.contents, secrets);
-        if change != ChangeKind::Changed || !attributes.is_empty() || contents.is_some() {
-            changes.push(Change { kind, name, change, attributes, contents });
+        if operation != ChangeKind::Changed || !attributes.is_empty() || contents.is_some() {
+            changes.push(Change { kind, name, operation, attributes, contents });
         }
     }
 }

@@ -283,7 +283,7 @@ async fn kubelet_client(tree: &Root) -> anyhow::Result<Option<Client>> {
                 return Ok(Some(client));
             }
             Err(error) => {
-                warn!(path, error = chain(&error), "Failed to use the kubelet credentials")
+                warn!(path, error = chain(&error), "Failed to use the kubelet credentials");
             }
         }
     }

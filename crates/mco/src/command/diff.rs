@@ -81,7 +81,7 @@ pub(crate) fn run(
 
 fn print(change: &Change, screen: &mut Screen<'_>) -> io::Result<()> {
     let name = visible(&change.name);
-    screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.change)))?;
+    screen.paint(BOLD, format_args!("{} {name} {}", change.kind, word(change.operation)))?;
     writeln!(screen)?;
     for attribute in &change.attributes {
         let show = |value: &Option<String>| match value.as_deref() {
@@ -123,7 +123,7 @@ fn print_text(change: &Change, old: &str, new: &str, screen: &mut Screen<'_>) ->
 
 fn unified(change: &Change, old: &str, new: &str) -> String {
     let side = |letter: char, absent: ChangeKind| {
-        if change.change == absent {
+        if change.operation == absent {
             return "/dev/null".to_owned();
         }
         let name = change.name.trim_start_matches('/');
@@ -145,7 +145,7 @@ fn to_json(change: &Change) -> serde_json::Value {
     let mut value = serde_json::json!({
         "kind": change.kind,
         "name": change.name,
-        "change": word(change.change),
+        "change": word(change.operation),
         "attributes": attributes,
     });
     let contents = match &change.contents {
@@ -164,8 +164,8 @@ fn to_json(change: &Change) -> serde_json::Value {
     value
 }
 
-fn word(change: ChangeKind) -> &'static str {
-    match change {
+fn word(operation: ChangeKind) -> &'static str {
+    match operation {
         ChangeKind::Added => "added",
         ChangeKind::Removed => "removed",
         ChangeKind::Changed => "changed",

@@ -35,7 +35,7 @@ pub(crate) struct ServerArgs {
     /// Key file of the certificate (PEM)
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
-    /// Minimum TLS version with the names of Kubernetes; VersionTLS12 is the lowest
+    /// Minimum TLS version with the names of Kubernetes; `VersionTLS12` is the lowest
     #[arg(long, global = true, default_value = "VersionTLS12")]
     tls_min_version: String,
     /// Cipher suites for TLS 1.2 by IANA name, comma-separated; all secure ones if omitted

@@ -17,13 +17,13 @@ pub(super) struct Order {
     pub(super) waits: BTreeMap<String, String>,
 }
 
-/// Computes the waves; adds assumptions to `notes`.
+/// Computes the waves, and records its assumptions.
 pub(super) fn of(
     pool: &MachineConfigPool,
     from: &str,
     target: &str,
     members: &[NodeView],
-    notes: &mut Vec<String>,
+    assumptions: &mut Vec<String>,
 ) -> Order {
     let name = pool.metadata.name.clone().unwrap_or_default();
     let limit = pool.spec.max_unavailable.as_ref();
@@ -52,7 +52,7 @@ pub(super) fn of(
     };
     let unknown = members.iter().filter(|node| node.current.is_empty()).count();
     if unknown > 0 {
-        notes.push(format!(
+        assumptions.push(format!(
             "{unknown} of {} nodes do not report their config; \
             assuming {from}",
             members.len()

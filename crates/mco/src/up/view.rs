@@ -253,9 +253,9 @@ fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
         let members: Vec<NodeView> =
             fleet.into_iter().flat_map(PoolNodes::nodes).cloned().collect();
         let (slot, other): (Vec<_>, Vec<_>) =
-            holds.into_iter().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
+            holds.iter().cloned().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
         lines.extend(explain::summary(&explain::pool(pool, &members, &other)));
-        lines.extend(waiting_for_slot(pool, &members, &slot));
+        lines.extend(waiting_for_slot(pool, &members, &holds, &slot));
     }
     lines
 }
@@ -263,42 +263,51 @@ fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
 /// Maximum number of nodes named in one sentence.
 const MAX_NAMES: usize = 3;
 
-/// Explains the nodes that wait for a free slot: the limit, and the nodes that occupy the slots.
+/// Explains the nodes of `waiting`, which wait for a free slot: the limit, and the nodes that occupy
+/// the slots. `holds` are all nodes that the rollout does not start.
 fn waiting_for_slot(
     pool: &MachineConfigPool,
     members: &[NodeView],
     holds: &[(String, Hold)],
+    waiting: &[(String, Hold)],
 ) -> Option<String> {
     let limit = PoolView::of(pool, members.len()).ok()?.max_unavailable;
-    let is_held = |node: &NodeView| holds.iter().any(|(name, _)| *name == node.name);
-    let waits = |node: &&NodeView| is_held(node) && !node.is_degraded();
-    let waiting: Vec<&str> = names(members.iter().filter(waits));
+    let target = &pool.spec.configuration.rendered.name;
+    let is_in =
+        |list: &[(String, Hold)], node: &NodeView| list.iter().any(|(name, _)| *name == node.name);
+    let waiting = names(members, |node| is_in(waiting, node) && !node.is_degraded());
     if waiting.is_empty() {
         return None;
     }
-    let target = &pool.spec.configuration.rendered.name;
-    let is_updating = |node: &&NodeView| node.is_updating() || node.is_failing();
-    let is_unavailable = |node: &&NodeView| !is_updating(node) && node.is_unavailable();
-    let is_next = |node: &&NodeView| {
-        let occupies = is_updating(node) || is_unavailable(node);
-        !occupies && !is_held(node) && !node.is_updated(target)
-    };
     let mut details = vec![format!("maxUnavailable {limit}")];
-    let groups = [
-        ("updating", names(members.iter().filter(is_updating))),
-        ("unavailable", names(members.iter().filter(is_unavailable))),
-        ("next", names(members.iter().filter(is_next))),
-    ];
-    for (state, names) in groups.into_iter().filter(|(_, names)| !names.is_empty()) {
-        details.push(format!("{} {state}", subject(&names)));
+    for state in ["updating", "degraded", "unavailable"] {
+        let names = names(members, |node| slot_state(node) == Some(state));
+        details.extend((!names.is_empty()).then(|| format!("{} {state}", subject(&names))));
     }
+    let next = names(members, |node| {
+        slot_state(node).is_none() && !is_in(holds, node) && !node.is_updated(target)
+    });
+    details.extend((!next.is_empty()).then(|| format!("{} next", subject(&next))));
     let noun = if waiting.len() == 1 { "node" } else { "nodes" };
     let details = details.join(", ");
     Some(format!("{noun} {} waiting for a free slot ({details})", subject(&waiting)))
 }
 
-fn names<'n>(nodes: impl Iterator<Item = &'n NodeView>) -> Vec<&'n str> {
-    nodes.map(|node| node.name.as_str()).collect()
+/// Returns the state of a node that occupies a slot.
+fn slot_state(node: &NodeView) -> Option<&'static str> {
+    if node.is_degraded() {
+        Some("degraded")
+    } else if node.is_moving() {
+        Some("updating")
+    } else if node.is_unavailable() {
+        Some("unavailable")
+    } else {
+        None
+    }
+}
+
+fn names(nodes: &[NodeView], matches: impl Fn(&NodeView) -> bool) -> Vec<&str> {
+    nodes.iter().filter(|node| matches(node)).map(|node| node.name.as_str()).collect()
 }
 
 /// Joins names with the verb: `a is`, `a, b are`, `a, b, c and 2 more are`.

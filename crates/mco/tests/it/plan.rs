@@ -169,7 +169,7 @@ fn a_blocked_drain_is_predicted() {
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(
         text.contains(
-            "blocked: worker-1: pod shop/db-0: PodDisruptionBudget shop/db wants 1 of 1 pods"
+            "blocked: worker-1: pod shop/db-0: PodDisruptionBudget shop/db requires 1 of 1 pods"
         ),
         "{text}"
     );

@@ -38,9 +38,9 @@ const FILLED_IN: &str = "examples/99-worker-custom.yaml";
 fn placeholders_of_the_tutorial_are_reported_by_line() {
     let folder = Folder::new(&[("a.yaml", TUTORIAL.as_bytes())]);
     folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stdout_eq(str![[r#"
-a.yaml:16:19: error: the contents of /etc/custom-config cannot be decoded: could not decode file content string: invalid data character [Contents]
+a.yaml:16:19: error: failed to decode the contents of /etc/custom-config: could not decode file content string: invalid data character [Contents]
   in MachineConfig/99-worker-custom, spec.config.storage.files[0].contents.source
-  hint: make a data URL with: base64 -w0 FILE
+  hint: create a data URL with: base64 -w0 FILE
 a.yaml:24:11: error: unit custom.service has a line without '=' [UnitSyntax]
   in MachineConfig/99-worker-custom, spec.config.systemd.units[0].contents
   hint: write `Key=value`, or end the line before it with a backslash
@@ -48,9 +48,9 @@ a.yaml:24:11: error: unit custom.service has a line without '=' [UnitSyntax]
 "#]]);
     folder.mco(&["render", "-f", "a.yaml"]).assert().code(1).stdout_eq("").stderr_eq(str![[r#"
 note: assuming pools that are not in the input, from role labels: worker
-a.yaml:16:19: error: the contents of /etc/custom-config cannot be decoded: could not decode file content string: invalid data character [Contents]
+a.yaml:16:19: error: failed to decode the contents of /etc/custom-config: could not decode file content string: invalid data character [Contents]
   in MachineConfig/99-worker-custom, spec.config.storage.files[0].contents.source
-  hint: make a data URL with: base64 -w0 FILE
+  hint: create a data URL with: base64 -w0 FILE
 a.yaml:24:11: error: unit custom.service has a line without '=' [UnitSyntax]
   in MachineConfig/99-worker-custom, spec.config.systemd.units[0].contents
   hint: write `Key=value`, or end the line before it with a backslash

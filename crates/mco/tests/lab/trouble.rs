@@ -72,7 +72,7 @@ async fn a_blocked_drain_names_the_budget(lab: &Lab, machine: &Machine) -> anyho
         let drained = conditions.into_iter().find(|found| found.type_ == "Drained");
         let drained = drained.ok_or("the drain has no condition")?;
         let blamed =
-            drained.message.contains("PodDisruptionBudget default/application wants 3 of 3");
+            drained.message.contains("PodDisruptionBudget default/application requires 3 of 3");
         if drained.status == "Unknown" && blamed {
             Ok(drained.message)
         } else {

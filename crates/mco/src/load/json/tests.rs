@@ -1,19 +1,19 @@
 //! Tests of the JSON parser: positions and several values.
 
 use super::*;
-use crate::load::node::Path;
+use mco_core::lint::FieldPath;
 
 #[test]
 fn values_are_parsed_unchanged() {
     let text = "{\"a\": [1, -2.5, true, null, \"\\ud83d\\ude00\"], \"b\": {}}\n{\"c\":[]}null";
-    let values: Vec<String> = read(text).unwrap().iter().map(Node::to_json).collect();
+    let values: Vec<String> = read(text).unwrap().iter().map(SpannedValue::to_json).collect();
     assert_eq!(values, [r#"{"a":[1,-2.5,true,null,"😀"],"b":{}}"#, r#"{"c":[]}"#]);
 }
 
 #[test]
 fn positions_point_at_the_value() {
     let value = read("{\n  \"a\": [\n    {\"é\": 1, \"b\": 2}\n  ]\n}\n").unwrap().remove(0);
-    let at = value.locate(&Path::of("a").index(0).member("b"));
+    let at = value.locate(&FieldPath::of("a").index(0).member("b"));
     assert_eq!((at.line, at.column), (3, 19));
 }
 

@@ -1,10 +1,12 @@
 //! Tests of the YAML parser, which follows kubectl.
 
+use mco_core::lint::FieldPath;
+
 use super::*;
 
 fn json(text: &str) -> String {
     let documents = read(text).unwrap_or_else(|error| panic!("{text}: {error:?}"));
-    documents.iter().map(Node::to_json).collect::<Vec<_>>().join("\n")
+    documents.iter().map(SpannedValue::to_json).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -73,8 +75,8 @@ fn an_alias_bomb_is_refused() {
 #[test]
 fn positions_point_at_the_value() {
     let document = read("a:\n  b:\n    - c: 1\n      d: |\n        x\n").unwrap().remove(0);
-    let path = super::super::node::Path::of("a.b").index(0);
-    let at = |path: &super::super::node::Path| {
+    let path = FieldPath::of("a.b").index(0);
+    let at = |path: &FieldPath| {
         let at = document.locate(path);
         (at.line, at.column)
     };
@@ -82,5 +84,5 @@ fn positions_point_at_the_value() {
     assert_eq!(at(&path.member("c")), (3, 10));
     assert_eq!(at(&path.member("d")), (5, 9));
     assert_eq!(at(&path.member("missing")), (3, 7));
-    assert_eq!(at(&super::super::node::Path::of("a.b")), (2, 3));
+    assert_eq!(at(&FieldPath::of("a.b")), (2, 3));
 }
