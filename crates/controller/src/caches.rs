@@ -205,7 +205,10 @@ async fn has_schedulers(client: &Client) -> bool {
                 return found.resources.iter().any(|resource| resource.kind == "Scheduler");
             }
             Err(error)
-                if matches!(error.rejection(), Some(Rejection::NotFound | Rejection::Other(403))) =>
+                if matches!(
+                    error.rejection(),
+                    Some(Rejection::NotFound | Rejection::Other(403))
+                ) =>
             {
                 debug!(
                     error = chain(&error),

@@ -250,10 +250,10 @@ mod tests {
         let found = policy(&host.root).unwrap().unwrap();
         assert_eq!(found.deadline(), 2 * DEADLINE);
         // A kubelet without a response before an update is not checked after it.
-        host.system.journal().fail("kubelet healthz");
-        assert_eq!(found.check(&host), (Answer::NotAsked, Answer::NotAsked));
+        host.system.call_log().fail("kubelet healthz");
+        assert_eq!(found.check(&host), (CheckResult::Skipped, CheckResult::Skipped));
         let strict = ConfirmPolicy { kubelet: true, ..found };
-        assert!(matches!(strict.check(&host), (Answer::No(_), Answer::NotAsked)));
+        assert!(matches!(strict.check(&host), (CheckResult::Failed(_), CheckResult::Skipped)));
         prepare(&host, Duration::ZERO).unwrap();
         assert_eq!(policy(&host.root).unwrap(), None, "zero disables the confirmation");
         set_deadline(&host.root, DEADLINE).unwrap();

@@ -172,7 +172,10 @@ impl UpdateQueue {
         if update.change == StatusChange::Event(UpdateEvent::NeedsUpdate) {
             self.target = Some(update.desired.clone());
         }
-        if matches!(update.change, StatusChange::Event(UpdateEvent::UpToDate | UpdateEvent::NeedsUpdate)) {
+        if matches!(
+            update.change,
+            StatusChange::Event(UpdateEvent::UpToDate | UpdateEvent::NeedsUpdate)
+        ) {
             self.history.clear();
         }
         if self.history.last() != Some(&update) && self.history.len() < MAX_PENDING {

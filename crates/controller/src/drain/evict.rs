@@ -192,8 +192,8 @@ impl Eviction<'_> {
                 Ok(()) => (None, None),
                 Err(error) => (Some(chain(&error)), error.retry_after()),
             };
-            let pause =
-                pause.map_or(context.pace.retry_interval, |requested| requested.min(MAX_RETRY_AFTER));
+            let pause = pause
+                .map_or(context.pace.retry_interval, |requested| requested.min(MAX_RETRY_AFTER));
             deferred.insert(pod, Deferred { why, until: Instant::now() + pause });
         }
     }

@@ -84,7 +84,7 @@ async fn rolled_back(server: Server, script: Script) {
     fleet.all::<MachineConfig>().delete("50-motd", &DeleteParams::default()).await.unwrap();
     fleet.wait_for_update(&old).await;
     fleet.wait_for_pool("the pool has recovered", |status| is(status, "Degraded", "False")).await;
-    assert_eq!(daemons.busiest(), victims, "no other node was updated");
+    assert_eq!(daemons.max_updating(), victims, "no other node was updated");
     let node = fleet.all::<Node>().get(&victims[0]).await.unwrap();
     assert_eq!(value(&node, annotation::CURRENT_CONFIG.name()), old);
     assert!(!node.spec.unwrap().unschedulable.unwrap_or_default(), "the node is uncordoned");
@@ -116,7 +116,7 @@ async fn a_roll_out_can_be_paused_and_widened(server: Server) {
         })
         .await;
     assert_eq!(paused.updated_machine_count, 3, "{paused:?}");
-    assert_eq!(daemons.busiest().len(), 1);
+    assert_eq!(daemons.max_updating().len(), 1);
     assert_eq!(fleet.under_way(&new).await, [""; 0]);
     daemons.reset_max_updating();
     limit(&fleet, 3, false).await;
@@ -161,6 +161,6 @@ async fn a_lost_node_keeps_its_slot_and_a_waiting_node_can_change_pools(server: 
     assert_eq!(fleet.under_way(&new).await, [node.as_str()], "the node keeps its slot");
     fleet.all::<Node>().delete(&node, &DeleteParams::default()).await.unwrap();
     fleet.wait_for_update(&new).await;
-    assert!(daemons.busiest().len() <= 2, "{:?}", daemons.busiest());
+    assert!(daemons.max_updating().len() <= 2, "{:?}", daemons.max_updating());
     fleet.stop().await;
 }

@@ -435,7 +435,7 @@ async fn evictions_honour_retry_after(server: Server) {
     let client = client.await;
     ask(&fleet, "drain-rendered-worker-1").await;
     let (shutdown, mut config) = (Shutdown::new(), fleet.config.clone());
-    config.pace.refused = Duration::from_millis(200);
+    config.pace.retry_interval = Duration::from_millis(200);
     let running = tokio::spawn(mco_controller::run(config, client, shutdown.clone()));
     let pause = match fleet.server {
         Server::Embedded(_) => Duration::from_millis(200),

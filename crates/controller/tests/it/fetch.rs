@@ -56,7 +56,7 @@ async fn headers_of_the_config_are_sent_to_no_other_host() {
         }))
     };
     let cluster = ControllerConfig::default();
-    assert_eq!(fetch(&cluster, Reach::Local, &ask("/on")).await.unwrap(), "here");
+    assert_eq!(fetch(&cluster, AddressPolicy::AllowLocal, &ask("/on")).await.unwrap(), "here");
     for head in web.asked() {
         assert!(head.contains("x-token: t0ken\r\n"), "{head}");
         assert!(head.contains("accept: text/plain\r\n") && !head.contains("*/*"), "{head}");
@@ -65,7 +65,7 @@ async fn headers_of_the_config_are_sent_to_no_other_host() {
         // base64 of "user:pass"
         assert!(head.contains("authorization: Basic dXNlcjpwYXNz\r\n"), "{head}");
     }
-    assert_eq!(fetch(&cluster, Reach::Local, &ask("/away")).await.unwrap(), "there");
+    assert_eq!(fetch(&cluster, AddressPolicy::AllowLocal, &ask("/away")).await.unwrap(), "there");
     let head = other.asked().remove(0);
     assert!(!head.contains("t0ken") && !head.contains("authorization"), "{head}");
 }
@@ -153,7 +153,7 @@ async fn the_clusters_proxy_is_used_for_external_hosts() {
     let proxy = Web::start(|_| ok(b"by proxy")).await;
     let asked = source(&json!({"source": "http://files.test/a?b"}));
     let cluster = cluster_with_proxy(&proxy, "");
-    assert_eq!(fetch(&cluster, Reach::Others, &asked).await.unwrap(), "by proxy");
+    assert_eq!(fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap(), "by proxy");
     let head = proxy.asked().remove(0);
     assert!(head.starts_with("GET http://files.test/a?b HTTP/1.1\r\n"), "{head}");
     // base64 of "who:what"
@@ -186,7 +186,7 @@ async fn a_server_is_trusted_by_the_clusters_bundle_and_reached_through_a_tunnel
 
     let bundle = authority.pair().certificate.clone().into_bytes();
     cluster.spec.additional_trust_bundle = Some(bundle.into());
-    assert_eq!(fetch(&cluster, Reach::Others, &asked).await.unwrap(), "secured");
+    assert_eq!(fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap(), "secured");
     let head = proxy.asked().remove(0);
     assert!(head.starts_with("CONNECT files.test:443 HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("Proxy-Authorization: Basic d2hvOndoYXQ=\r\n"), "{head}");

@@ -231,7 +231,7 @@ impl Fleet {
     pub(crate) async fn pause(&mut self) {
         self.shutdown.request();
         let ended = tokio::time::timeout(PATIENCE, &mut self.running).await;
-        assert_eq!(ended.expect("the controllers stop").unwrap(), Ended::Released);
+        assert_eq!(ended.expect("the controllers stop").unwrap(), LeadershipEnd::Released);
     }
 
     /// Starts controllers without any state.

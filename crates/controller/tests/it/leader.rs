@@ -65,7 +65,7 @@ impl Controller {
     /// Stops the controllers; returns their writes.
     pub(crate) async fn stop(self) -> Writes {
         self.shutdown.request();
-        assert_eq!(self.running.await.unwrap(), Ended::Released);
+        assert_eq!(self.running.await.unwrap(), LeadershipEnd::Released);
         self.writes
     }
 }

@@ -176,7 +176,7 @@ async fn a_deferred_restart_runs_once_the_api_server_is_not_trusted() {
     }
     let host =
         Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
-    let journal = host.system.journal();
+    let journal = host.system.call_log();
     let reporter = Reporter::new(client.clone(), "machineconfigdaemon", NoteCount::default());
     let around = DaemonContext::new(client, reporter);
     let daemon =
@@ -193,7 +193,7 @@ async fn a_deferred_restart_runs_once_the_api_server_is_not_trusted() {
     };
     let both = async { tokio::join!(daemon, kubelet) };
     let (ended, ()) = tokio::time::timeout(PATIENCE, both).await.expect("the daemon stops");
-    assert_eq!(ended, mco_daemon::Ended::Stopped);
+    assert_eq!(ended, mco_daemon::DaemonExit::Stopped);
     assert_eq!(journal.calls(), ["restart kubelet.service"]);
     assert_eq!(root.read(own).unwrap().as_deref(), Some(b"bootstrapped again".as_slice()));
     let records = root.list("/etc/machine-config-daemon").unwrap();

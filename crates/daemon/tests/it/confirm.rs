@@ -106,7 +106,7 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
         // The next daemon of this boot probes nothing any longer.
         let probe = Reachable::from(usize::MAX);
         let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
-        assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+        assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
         recover(folder.path());
         assert_eq!(without_notes(tree(folder.path())), ways().new);
     }
@@ -123,14 +123,14 @@ async fn an_unhealthy_machine_rolls_back_and_does_not_retry() {
         let probe = Reachable::from(if fault.is_empty() { usize::MAX } else { 0 });
         let before = tokio::time::Instant::now();
         let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
-        assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
+        assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
         assert_eq!(before.elapsed(), LEFT, "not before the deadline");
 
         let mut host = open(Root::open(folder.path()).unwrap());
         assert!(host.system.wants_reboot());
         // A daemon that starts again before the machine is down requests the reboot again.
         let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
-        assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
+        assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
         host = open(Root::open(folder.path()).unwrap());
         host.system.boot().unwrap();
         let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
@@ -155,12 +155,12 @@ async fn a_crashing_daemon_runs_out_of_time_too() {
         let shutdown = Shutdown::new();
         shutdown.request();
         let settled = confirm::confirm_or_roll_back(host, &probe, &shutdown).await;
-        if !matches!(settled, Settled::Ended(Ended::Stopped)) {
+        if !matches!(settled, Confirmation::Exit(DaemonExit::Stopped)) {
             break settled;
         }
         host = open(Root::open(folder.path()).unwrap());
     };
-    assert!(matches!(ended, Settled::Ended(Ended::Rebooting)), "{ended:?}");
+    assert!(matches!(ended, Confirmation::Exit(DaemonExit::Rebooting)), "{ended:?}");
     assert!(starts > 3, "not at once either: {starts}");
 }
 
@@ -170,7 +170,7 @@ async fn without_a_deadline_nothing_is_checked() {
     let host = rebooted(folder.path(), Duration::ZERO);
     let probe = Reachable::from(usize::MAX);
     let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
-    assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+    assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
     assert_eq!(probe.asked.load(Ordering::Relaxed), 0);
 }
 
@@ -249,7 +249,10 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
     let (folder, ways) = (folder(), ways());
     let host = rebooted_with_standby(folder.path());
     let settled = stand_by(host).await;
-    assert!(matches!(settled, Settled::Ended(Ended::Stopped)), "there is time left: {settled:?}");
+    assert!(
+        matches!(settled, Confirmation::Exit(DaemonExit::Stopped)),
+        "there is time left: {settled:?}"
+    );
     let host = reopened(folder.path());
     let (_, progress) = ledger::open(&host.root).unwrap().unwrap();
     assert!(!progress.confirmed && progress.back_in.is_none(), "{progress:?}");
@@ -257,12 +260,12 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
     confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
     host.system.call_log().fail(HEALTH);
     let settled = standby::stand_by(host, &Shutdown::new()).await;
-    assert!(matches!(settled, Settled::Ended(Ended::Rebooting)), "{settled:?}");
+    assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
     let mut host = reopened(folder.path());
     assert!(host.system.wants_reboot());
     host.system.boot().unwrap();
     let settled = stand_by(host).await;
-    assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+    assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
     assert_back(folder.path(), &ways, "the standby is removed, too");
 
     // The daemon that starts at last finds the reason, and does not retry.
@@ -282,20 +285,23 @@ async fn a_standby_never_decides_beside_a_daemon() {
     let lock = daemon.root.lock(mco_daemon::disk::RECORDS).unwrap();
     assert!(lock.is_some());
     let settled = stand_by(host).await;
-    assert!(matches!(settled, Settled::Ended(Ended::Stopped)), "{settled:?}");
+    assert!(matches!(settled, Confirmation::Exit(DaemonExit::Stopped)), "{settled:?}");
     let (_, progress) = ledger::open(&daemon.root).unwrap().unwrap();
     assert!(progress.back_in.is_none(), "{progress:?}");
 
     confirm::set_deadline(&daemon.root, MINUTE).unwrap();
     let settled =
         confirm::confirm_or_roll_back(daemon, &Reachable::from(0), &Shutdown::new()).await;
-    assert!(matches!(settled, Settled::Go(_)), "{settled:?}");
+    assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
     for path in [UNIT, LINK, COPY] {
         assert!(!is_there(folder.path(), path), "{path}");
     }
     // The daemon still holds the lock.
     let settled = stand_by(reopened(folder.path())).await;
-    assert!(matches!(settled, Settled::Go(_)), "its unit is gone, so it is over: {settled:?}");
+    assert!(
+        matches!(settled, Confirmation::Proceed(_)),
+        "its unit is gone, so it is over: {settled:?}"
+    );
     drop(lock);
 }
 

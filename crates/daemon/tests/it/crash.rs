@@ -326,7 +326,7 @@ fn a_completed_update_can_be_rolled_back() {
     assert!(ledger::reopen(&host.root).unwrap());
     let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
     let staged = execute::roll_back(&mut host, &update, &progress).unwrap();
-    assert_eq!(staged, mco_host::Staged::AtNextBoot, "another image runs by now");
+    assert_eq!(staged, mco_host::Restored::NeedsReboot, "another image runs by now");
     host.system.boot().unwrap();
     similar_asserts::assert_eq!(tree(folder.path()), ways.old);
     assert_eq!(system(folder.path()), ways.old_system);

@@ -171,7 +171,7 @@ impl Fleet {
     pub(crate) fn start_again(&mut self) -> CallLog {
         let root = Root::open(self.folder.path()).unwrap();
         let system = SimulatedSystem::open(&root).unwrap();
-        let journal = system.journal();
+        let journal = system.call_log();
         self.run(Host { root, system });
         journal
     }

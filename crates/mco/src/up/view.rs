@@ -297,7 +297,7 @@ fn waiting_for_slot(
 fn slot_state(node: &NodeView) -> Option<&'static str> {
     if node.is_degraded() {
         Some("degraded")
-    } else if node.is_moving() {
+    } else if node.is_updating() {
         Some("updating")
     } else if node.is_unavailable() {
         Some("unavailable")

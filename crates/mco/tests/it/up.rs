@@ -99,7 +99,7 @@ fn new_ssh_keys_need_no_reboot<R: Runs>(cluster: &Cluster<R>) {
     let history = watching.until("the nodes to have the keys", |_, node| {
         !before.contains(&node.current) && is_idle(node)
     });
-    let out = max_matching(&history, |node| !node.is_in_service());
+    let out = max_matching(&history, |node| !node.accepts_pods());
     assert!(out.is_empty(), "every node stays in service: {out:#?}");
     assert_eq!(all().map(|node| cluster.boot_id(&node)).collect::<Vec<_>>(), boots);
     for node in all() {
@@ -151,14 +151,14 @@ fn a_config_is_rolled_out_one_worker_at_a_time<R: Runs>(cluster: &Cluster<R>) {
     for node in Nodes::Masters.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
     }
-    let out = max_matching(&history, |node| !node.is_in_service());
+    let out = max_matching(&history, |node| !node.accepts_pods());
     assert_eq!(out.len(), 1, "one node at a time: {out:#?}");
     for node in Nodes::Workers.names() {
         let line = format!("node {node}: Ready, Done, {after}\n");
         cluster.wait("the status line of the node", || {
             cluster.processes.status_lines().contains(&line).then_some(())
         });
-        let was_out = |views: &NodeSummaries| !views[&node].is_in_service();
+        let was_out = |views: &NodeSummaries| !views[&node].accepts_pods();
         assert!(history.iter().any(was_out), "{node} was drained");
     }
 }

@@ -73,7 +73,7 @@ async fn the_processes_adopt_the_machines(lab: &Lab, fleet: &Fleet<'_>) -> anyho
     })
     .await?;
     for machine in lab.machines() {
-        fleet.wait(machine, "its first config", |node| node.is_past("")).await?;
+        fleet.wait(machine, "its first config", |node| node.has_updated_from("")).await?;
     }
     pool_is_updated(lab).await.map(drop)
 }
@@ -198,7 +198,7 @@ async fn a_machine_that_is_killed_during_its_update_converges(
     while !waiting.is_empty() {
         let machine = fleet.wait_next(&waiting, &before).await?;
         let what = "the node to be Done with the second config";
-        fleet.wait(machine, what, |node| node.is_past(&before)).await?;
+        fleet.wait(machine, what, |node| node.has_updated_from(&before)).await?;
         assert_eq!(machine.read(SECOND)?.as_deref(), Some("second\n"), "{}", machine.name());
         waiting.remove(machine.name());
     }

@@ -39,7 +39,7 @@ pub(crate) async fn a_rollout_completes_despite_failures(
     a_blocked_drain_names_the_budget(lab, machine).await?;
     set_budget(lab, 2)?;
     let what = "the node to be updated once the budget allows it";
-    fleet.wait(machine, what, |node| node.is_past(&before)).await?;
+    fleet.wait(machine, what, |node| node.has_updated_from(&before)).await?;
     waiting.remove(machine.name());
     eprintln!("lab: a blocked drain was reported, and finished");
 
@@ -51,7 +51,7 @@ pub(crate) async fn a_rollout_completes_despite_failures(
     let machine = fleet.wait_next(&waiting, &before).await?;
     the_machine_of_the_leader_reboots(lab, fleet).await?;
     let what = "the node to be updated although the leader was lost";
-    fleet.wait(machine, what, |node| node.is_past(&before)).await?;
+    fleet.wait(machine, what, |node| node.has_updated_from(&before)).await?;
     pool_is_updated(lab).await?;
     let busiest = fleet.busiest();
     assert_eq!(busiest.len(), 1, "one machine at a time: {busiest:#?}");
@@ -100,7 +100,9 @@ async fn a_disconnected_machine_keeps_its_slot(
     fleet.wait(machine, "the node to be not ready", |node| !node.ready).await?;
     machine.set_network(Network::Connected)?;
     fleet
-        .wait(machine, "the node to be updated after it reconnected", |node| node.is_past(before))
+        .wait(machine, "the node to be updated after it reconnected", |node| {
+            node.has_updated_from(before)
+        })
         .await?;
     Ok(())
 }

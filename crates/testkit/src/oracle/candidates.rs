@@ -200,7 +200,8 @@ fn check_repairs(pool: &PoolView, members: &[NodeView], plan: &RolloutPlan) -> R
         if targeted && (!is_out || theirs || pool.phase != PoolPhase::Active) {
             return Err(format!("{} is retargeted although it is available", node.name));
         }
-        let under_way = node.is_updating() && !node.current.is_empty() && node.pool_labels.is_none();
+        let under_way =
+            node.is_updating() && !node.current.is_empty() && node.pool_labels.is_none();
         if under_way && !theirs && !targeted && pool.phase == PoolPhase::Active {
             return Err(format!(
                 "{} is updating to another target and is not retargeted",

@@ -110,7 +110,7 @@ fn start_all(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     if pool.phase != PoolPhase::Active {
         return plan(pool, Vec::new());
     }
-    let waits = fleet.nodes().filter(|node| !node.is_at(&pool.target) && node.is_ready());
+    let waits = fleet.nodes().filter(|node| !node.is_targeted(&pool.target) && node.is_ready());
     let names = waits.map(|node| node.name.clone()).collect();
     plan(pool, names)
 }
@@ -128,7 +128,7 @@ fn ignore_pause(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
 /// Ignores cordons.
 fn ignore_cordons(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.select(pool);
-    let waits = fleet.nodes().find(|node| !node.is_at(&pool.target) && !node.is_ready());
+    let waits = fleet.nodes().find(|node| !node.is_targeted(&pool.target) && !node.is_ready());
     if let (Some(node), PoolPhase::Active) = (waits, pool.phase) {
         chosen.starts.push(node.name.clone());
     }
@@ -139,7 +139,7 @@ fn ignore_cordons(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
 fn ignore_capacity(fleet: &mut PoolNodes, pool: &PoolView) -> RolloutPlan {
     let mut chosen = fleet.select(pool);
     let down = fleet.nodes().filter(|node| {
-        !node.is_at(&pool.target) && !node.is_ready() && node.cordon != Cordon::User
+        !node.is_targeted(&pool.target) && !node.is_ready() && node.cordon != Cordon::User
     });
     if pool.phase == PoolPhase::Active {
         chosen.starts.extend(down.map(|node| node.name.clone()));
