@@ -54,7 +54,7 @@ a.yaml:16:19: error: failed to decode the contents of /etc/custom-config: could 
 a.yaml:24:11: error: unit custom.service has a line without '=' [UnitSyntax]
   in MachineConfig/99-worker-custom, spec.config.systemd.units[0].contents
   hint: write `Key=value`, or end the line before it with a backslash
-error: cannot render pool worker
+error: failed to render pool worker
 
 "#]]);
 }
