@@ -29,6 +29,7 @@ pub(crate) fn decode<K: Object>(event: Event<Raw>) -> serde_json::Result<Event<K
 
 /// Returns the states of one object, `None` while it does not exist. The watch is restarted with a
 /// backoff after each error.
+#[must_use]
 pub fn object<K: Object>(api: &Api<K>, name: &str) -> BoxStream<'static, Result<Option<K>, Error>> {
     let states = watch_object(api.raw(), name).default_backoff();
     let decoded = states.map(|state| match state? {

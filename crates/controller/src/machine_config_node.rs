@@ -168,7 +168,7 @@ async fn delete(context: &Context, known: &MachineConfigNode) -> Result<(), ActE
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let api = Api::<MachineConfigNode>::all(context.client.clone());
     match api.delete(&name, &params).await.map_err(CallError::from) {
-        Ok(_) => info!(node = name, "Deleted MachineConfigNode of a deleted node"),
+        Ok(()) => info!(node = name, "Deleted MachineConfigNode of a deleted node"),
         // The garbage collector was faster.
         Err(error) if error.is_not_found() => {}
         Err(source) => return Err(ActError::WriteMachineConfigNode { node: name, source }),

@@ -145,7 +145,7 @@ async fn delete_config(context: &Context, config: &MachineConfig) -> Result<(), 
     let params = DeleteParams { preconditions: Some(preconditions), ..DeleteParams::default() };
     let api = Api::<MachineConfig>::all(context.client.clone());
     match api.delete(&name, &params).await.map_err(CallError::from) {
-        Ok(_) => info!(config = name, "Deleted unused rendered config"),
+        Ok(()) => info!(config = name, "Deleted unused rendered config"),
         Err(error) if error.is_not_found() => {}
         Err(source) => return Err(ActError::DeleteConfig { name, source }),
     }

@@ -81,7 +81,7 @@ pub enum Observed {
         owner: Option<FoundOwner>,
     },
     /// Final target of the path's symbolic links, for [`Want::Masked`].
-    LinkTarget(String),
+    Link(String),
     /// Enablement state reported by systemd, for [`Want::Enabled`].
     Enablement(String),
     /// The path cannot be read.
@@ -238,8 +238,8 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             file(&expected.path, *mode, contents, found)
                 .or_else(|| belongs(&expected.path, owner, found))
         }
-        (Want::Masked, Observed::LinkTarget(found)) if found == "/dev/null" => None,
-        (Want::Masked, Observed::LinkTarget(found)) => {
+        (Want::Masked, Observed::Link(found)) if found == "/dev/null" => None,
+        (Want::Masked, Observed::Link(found)) => {
             Some(Drift::NotMasked { path: path(), found: found.clone() })
         }
         (Want::Masked, Observed::Present { .. }) => {
@@ -263,10 +263,9 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
         (Want::Enabled(_), Observed::Unreadable(fault)) => stat(fault),
         // The daemon never makes these observations for these expectations.
         (Want::Masked, Observed::Enablement(_))
-        | (
-            Want::Enabled(_),
-            Observed::Missing | Observed::Present { .. } | Observed::LinkTarget(_),
-        ) => None,
+        | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::Link(_)) => {
+            None
+        }
     }
 }
 
@@ -283,7 +282,7 @@ fn file(path: &str, want: u32, contents: &[u8], observed: &Observed) -> Option<D
         Observed::Present { contents: found, .. } if found != contents => {
             Some(Drift::Contents(path.to_owned()))
         }
-        Observed::Present { .. } | Observed::LinkTarget(_) | Observed::Enablement(_) => None,
+        Observed::Present { .. } | Observed::Link(_) | Observed::Enablement(_) => None,
     }
 }
 

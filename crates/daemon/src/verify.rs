@@ -61,7 +61,7 @@ fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
             Err(error) => unreadable(&error),
         },
         Want::Masked => match host.root.destination(path) {
-            Ok(Some(end)) => Observed::LinkTarget(end),
+            Ok(Some(end)) => Observed::Link(end),
             Ok(None) => Observed::Missing,
             Err(error) => unreadable(&error),
         },

@@ -241,7 +241,7 @@ impl Eviction<'_> {
 async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
     match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
         // The pod is gone already.
         Err(error) if error.rejection() == Some(Rejection::NotFound) => Ok(()),
         Err(error) => {

@@ -89,9 +89,9 @@ fn a_file_drifts_by_owner_where_its_config_names_one() {
 fn masked_units_and_empty_dropins_do_not_drift() {
     let mut config = machine("c", "a.service=x a.service/e.conf=");
     config.config.systemd.units[0].mask = Some(true);
-    assert_eq!(judge(&config, 0, &Observed::LinkTarget("/dev/null".to_owned())), "");
+    assert_eq!(judge(&config, 0, &Observed::Link("/dev/null".to_owned())), "");
     assert_eq!(
-        judge(&config, 0, &Observed::LinkTarget("/etc/x".to_owned())),
+        judge(&config, 0, &Observed::Link("/etc/x".to_owned())),
         "state validation: invalid unit masked setting. path: \"/etc/systemd/system/a.service\"; expected: /dev/null; received: /etc/x"
     );
     assert_eq!(

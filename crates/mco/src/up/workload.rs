@@ -176,7 +176,7 @@ impl Workload {
             PodStep::Delete { pod } => {
                 match api.delete(&pod, &DeleteParams::default()).await.map_err(CallError::from) {
                     Err(error) if !error.is_not_found() => Err(error),
-                    Ok(_) | Err(_) => Ok(()),
+                    Ok(()) | Err(_) => Ok(()),
                 }
             }
         }
