@@ -172,6 +172,6 @@ mod tests {
         assert_eq!(server("/k", read("kind: Config\n")).unwrap(), None);
         let gone: ReadFile = Arc::new(|_| Err(std::io::ErrorKind::NotFound.into()));
         let error = server("/etc/kubernetes/kubeconfig", gone).unwrap_err();
-        assert_eq!(error.to_string(), "cannot use kubeconfig /etc/kubernetes/kubeconfig");
+        assert_eq!(error.to_string(), "invalid kubeconfig /etc/kubernetes/kubeconfig");
     }
 }

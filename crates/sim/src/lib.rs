@@ -5,7 +5,7 @@
 //! delayed watches, the machines, the daemons' steps, pods that move. Everything follows from the
 //! setup and its seed: the same setup gives the same report.
 //!
-//! Every step checks the invariants of [`Rule`]; the first violation ends the run.
+//! Every step checks the invariants of [`Invariant`]; the first violation ends the run.
 
 mod chance;
 mod controller;

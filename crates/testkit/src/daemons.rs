@@ -135,7 +135,7 @@ impl Daemons {
         lock(&self.most).clone()
     }
 
-    /// Resets [`Self::busiest`].
+    /// Resets [`Self::max_updating`].
     pub fn reset_max_updating(&self) {
         lock(&self.most).clear();
     }

@@ -73,7 +73,7 @@ fn a_missing_kubeconfig_is_an_error() {
     let want = "error: no kubeconfig was given and this is not a pod of a cluster";
     assert!(text.contains(want), "{text}");
     let text = start(&["--kubeconfig", "/there/is/none"]);
-    assert!(text.contains("error: cannot use kubeconfig /there/is/none"), "{text}");
+    assert!(text.contains("error: invalid kubeconfig /there/is/none"), "{text}");
 }
 
 // covers: C04, C128
