@@ -142,7 +142,7 @@ fn missing_and_invalid_manifests_are_errors() {
         "kind": "MachineOSConfig", "metadata": {"name": "layered"}, "spec": {}});
     put(&folder, "in/a.json", &layered);
     let text = error(&folder);
-    assert!(text.contains("MachineOSConfig/layered is not supported yet"), "{text}");
+    assert!(text.contains("MachineOSConfig/layered is not supported"), "{text}");
 }
 
 // covers: PROC-1

@@ -70,7 +70,7 @@ fn a_missing_kubeconfig_is_an_error() {
         failure(&[&args, rest].concat())
     };
     let text = start(&[]);
-    let want = "error: no kubeconfig was given and this is not a pod of a cluster";
+    let want = "error: no kubeconfig was given, and the process does not run in a pod with a service account";
     assert!(text.contains(want), "{text}");
     let text = start(&["--kubeconfig", "/there/is/none"]);
     assert!(text.contains("error: invalid kubeconfig /there/is/none"), "{text}");
