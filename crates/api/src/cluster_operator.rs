@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
+use crate::meta::TimeSchema;
 use crate::raw_config::RawConfig;
 
 kind! {
@@ -92,6 +93,7 @@ pub struct ClusterOperatorCondition {
     pub status: String,
     /// Time at which the status last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<TimeSchema>")]
     pub last_transition_time: Option<Time>,
     /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]

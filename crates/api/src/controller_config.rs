@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bytes::Bytes;
 use crate::kind::{Definition, kind};
-use crate::meta::ObjectReference;
+use crate::meta::{ObjectReference, TimeSchema};
 use crate::wire::is_default;
 
 pub mod cloud_status;
@@ -197,6 +197,7 @@ pub struct ControllerConfigCondition {
     pub status: String,
     /// Time at which the status last changed.
     #[schemars(extend("nullable" = true))]
+    #[schemars(with = "Option<TimeSchema>")]
     pub last_transition_time: Option<Time>,
     /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -216,9 +217,11 @@ pub struct ControllerCertificate {
     pub signer: String,
     /// Start of the certificate's validity.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<TimeSchema>")]
     pub not_before: Option<Time>,
     /// End of the certificate's validity.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<TimeSchema>")]
     pub not_after: Option<Time>,
     /// Name of the bundle file that contains the certificate.
     pub bundle_file: String,

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
-use crate::meta::{LooseCondition, ObjectReference, SelectorSchema};
+use crate::meta::{IntOrStringSchema, LooseCondition, ObjectReference, SelectorSchema, TimeSchema};
 use crate::schema::Rule;
 use crate::text::StreamName;
 use crate::wire::is_default;
@@ -81,6 +81,7 @@ pub struct MachineConfigPoolSpec {
     /// Maximum number of nodes that may be unavailable at a time, as a number or a percentage of
     /// the pool. Defaults to 1.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<IntOrStringSchema>")]
     pub max_unavailable: Option<IntOrString>,
     /// Rendered config that the nodes are to run. Written by the controller.
     pub configuration: PoolConfiguration,
@@ -172,6 +173,7 @@ pub struct CertExpiry {
     /// Subject of the certificate.
     pub subject: String,
     /// End of the certificate's validity.
+    #[schemars(with = "Option<TimeSchema>")]
     pub expiry: Option<Time>,
 }
 

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::kind::{Column, Definition, condition_path, kind};
-use crate::meta::{ConditionSchema, ResourceReference};
+use crate::meta::{ConditionSchema, ResourceReference, TimeSchema};
 use crate::schema::Rule;
 use crate::text::{DigestedImage, PushSpec, RenderedConfigName, RequiredObjectName};
 
@@ -86,10 +86,12 @@ pub struct MachineOSBuildStatus {
     /// Time at which the build started.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = &[BUILD_START_IS_IMMUTABLE]))]
+    #[schemars(with = "Option<TimeSchema>")]
     pub build_start: Option<Time>,
     /// Time at which the build ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-validations" = &[BUILD_END_IS_IMMUTABLE]))]
+    #[schemars(with = "Option<TimeSchema>")]
     pub build_end: Option<Time>,
     /// Image reference of the result, by digest.
     #[serde(skip_serializing_if = "String::is_empty")]

@@ -84,6 +84,7 @@ pub struct LooseCondition {
     pub status: String,
     /// Time at which the status last changed.
     #[schemars(extend("nullable" = true))]
+    #[schemars(with = "Option<TimeSchema>")]
     pub last_transition_time: Option<Time>,
     /// Reason for the status, as one word for programs.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -198,6 +199,34 @@ impl JsonSchema for QuantitySchema {
             "x-kubernetes-int-or-string": true,
             "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
         })
+    }
+}
+
+/// Schema of `k8s_openapi`'s `Time`, for `#[schemars(with = "...")]`.
+#[derive(Debug)]
+pub(crate) struct TimeSchema;
+
+impl JsonSchema for TimeSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "Time".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"type": "string", "format": "date-time"})
+    }
+}
+
+/// Schema of `k8s_openapi`'s `IntOrString`, for `#[schemars(with = "...")]`.
+#[derive(Debug)]
+pub(crate) struct IntOrStringSchema;
+
+impl JsonSchema for IntOrStringSchema {
+    fn schema_name() -> Cow<'static, str> {
+        "IntOrString".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({"x-kubernetes-int-or-string": true})
     }
 }
 
