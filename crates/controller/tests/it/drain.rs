@@ -359,7 +359,7 @@ async fn a_pool_can_set_its_drain_timeouts(server: Server) {
     let text = fleet.event("DrainTimeoutInvalid").await;
     assert!(
         text.starts_with(
-            "pool worker: the annotation machineconfiguration.openshift.io/drain-attempt-timeout is \
+            "pool worker: annotation machineconfiguration.openshift.io/drain-attempt-timeout is \
              \"for a while\": "
         ),
         "{text}"
