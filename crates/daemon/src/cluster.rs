@@ -12,8 +12,9 @@ use mco_api::{
 };
 use mco_core::membership::MembershipError;
 use mco_host::MachineRole;
+use tokio::time::Instant;
 
-pub(crate) use self::api::node_state;
+pub(crate) use self::api::answered_state;
 pub use self::api::{ApiCluster, pool_config, watch_node};
 use crate::machine_config_node::StatusUpdate;
 
@@ -23,12 +24,24 @@ pub type Changes = BTreeMap<String, Option<String>>;
 /// The metadata of the node at one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Resource version; grows with every change.
+    /// Resource version; grows with every change in one history of the API server.
     pub version: u64,
+    /// Time at which a write was answered, or at which the list was requested that the watch follows.
+    pub since: Option<Instant>,
     /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
     /// Role of the node.
     pub role: MachineRole,
+}
+
+impl NodeState {
+    /// Returns true if this state, which the watch delivered, is `known` or a later one.
+    ///
+    /// A list that was requested after `known` was read is later whatever its version is: after a
+    /// restore of etcd, versions are lower than before.
+    pub(crate) fn is_at_least(&self, known: &Self) -> bool {
+        self.version >= known.version || self.since > known.since
+    }
 }
 
 /// A failed request. Compat: the texts are the reference's.
