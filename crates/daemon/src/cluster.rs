@@ -137,3 +137,32 @@ pub trait Cluster: Send + Sync + 'static {
         text: &str,
     ) -> impl Future<Output = ()> + Send;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_of_a_later_list_is_later_whatever_its_version() {
+        let start = Instant::now();
+        let at = |version: u64, seconds: u64| NodeState {
+            version,
+            since: Some(start + Duration::from_secs(seconds)),
+            ..NodeState::default()
+        };
+        let rows = [
+            // The watch lags behind a write.
+            (at(7, 0), at(9, 5), false),
+            (at(9, 0), at(9, 5), true),
+            (at(12, 0), at(9, 5), true),
+            // etcd was restored, and the node was listed after the write.
+            (at(3, 6), at(9, 5), true),
+            // The list was requested before the write was answered.
+            (at(3, 4), at(9, 5), false),
+        ];
+        for (observed, known, expected) in rows {
+            assert_eq!(observed.is_at_least(&known), expected, "{observed:?} {known:?}");
+        }
+        assert!(at(1, 0).is_at_least(&NodeState::default()));
+    }
+}

@@ -6,18 +6,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use futures::StreamExt as _;
-use http_body_util::{BodyExt as _, StreamBody};
-use hyper::body::Frame;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api, Client, Resource,
     api::{Patch, PatchParams, PostParams},
-    client::Body,
 };
 use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, annotation};
 use mco_cluster::Shutdown;
-use mco_testkit::objects;
+use mco_testkit::{objects, switch::switching};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -25,30 +21,6 @@ use crate::{
     fleet::{self, Fleet, awaited, is},
     server::Server,
 };
-
-/// Returns a client of the first server, and from the switch on of the second. The switch ends all
-/// answers of the first.
-fn switching(clients: [Client; 2], switched: &watch::Receiver<bool>) -> Client {
-    let switched = switched.clone();
-    let service = tower::service_fn(move |request: http::Request<Body>| {
-        let mut switched = switched.clone();
-        let client = clients[usize::from(*switched.borrow_and_update())].clone();
-        async move {
-            let response = client.send(request).await?;
-            let ended = async move {
-                if switched.changed().await.is_err() {
-                    future::pending::<()>().await;
-                }
-            };
-            let frames = |body: Body| {
-                let frames = body.into_data_stream().map(|data| data.map(Frame::data));
-                StreamBody::new(frames.take_until(Box::pin(ended)))
-            };
-            Ok::<_, kube::Error>(response.map(frames))
-        }
-    });
-    Client::new(service, "default")
-}
 
 async fn patch<K>(client: &Client, name: &str, patch: Value)
 where
