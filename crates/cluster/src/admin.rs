@@ -1,5 +1,5 @@
-//! The administrative listener of a process: `/metrics`, `/healthz`, `/readyz` and, for the daemon,
-//! `/state`.
+//! The administrative listener of a process: `/metrics`, `/livez`, `/readyz` and, for the daemon,
+//! `/state`. `/healthz` is an alias of `/livez`.
 
 use std::{
     convert::Infallible,
@@ -20,7 +20,7 @@ pub use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::{debug, info};
 
-use crate::Shutdown;
+use crate::{Health, Shutdown};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -55,6 +55,7 @@ pub struct Admin {
     listener: TcpListener,
     registry: Arc<Registry>,
     readiness: Readiness,
+    health: Health,
     state: Option<StatePage>,
 }
 
@@ -69,7 +70,14 @@ impl Admin {
     pub async fn listen(address: SocketAddr, registry: Arc<Registry>) -> Result<Self, ListenError> {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
-        Ok(Self { listener, registry, readiness: Readiness::default(), state: None })
+        let (readiness, health) = (Readiness::default(), Health::default());
+        Ok(Self { listener, registry, readiness, health, state: None })
+    }
+
+    /// Reports `health` at `/livez` and `/readyz`.
+    #[must_use]
+    pub fn with_health(self, health: Health) -> Self {
+        Self { health, ..self }
     }
 
     /// Serves `page` at `/state`.
@@ -107,9 +115,12 @@ impl Admin {
                 },
             };
             let (registry, readiness) = (self.registry.clone(), self.readiness.clone());
-            let state = self.state.clone();
+            let (health, state) = (self.health.clone(), self.state.clone());
             let answer = service_fn(move |request: Request<Incoming>| {
-                let response = answer(request.uri().path(), &registry, &readiness, state.as_ref());
+                let response = {
+                    let path = request.uri().path();
+                    answer(path, &registry, &readiness, &health, state.as_ref())
+                };
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -128,6 +139,7 @@ fn answer(
     path: &str,
     registry: &Registry,
     readiness: &Readiness,
+    health: &Health,
     state: Option<&StatePage>,
 ) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (path, state) {
@@ -139,18 +151,23 @@ fn answer(
                 Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
             }
         }
-        ("/healthz", _) => (StatusCode::OK, "text/plain", "ok".to_owned()),
-        ("/readyz", _) if readiness.is_reached() => (StatusCode::OK, "text/plain", "ok".to_owned()),
-        ("/readyz", _) => {
-            let text = "the API server has not answered yet\n".to_owned();
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text)
-        }
+        ("/livez" | "/healthz", _) => verdict(&health.stuck_queues()),
+        ("/readyz", _) if readiness.is_reached() => verdict(&health.stale_watches()),
+        ("/readyz", _) => verdict(&["the API server has not answered yet".to_owned()]),
         _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
     };
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
+}
+
+/// Returns the answer of a health check with these faults.
+fn verdict(faults: &[String]) -> (StatusCode, &'static str, String) {
+    if faults.is_empty() {
+        return (StatusCode::OK, "text/plain", "ok".to_owned());
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, "text/plain", faults.join("\n") + "\n")
 }
 
 #[cfg(test)]
@@ -179,6 +196,7 @@ mod tests {
         let readiness = admin.readiness();
         let asks = async {
             assert!(get(address, "/healthz").await.ends_with("ok"));
+            assert!(get(address, "/livez").await.ends_with("ok"));
             assert!(get(address, "/readyz").await.starts_with("HTTP/1.1 503"));
             readiness.set_ready();
             assert!(get(address, "/readyz").await.ends_with("ok"));
@@ -190,5 +208,21 @@ mod tests {
             shutdown.request();
         };
         tokio::join!(admin.serve(&shutdown), asks);
+    }
+
+    #[test]
+    fn the_checks_name_stale_watches_and_stuck_queues() {
+        let (readiness, health) = (Readiness::default(), Health::default());
+        readiness.set_ready();
+        let ask = |path| answer(path, &Registry::default(), &readiness, &health, None).status();
+        assert_eq!((ask("/readyz"), ask("/livez")), (StatusCode::OK, StatusCode::OK));
+        let watch = health.watch("Node", crate::health::Presence::Required);
+        assert_eq!(
+            (ask("/readyz"), ask("/livez")),
+            (StatusCode::SERVICE_UNAVAILABLE, StatusCode::OK)
+        );
+        assert_eq!(health.stale_watches(), ["watch of Node has not listed its objects yet"]);
+        watch.synced();
+        assert_eq!(ask("/readyz"), StatusCode::OK);
     }
 }

@@ -19,7 +19,8 @@ use kube::{
 use serde::Serialize;
 
 pub use object::Object;
-pub(crate) use raw::Raw;
+
+use crate::watch::Unreadable;
 
 /// The objects of one kind, in one namespace or in all of them.
 pub struct Api<K> {
@@ -74,8 +75,7 @@ impl<K: Object> Api<K> {
     pub async fn list(&self, params: &ListParams) -> Result<ObjectList<K>, Error> {
         let text = call(&self.client, self.request().list(params)).await?;
         let list = raw::List::decode(&text)?;
-        let items = list.items.iter().map(|item| K::decode(item.get())).collect::<Result<_, _>>();
-        let items = items.map_err(Error::SerdeError)?;
+        let items = list.items.iter().map(|item| decode(item.get())).collect::<Result<_, _>>()?;
         Ok(ObjectList { types: TypeMeta::default(), metadata: list.metadata, items })
     }
 
@@ -121,15 +121,9 @@ impl<K: Object> Api<K> {
         call(&self.client, self.request().evict(name, params)).await.map(drop)
     }
 
-    /// Returns the same objects as undecoded text, for a watch.
-    pub(crate) fn raw(&self) -> kube::Api<Raw> {
-        let resource = kube::core::ApiResource::erase::<K>(&());
-        match &self.namespace {
-            Some(namespace) => {
-                kube::Api::namespaced_with(self.client.clone(), namespace, &resource)
-            }
-            None => kube::Api::all_with(self.client.clone(), &resource),
-        }
+    /// Returns the client and the request builder, for a watch.
+    pub(crate) fn parts(&self) -> (Client, Request) {
+        (self.client.clone(), self.request())
     }
 
     fn request(&self) -> Request {
@@ -141,8 +135,16 @@ impl<K: Object> Api<K> {
         request: Result<http::Request<Vec<u8>>, request::Error>,
     ) -> Result<K, Error> {
         let text = call(&self.client, request).await?;
-        K::decode(&text).map_err(Error::SerdeError)
+        decode(&text)
     }
+}
+
+/// Decodes an object. The error names the object and the position of the fault, not its contents.
+fn decode<K: Object>(text: &str) -> Result<K, Error> {
+    K::decode(text).map_err(|error| {
+        let unreadable = Unreadable::of::<K>(text, &error);
+        Error::SerdeError(serde::de::Error::custom(unreadable))
+    })
 }
 
 /// Sends a request and returns the body of a successful answer.

@@ -4,30 +4,46 @@
 //! and only enqueue names. The result of a write can be stored with [`Cache::learn`], so that the
 //! next decision sees it even if the watch lags: otherwise the controller could select two nodes where
 //! `maxUnavailable` allows one.
+//!
+//! # Lists, events and writes
+//!
+//! Resource versions are increasing numbers within one history of the API server. Kubernetes guarantees
+//! this since 1.35 and has done so since etcd 3. A restored etcd starts another history, whose versions
+//! are lower. So versions are compared only where both belong to the same history:
+//!
+//! 1. **A list replaces the cache**, whatever the versions and uids are. Objects that it lacks are
+//!    removed. Lists are consistent reads, so a list has every write that was finished before the list
+//!    was requested.
+//! 2. **An event replaces its object.** The watch delivers all changes after the list, in order.
+//! 3. **A write that was learned is unconfirmed** until the watch delivers its version or a later one of
+//!    the same object. An older event does not undo it: the watch lags. A list undoes it, unless it was
+//!    learned after the list was requested and its version is above that of the list: then the list is
+//!    the older of the two. In all other cases the list has the write, or the history went back.
+//! 4. **An unconfirmed write does not stay.** If the watch passes its version without delivering it, or
+//!    does not deliver it within [`IDLE_LIMIT`](crate::watch::IDLE_LIMIT), then it is not part of this history, and the
+//!    objects are listed again.
 
+mod objects;
 mod storage;
 pub mod trim;
 
 use std::{
-    collections::BTreeMap,
     fmt,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
-    time::Duration,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use futures::TryStreamExt as _;
-use kube::{
-    Resource, ResourceExt as _,
-    runtime::watcher::{self, Event},
+use kube::{Resource, ResourceExt as _};
+use tokio::sync::watch as channel;
+use tracing::warn;
+
+use self::{
+    objects::{Objects, Source, version},
+    storage::Storage,
 };
-use tokio::sync::watch;
-use tracing::{info, warn};
-
-use self::storage::{Storage, Stored};
-use crate::{Api, CallError, Object, Shutdown, error::Rejection, report, watch as watching};
-
-/// Pause before a watch is restarted that delivered an object which cannot be decoded.
-const DECODE_RETRY: Duration = Duration::from_secs(5);
+use crate::{
+    Api, Object, Shutdown,
+    watch::{Config, Event, Relist, Unreadable, Watcher},
+};
 
 /// A change of one object.
 #[derive(Debug)]
@@ -46,15 +62,13 @@ impl<'a, K> Change<'a, K> {
     }
 }
 
-/// The source of an object's state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
-    /// The watch, which delivers all states in order.
-    Watch,
-    /// The response to a write, which may arrive after the watch has delivered a later state.
-    Write,
-    /// The response to a create, which may arrive before the watch delivers the object.
-    Create,
+/// A change in the decoding of an object.
+#[derive(Clone, Copy, Debug)]
+pub enum Decoding<'a> {
+    /// The object cannot be decoded.
+    Failed(&'a Arc<Unreadable>),
+    /// The object can be decoded now, or was deleted.
+    Resolved(&'a Arc<Unreadable>),
 }
 
 /// The state of the initial list.
@@ -69,20 +83,16 @@ enum SyncState {
 }
 
 type Listener<K> = Box<dyn Fn(Change<'_, K>) + Send + Sync>;
+type UnreadableListener = Box<dyn Fn(Decoding<'_>) + Send + Sync>;
 
 /// The objects of one kind by name, or by `<namespace>/<name>` if the kind is namespaced.
 pub struct Cache<K> {
     objects: RwLock<Objects<K>>,
     listeners: RwLock<Vec<Listener<K>>>,
-    sync: watch::Sender<SyncState>,
+    unreadable_listeners: RwLock<Vec<UnreadableListener>>,
+    sync: channel::Sender<SyncState>,
     trim: fn(&mut K),
     storage: Storage<K>,
-}
-
-struct Objects<K> {
-    by_name: BTreeMap<String, Stored<K>>,
-    /// Latest resource version that the watch has delivered.
-    watched: u64,
 }
 
 impl<K> fmt::Debug for Cache<K> {
@@ -97,9 +107,10 @@ impl<K: Object> Cache<K> {
     #[must_use]
     pub fn new(trim: fn(&mut K)) -> Self {
         Self {
-            objects: RwLock::new(Objects { by_name: BTreeMap::new(), watched: 0 }),
+            objects: RwLock::new(Objects::default()),
             listeners: RwLock::default(),
-            sync: watch::Sender::new(SyncState::Pending),
+            unreadable_listeners: RwLock::default(),
+            sync: channel::Sender::new(SyncState::Pending),
             trim,
             storage: Storage::Plain,
         }
@@ -121,16 +132,33 @@ impl<K: Object> Cache<K> {
         listeners.push(Box::new(listener));
     }
 
+    /// Calls `listener` for every object that cannot be decoded, once for each state, and when that is
+    /// over.
+    pub fn on_unreadable(&self, listener: impl Fn(Decoding<'_>) + Send + Sync + 'static) {
+        let listeners = &self.unreadable_listeners;
+        let mut listeners = listeners.write().unwrap_or_else(PoisonError::into_inner);
+        for object in self.unreadable() {
+            listener(Decoding::Failed(&object));
+        }
+        listeners.push(Box::new(listener));
+    }
+
     /// Returns the object of that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<K>> {
-        self.read().by_name.get(name).map(Stored::load)
+        self.read().get(name)
     }
 
     /// Returns all objects, ordered by name.
     #[must_use]
     pub fn list(&self) -> Vec<Arc<K>> {
-        self.read().by_name.values().map(Stored::load).collect()
+        self.read().list()
+    }
+
+    /// Returns the objects that exist and are not cached, because they cannot be decoded.
+    #[must_use]
+    pub fn unreadable(&self) -> Vec<Arc<Unreadable>> {
+        self.read().unreadable()
     }
 
     /// Waits until the first list has arrived in full.
@@ -168,79 +196,114 @@ impl<K: Object> Cache<K> {
         self.put(object, Source::Create);
     }
 
-    /// Runs the watch until shutdown. A failed watch is restarted with a backoff.
-    pub async fn run(&self, api: Api<K>, config: watcher::Config, shutdown: &Shutdown) {
+    /// Runs the watch until shutdown. A failed watch continues by itself.
+    pub async fn run(&self, api: Api<K>, config: Config, shutdown: &Shutdown) {
         self.run_as(api, config, shutdown).await;
     }
 
     /// Runs the watch with objects decoded as `W`, a type that skips unused members.
     ///
-    /// An object that cannot be decoded fails the whole watch, as any other error does: the cache keeps
-    /// its last state and does not become ready, so that no decision is made without the object.
+    /// An object that cannot be decoded is left out; see [`Self::unreadable`].
     pub async fn run_as<W: Object + Into<K>>(
         &self,
         api: Api<W>,
-        config: watcher::Config,
+        config: Config,
         shutdown: &Shutdown,
     ) {
-        let kind = K::kind(&());
+        let mut watcher = Watcher::new(&api, &config);
         loop {
-            let mut events = watching::events(api.raw(), config.clone());
-            let mut listed: Option<Vec<String>> = None;
-            let undecodable = loop {
-                let event = tokio::select! {
-                    () = shutdown.requested() => return,
-                    event = events.try_next() => event,
-                };
-                match event {
-                    Ok(Some(event)) => match watching::decode::<W>(event) {
-                        Ok(event) => self.take(event, &mut listed),
-                        Err(error) => break error,
-                    },
-                    Ok(None) => return,
-                    Err(error) => self.failed(&kind, error),
-                }
-            };
-            warn!(%kind, error = report::chain(&undecodable), "Failed to decode a watched object");
-            tokio::select! {
+            let event = tokio::select! {
                 () = shutdown.requested() => return,
-                () = tokio::time::sleep(DECODE_RETRY) => {}
+                event = watcher.next() => event,
+            };
+            let is_change =
+                matches!(event, Event::Applied(_) | Event::Deleted(_) | Event::Bookmark(_));
+            self.take::<W>(event);
+            if is_change && self.read().has_lost_write() {
+                warn!(kind = %K::kind(&()), "The watch did not deliver a write of this process");
+                watcher.relist(Relist::Unconfirmed);
             }
+            watcher.set_unreadable(self.read().unreadable_count());
         }
     }
 
-    fn failed(&self, kind: &str, error: watcher::Error) {
-        if log_failure(kind, error) == Failure::NoKind {
-            self.sync.send_if_modified(|sync| {
-                let is_news = *sync == SyncState::Pending;
-                *sync = if is_news { SyncState::NoKind } else { *sync };
-                is_news
-            });
-        }
-    }
-
-    fn take(&self, event: Event<impl Into<K>>, listed: &mut Option<Vec<String>>) {
+    fn take<W: Object + Into<K>>(&self, event: Event) {
         match event {
-            Event::Init => *listed = Some(Vec::new()),
-            Event::InitApply(object) => {
-                let object = object.into();
-                if let Some(listed) = listed {
-                    listed.push(key(&object));
+            Event::ListStarted => self.write().start_list(),
+            Event::Page(page, version) => {
+                let version = version.parse().ok();
+                for text in page.items() {
+                    self.take_text::<W>(text, Source::List { version });
                 }
-                self.put(object, Source::Watch);
+                self.write().set_list_version(version);
             }
-            Event::InitDone => {
-                if let Some(mut listed) = listed.take() {
-                    listed.sort_unstable();
-                    self.keep_only(&listed);
+            Event::Listed => {
+                let gone = self.write().finish_list();
+                for object in gone {
+                    self.notify(&Change { before: Some(&object), after: None });
                 }
                 self.sync.send_replace(SyncState::Synced);
             }
-            Event::Apply(object) => self.put(object.into(), Source::Watch),
-            Event::Delete(object) => {
-                let object = object.into();
-                self.remove(&key(&object), Some(&object));
+            Event::Applied(text) => self.take_text::<W>(text.json(), Source::Watch),
+            Event::Deleted(text) => self.take_deleted::<W>(text.json()),
+            Event::Bookmark(version) => self.write().set_watched(version.parse().ok()),
+            Event::Failed(error) if error.is_no_kind() => {
+                self.sync.send_if_modified(|sync| {
+                    let is_news = *sync == SyncState::Pending;
+                    *sync = if is_news { SyncState::NoKind } else { *sync };
+                    is_news
+                });
             }
+            Event::Failed(_) => {}
+        }
+        let resolved = self.write().take_resolved();
+        for object in &resolved {
+            self.notify_decoding(Decoding::Resolved(object));
+        }
+    }
+
+    fn take_deleted<W: Object + Into<K>>(&self, text: &str) {
+        let (name, version, uid) = match W::decode(text) {
+            Ok(object) => (key(&object), version(&object), object.meta().uid.clone()),
+            Err(error) => {
+                let gone = Unreadable::of::<W>(text, &error);
+                (gone.key(), gone.version(), gone.uid)
+            }
+        };
+        let mut objects = self.write();
+        objects.set_watched(version);
+        objects.resolve(&name);
+        drop(objects);
+        self.remove(&name, version, uid.as_deref());
+    }
+
+    fn take_text<W: Object + Into<K>>(&self, text: &str, source: Source) {
+        let error = match W::decode(text) {
+            Ok(object) => return self.put(object.into(), source),
+            Err(error) => error,
+        };
+        let unreadable = Arc::new(Unreadable::of::<W>(text, &error));
+        if source == Source::Watch {
+            self.write().set_watched(unreadable.version());
+        }
+        if let Some(rest) = W::salvage(&unreadable) {
+            self.put(rest.into(), source);
+        } else {
+            self.remove(&unreadable.key(), unreadable.version(), unreadable.uid.as_deref());
+        }
+        if !self.write().set_unreadable(&unreadable, source) {
+            return;
+        }
+        let Unreadable { kind, fault, .. } = &*unreadable;
+        let name = unreadable.key();
+        warn!(kind, name, fault, "Left out an object that cannot be decoded");
+        self.notify_decoding(Decoding::Failed(&unreadable));
+    }
+
+    fn notify_decoding(&self, change: Decoding<'_>) {
+        let listeners = &self.unreadable_listeners;
+        for listener in listeners.read().unwrap_or_else(PoisonError::into_inner).iter() {
+            listener(change);
         }
     }
 
@@ -249,60 +312,31 @@ impl<K: Object> Cache<K> {
         let name = key(&object);
         let after = Arc::new(object);
         let before = {
-            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            let before = objects.by_name.get(&name).map(Stored::load);
-            let is_news = match (&before, source) {
-                (None, Source::Watch) => true,
-                (None, Source::Write) => false,
-                (None, Source::Create) => {
-                    version(&*after).is_some_and(|made| made > objects.watched)
-                }
-                (Some(known), Source::Write) if known.meta().uid != after.meta().uid => false,
-                (Some(known), _) => is_newer(&*after, &**known),
-            };
-            if source == Source::Watch {
-                objects.watched = objects.watched.max(version(&*after).unwrap_or_default());
-            }
-            if !is_news {
+            let mut objects = self.write();
+            let before = objects.get(&name);
+            if !objects.accepts(&name, before.as_deref(), &after, source) {
                 return;
             }
-            objects.by_name.insert(name, self.storage.store(&after));
+            objects.insert(name, self.storage.store(&after));
             before
         };
         self.notify(&Change { before: before.as_ref(), after: Some(&after) });
     }
 
     /// Removes the object of that name, unless it is a successor of the one that was deleted.
-    fn remove(&self, name: &str, deleted: Option<&K>) {
-        let gone = {
-            let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
-            objects.watched = objects.watched.max(deleted.and_then(version).unwrap_or_default());
-            let known = objects.by_name.get(name).map(Stored::load);
-            let is_another = |(gone, known): (&K, &Arc<K>)| gone.meta().uid != known.meta().uid;
-            if deleted.zip(known.as_ref()).is_some_and(is_another) {
-                return;
-            }
-            objects.by_name.remove(name);
-            known
-        };
+    fn remove(&self, name: &str, version: Option<u64>, uid: Option<&str>) {
+        let gone = self.write().remove(name, version, uid);
         if gone.is_some() {
             self.notify(&Change { before: gone.as_ref(), after: None });
         }
     }
 
-    fn keep_only(&self, listed: &[String]) {
-        let known: Vec<String> = {
-            let objects = self.read();
-            let is_gone = |name: &&String| listed.binary_search(name).is_err();
-            objects.by_name.keys().filter(is_gone).cloned().collect()
-        };
-        for name in known {
-            self.remove(&name, None);
-        }
-    }
-
     fn read(&self) -> RwLockReadGuard<'_, Objects<K>> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Objects<K>> {
+        self.objects.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn notify(&self, change: &Change<'_, K>) {
@@ -312,65 +346,12 @@ impl<K: Object> Cache<K> {
     }
 }
 
-/// The meaning of a failed watch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failure {
-    /// The API server does not serve the kind, or denies access to it.
-    NoKind,
-    /// The watch may succeed at any time.
-    Temporary,
-}
-
-/// Logs the failure of a watch in the API server's own words.
-fn log_failure(kind: &str, error: watcher::Error) -> Failure {
-    use watcher::Error::{
-        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
-    };
-    let error = match error {
-        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => error,
-        WatchError(status) => kube::Error::Api(status),
-        NoResourceVersion => {
-            warn!(kind, "The API server listed objects without a resource version");
-            return Failure::Temporary;
-        }
-    };
-    let error = CallError::from(error);
-    if error.is_not_found() {
-        // The operator may be about to create the CRD.
-        info!(kind, "The API server does not serve the kind yet");
-        return Failure::NoKind;
-    }
-    warn!(kind, error = report::chain(&error), "Failed to watch");
-    match error.rejection() {
-        Some(Rejection::Other(403)) => Failure::NoKind,
-        _ => Failure::Temporary,
-    }
-}
-
 /// Returns the name under which a cache has the object.
 pub fn key<K: Resource>(object: &K) -> String {
     match &object.meta().namespace {
         Some(namespace) => format!("{namespace}/{}", object.name_any()),
         None => object.name_any(),
     }
-}
-
-/// Returns true if `new` is a later state than `known`.
-///
-/// Resource versions of one kind are increasing numbers, which Kubernetes guarantees since 1.35 and
-/// has had since etcd 3. Another uid is another object of the same name, hence newer.
-fn is_newer<K: Resource>(new: &K, known: &K) -> bool {
-    if new.meta().uid != known.meta().uid {
-        return true;
-    }
-    match (version(new), version(known)) {
-        (Some(new), Some(known)) => new > known,
-        _ => true,
-    }
-}
-
-fn version<K: Resource>(object: &K) -> Option<u64> {
-    object.meta().resource_version.as_ref()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -43,6 +43,12 @@ impl CallError {
         (seconds > 0).then(|| Duration::from_secs(seconds.into()))
     }
 
+    /// Returns the status that the API server answered with.
+    pub(crate) fn status(&self) -> Option<&kube::core::Status> {
+        let kube::Error::Api(status) = &self.0 else { return None };
+        Some(status)
+    }
+
     /// Returns true if the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

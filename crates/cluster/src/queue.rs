@@ -8,14 +8,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     error::Error,
     future::Future,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
 use tokio::{sync::Notify, time::Instant};
 
-use crate::{CallError, Shutdown, error::Rejection};
+use crate::{
+    CallError, Shutdown,
+    error::Rejection,
+    health::{Load, Probe},
+};
 
 /// First delay after a failure; doubled with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(50);
@@ -62,7 +66,7 @@ impl Reconciled {
 /// A queue of names, each with the time at which it is due.
 #[derive(Debug)]
 pub struct Queue<T> {
-    state: Mutex<State<T>>,
+    state: Arc<Mutex<State<T>>>,
     changed: Notify,
 }
 
@@ -72,7 +76,10 @@ struct State<T> {
     by_time: BTreeSet<(Instant, T)>,
     /// Bursts that are being debounced.
     bursts: BTreeMap<T, Burst>,
-    running: BTreeSet<T>,
+    /// Names that are being processed, and the start of each.
+    running: BTreeMap<T, Instant>,
+    /// Last time that a name was taken or finished; `None` before the queue runs.
+    moved: Option<Instant>,
     failures: BTreeMap<T, u32>,
 }
 
@@ -91,10 +98,11 @@ impl<T> Default for Queue<T> {
             by_name: BTreeMap::new(),
             by_time: BTreeSet::new(),
             bursts: BTreeMap::new(),
-            running: BTreeSet::new(),
+            running: BTreeMap::new(),
+            moved: None,
             failures: BTreeMap::new(),
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Arc::new(Mutex::new(state)), changed: Notify::new() }
     }
 }
 
@@ -154,6 +162,7 @@ impl<T: Ord + Clone> Queue<T> {
         F: Future<Output = Reconciled>,
     {
         let mut running = FuturesUnordered::new();
+        self.lock().moved = Some(Instant::now());
         while !shutdown.is_requested() {
             tokio::select! {
                 () = shutdown.requested() => break,
@@ -188,7 +197,8 @@ impl<T: Ord + Clone> Queue<T> {
 
     fn first(&self) -> First<T> {
         let mut state = self.lock();
-        let idle = state.by_time.iter().find(|(_, name)| !state.running.contains(name)).cloned();
+        let idle =
+            state.by_time.iter().find(|(_, name)| !state.running.contains_key(name)).cloned();
         match idle {
             None => First::Nothing,
             Some((due, _)) if due > Instant::now() => First::At(due),
@@ -196,7 +206,9 @@ impl<T: Ord + Clone> Queue<T> {
                 state.by_time.remove(&(due, name.clone()));
                 state.by_name.remove(&name);
                 state.bursts.remove(&name);
-                state.running.insert(name.clone());
+                let now = Instant::now();
+                state.running.insert(name.clone(), now);
+                state.moved = Some(now);
                 First::Ready(name)
             }
         }
@@ -205,6 +217,7 @@ impl<T: Ord + Clone> Queue<T> {
     fn finish(&self, name: T, next: Reconciled) {
         let mut state = self.lock();
         state.running.remove(&name);
+        state.moved = Some(Instant::now());
         let delay = match next {
             Reconciled::Done | Reconciled::RequeueAfter(_) => {
                 state.failures.remove(&name);
@@ -227,6 +240,36 @@ impl<T: Ord + Clone> Queue<T> {
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         // The state is consistent between statements, so a panic elsewhere does not corrupt it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a function that tells the load of the queue until the queue is dropped.
+    pub(crate) fn probe(&self) -> Probe
+    where
+        T: Send + 'static,
+    {
+        let state = Arc::downgrade(&self.state);
+        Box::new(move |now| {
+            let state = state.upgrade()?;
+            let load = state.lock().unwrap_or_else(PoisonError::into_inner).load(now);
+            Some(load)
+        })
+    }
+}
+
+impl<T: Ord> State<T> {
+    /// Returns the load of the queue.
+    ///
+    /// An entry that is due counts as stalled from the time that the queue last moved, because others
+    /// may be served first. An entry that is being processed counts from its start, even if others
+    /// move. A queue that does not run yet (it waits for its caches) is not stalled.
+    fn load(&self, now: Instant) -> Load {
+        let since = |at: Instant| now.saturating_duration_since(at);
+        let oldest_due = self.by_time.first().map(|(due, _)| since(*due)).unwrap_or_default();
+        let waiting = self.by_time.iter().find(|(_, name)| !self.running.contains_key(name));
+        let waiting = waiting.zip(self.moved).map(|((due, _), moved)| since((*due).max(moved)));
+        let running = self.running.values().map(|start| since(*start)).max().unwrap_or_default();
+        let waiting = waiting.unwrap_or_default();
+        Load { depth: self.by_name.len(), oldest_due, waiting, running }
     }
 }
 

@@ -12,14 +12,18 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, runtime::watcher};
+use kube::Client;
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
     MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
     name::RENDERED_PREFIX,
 };
 use mco_cluster::{
-    Api, Cache, CallError, Object, Shutdown, cache::trim, error::Rejection, report::chain,
+    Api, Cache, CallError, Health, Object, Shutdown,
+    cache::{Decoding, trim},
+    error::Rejection,
+    report::chain,
+    watch::{self, Unreadable},
 };
 use mco_core::rollout::scheduling::MastersSchedulable;
 use tokio::task::JoinSet;
@@ -74,22 +78,30 @@ impl Caches {
     }
 
     /// Starts the watches.
-    pub(crate) fn start(&self, client: &Client, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
-        spawn_watch(&self.pools, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.configs, CONFIG_PAGE_SIZE, client, shutdown, tasks);
-        let nodes = (self.nodes.clone(), client.clone(), shutdown.clone());
+    pub(crate) fn start(
+        &self,
+        client: &Client,
+        health: &Health,
+        shutdown: &Shutdown,
+        tasks: &mut JoinSet<()>,
+    ) {
+        let with_page = |size: u32| watch::Config::default().health(health).page_size(size);
+        let (all, nodes) = (with_page(PAGE_SIZE), with_page(NODE_PAGE_SIZE));
+        let (configs, optional) = (with_page(CONFIG_PAGE_SIZE), all.clone().optional());
+        spawn_watch(&self.pools, &all, client, shutdown, tasks);
+        spawn_watch(&self.configs, &configs, client, shutdown, tasks);
+        let lean = (self.nodes.clone(), client.clone(), nodes.clone(), shutdown.clone());
         tasks.spawn(async move {
-            let ((cache, client, shutdown), config) = (nodes, watcher::Config::default());
-            let api = Api::<LeanNode>::all(client);
-            cache.run_as(api, config.page_size(NODE_PAGE_SIZE), &shutdown).await;
+            let (cache, client, config, shutdown) = lean;
+            cache.run_as(Api::<LeanNode>::all(client), config, &shutdown).await;
         });
-        spawn_watch(&self.machine_config_nodes, NODE_PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.controller_configs, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.machine_os_configs, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.machine_os_builds, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.machine_configurations, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.os_image_streams, PAGE_SIZE, client, shutdown, tasks);
-        spawn_watch(&self.pinned_image_sets, PAGE_SIZE, client, shutdown, tasks);
+        spawn_watch(&self.machine_config_nodes, &nodes, client, shutdown, tasks);
+        spawn_watch(&self.controller_configs, &all, client, shutdown, tasks);
+        spawn_watch(&self.machine_os_configs, &all, client, shutdown, tasks);
+        spawn_watch(&self.machine_os_builds, &all, client, shutdown, tasks);
+        spawn_watch(&self.machine_configurations, &optional, client, shutdown, tasks);
+        spawn_watch(&self.os_image_streams, &optional, client, shutdown, tasks);
+        spawn_watch(&self.pinned_image_sets, &optional, client, shutdown, tasks);
         let (schedulers, client, shutdown) =
             (self.schedulers.clone(), client.clone(), shutdown.clone());
         tasks.spawn(async move {
@@ -98,7 +110,7 @@ impl Caches {
                 found = has_schedulers(&client) => found,
             };
             if has_schedulers {
-                run_watch(&schedulers, PAGE_SIZE, client, &shutdown).await;
+                schedulers.run(Api::all(client), optional, &shutdown).await;
             }
         });
     }
@@ -141,6 +153,34 @@ impl Caches {
         }
     }
 
+    /// Returns an object that cannot be decoded and without which no node may start an update: a pool
+    /// may have nodes that would otherwise belong to another, and a MachineOSConfig decides how the
+    /// nodes of its pool are updated.
+    pub(crate) fn undecodable(&self) -> Option<Arc<Unreadable>> {
+        let pools = self.pools.unreadable();
+        let os_configs = self.machine_os_configs.unreadable();
+        let builds = self.machine_os_builds.unreadable();
+        pools.into_iter().chain(os_configs).chain(builds).next()
+    }
+
+    /// Calls `listener` when an object of any kind cannot be decoded, and when that is over.
+    pub(crate) fn on_unreadable(
+        &self,
+        listener: impl Fn(Decoding<'_>) + Clone + Send + Sync + 'static,
+    ) {
+        self.pools.on_unreadable(listener.clone());
+        self.configs.on_unreadable(listener.clone());
+        self.nodes.on_unreadable(listener.clone());
+        self.machine_config_nodes.on_unreadable(listener.clone());
+        self.controller_configs.on_unreadable(listener.clone());
+        self.machine_configurations.on_unreadable(listener.clone());
+        self.os_image_streams.on_unreadable(listener.clone());
+        self.pinned_image_sets.on_unreadable(listener.clone());
+        self.schedulers.on_unreadable(listener.clone());
+        self.machine_os_configs.on_unreadable(listener.clone());
+        self.machine_os_builds.on_unreadable(listener);
+    }
+
     /// Returns the MachineConfiguration of the cluster.
     pub(crate) fn machine_configuration(&self) -> Option<Arc<MachineConfiguration>> {
         self.machine_configurations.get(label::CLUSTER)
@@ -181,18 +221,14 @@ impl Caches {
 
 fn spawn_watch<K: Object>(
     cache: &Arc<Cache<K>>,
-    page: u32,
+    config: &watch::Config,
     client: &Client,
     shutdown: &Shutdown,
     tasks: &mut JoinSet<()>,
 ) {
-    let (cache, client, shutdown) = (cache.clone(), client.clone(), shutdown.clone());
-    tasks.spawn(async move { run_watch(&cache, page, client, &shutdown).await });
-}
-
-async fn run_watch<K: Object>(cache: &Cache<K>, page: u32, client: Client, shutdown: &Shutdown) {
-    let config = watcher::Config::default().page_size(page);
-    cache.run(Api::all(client), config, shutdown).await;
+    let (cache, api, shutdown) = (cache.clone(), Api::all(client.clone()), shutdown.clone());
+    let config = config.clone();
+    tasks.spawn(async move { cache.run(api, config, &shutdown).await });
 }
 
 /// Returns true if this cluster has OpenShift's kind `Scheduler`. Retries until the API server

@@ -18,11 +18,11 @@ use k8s_openapi::{
     },
     jiff::Timestamp,
 };
-use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
+use kube::{ResourceExt as _, api::ListParams};
 use mco_api::{ControllerConfig, label};
 use mco_cluster::{
     Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Reconciled,
-    report::chain,
+    report::chain, watch,
 };
 use mco_core::certs::{
     self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason,
@@ -107,8 +107,8 @@ fn subscribe(
     watches.spawn(async move { cache.run(api, only, &shutdown).await });
 }
 
-fn only(name: &str) -> watcher::Config {
-    watcher::Config::default().fields(&format!("metadata.name={name}"))
+fn only(name: &str) -> watch::Config {
+    watch::Config::default().named(name)
 }
 
 /// Drops the data of a Secret: keys are read when they are needed, not cached.

@@ -28,6 +28,7 @@ use mco_cluster::{
     Api, CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Changes, Precondition},
     cache::Change,
+    health::Work,
     queue::Reconciled,
     report::chain,
 };
@@ -67,6 +68,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         return;
     }
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
+    context.health.queue("drain", &queue, Work::Long);
     let (notifiers, delay) = (DrainNotifiers::default(), context.delays.drain);
     let (nodes, woken) = (queue.clone(), notifiers.clone());
     context.caches.nodes.on_change(move |change| {

@@ -276,7 +276,7 @@ fn on_controller_config(context: &Context, change: &Change<'_, ControllerConfig>
     }
 }
 
-fn enqueue_all_pools(context: &Context) {
+pub(crate) fn enqueue_all_pools(context: &Context) {
     enqueue_pools(context, context.caches.pools.list().iter().map(|pool| pool.name_any()));
 }
 

@@ -23,6 +23,7 @@ pub mod remote;
 mod render;
 mod rollout;
 mod scheduler;
+mod undecodable;
 mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
@@ -30,7 +31,8 @@ use std::{sync::Arc, time::Duration};
 use kube::Client;
 use mco_api::label;
 use mco_cluster::{
-    Api, Clock, NoteCount, Reporter, Shutdown,
+    Api, Clock, Health, NoteCount, Reporter, Shutdown,
+    health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
 };
 use mco_core::{drain::EvictionTiming, render::Build};
@@ -60,6 +62,8 @@ pub struct Config {
     pub metrics: Metrics,
     /// Number of published events.
     pub notes: NoteCount,
+    /// Health of the process.
+    pub health: Health,
 }
 
 /// Delays that let several changes gather before a controller reconciles them.
@@ -131,6 +135,7 @@ impl Config {
             clock: Clock::System,
             metrics: Metrics::default(),
             notes: NoteCount::default(),
+            health: Health::default(),
         }
     }
 }
@@ -163,13 +168,13 @@ struct Context {
     clock: Clock,
     metrics: Metrics,
     notes: NoteCount,
+    health: Health,
     /// The node index, and the queues of pools and nodes to reconcile.
     enqueuer: Enqueuer,
     /// Rendered configs that this process generated or verified.
     rendered: render::RenderedConfigs,
-    /// Held while nodes of the pools `master` and `arbiter` are chosen, so that only one of them
-    /// chooses.
-    control_plane_lock: tokio::sync::Mutex<()>,
+    /// The pool of `master` and `arbiter` that sets desired configs now.
+    control_plane_turn: control_plane::Turn,
 }
 
 impl Context {
@@ -200,9 +205,8 @@ impl Context {
 }
 
 async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, delays, pace, clock, metrics, notes, leader: _ } = config;
+    let Config { build, delays, pace, clock, metrics, notes, health, leader: _ } = config;
     let caches = Caches::new();
-    let control_plane_lock = tokio::sync::Mutex::default();
     let context = Arc::new(Context {
         client,
         caches,
@@ -212,14 +216,18 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
         clock,
         metrics,
         notes,
+        health,
         enqueuer: Enqueuer::default(),
         rendered: render::RenderedConfigs::default(),
-        control_plane_lock,
+        control_plane_turn: control_plane::Turn::default(),
     });
     // Dropping this future on loss of the Lease cancels all tasks at once.
     let mut tasks = JoinSet::new();
     enqueue::subscribe(&context);
-    context.caches.start(&context.client, &shutdown, &mut tasks);
+    context.caches.start(&context.client, &context.health, &shutdown, &mut tasks);
+    context.health.queue("pools", &context.enqueuer.pools, Work::Short);
+    context.health.queue("nodes", &context.enqueuer.nodes, Work::Short);
+    tasks.spawn(undecodable::run(context.clone(), shutdown.clone()));
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
     tasks.spawn(machine_config_node::run(context.clone(), shutdown.clone()));

@@ -3,7 +3,7 @@
 //! observe (the node index) -> `NodeIndex::choose` and `NodeIndex::status` (pure) -> patch nodes and
 //! status. This file takes no decisions.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
@@ -28,7 +28,7 @@ use tracing::{debug, info, warn};
 use crate::{
     Context,
     caches::LeanNode,
-    control_plane::{CONTROL_PLANE, MASTER},
+    control_plane::{MASTER, NotOurTurn, TurnGuard},
     error::ActError,
     image,
     metrics::Action,
@@ -38,6 +38,9 @@ use crate::{
 
 /// Number of pools that are reconciled at a time.
 const POOL_CONCURRENCY: usize = 4;
+
+/// Pause before a pool of the control plane tries again to start nodes.
+const TURN_RETRY: Duration = Duration::from_secs(1);
 
 /// Number of nodes that are patched at a time; the pool's maxUnavailable limits them already.
 const PATCH_CONCURRENCY: usize = 32;
@@ -85,11 +88,13 @@ async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconc
         return Reconciled::Done;
     }
     let cleared = image::clear_stale_build(context, &pool).await;
-    let started = start_updates(context, reporter, &pool).await.and(cleared);
+    let started = start_updates(context, reporter, &pool).await;
     // The status is written even if starting updates failed.
     let updated = update_status(context, reporter, name).await;
-    match started.and(updated) {
-        Ok(next) => next,
+    match cleared.and(started).and_then(|started| Ok((started, updated?))) {
+        // The turn of the control plane is retried soon, and the pause of a status is longer.
+        Ok((Reconciled::Done, next)) => next,
+        Ok((started, _)) => started,
         Err(error) => {
             warn!(pool = name, error = chain(&error), "Failed to reconcile pool");
             Reconciled::Retry
@@ -101,15 +106,13 @@ async fn start_updates(
     context: &Context,
     reporter: &Reporter,
     pool: &MachineConfigPool,
-) -> Result<(), ActError> {
+) -> Result<Reconciled, ActError> {
     let name = pool.name_any();
-    // `master` and `arbiter` choose in turn, each with the other's last choice in the index.
-    let turn = CONTROL_PLANE.contains(&name.as_str()).then(|| context.control_plane_lock.lock());
-    let _turn = match turn {
-        Some(turn) => Some(turn.await),
-        None => None,
+    let Ok((plan, turn)) = fetch_plan(context, pool).await else {
+        debug!(pool = name, "Another pool of the control plane sets desired configs");
+        return Ok(Reconciled::RequeueAfter(TURN_RETRY));
     };
-    let Some(plan) = fetch_plan(context, pool).await else { return Ok(()) };
+    let Some(plan) = plan else { return Ok(Reconciled::Done) };
     if let Some(text) = plan.passed_over() {
         reporter.publish(&Note::normal(pool, "DeferringOperatorNodeUpdate", text)).await;
     }
@@ -119,27 +122,36 @@ async fn start_updates(
         context.count_pool(&name, |metrics| metrics.record_action(Action::Node, &name, now));
     }
     set_desired_configs(context, &plan).await?;
+    // The patched nodes are in the node index.
+    drop(turn);
     apply_pool_labels(context, &plan).await?;
     if let Some(text) = plan.started() {
         reporter.publish(&Note::normal(pool, "SetDesiredConfig", text)).await;
     }
-    Ok(())
+    Ok(Reconciled::Done)
 }
 
 /// Plans the roll-out and records its verdict on the nodes that wait. Lists the operator's pods if
-/// the plan depends on them.
-async fn fetch_plan(context: &Context, pool: &MachineConfigPool) -> Option<RolloutPlan> {
+/// the plan depends on them. Takes the turn of the control plane if the plan starts nodes.
+async fn fetch_plan<'a>(
+    context: &'a Context,
+    pool: &MachineConfigPool,
+) -> Result<(Option<RolloutPlan>, Option<TurnGuard<'a>>), NotOurTurn> {
     let name = pool.name_any();
-    let (mut verdict, mut plan) = rollout::plan(context, pool, None);
     // The operator's node matters only if a node in service is about to update.
-    if name == MASTER && plan.as_ref().is_some_and(rollout::disrupts) {
-        (verdict, plan) = rollout::plan(context, pool, fetch_operator_node(context).await);
-    }
+    let is_disrupted = name == MASTER
+        && rollout::plan(context, pool, None).1.as_ref().is_some_and(rollout::disrupts);
+    let operator_node = if is_disrupted { fetch_operator_node(context).await } else { None };
+    let ((verdict, plan), turn) = context.control_plane_turn.choose(
+        &name,
+        || rollout::plan(context, pool, operator_node),
+        |(_, plan)| plan.as_ref().is_some_and(|plan| !plan.starts.is_empty()),
+    )?;
     let is_new = context.enqueuer.node_index().set_decision(&name, verdict);
     if is_new {
         context.enqueuer.record_new_verdict(&name, context.delays.node_status);
     }
-    plan
+    Ok((plan, turn))
 }
 
 /// Returns the node that the operator runs on, if the operator has exactly one pod.

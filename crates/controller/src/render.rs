@@ -18,6 +18,7 @@ use mco_cluster::{
     Api, CallError, Note, Queue, Reporter, Shutdown,
     apply::{self, Created, Precondition},
     cache::Change,
+    health::Work,
     queue::Reconciled,
     report::chain,
 };
@@ -42,6 +43,7 @@ const RENDER_DEGRADED: PoolCondition = PoolCondition::RenderDegraded;
 /// Runs the render controller until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
+    context.health.queue("render", &queue, Work::Short);
     subscribe(&context, &queue);
     if !context.caches.ready(&shutdown).await || !context.caches.optional_ready(&shutdown).await {
         return;
@@ -72,6 +74,12 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
         let pools = known.list();
         for pool in pools_of(&change, &pools) {
             configs.add_debounced(pool, delay);
+        }
+    });
+    let (undecodable, known) = (queue.clone(), context.caches.pools.clone());
+    context.caches.configs.on_unreadable(move |_| {
+        for pool in known.list() {
+            undecodable.add_debounced(pool.name_any(), delay);
         }
     });
     let enqueue_all = || {

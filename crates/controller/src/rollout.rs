@@ -28,6 +28,9 @@ pub(crate) fn plan(
         let target = &pool.spec.configuration.rendered.name;
         (RolloutDecision::refused(target, PoolPhase::of(pool), hold), None)
     };
+    if let Some(object) = context.caches.undecodable() {
+        return refused(Hold::Undecodable(object.to_string()));
+    }
     if context.caches.machine_os_config_of(&name).is_some() {
         return refused(Hold::ImageMode);
     }

@@ -177,6 +177,7 @@ fn reason(hold: &Hold) -> &'static str {
         Hold::NoCapacity => "NoCapacity",
         Hold::BadLimit(_) => "BadLimit",
         Hold::ImageMode => "ImageMode",
+        Hold::Undecodable(_) => "Undecodable",
         Hold::NotReady(_) => "NotReady",
         Hold::Cordoned => "Cordoned",
         Hold::OperatorNode => "OperatorNode",

@@ -300,7 +300,7 @@ async fn newer_node(observed: &mut watch::Receiver<NodeState>, known: &NodeState
     loop {
         {
             let state = observed.borrow_and_update();
-            if state.version >= known.version && state.annotations != known.annotations {
+            if state.is_at_least(known) && state.annotations != known.annotations {
                 return state.clone();
             }
         }

@@ -11,9 +11,9 @@ mod rotation;
 use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
-use kube::{Client, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _};
 use mco_api::{ControllerConfig, NodeName, annotation, label};
-use mco_cluster::{Api, CallError, Shutdown, apply, report::chain};
+use mco_cluster::{Api, CallError, Shutdown, apply, report::chain, watch::WatchError};
 use mco_host::{Host, RootError, System, SystemError};
 use tokio::{sync::watch, task::JoinError, time::sleep};
 use tracing::{info, warn};
@@ -203,7 +203,7 @@ impl<S: System + 'static> CertificateSync<S> {
         let patched = apply::patch_annotations(&nodes, self.node.as_str(), &patched).await;
         let patched =
             patched.map_err(|source| CertificateError::Call { what: "patch the node", source })?;
-        *last = node::node_state(&patched.metadata);
+        *last = node::answered_state(&patched.metadata);
         Ok(())
     }
 
@@ -211,7 +211,7 @@ impl<S: System + 'static> CertificateSync<S> {
     /// annotations a rotation would be mistaken for the last one and never installed.
     fn latest_annotations(&self, last: &NodeState) -> BTreeMap<String, String> {
         let observed = self.observed.borrow();
-        let latest = if observed.version >= last.version { &*observed } else { last };
+        let latest = if observed.is_at_least(last) { &*observed } else { last };
         latest.annotations.clone()
     }
 
@@ -249,7 +249,7 @@ async fn watch_controller_config(
         observed.send_replace(object);
         AfterChange::Continue
     };
-    let on_error = |error: &watcher::Error| {
+    let on_error = |error: &WatchError| {
         let text = chain(error);
         if deferred::is_untrusted_certificate(&text) {
             tls_error.send_replace(Some(text));

@@ -12,8 +12,9 @@ use mco_api::{
 };
 use mco_core::membership::MembershipError;
 use mco_host::MachineRole;
+use tokio::time::Instant;
 
-pub(crate) use self::api::node_state;
+pub(crate) use self::api::answered_state;
 pub use self::api::{ApiCluster, pool_config, watch_node};
 use crate::machine_config_node::StatusUpdate;
 
@@ -23,12 +24,24 @@ pub type Changes = BTreeMap<String, Option<String>>;
 /// The metadata of the node at one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeState {
-    /// Resource version; grows with every change.
+    /// Resource version; grows with every change in one history of the API server.
     pub version: u64,
+    /// Time at which a write was answered, or at which the list was requested that the watch follows.
+    pub since: Option<Instant>,
     /// Annotations of the node.
     pub annotations: BTreeMap<String, String>,
     /// Role of the node.
     pub role: MachineRole,
+}
+
+impl NodeState {
+    /// Returns true if this state, which the watch delivered, is `known` or a later one.
+    ///
+    /// A list that was requested after `known` was read is later whatever its version is: after a
+    /// restore of etcd, versions are lower than before.
+    pub(crate) fn is_at_least(&self, known: &Self) -> bool {
+        self.version >= known.version || self.since > known.since
+    }
 }
 
 /// A failed request. Compat: the texts are the reference's.
@@ -123,4 +136,33 @@ pub trait Cluster: Send + Sync + 'static {
         reason: &'static str,
         text: &str,
     ) -> impl Future<Output = ()> + Send;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_state_of_a_later_list_is_later_whatever_its_version() {
+        let start = Instant::now();
+        let at = |version: u64, seconds: u64| NodeState {
+            version,
+            since: Some(start + Duration::from_secs(seconds)),
+            ..NodeState::default()
+        };
+        let rows = [
+            // The watch lags behind a write.
+            (at(7, 0), at(9, 5), false),
+            (at(9, 0), at(9, 5), true),
+            (at(12, 0), at(9, 5), true),
+            // etcd was restored, and the node was listed after the write.
+            (at(3, 6), at(9, 5), true),
+            // The list was requested before the write was answered.
+            (at(3, 4), at(9, 5), false),
+        ];
+        for (observed, known, expected) in rows {
+            assert_eq!(observed.is_at_least(&known), expected, "{observed:?} {known:?}");
+        }
+        assert!(at(1, 0).is_at_least(&NodeState::default()));
+    }
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use kube::Client;
 use mco_api::NodeName;
-use mco_cluster::{Clock, Reporter, Shutdown, report::chain};
+use mco_cluster::{Clock, Health, Reporter, Shutdown, report::chain, watch::Config as WatchConfig};
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, warn};
@@ -116,6 +116,8 @@ pub struct DaemonContext {
     pub reporter: Reporter,
     /// The metrics of this daemon.
     pub metrics: Metrics,
+    /// The health of this daemon.
+    pub health: Health,
     /// The state that the admin address serves.
     pub state: SharedState,
     /// The timeouts.
@@ -139,6 +141,7 @@ impl DaemonContext {
             clients: clients.into(),
             reporter,
             metrics: Metrics::default(),
+            health: Health::default(),
             state: SharedState::default(),
             limits: Limits::default(),
             clock: Clock::System,
@@ -206,9 +209,10 @@ async fn run_in_span<S: System + 'static>(
         machine_config_node: mcn.clone(),
     });
     let own = || around.clients.own.clone();
+    let watched = WatchConfig::default().health(&around.health);
     let background = async {
         tokio::join!(
-            watch_node(own(), node.clone(), sender),
+            watch_node(own(), node.clone(), watched.clone(), sender),
             machine_config_node::watch_object(own(), node.clone(), mcn_sender),
             machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
             certificate_sync.run(),

@@ -7,7 +7,7 @@ use std::{
 use anyhow::Context as _;
 use mco_api::duration;
 use mco_cluster::{
-    Shutdown,
+    Health, Shutdown,
     admin::{Admin, Readiness, Registry, StatePage},
     client::{self, Client},
     lease::{LeadershipEnd, Timings},
@@ -28,7 +28,7 @@ pub(crate) struct ProcessArgs {
     /// Release version of the cluster
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     pub(crate) payload_version: String,
-    /// Address of /metrics, /healthz and /readyz, and of /state of the daemon
+    /// Address of /metrics, /livez and /readyz, and of /state of the daemon
     #[arg(
         long,
         visible_alias = "metrics-url",
@@ -80,21 +80,6 @@ pub(crate) fn build() -> Build {
     Build { version: version.to_owned(), hash: hash.to_owned() }
 }
 
-/// Runs a process until a signal or the loss of its lease ends the process.
-///
-/// `register` creates the metrics of the process; `work` is the process itself.
-pub(crate) fn run<S, F>(
-    args: &ProcessArgs,
-    verbose: bool,
-    register: impl FnOnce(&mut Registry) -> S,
-    work: impl FnOnce(S, Client, Shutdown) -> F,
-) -> anyhow::Result<ExitCode>
-where
-    F: Future<Output = LeadershipEnd>,
-{
-    run_as(args, verbose, ProcessOptions::default(), register, work)
-}
-
 /// Options that only some processes set.
 #[derive(Default)]
 pub(crate) struct ProcessOptions {
@@ -104,10 +89,14 @@ pub(crate) struct ProcessOptions {
     pub(crate) server: Option<String>,
     /// Number of worker threads; the number of processors if `None`.
     pub(crate) threads: Option<usize>,
+    /// Health at `/livez` and `/readyz`.
+    pub(crate) health: Health,
 }
 
-/// Like [`run`], with options.
-pub(crate) fn run_as<S, F>(
+/// Runs a process until a signal or the loss of its lease ends the process.
+///
+/// `register` creates the metrics of the process; `work` is the process itself.
+pub(crate) fn run<S, F>(
     args: &ProcessArgs,
     verbose: bool,
     options: ProcessOptions,
@@ -135,8 +124,9 @@ where
         };
         let mut registry = Registry::default();
         let metrics = register(&mut registry);
+        options.health.register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
-        let admin = admin.with_state(options.state);
+        let admin = admin.with_state(options.state).with_health(options.health);
         tokio::spawn(wait_for_apiserver(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();

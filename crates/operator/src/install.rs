@@ -11,7 +11,6 @@ use k8s_openapi::{
 use kube::{
     Client, ResourceExt as _,
     api::{ObjectMeta, Patch, PatchParams},
-    runtime::wait::{Condition as _, conditions},
 };
 use mco_api::label;
 use mco_cluster::{Api, CallError, apply, watch};
@@ -79,16 +78,22 @@ pub(crate) async fn create_namespace(client: &Client) -> Result<(), InstallError
     Ok(())
 }
 
+/// Returns true if the API server serves the kind.
+fn is_established(definition: &CustomResourceDefinition) -> bool {
+    let conditions = definition.status.iter().filter_map(|status| status.conditions.as_ref());
+    let mut conditions = conditions.flatten();
+    conditions.any(|condition| condition.type_ == "Established" && condition.status == "True")
+}
+
 /// Waits until the API server serves the kind.
 async fn wait_served(
     api: &Api<CustomResourceDefinition>,
     name: String,
 ) -> Result<(), InstallError> {
-    let is_established = conditions::is_crd_established();
-    let mut states = watch::object(api, &name);
+    let mut states = watch::object(api, &name, watch::Config::default());
     let established = async {
         while let Some(state) = states.next().await {
-            if state.is_ok_and(|found| is_established.matches_object(found.as_ref())) {
+            if state.is_ok_and(|found| found.object.as_ref().is_some_and(is_established)) {
                 break;
             }
         }

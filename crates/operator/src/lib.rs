@@ -11,14 +11,16 @@ mod steps;
 
 use std::{future::Future, sync::Arc};
 
-use kube::{Client, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _};
 use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{
-    Api, Cache, Clock, NoteCount, Queue, Reporter, Shutdown,
+    Api, Cache, Clock, Health, NoteCount, Queue, Reporter, Shutdown,
     cache::{Change, trim},
+    health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
     queue::Reconciled,
     report::chain,
+    watch::Config as WatchConfig,
 };
 use mco_core::render::Build;
 use tokio::task::JoinSet;
@@ -56,6 +58,8 @@ pub struct Config {
     pub clock: Clock,
     /// Number of published events.
     pub notes: NoteCount,
+    /// Health of the process.
+    pub health: Health,
 }
 
 /// Leader election settings.
@@ -81,6 +85,7 @@ impl Config {
             leader: None,
             clock: Clock::System,
             notes: NoteCount::default(),
+            health: Health::default(),
         }
     }
 }
@@ -139,6 +144,7 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
+    context.config.health.queue("operator", &queue, Work::Short);
     subscribe(&context, &queue);
     let mut tasks = JoinSet::new();
     watch(&context, &shutdown, &mut tasks);
@@ -193,19 +199,19 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
 }
 
 fn watch(context: &Context, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
+    let all = || WatchConfig::default().health(&context.config.health);
     macro_rules! watch {
         ($cache:expr, $config:expr) => {{
             let (cache, stop) = ($cache.clone(), shutdown.clone());
-            let api = Api::all(context.client.clone());
-            tasks.spawn(async move { cache.run(api, $config, &stop).await });
+            let (api, config) = (Api::all(context.client.clone()), $config);
+            tasks.spawn(async move { cache.run(api, config, &stop).await });
         }};
     }
-    watch!(context.pools, watcher::Config::default());
-    watch!(context.controller_configs, watcher::Config::default());
+    watch!(context.pools, all());
+    watch!(context.controller_configs, all());
     // Base configs have a role label; rendered ones, by far the larger part, do not.
-    watch!(context.configs, watcher::Config::default().labels(label::ROLE));
-    let ours = format!("metadata.name={}", label::CLUSTER_OPERATOR);
-    watch!(context.operators, watcher::Config::default().fields(&ours));
+    watch!(context.configs, all().labels(label::ROLE));
+    watch!(context.operators, all().named(label::CLUSTER_OPERATOR));
 }
 
 async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown) {

@@ -18,6 +18,8 @@ pub enum Route {
     },
     /// The health check.
     Health,
+    /// The readiness check.
+    Ready,
     /// A redirect to the clean path.
     Redirect {
         /// Path and query, encoded for a `Location` header.
@@ -41,7 +43,8 @@ pub fn route(method: &Method, target: &http::Uri) -> Route {
     let is_config = decoded.starts_with("/config/");
     match (readable, decoded.as_str()) {
         (false, _) => Route::Reject(StatusCode::METHOD_NOT_ALLOWED),
-        (true, "/healthz") => Route::Health,
+        (true, "/healthz" | "/livez") => Route::Health,
+        (true, "/readyz") => Route::Ready,
         (true, _) if is_config => Route::Config { pool: path::last(&decoded).to_owned() },
         (true, _) => Route::Reject(StatusCode::NOT_FOUND),
     }
@@ -56,6 +59,7 @@ mod tests {
         match route(&method.parse().unwrap(), &target.parse().unwrap()) {
             Route::Config { pool } => format!("pool {pool}"),
             Route::Health => "health".to_owned(),
+            Route::Ready => "ready".to_owned(),
             Route::Redirect { location } => format!("see {location}"),
             Route::Reject(status) => status.as_u16().to_string(),
         }
@@ -76,6 +80,8 @@ mod tests {
             ("DELETE", "/config/worker", "405"),
             ("GET", "/healthz", "health"),
             ("HEAD", "/healthz", "health"),
+            ("GET", "/livez", "health"),
+            ("GET", "/readyz", "ready"),
             ("POST", "/healthz", "405"),
             ("GET", "/healthz/", "404"),
             ("GET", "/", "404"),

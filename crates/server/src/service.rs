@@ -48,6 +48,13 @@ impl<S: Source> Service<S> {
         match route(method, uri) {
             Route::Config { pool } => self.respond_with_config(&pool, headers, peer).await,
             Route::Health => empty(StatusCode::OK),
+            Route::Ready => {
+                let stale = self.source.stale_watches();
+                if stale.is_empty() {
+                    return empty(StatusCode::OK);
+                }
+                sized(StatusCode::SERVICE_UNAVAILABLE, Bytes::from(stale.join("\n") + "\n"))
+            }
             Route::Redirect { location } => {
                 let mut response = empty(StatusCode::MOVED_PERMANENTLY);
                 if let Ok(location) = HeaderValue::from_str(&location) {

@@ -20,6 +20,11 @@ pub trait Source: Send + Sync + 'static {
     /// Waits until the source has all its objects.
     fn ready(&self) -> impl Future<Output = ()> + Send;
 
+    /// Returns the watches that are stale, one line for each.
+    fn stale_watches(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Returns the current inputs of the document for `pool`.
     fn inputs(&self, pool: &str) -> Result<Inputs, LookupError>;
 }

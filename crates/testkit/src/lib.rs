@@ -10,6 +10,7 @@ pub mod objects;
 pub mod oracle;
 pub mod pki;
 pub mod sim;
+pub mod switch;
 
 /// Timeout of every wait in tests. Long enough that only a broken program exceeds it, on the
 /// slowest machine too.

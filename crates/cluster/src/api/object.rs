@@ -13,11 +13,13 @@ use k8s_openapi::{
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::Resource;
+use kube::{Resource, core::PartialObjectMeta};
 use mco_api::{
     ClusterOperator, ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool,
     MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet,
 };
+
+use crate::watch::Unreadable;
 
 /// A kind that can be read from JSON and written to it.
 ///
@@ -28,6 +30,13 @@ pub trait Object: Resource<DynamicType = ()> + Clone + Debug + Send + Sync + 'st
 
     /// Writes the object.
     fn encode(&self) -> serde_json::Result<Vec<u8>>;
+
+    /// Returns an object for one that cannot be decoded, if the safest decisions are those about an
+    /// object of which only the metadata is known. `None` leaves it out.
+    #[must_use]
+    fn salvage(_: &Unreadable) -> Option<Self> {
+        None
+    }
 }
 
 /// Implements [`Object`] for kinds that implement serde's traits.
@@ -68,6 +77,7 @@ object!(
     OSImageStream,
     PinnedImageSet,
     Pod,
+    PartialObjectMeta<Node>,
     PodDisruptionBudget,
     Secret,
     ServiceAccount,

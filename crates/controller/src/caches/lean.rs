@@ -13,6 +13,7 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use mco_api::GROUP;
+use mco_cluster::watch::Unreadable;
 use serde::{Deserialize, Deserializer};
 
 /// A Node with only the members that the controller reads.
@@ -32,6 +33,23 @@ impl mco_cluster::Object for LeanNode {
 
     fn encode(&self) -> serde_json::Result<Vec<u8>> {
         serde_json::to_vec(&self.0)
+    }
+
+    /// Returns the node without its status, so that it counts as unavailable: it stays a member of its
+    /// pool and takes one of its slots.
+    fn salvage(node: &Unreadable) -> Option<Self> {
+        let metadata = Metadata {
+            name: Some(node.name.clone()),
+            uid: node.uid.clone(),
+            resource_version: node.resource_version.clone(),
+            labels: node.labels.clone(),
+            annotations: node.annotations.clone(),
+            ..Metadata::default()
+        };
+        let ready = Condition { kind: "Ready".to_owned(), status: "Unknown".to_owned() };
+        let status =
+            NodeStatus { conditions: Some(relevant(vec![ready])), ..NodeStatus::default() };
+        Some(Self(Node { metadata: metadata.into(), spec: None, status: Some(status) }))
     }
 }
 
@@ -156,10 +174,29 @@ fn relevant(conditions: Vec<Condition>) -> Vec<NodeCondition> {
 
 #[cfg(test)]
 mod tests {
+    use mco_cluster::Object as _;
     use mco_core::rollout::NodeView;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_node_that_cannot_be_decoded_counts_as_unavailable() {
+        let node = Unreadable {
+            api_version: "v1".to_owned(),
+            kind: "Node".to_owned(),
+            namespace: None,
+            name: "n0".to_owned(),
+            uid: Some("u".to_owned()),
+            resource_version: Some("7".to_owned()),
+            labels: Some([("node-role.kubernetes.io/worker".to_owned(), String::new())].into()),
+            annotations: None,
+            fault: "unexpected type".to_owned(),
+        };
+        let node = Node::from(LeanNode::salvage(&node).unwrap());
+        assert!(!NodeView::of(&node).is_ready());
+        assert_eq!(node.metadata.labels.unwrap().len(), 1);
+    }
 
     #[test]
     fn a_lean_node_has_all_that_decisions_depend_on_and_nothing_else() {

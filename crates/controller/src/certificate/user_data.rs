@@ -6,12 +6,13 @@ use k8s_openapi::{
     ByteString,
     api::core::v1::{Namespace, Secret},
 };
-use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
+use kube::{ResourceExt as _, api::ListParams};
 use mco_api::label;
 use mco_cluster::{
     Api, Cache, CallError, Queue, Shutdown,
     apply::{self, Precondition},
     error::Rejection,
+    watch::Config,
 };
 use mco_core::certs::{self, UserData};
 use serde_json::json;
@@ -62,7 +63,7 @@ impl Machines {
         let cache = Cache::<Secret>::new(super::trim_secret);
         cache.on_change(move |_| queue.add_debounced((), delay));
         let api = Api::namespaced(context.client.clone(), label::MACHINE_NAMESPACE);
-        cache.run(api, watcher::Config::default(), shutdown).await;
+        cache.run(api, Config::default(), shutdown).await;
         // Never returns: the caller would cancel a reconcile in progress.
         std::future::pending::<()>().await;
     }

@@ -15,10 +15,9 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     ResourceExt as _,
     api::{EvictParams, ListParams},
-    runtime::watcher,
 };
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain};
+use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain, watch};
 use mco_core::drain::{Limits, PodTreatment, PodView};
 use tokio::{
     sync::Notify,
@@ -78,7 +77,7 @@ pub(super) async fn run_attempt(
     let changed = Arc::new(Notify::new());
     let notified = changed.clone();
     cache.on_change(move |_| notified.notify_one());
-    let config = watcher::Config::default().fields(&pods_of(&name));
+    let config = watch::Config::default().fields(&pods_of(&name));
     let eviction =
         Eviction { drainer, node, pods: &cache, changed: &changed, time: limits.attempt };
     let outcome = tokio::select! {

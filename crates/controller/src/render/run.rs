@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, sync::Arc};
 use kube::ResourceExt as _;
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigPool, annotation,
-    condition::ControllerConfigConditionType as Phase,
+    condition::ControllerConfigConditionType as Phase, selector,
 };
-use mco_cluster::{Api, CallError, report::chain};
+use mco_cluster::{Api, CallError, report::chain, watch::Unreadable};
 use mco_core::render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection};
 use tracing::warn;
 
@@ -60,6 +60,9 @@ pub(super) async fn run_render(
         Ok(Selection::Everything) => return Ok(RenderOutcome::SelectsEverything),
         Err(error) => return Err(RenderFailure::inputs(&error)),
     };
+    if let Some(config) = undecodable(pool, &context.caches.configs.unreadable()) {
+        return Err(RenderFailure::Inputs(config.to_string()));
+    }
     let Some(controller_config) = context.caches.controller_config() else {
         return Ok(RenderOutcome::NotReady("there is no ControllerConfig".to_owned()));
     };
@@ -76,6 +79,22 @@ pub(super) async fn run_render(
         check_reconcilable(context, pool, &current, &configs, &outcome.object)?;
     }
     Ok(RenderOutcome::Rendered(Box::new(outcome)))
+}
+
+/// Returns a MachineConfig of the pool that cannot be decoded. If its labels cannot either, it may
+/// belong to any pool.
+fn undecodable<'a>(
+    pool: &MachineConfigPool,
+    configs: &'a [Arc<Unreadable>],
+) -> Option<&'a Unreadable> {
+    let selector = pool.spec.machine_config_selector.as_ref();
+    let is_selected = |config: &&Unreadable| match (selector, &config.labels) {
+        (None, _) => false,
+        (Some(_), None) => true,
+        (Some(selector), Some(labels)) => selector::matches(selector, labels).unwrap_or(true),
+    };
+    // A rendered config has no role, and no pool selects it.
+    configs.iter().map(|config| &**config).find(is_selected)
 }
 
 /// Merges the configs of the pool, after checks of their version and of the container runtime.

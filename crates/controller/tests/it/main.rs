@@ -8,6 +8,8 @@ mod daemons;
 #[cfg(test)]
 mod drain;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod fetch;
 #[cfg(test)]
 mod fleet;

@@ -17,6 +17,9 @@ pub enum Hold {
     BadLimit(BadLimit),
     /// The pool has a MachineOSConfig, for which this controller builds no images.
     ImageMode,
+    /// An object that decides about the membership or the mode of nodes cannot be decoded; the text
+    /// names it and its fault.
+    Undecodable(String),
     /// The node is not ready and has no desired config; the text is the readiness error.
     NotReady(String),
     /// The user cordoned the node.
@@ -39,7 +42,7 @@ impl fmt::Display for Hold {
             Self::ImageMode => f.write_str(
                 "the pool has a MachineOSConfig, and this controller builds no OS images",
             ),
-            Self::NotReady(why) => f.write_str(why),
+            Self::NotReady(why) | Self::Undecodable(why) => f.write_str(why),
             Self::Cordoned => f.write_str("cordoned by the user"),
             Self::OperatorNode => f.write_str("the operator runs here, so other nodes go first"),
             Self::ControlPlane => f.write_str("masters and arbiter are never updated together"),

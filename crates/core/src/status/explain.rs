@@ -208,6 +208,7 @@ fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
         }
         Hold::Cordoned => format!("run `kubectl uncordon {node}` to continue"),
         Hold::ImageMode => format!("delete MachineOSConfig {pool} to leave image mode"),
+        Hold::Undecodable(_) => "repair or delete that object".to_owned(),
         Hold::Deleting => format!("move node {node} to another pool, which then updates it"),
         Hold::NoCapacity | Hold::OperatorNode | Hold::ControlPlane => "no action needed".to_owned(),
     }

@@ -2,27 +2,25 @@
 
 use std::{fmt, time::Duration};
 
-use futures::StreamExt as _;
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{
-    Client, ResourceExt as _,
-    api::ListParams,
-    core::PartialObjectMeta,
-    runtime::{WatchStreamExt as _, watcher::watch_object},
-};
+use kube::{Client, ResourceExt as _, api::ListParams, core::PartialObjectMeta};
 use mco_api::{
     MachineConfig, MachineConfigPool, MachineConfiguration, NodeName,
     annotation::{self, DriftPolicy},
     label,
     machine_configuration::disruption::ClusterPolicies,
 };
-use mco_cluster::{Api, CallError, Note, Reporter, apply, report::chain};
+use mco_cluster::{
+    Api, CallError, Note, Reporter, apply,
+    report::chain,
+    watch::{self, Observed},
+};
 use mco_core::{
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
 use mco_host::MachineRole;
-use tokio::sync::watch;
+use tokio::{sync::watch::Sender, time::Instant};
 use tracing::{info, warn};
 
 use super::{
@@ -76,19 +74,26 @@ impl ApiCluster {
 }
 
 /// Keeps `observed` at the metadata of the node; ends when all receivers are dropped.
-pub async fn watch_node(client: Client, node: NodeName, observed: watch::Sender<NodeState>) {
-    let nodes: kube::Api<PartialObjectMeta<Node>> = kube::Api::all(client);
-    let changes = watch_object(nodes, node.as_str()).default_backoff().boxed();
-    let on_change = |object: Option<PartialObjectMeta<Node>>| {
+pub async fn watch_node(
+    client: Client,
+    node: NodeName,
+    config: watch::Config,
+    observed: Sender<NodeState>,
+) {
+    let nodes: Api<PartialObjectMeta<Node>> = Api::all(client);
+    let config = config.metadata_only();
+    let on_change = |state: Observed<PartialObjectMeta<Node>>| {
         if observed.is_closed() {
             return AfterChange::Stop;
         }
-        if let Some(object) = object {
-            observed.send_replace(node_state(&object.metadata));
+        if let Some(object) = state.object {
+            let since = Some(state.list_requested);
+            observed.send_replace(NodeState { since, ..node_state(&object.metadata) });
         }
         AfterChange::Continue
     };
-    Box::pin(follow(changes, "Node", node.as_str(), on_change, |_| {})).await;
+    let states = watch::object(&nodes, node.as_str(), config);
+    Box::pin(follow(states, on_change, |_| {})).await;
 }
 
 impl Cluster for ApiCluster {
@@ -145,9 +150,8 @@ impl Cluster for ApiCluster {
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
         let node = self.node.as_str();
         let patched = apply::patch_annotations(&self.nodes, node, changes).await;
-        patched.map(|object| node_state(&object.metadata)).map_err(|source| ClusterError::Call {
-            what: format!("patch node {node}"),
-            source: Box::new(source),
+        patched.map(|object| answered_state(&object.metadata)).map_err(|source| {
+            ClusterError::Call { what: format!("patch node {node}"), source: Box::new(source) }
         })
     }
 
@@ -168,8 +172,13 @@ impl Cluster for ApiCluster {
     }
 }
 
+/// Extracts the state of a node from the metadata in the answer to a write.
+pub(crate) fn answered_state(node: &ObjectMeta) -> NodeState {
+    NodeState { since: Some(Instant::now()), ..node_state(node) }
+}
+
 /// Extracts the state of a node from its metadata.
-pub(crate) fn node_state(node: &ObjectMeta) -> NodeState {
+fn node_state(node: &ObjectMeta) -> NodeState {
     let has_role = |role: &str| {
         let label = format!("{}{role}", label::NODE_ROLE_PREFIX);
         node.labels.as_ref().is_some_and(|labels| labels.contains_key(&label))
@@ -177,6 +186,7 @@ pub(crate) fn node_state(node: &ObjectMeta) -> NodeState {
     let is_control_plane = ["master", "control-plane"].into_iter().any(has_role);
     NodeState {
         version: version(node.resource_version.as_ref()),
+        since: None,
         annotations: node.annotations.clone().unwrap_or_default(),
         role: if is_control_plane { MachineRole::ControlPlane } else { MachineRole::Worker },
     }

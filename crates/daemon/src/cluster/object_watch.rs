@@ -1,9 +1,10 @@
 //! Watches a single object of the cluster by its name.
 
 use futures::{Stream, StreamExt as _};
-use kube::runtime::watcher;
-use mco_cluster::{Api, Object, report::chain, watch};
-use tracing::{debug, info, warn};
+use mco_cluster::{
+    Api, Object,
+    watch::{self, Config, Observed, WatchError},
+};
 
 /// Calls `on_change` with the object whenever it changes, and with none while it does not exist. Ends
 /// when `on_change` returns `Stop`.
@@ -19,34 +20,28 @@ pub(crate) async fn watch_one<K: Object>(
 pub(crate) async fn watch_one_with_errors<K: Object>(
     api: Api<K>,
     name: &str,
-    on_change: impl FnMut(Option<K>) -> AfterChange,
-    on_error: impl FnMut(&watcher::Error),
+    mut on_change: impl FnMut(Option<K>) -> AfterChange,
+    on_error: impl FnMut(&WatchError),
 ) {
-    follow(watch::object(&api, name), &K::kind(&()), name, on_change, on_error).await;
+    let states = watch::object(&api, name, Config::default());
+    follow(states, |state| on_change(state.object), on_error).await;
 }
 
-/// Calls `on_change` with each state of a watched object of this kind, and `on_error` with each error
-/// of the watch. Ends when `on_change` returns `Stop`.
+/// Calls `on_change` with each state of a watched object, and `on_error` with each error of the watch.
+/// Ends when `on_change` returns `Stop`.
 pub(crate) async fn follow<K>(
-    mut changes: impl Stream<Item = Result<Option<K>, watcher::Error>> + Unpin,
-    kind: &str,
-    name: &str,
-    mut on_change: impl FnMut(Option<K>) -> AfterChange,
-    mut on_error: impl FnMut(&watcher::Error),
+    mut states: impl Stream<Item = Result<Observed<K>, WatchError>> + Unpin,
+    mut on_change: impl FnMut(Observed<K>) -> AfterChange,
+    mut on_error: impl FnMut(&WatchError),
 ) {
-    let mut log = WatchLog::default();
-    while let Some(change) = changes.next().await {
-        match change {
-            Ok(object) => {
-                log.recovered(kind);
-                if on_change(object) == AfterChange::Stop {
+    while let Some(state) = states.next().await {
+        match state {
+            Ok(state) => {
+                if on_change(state) == AfterChange::Stop {
                     return;
                 }
             }
-            Err(error) => {
-                on_error(&error);
-                log.failed(kind, name, &error);
-            }
+            Err(error) => on_error(&error),
         }
     }
 }
@@ -58,43 +53,4 @@ pub(crate) enum AfterChange {
     Continue,
     /// Stop the watch.
     Stop,
-}
-
-/// Logs a watch error once, however often it repeats.
-#[derive(Debug, Default)]
-struct WatchLog {
-    logged: Option<String>,
-}
-
-impl WatchLog {
-    fn recovered(&mut self, kind: &str) {
-        if self.logged.take().is_some() {
-            info!(kind, "Watch recovered");
-        }
-    }
-
-    fn failed(&mut self, kind: &str, name: &str, error: &watcher::Error) {
-        let text = chain(error);
-        if self.logged.as_deref() == Some(&text) {
-            debug!(kind, name, error = text, "Failed to watch");
-            return;
-        }
-        if is_unknown_kind(error) {
-            // The operator creates the CRDs; a daemon that starts earlier waits for them.
-            info!(kind, "Waiting for the CRD to be created");
-        } else {
-            warn!(kind, name, error = text, "Failed to watch");
-        }
-        self.logged = Some(text);
-    }
-}
-
-/// Returns true if the API server does not know the kind yet.
-fn is_unknown_kind(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
-        error
-    else {
-        return false;
-    };
-    matches!(source, kube::Error::Api(status) if status.code == 404)
 }

@@ -29,6 +29,8 @@ mod pinned;
 #[cfg(test)]
 mod protocol;
 #[cfg(test)]
+mod restore;
+#[cfg(test)]
 mod start;
 #[cfg(test)]
 mod timeouts;

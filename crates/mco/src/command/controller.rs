@@ -4,11 +4,11 @@ mod bootstrap;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use mco_cluster::{NoteCount, lease};
+use mco_cluster::{Health, NoteCount, lease};
 use mco_controller::{Config, Delays, Leader, Metrics};
 use tracing::info;
 
-use crate::process::{self, LeaderArgs, ProcessArgs};
+use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
 
 /// Run the controller: render configs, roll them out, drain nodes
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,9 @@ pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCo
 fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
-    process::run(&args.process, verbose, register, |(metrics, notes), client, shutdown| {
+    let health = Health::default();
+    let options = ProcessOptions { health: health.clone(), ..ProcessOptions::default() };
+    process::run(&args.process, verbose, options, register, |(metrics, notes), client, shutdown| {
         let build = process::build();
         info!(build.version, build.hash, release = args.process.payload_version, "Starting");
         let leader = Leader {
@@ -76,6 +78,7 @@ fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             leader: Some(leader),
             metrics,
             notes,
+            health,
             ..Config::new(build)
         };
         mco_controller::run(config, client, shutdown)

@@ -12,7 +12,7 @@ use std::{
 
 use mco_api::NodeName;
 use mco_cluster::{
-    NoteCount, Reporter, Shutdown,
+    Health, NoteCount, Reporter, Shutdown,
     admin::StatePage,
     client::{self, Client, ReadFile},
     lease::LeadershipEnd,
@@ -170,6 +170,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let glass = SharedState::default();
     let shown = glass.clone();
     let page: StatePage = Arc::new(move || shown.json());
+    let health = Health::default();
+    let watched = health.clone();
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
     let override_server = server.clone();
     let work = |(notes, metrics), client: Client, shutdown| async {
@@ -180,6 +182,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         }
         let with_metrics = |clients: Clients, speaker: Client| DaemonContext {
             metrics,
+            health: watched,
             state: glass,
             limits,
             kubelet: (is_real && *kubelet_healthz_enabled)
@@ -199,8 +202,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     };
     // The daemon runs on every machine and has little work at a time: a thread per processor would
     // dominate its memory on large machines.
-    let options = process::ProcessOptions { state: Some(page), server, threads: Some(1) };
-    let code = process::run_as(process, verbose, options, register, work)?;
+    let options = process::ProcessOptions { state: Some(page), server, threads: Some(1), health };
+    let code = process::run(process, verbose, options, register, work)?;
     ended.map(|()| code)
 }
 

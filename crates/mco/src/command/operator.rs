@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 
-use mco_cluster::{NoteCount, client, lease};
+use mco_cluster::{Health, NoteCount, client, lease};
 use mco_operator::{Config, Leader};
 
-use crate::process::{self, LeaderArgs, ProcessArgs};
+use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
 
 /// Run the operator: install CRDs, pools and base configs, and update the ClusterOperator status
 #[derive(Debug, clap::Args)]
@@ -42,9 +42,12 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
     let OperatorCommand::Start(args) = &args.command;
     let timings = args.leader.timings()?;
     let kubeconfig = args.process.kubeconfig.as_deref();
+    let health = Health::default();
+    let options = ProcessOptions { health: health.clone(), ..ProcessOptions::default() };
     process::run(
         &args.process,
         verbose,
+        options,
         NoteCount::register,
         |notes, client, shutdown| async move {
             let leader = Leader { identity: lease::identity(), timings };
@@ -56,6 +59,7 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
                 root_ca: client::authority(kubeconfig).await.unwrap_or_default(),
                 leader: Some(leader),
                 notes,
+                health,
                 ..Config::new(process::build(), &args.process.payload_version)
             };
             mco_operator::run(config, client, shutdown).await

@@ -7,9 +7,9 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::{Client, ResourceExt as _, runtime::watcher};
+use kube::{Client, ResourceExt as _};
 use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim};
+use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim, watch::Config};
 use tokio::sync::{Notify, mpsc};
 
 use super::view::{NodeLine, PoolLine, StatusView, operator_line};
@@ -199,7 +199,7 @@ fn watch<K: Object>(client: &Client, shutdown: &Shutdown, changed: &Arc<Notify>)
     let notify = Arc::clone(changed);
     cache.on_change(move |_| notify.notify_one());
     let (running, api, shutdown) = (Arc::clone(&cache), Api::all(client.clone()), shutdown.clone());
-    tokio::spawn(async move { running.run(api, watcher::Config::default(), &shutdown).await });
+    tokio::spawn(async move { running.run(api, Config::default(), &shutdown).await });
     cache
 }
 

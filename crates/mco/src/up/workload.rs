@@ -13,13 +13,12 @@ use k8s_openapi::api::{
 use kube::{
     Client, ResourceExt as _,
     api::{DeleteParams, PostParams},
-    runtime::watcher,
 };
 use mco_cluster::{
     Api, Cache, CallError, Shutdown,
     apply::{self, Changes, Precondition},
     error::Rejection,
-    report,
+    report, watch,
 };
 use serde_json::json;
 use tokio::sync::Notify;
@@ -121,7 +120,7 @@ pub(crate) async fn run(
     let workload =
         Workload { client: client.clone(), nodes, pods: Arc::clone(&pods), wanted, budget_updates };
     let ended = shutdown.clone();
-    let keep = pods.run(workload.pods_api(), watcher::Config::default(), &ended);
+    let keep = pods.run(workload.pods_api(), watch::Config::default(), &ended);
     let act = async {
         loop {
             let failed = workload.sync().await.inspect_err(|error| {

@@ -3,9 +3,9 @@
 use std::{fmt, path::PathBuf, sync::Arc};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, runtime::watcher};
+use kube::Client;
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
-use mco_cluster::{Api, Cache, Object, Shutdown, cache::trim};
+use mco_cluster::{Api, Cache, Health, Object, Shutdown, cache::trim, watch};
 
 use super::{
     CONTROLLER_CONFIG, CredentialsError, LookupError, Source, credentials::Credentials,
@@ -36,6 +36,7 @@ pub struct ClusterSource {
     controllers: Arc<Cache<ControllerConfig>>,
     bundles: Arc<Cache<ConfigMap>>,
     joining: Option<(String, Arc<Credentials>)>,
+    health: Health,
 }
 
 impl fmt::Debug for ClusterSource {
@@ -52,8 +53,9 @@ impl ClusterSource {
         joining: Option<JoinSettings>,
         shutdown: &Shutdown,
     ) -> Self {
-        let all = watcher::Config::default;
-        let one = all().fields(&format!("metadata.name={KUBECONFIG_DATA}"));
+        let health = Health::default();
+        let all = || watch::Config::default().health(&health);
+        let one = all().named(KUBECONFIG_DATA);
         let joining = match joining {
             Some(JoinSettings { server, credentials }) => {
                 let credentials = Arc::new(Credentials::open(credentials).await);
@@ -68,6 +70,7 @@ impl ClusterSource {
             controllers: start_watch(Api::all(client.clone()), all(), shutdown),
             bundles: start_watch(Api::namespaced(client.clone(), NAMESPACE), one, shutdown),
             joining,
+            health,
         }
     }
 
@@ -93,6 +96,10 @@ impl Source for ClusterSource {
         self.bundles.ready().await;
     }
 
+    fn stale_watches(&self) -> Vec<String> {
+        self.health.stale_watches()
+    }
+
     fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
         let found = self.pools.get(pool).ok_or_else(|| LookupError::Pool(pool.to_owned()))?;
         let chosen = select_config(&found);
@@ -109,7 +116,7 @@ impl Source for ClusterSource {
 
 fn start_watch<K: Object>(
     api: Api<K>,
-    config: watcher::Config,
+    config: watch::Config,
     shutdown: &Shutdown,
 ) -> Arc<Cache<K>> {
     let cache = Arc::new(Cache::new(trim::metadata));
