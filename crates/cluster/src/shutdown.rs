@@ -1,8 +1,23 @@
 //! Shutdown requests.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::{io, sync::mpsc, thread, time::Duration};
+
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+};
 use tokio_util::sync::CancellationToken;
-use tracing::info;
+use tracing::{error, info, warn};
+
+/// Time after which a process that was asked to shut down exits, whatever it waits for: shorter than
+/// the grace period of pods, which is 30 seconds unless they set another.
+pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
+
+/// Time after which a process that still runs logs the work that it waits for.
+const FIRST_REPORT: Duration = Duration::from_secs(5);
+
+/// Exit code of a process that did not shut down in time.
+pub const OVERDUE: i32 = 1;
 
 /// A shutdown request that all tasks of a process share.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +50,49 @@ impl Shutdown {
         Ok(shutdown)
     }
 
+    /// Creates a request that SIGTERM or SIGINT makes. The process exits `limit` after the request
+    /// at the latest. The result of `unfinished` is logged then, and once before.
+    ///
+    /// A thread of its own waits for signals, so that they are handled even if every thread of the
+    /// process's runtime is blocked.
+    pub fn on_signals_within(
+        limit: Duration,
+        unfinished: impl Fn() -> String + Send + 'static,
+    ) -> io::Result<Self> {
+        let shutdown = Self::new();
+        let asked = shutdown.clone();
+        let (installed, result) = mpsc::channel::<io::Result<()>>();
+        let wait = move || {
+            let listening = || -> io::Result<_> {
+                let runtime = Builder::new_current_thread().enable_all().build()?;
+                let entered = runtime.enter();
+                let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+                drop(entered);
+                Ok((runtime, signals))
+            };
+            let (runtime, (mut terminate, mut interrupt)) = match listening() {
+                Ok(listening) => listening,
+                Err(error) => return drop(installed.send(Err(error))),
+            };
+            drop(installed.send(Ok(())));
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = terminate.recv() => info!("Shutting down"),
+                    _ = interrupt.recv() => info!("Shutting down"),
+                    () = asked.requested() => {}
+                }
+                asked.request();
+                tokio::time::sleep(FIRST_REPORT.min(limit)).await;
+                warn!(unfinished = unfinished(), "Still shutting down");
+                tokio::time::sleep(limit.saturating_sub(FIRST_REPORT)).await;
+            });
+            exit(limit, &unfinished());
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
+        result.recv().map_err(io::Error::other)??;
+        Ok(shutdown)
+    }
+
     /// Requests the shutdown.
     pub fn request(&self) {
         self.0.cancel();
@@ -56,4 +114,10 @@ impl Shutdown {
     pub fn child(&self) -> Self {
         Self(self.0.child_token())
     }
+}
+
+#[expect(clippy::exit, reason = "this is the end of a process whose other threads do not end")]
+fn exit(limit: Duration, unfinished: &str) {
+    error!(after = ?limit, unfinished, "Failed to shut down in time; exiting");
+    std::process::exit(OVERDUE);
 }

@@ -4,11 +4,13 @@ mod bootstrap;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use mco_cluster::{NoteCount, lease};
+use mco_cluster::{NoteCount, client::Identity, lease};
 use mco_controller::{Config, Delays, Leader, Metrics};
 use tracing::info;
 
 use crate::process::{self, LeaderArgs, ProcessArgs};
+
+const IDENTITY: Identity = Identity::new("machine-config-controller");
 
 /// Run the controller: render configs, roll them out, drain nodes
 #[derive(Debug, clap::Args)]
@@ -63,7 +65,8 @@ pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCo
 fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
-    process::run(&args.process, verbose, register, |(metrics, notes), client, shutdown| {
+    let process = &args.process;
+    process::run(process, IDENTITY, verbose, register, |(metrics, notes), client, shutdown| {
         let build = process::build();
         info!(build.version, build.hash, release = args.process.payload_version, "Starting");
         let leader = Leader {

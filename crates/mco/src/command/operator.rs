@@ -3,10 +3,16 @@
 
 use std::process::ExitCode;
 
-use mco_cluster::{NoteCount, client, lease};
+use mco_cluster::{
+    NoteCount,
+    client::{self, Identity},
+    lease,
+};
 use mco_operator::{Config, Leader};
 
 use crate::process::{self, LeaderArgs, ProcessArgs};
+
+const IDENTITY: Identity = Identity::new("machine-config-operator");
 
 /// Run the operator: install CRDs, pools and base configs, and update the ClusterOperator status
 #[derive(Debug, clap::Args)]
@@ -21,7 +27,9 @@ enum OperatorCommand {
     Start(StartArgs),
 }
 
+// The operator and the controller may run on one machine; the reference's operator has no metrics.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("metrics_listen_address", |arg| arg.default_value("127.0.0.1:8796")))]
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
@@ -44,6 +52,7 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
     let kubeconfig = args.process.kubeconfig.as_deref();
     process::run(
         &args.process,
+        IDENTITY,
         verbose,
         NoteCount::register,
         |notes, client, shutdown| async move {
