@@ -66,22 +66,27 @@ impl From<kube::Error> for CallError {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let kube::Error::Api(status) = &self.0 {
-            // kube's text repeats the whole status after the message.
-            return match status.code {
-                // Messages about invalid objects quote their values.
-                400 | 422 => f.write_str(&quoted::without_values(&status.message)),
-                _ => f.write_str(&status.message),
-            };
-        }
-        if let kube::Error::SerdeError(error) = &self.0 {
-            return write!(f, "{}", DecodeError::from(error));
-        }
-        if let kube::Error::Service(error) = &self.0 {
-            return write!(f, "{error}");
-        }
-        write!(f, "{}", self.0)
+        f.write_str(&text(&self.0))
     }
+}
+
+/// Returns the text of an error without contents of objects.
+pub(crate) fn text(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        // kube's text repeats the whole status after the message.
+        return match status.code {
+            // Messages about invalid objects quote their values.
+            400 | 422 => quoted::without_values(&status.message),
+            _ => status.message.clone(),
+        };
+    }
+    if let kube::Error::SerdeError(error) = error {
+        return DecodeError::from(error).to_string();
+    }
+    if let kube::Error::Service(error) = error {
+        return error.to_string();
+    }
+    error.to_string()
 }
 
 impl fmt::Debug for CallError {
