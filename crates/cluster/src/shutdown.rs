@@ -121,3 +121,54 @@ fn exit(limit: Duration, unfinished: &str) {
     error!(after = ?limit, unfinished, "Failed to shut down in time; exiting");
     std::process::exit(OVERDUE);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Write as _},
+        process::{Command, Stdio},
+    };
+
+    use super::*;
+    use crate::telemetry::{self, Format};
+
+    const CHILD: &str = "MCO_TEST_CHILD";
+
+    /// Longer than any test waits.
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    #[test]
+    #[ignore = "runs as the process of another test"]
+    fn hang() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        telemetry::start(Format::Text, tracing::Level::INFO).unwrap();
+        let limit = Duration::from_millis(200);
+        let shutdown = Shutdown::on_signals_within(limit, || "GET /a since 7 s".to_owned());
+        writeln!(io::stderr(), "ready").unwrap();
+        thread::park_timeout(PATIENCE);
+        assert!(!shutdown.unwrap().is_requested(), "it ended by itself");
+    }
+
+    #[test]
+    fn a_process_that_hangs_exits_in_time_and_says_why() {
+        let test = ["--exact", "shutdown::tests::hang", "--ignored", "--nocapture"];
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let mut child = child.args(test).env(CHILD, "1").stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line == "ready"));
+        let id = child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &id]).status().unwrap().success());
+        let log: Vec<String> = lines.collect();
+        assert_eq!(child.wait().unwrap().code(), Some(OVERDUE), "{log:?}");
+        let says = |text: &str| log.iter().any(|line| line.contains(text));
+        assert!(says("Shutting down") && says("Still shutting down"), "{log:?}");
+        assert!(
+            says(
+                "Failed to shut down in time; exiting after=200ms unfinished=\"GET /a since 7 s\""
+            ),
+            "{log:?}"
+        );
+    }
+}

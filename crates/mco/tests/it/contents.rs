@@ -2,7 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "the test writes input files and reads logs")]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    path::Path,
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use k8s_openapi::api::core::v1::{Node, Secret};
@@ -24,8 +29,7 @@ use serde_json::{Value, json};
 
 use crate::processes::installed;
 
-/// Part of all contents. Its length is a multiple of three, so that its base64 is found in longer
-/// texts if it starts at a multiple of three too.
+/// Contents that no log may have.
 const MARKER: &str = "Tr0ub4dor-and-3-Horses";
 
 const NODE: &str = "worker-0";
@@ -39,7 +43,7 @@ fn start(name: &str, words: &[&str], kubeconfig: &Path, folder: &Path) -> Proces
     Process::start(name, &mut command, &log).expect("the binary starts")
 }
 
-fn start_all(api: &Embedded, folder: &Path) -> Vec<Process> {
+fn start_all(api: &Embedded, folder: &Path, port: &str) -> Vec<Process> {
     let authority = Authority::new("test").expect("an authority");
     let names = ["localhost", "127.0.0.1"].map(str::to_owned);
     let pair = authority.server("machine-config-server", &names).expect("a certificate");
@@ -50,7 +54,7 @@ fn start_all(api: &Embedded, folder: &Path) -> Vec<Process> {
     let metrics = ["--metrics-listen-address", "127.0.0.1:0"];
     let daemon = ["--node-name", NODE, "--root-mount", &root, "--boot-seconds", "1"];
     let server = ["--apiserver-url", api.url(), "--without-kubeconfig", "--secure-port", "0"];
-    let files = ["--insecure-port", "0", "--cert", &certificate, "--key", &key];
+    let files = ["--insecure-port", port, "--cert", &certificate, "--key", &key];
     let rows = [
         ("operator", metrics.to_vec()),
         ("controller", metrics.to_vec()),
@@ -145,14 +149,34 @@ async fn write_invalid_configs(client: &Client, controller: &Process) {
     };
     let degraded = object_wait::wait_until(pools, "worker", "a refusal", is_degraded).await;
     degraded.expect("the config is refused");
-    // The API server accepts any annotation of a custom object in a patch of its raw metadata.
-    let patch = Patch::Merge(json!({"metadata": {"finalizers": MARKER}}));
-    let patched = configs.patch("98-wrong", &PatchParams::default(), &patch).await;
-    if patched.is_ok() {
-        let said = || controller.log().contains("decode").then_some(());
-        api::wait("a log line about the object that cannot be decoded", PATIENCE, said)
-            .expect("the controller names the fault");
-    }
+    // An object that cannot be decoded: finalizers are a list. Neither can the answer.
+    let path = format!("/apis/{}/machineconfigs/98-wrong", resource.api_version);
+    let body = json!({"metadata": {"finalizers": MARKER}}).to_string().into_bytes();
+    let request = http::Request::patch(path)
+        .header("content-type", "application/merge-patch+json")
+        .body(body)
+        .expect("a request");
+    client.request_text(request).await.expect("the API server does not check finalizers");
+    let said = || controller.log().contains("decode").then_some(());
+    api::wait("a log line about the object that cannot be decoded", PATIENCE, said)
+        .expect("the controller names the fault");
+}
+
+/// Returns a port that no process listens on.
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port().to_string()
+}
+
+/// Fetches the config of new workers from the server.
+fn served(port: &str) -> String {
+    let mut stream = TcpStream::connect(format!("127.0.0.1:{port}")).expect("the server listens");
+    let request = "GET /config/worker HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+        accept: application/vnd.coreos.ignition+json;version=3.5.0\r\n\r\n";
+    stream.write_all(request.as_bytes()).expect("the request is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 #[tokio::test]
@@ -160,7 +184,8 @@ async fn no_process_logs_the_contents_of_an_object() {
     let folder = tempfile::tempdir().expect("a folder");
     let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())
         .expect("the embedded API server starts");
-    let mut processes = start_all(&api, folder.path());
+    let port = free_port();
+    let mut processes = start_all(&api, folder.path(), &port);
     let client = client::connect(Some(api.kubeconfig())).await.expect("a client");
     installed(&client, "machineconfigpools.machineconfiguration.openshift.io").await;
     let nodes = Api::<Node>::all(client.clone());
@@ -173,6 +198,8 @@ async fn no_process_logs_the_contents_of_an_object() {
     updated(&client, &first).await;
     let written = fs::read_to_string(folder.path().join("root/etc/encoded"));
     assert_eq!(written.expect("the rollout wrote the file"), MARKER);
+    let serves = || served(&port).contains(MARKER).then_some(());
+    api::wait("the server to serve the new config", PATIENCE, serves).expect("it does");
     write_invalid_configs(&client, &processes[1]).await;
 
     for process in &processes {
@@ -181,6 +208,7 @@ async fn no_process_logs_the_contents_of_an_object() {
     for process in &mut processes {
         assert!(process.wait(PATIENCE).expect("it ends").success());
     }
+    assert!(processes[1].log().contains("DEBUG"), "the processes log everything");
     for name in ["apiserver", "operator", "controller", "daemon", "server"] {
         let log = fs::read_to_string(folder.path().join(format!("{name}.log"))).expect("a log");
         assert!(!log.is_empty(), "{name} logs");
