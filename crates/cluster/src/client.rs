@@ -1,11 +1,15 @@
 //! Connections to the API server.
 
+mod deadline;
+mod identity;
+mod metrics;
 mod renew;
 mod retry;
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -13,10 +17,15 @@ use http::{Request, Response};
 pub use kube::Client;
 use kube::{Config, client::Body};
 use serde_json::Value;
-use tower::{Service, retry::Retry};
+use tower::{BoxError, Service};
 
-pub use self::renew::ReadFile;
 use self::renew::{ReloadingClient, Source};
+pub use self::{
+    deadline::{Deadline, Deadlines, TimedOut},
+    identity::Identity,
+    metrics::RequestMetrics,
+    renew::ReadFile,
+};
 use crate::CallError;
 
 /// A failure to create a client.
@@ -48,29 +57,53 @@ pub enum ConnectError {
     Client(#[source] CallError),
 }
 
+/// Settings of a client.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Name of the process in audit logs and managed fields.
+    pub identity: Identity,
+    /// Time limits of each request.
+    pub deadlines: Deadlines,
+    /// Counts of the requests.
+    pub metrics: RequestMetrics,
+}
+
 /// Returns a client for the cluster that `kubeconfig` names, or for the cluster whose pod this
 /// process is.
 ///
 /// The configured namespace is not used: every caller names its own.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
+    connect_with(kubeconfig, &Options::default()).await
+}
+
+/// Like [`connect`], with settings.
+pub async fn connect_with(
+    kubeconfig: Option<&Path>,
+    options: &Options,
+) -> Result<Client, ConnectError> {
     match kubeconfig {
-        Some(path) => connect_through(&path.to_string_lossy(), from_disk()).await,
-        None => connect_as_pod(None),
+        Some(path) => connect_through(&path.to_string_lossy(), from_disk(), options).await,
+        None => connect_as_pod(None, options),
     }
 }
 
 /// Returns a client for a kubeconfig and reloads it when its files change. Files are read by
 /// `read`.
-pub async fn connect_through(kubeconfig: &str, read: ReadFile) -> Result<Client, ConnectError> {
+pub async fn connect_through(
+    kubeconfig: &str,
+    read: ReadFile,
+    options: &Options,
+) -> Result<Client, ConnectError> {
     use_ring();
-    let (renewing, namespace) = ReloadingClient::new(Source::new(kubeconfig, read)).await?;
+    let source = Source::new(kubeconfig, read);
+    let (renewing, namespace) = ReloadingClient::new(source, options.deadlines.connect).await?;
     let service = tower::service_fn(move |request| renewing.clone().send(request));
-    Ok(Client::new(Retry::new(retry::RetryPolicy::default(), service), namespace))
+    Ok(over(service, &namespace, options))
 }
 
 /// Returns a client for the cluster whose pod this process is, at the address `server` if one is
 /// given: the address that pods are given may depend on what runs on this very machine.
-pub fn connect_as_pod(server: Option<&str>) -> Result<Client, ConnectError> {
+pub fn connect_as_pod(server: Option<&str>, options: &Options) -> Result<Client, ConnectError> {
     use_ring();
     let mut config =
         Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?;
@@ -80,8 +113,25 @@ pub fn connect_as_pod(server: Option<&str>) -> Result<Client, ConnectError> {
             .map_err(|source| ConnectError::Server { server: server.to_owned(), source })?;
     }
     let namespace = config.default_namespace.clone();
-    let service = service(plain(config)?);
-    Ok(Client::new(Retry::new(retry::RetryPolicy::default(), service), namespace))
+    Ok(over(service(plain(config, options.deadlines.connect)?), &namespace, options))
+}
+
+/// Returns a client that sends its requests through `transport`, with deadlines and retries.
+pub fn over<S>(transport: S, namespace: &str, options: &Options) -> Client
+where
+    S: Service<
+            Request<Body>,
+            Response = Response<Body>,
+            Error: Into<BoxError>,
+            Future: Send + 'static,
+        > + Clone
+        + Send
+        + 'static,
+{
+    let options = Arc::new(options.clone());
+    let service =
+        tower::service_fn(move |request| retry::send(transport.clone(), options.clone(), request));
+    Client::new(service, namespace)
 }
 
 /// Returns the address of the API server in a kubeconfig whose files are read by `read`.
@@ -103,8 +153,9 @@ fn from_disk() -> ReadFile {
 
 /// Returns a client without rate limits and retries of its own: the API server has priority and
 /// fairness, and [`retry`] repeats requests.
-fn plain(mut config: Config) -> Result<Client, ConnectError> {
+fn plain(mut config: Config, connect: Duration) -> Result<Client, ConnectError> {
     config.default_retry = false;
+    config.connect_timeout = Some(connect);
     Client::try_from(config).map_err(|source| ConnectError::Client(source.into()))
 }
 

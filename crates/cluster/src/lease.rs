@@ -15,6 +15,7 @@ mod timings;
 
 use std::{future::Future, time::Duration};
 
+use http::Method;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -27,7 +28,15 @@ pub use self::{
     fence::{Fence, NotLeading},
     timings::{BadTimings, Timings},
 };
-use crate::{Api, CallError, Clock, Shutdown, error::Rejection, report};
+use crate::{
+    Api, CallError, Clock, Shutdown,
+    client::{Deadline, TimedOut},
+    error::Rejection,
+    report,
+};
+
+/// Time that the work of a leader has to end after a shutdown was requested.
+pub const WORK_GRACE: Duration = Duration::from_secs(10);
 
 /// A candidate for a lease.
 #[derive(Clone, Debug)]
@@ -68,6 +77,9 @@ pub enum LeadershipEnd {
     Released,
     /// The lease was not renewed in time; another process may lead.
     Lost,
+    /// The process was shut down, but its work did not end in time and was dropped. The lease was
+    /// not released, because a write may still be under way; it expires.
+    Unfinished,
 }
 
 /// The lease as last observed. `since` is the time from which it has been unchanged; for a lease of
@@ -81,8 +93,8 @@ struct Observed {
 impl Candidate {
     /// Acquires the lease, runs `work` while holding it, and releases it.
     ///
-    /// `work` gets a shutdown request of its own. When the lease is lost, `work` is dropped at
-    /// once, because another process may be writing from then on.
+    /// `work` gets a shutdown request of its own, and [`WORK_GRACE`] to end after it. When the lease
+    /// is lost, `work` is dropped at once, because another process may be writing from then on.
     pub async fn lead<F>(
         &self,
         shutdown: &Shutdown,
@@ -102,9 +114,13 @@ impl Candidate {
             biased;
             () = self.renew(&mut observed) => LeadershipEnd::Lost,
             () = work(shutdown.child()) => LeadershipEnd::Released,
+            () = overdue(shutdown) => LeadershipEnd::Unfinished,
         };
         self.fence.shut();
         match ended {
+            LeadershipEnd::Unfinished => {
+                warn!(lease = self.name, after = ?WORK_GRACE, "Dropped the work of the leader");
+            }
             LeadershipEnd::Lost => warn!(lease = self.name, "Lost the lease"),
             LeadershipEnd::Released => self.release(observed).await,
         }
@@ -143,9 +159,11 @@ impl Candidate {
 
     /// Renews the lease until a renewal fails or times out.
     async fn renew(&self, observed: &mut Option<Observed>) {
+        let mut next = Instant::now();
         loop {
             let Some(until) = self.ends(observed.as_ref()) else { return };
-            let next = Instant::now() + self.timings.retry;
+            // From the last attempt's start, so that the next one follows a lost answer at once.
+            next = Instant::now().max(next + self.timings.retry);
             let renewed = timeout_at(until, async {
                 tokio::time::sleep_until(next).await;
                 self.take(observed).await
@@ -183,9 +201,11 @@ impl Candidate {
                 Err(error) => return Err(error),
             }
         }
-        let Some(lease) = self.api.get_opt(&self.name).await? else {
+        let Some(lease) = self.limited(Method::GET, self.api.get_opt(&self.name)).await? else {
             let (claimed, sent) = (self.claim(&Lease::default()), Instant::now());
-            let lease = self.api.create(&PostParams::default(), &claimed).await?;
+            let params = PostParams::default();
+            let created = self.api.create(&params, &claimed);
+            let lease = self.limited(Method::POST, created).await?;
             self.hold(lease, sent, observed);
             return Ok(true);
         };
@@ -208,10 +228,26 @@ impl Candidate {
         lease: &Lease,
         observed: &mut Option<Observed>,
     ) -> Result<(), CallError> {
-        let sent = Instant::now();
-        let lease = self.api.replace(&self.name, &PostParams::default(), lease).await?;
+        let (sent, params) = (Instant::now(), PostParams::default());
+        let replaced = self.api.replace(&self.name, &params, lease);
+        let lease = self.limited(Method::PUT, replaced).await?;
         self.hold(lease, sent, observed);
         Ok(())
+    }
+
+    /// Sends a request that times out early enough for a second one before the lease is lost.
+    async fn limited<T>(
+        &self,
+        method: Method,
+        request: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, CallError> {
+        let after = self.timings.renew.saturating_sub(self.timings.retry) / 2;
+        if let Ok(result) = timeout(after, request).await {
+            return Ok(result?);
+        }
+        let path = format!("leases/{}", self.name);
+        let failure = TimedOut { deadline: Deadline::FirstByte, method, path, after };
+        Err(kube::Error::Service(failure.into()).into())
     }
 
     /// Records that this process holds the lease, as seen by others since `sent`.
@@ -229,10 +265,12 @@ impl Candidate {
         spec.lease_duration_seconds = Some(1);
         spec.renew_time = Some(now.clone());
         spec.acquire_time = Some(now);
-        match self.api.replace(&self.name, &PostParams::default(), &lease).await {
+        let params = PostParams::default();
+        let released = self.api.replace(&self.name, &params, &lease);
+        match self.limited(Method::PUT, released).await {
             Ok(_) => info!(lease = self.name, "Released the lease"),
             Err(error) => {
-                let error = report::chain(&CallError::from(error));
+                let error = report::chain(&error);
                 warn!(lease = self.name, error, "Failed to release the lease");
             }
         }
@@ -266,6 +304,12 @@ impl Candidate {
         });
         claimed
     }
+}
+
+/// Waits until the work of a leader has had its time after a shutdown was requested.
+async fn overdue(shutdown: &Shutdown) {
+    shutdown.requested().await;
+    sleep(WORK_GRACE).await;
 }
 
 fn holder(lease: &Lease) -> &str {

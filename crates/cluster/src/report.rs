@@ -8,24 +8,32 @@ mod note;
 use std::error::Error;
 
 pub use self::note::{Level, Note, NoteCount, Reporter};
+use crate::error::{self, DecodeError};
 
 /// Returns the error and its causes, joined with `: `.
 ///
 /// A cause that its parent's text already ends with is dropped, because many libraries repeat
-/// theirs.
+/// theirs. Values that could not be decoded are left out, because they may be secret.
 #[must_use]
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let line = error.to_string();
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let causes = || std::iter::successors(Some(error), |error| (*error).source());
+    let quotes: Vec<(String, String)> = causes()
+        .filter_map(|error| error.downcast_ref::<serde_json::Error>())
+        .map(|error| (error.to_string(), DecodeError::from(error).to_string()))
+        .collect();
+    let mut text = String::new();
+    for error in causes() {
+        let line = match error.downcast_ref::<kube::Error>() {
+            Some(error) => error::text(error),
+            None => error.to_string(),
+        };
+        let line = quotes.iter().fold(line, |line, (quote, shown)| line.replace(quote, shown));
         if !line.is_empty() && !text.ends_with(&line) {
             if !text.is_empty() {
                 text.push_str(": ");
             }
             text.push_str(&line);
         }
-        cause = error.source();
     }
     text
 }
@@ -55,6 +63,22 @@ mod tests {
         let link =
             texts.iter().rev().fold(None, |next, text| Some(Box::new(Link(text, next)))).unwrap();
         chain(&*link)
+    }
+
+    #[test]
+    fn values_of_undecodable_texts_are_left_out() {
+        let broken = || serde_json::from_str::<Vec<u8>>(r#"{"a": "SECRET"}"#).unwrap_err();
+        let wrong = || serde_json::from_str::<Vec<String>>(r#"[1, "SECRET", {}]"#).unwrap_err();
+        let decoding =
+            || kube::Error::SerdeError(serde_json::from_str::<Vec<u8>>(r#""SECRET""#).unwrap_err());
+        let watching = kube::runtime::watcher::Error::InitialListFailed(decoding());
+        let errors: [Box<dyn Error>; 4] =
+            [Box::new(broken()), Box::new(wrong()), Box::new(decoding()), Box::new(watching)];
+        for error in &errors {
+            let text = chain(&**error);
+            assert!(text.contains("failed to decode: value of the wrong type"), "{text}");
+            assert!(!text.contains("SECRET"), "{text}");
+        }
     }
 
     #[test]

@@ -20,10 +20,12 @@ pub enum Format {
 #[error("logging was started before")]
 pub struct AlreadySetUp;
 
-/// Starts logging to standard error, at `level` for the crates of this workspace and at WARN for
-/// all others.
+/// Starts logging to standard error, at `level` for the crates of this workspace.
+///
+/// Other crates do not log: kube's client quotes whole answers, at WARN too, and contents of objects
+/// must not reach a log. Their errors reach the crates of this workspace, which log them.
 pub fn start(format: Format, level: Level) -> Result<(), AlreadySetUp> {
-    let filter = Targets::new().with_default(Level::WARN).with_target("mco", level);
+    let filter = Targets::new().with_target("mco", level);
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     let layer = match format {
         Format::Json => lines.json().flatten_event(true).boxed(),

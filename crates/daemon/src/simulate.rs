@@ -104,7 +104,11 @@ async fn first_config(
     shutdown: &Shutdown,
 ) -> Option<MachineConfig> {
     loop {
-        match pool_config(client, node).await {
+        let fetched = tokio::select! {
+            () = shutdown.requested() => return None,
+            fetched = pool_config(client, node) => fetched,
+        };
+        match fetched {
             Ok(Some(config)) => return Some(config),
             Ok(None) => {}
             Err(error) => warn!(%node, error = chain(&error), "Failed to fetch the first config"),

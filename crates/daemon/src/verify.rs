@@ -53,8 +53,9 @@ pub fn whole<S: System>(host: &Host<S>, machine: &Machine) -> Result<Option<Drif
 
 fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
     let path = expected.path.as_str();
-    let unreadable =
-        |error: &dyn std::error::Error| Observed::Unreadable(mco_cluster::report::chain(error));
+    let unreadable = |error: &(dyn std::error::Error + 'static)| {
+        Observed::Unreadable(mco_cluster::report::chain(error))
+    };
     match &expected.want {
         Want::Enabled(_) => match host.system.unit_state(path) {
             Ok(state) => Observed::Enablement(state),

@@ -9,15 +9,20 @@ use mco_api::duration;
 use mco_cluster::{
     Health, Shutdown,
     admin::{Admin, Readiness, Registry, StatePage},
-    client::{self, Client},
+    client::{self, Client, Deadlines, Identity, RequestMetrics},
     lease::{LeadershipEnd, Timings},
+    shutdown::SHUTDOWN_LIMIT,
     telemetry::{self, Format},
 };
 use mco_core::render::Build;
-use tokio::runtime::Builder;
+use tokio::{runtime::Builder, time::timeout};
 
 /// Pause between two attempts to reach the API server.
 const CONNECT_RETRY: Duration = Duration::from_secs(1);
+
+/// Time that open connections of the metrics server, and then threads that are blocked, have to end
+/// when the work of the process has ended.
+const LAST_GRACE: Duration = Duration::from_secs(2);
 
 /// Flags of every process.
 #[derive(Debug, clap::Args)]
@@ -36,9 +41,24 @@ pub(crate) struct ProcessArgs {
         value_name = "ADDRESS"
     )]
     metrics_listen_address: SocketAddr,
+    /// Time limit of a request until the API server starts to answer; a complete answer may take
+    /// three times as long
+    #[arg(long, default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
+    request_timeout: Duration,
+    /// Time without an event or a bookmark after which a watch is restarted
+    #[arg(long, default_value = "150s", value_parser = duration::parse, value_name = "TIME")]
+    watch_idle_timeout: Duration,
     /// Format of log lines
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
+}
+
+impl ProcessArgs {
+    /// Returns the settings of the process's clients.
+    pub(crate) fn client_options(&self, identity: Identity) -> client::Options {
+        let deadlines = Deadlines::new(self.request_timeout, self.watch_idle_timeout);
+        client::Options { identity, deadlines, metrics: RequestMetrics::default() }
+    }
 }
 
 /// Flags of the leader lease, with the names that Kubernetes uses.
@@ -81,16 +101,33 @@ pub(crate) fn build() -> Build {
 }
 
 /// Options that only some processes set.
-#[derive(Default)]
 pub(crate) struct ProcessOptions {
+    /// Settings of the client.
+    pub(crate) client: client::Options,
     /// Page at `/state`.
     pub(crate) state: Option<StatePage>,
     /// Address of the API server, if known better than from the pod's environment.
     pub(crate) server: Option<String>,
     /// Number of worker threads; the number of processors if `None`.
     pub(crate) threads: Option<usize>,
+    /// Time after which the process exits when it was asked to shut down.
+    pub(crate) shutdown_limit: Duration,
     /// Health at `/livez` and `/readyz`.
     pub(crate) health: Health,
+}
+
+impl ProcessOptions {
+    /// Returns the options of a process that sets none.
+    pub(crate) fn new(client: client::Options) -> Self {
+        Self {
+            client,
+            state: None,
+            server: None,
+            threads: None,
+            shutdown_limit: SHUTDOWN_LIMIT,
+            health: Health::default(),
+        }
+    }
 }
 
 /// Runs a process until a signal or the loss of its lease ends the process.
@@ -112,17 +149,19 @@ where
         LogFormat::Text => Format::Text,
     };
     telemetry::start(format, level)?;
-    let mut runtime = Builder::new_multi_thread();
+    let mut builder = Builder::new_multi_thread();
     if let Some(threads) = options.threads {
-        runtime.worker_threads(threads);
+        builder.worker_threads(threads);
     }
-    runtime.enable_all().build()?.block_on(async {
-        let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
+    let shutdown = on_signals(options.shutdown_limit, &options.client.metrics)?;
+    let runtime = builder.enable_all().build()?;
+    let ended = runtime.block_on(async {
         let client = match (&args.kubeconfig, &options.server) {
-            (None, Some(server)) => client::connect_as_pod(Some(server))?,
-            (kubeconfig, _) => client::connect(kubeconfig.as_deref()).await?,
+            (None, Some(server)) => client::connect_as_pod(Some(server), &options.client)?,
+            (kubeconfig, _) => client::connect_with(kubeconfig.as_deref(), &options.client).await?,
         };
         let mut registry = Registry::default();
+        options.client.metrics.register(&mut registry);
         let metrics = register(&mut registry);
         options.health.register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
@@ -134,13 +173,30 @@ where
         };
         let ended = work(metrics, client, shutdown.clone()).await;
         shutdown.request();
-        serving.await.context("the metrics server stopped unexpectedly")?;
-        match ended {
-            // Compat: a process that lost its lease exits with success, to be started again
-            // (cmd/machine-config-controller).
-            LeadershipEnd::Released | LeadershipEnd::Lost => Ok(ExitCode::SUCCESS),
+        // A connection that does not end is closed with the process.
+        if let Ok(served) = timeout(LAST_GRACE, serving).await {
+            served.context("the metrics server stopped unexpectedly")?;
         }
-    })
+        anyhow::Ok(ended)
+    });
+    runtime.shutdown_timeout(LAST_GRACE);
+    match ended? {
+        // Compat: a process that lost its lease exits with success, to be started again
+        // (cmd/machine-config-controller).
+        LeadershipEnd::Released | LeadershipEnd::Lost | LeadershipEnd::Unfinished => {
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Returns a shutdown request that signals make; the process exits `limit` after it at the latest.
+pub(crate) fn on_signals(limit: Duration, metrics: &RequestMetrics) -> anyhow::Result<Shutdown> {
+    let metrics = metrics.clone();
+    let unfinished = move || match metrics.in_flight() {
+        requests if requests.is_empty() => "work other than requests".to_owned(),
+        requests => format!("requests: {}", requests.join(", ")),
+    };
+    Shutdown::on_signals_within(limit, unfinished).context("failed to install signal handlers")
 }
 
 /// Marks the process as ready once the API server has answered.

@@ -138,6 +138,16 @@ fn annotations(context: &Context) -> [(&'static str, String); 3] {
     ]
 }
 
+/// The CA certificates of the API server are nowhere to be found.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no CA certificates of the API server for spec.rootCAData of the ControllerConfig: the kubeconfig \
+     has none, and the ConfigMap {}/kube-root-ca.crt has no ca.crt; set certificate-authority-data \
+     in the kubeconfig, or create the ConfigMap",
+    label::NAMESPACE
+)]
+struct NoRootCa;
+
 /// Returns the CA certificates of the API server: those of the operator's own connection, or those
 /// that Kubernetes puts into every namespace if the connection relies on the machine's CAs.
 async fn fetch_root_ca(context: &Context) -> Result<String, CallError> {
@@ -147,7 +157,7 @@ async fn fetch_root_ca(context: &Context) -> Result<String, CallError> {
     let api = Api::<ConfigMap>::namespaced(context.client.clone(), label::NAMESPACE);
     let found = api.get_opt("kube-root-ca.crt").await?;
     let mut data = found.and_then(|found| found.data).unwrap_or_default();
-    Ok(data.remove("ca.crt").unwrap_or_default())
+    data.remove("ca.crt").filter(|ca| !ca.is_empty()).ok_or_else(|| CallError::unmade(NoRootCa))
 }
 
 fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {

@@ -120,11 +120,11 @@ impl<S: Source> Service<S> {
 }
 
 impl Refusal {
-    fn new(status: StatusCode, error: &dyn std::error::Error) -> Self {
+    fn new(status: StatusCode, error: &(dyn std::error::Error + 'static)) -> Self {
         Self { status, why: report::chain(error) }
     }
 
-    fn retriable(error: &dyn std::error::Error) -> Self {
+    fn retriable(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
     }
 }

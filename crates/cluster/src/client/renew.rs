@@ -115,6 +115,7 @@ impl Source {
 pub(super) struct ReloadingClient {
     source: Arc<Source>,
     every: Duration,
+    connect: Duration,
     state: Arc<Mutex<State>>,
 }
 
@@ -125,23 +126,25 @@ struct State {
 }
 
 impl ReloadingClient {
-    pub(super) async fn new(source: Source) -> Result<(Self, String), ConnectError> {
-        Self::with_interval(source, CHECK_INTERVAL).await
+    pub(super) async fn new(
+        source: Source,
+        connect: Duration,
+    ) -> Result<(Self, String), ConnectError> {
+        Self::with_interval(source, CHECK_INTERVAL, connect).await
     }
 
     /// Creates the client and returns it with the namespace of its kubeconfig.
     async fn with_interval(
         source: Source,
         every: Duration,
+        connect: Duration,
     ) -> Result<(Self, String), ConnectError> {
         let loaded = source.load()?;
         let config = source.config(loaded.clone()).await?;
         let namespace = config.default_namespace.clone();
-        let state = State { loaded, looked: Instant::now(), client: super::plain(config)? };
-        Ok((
-            Self { source: Arc::new(source), every, state: Arc::new(Mutex::new(state)) },
-            namespace,
-        ))
+        let client = super::plain(config, connect)?;
+        let state = Arc::new(Mutex::new(State { loaded, looked: Instant::now(), client }));
+        Ok((Self { source: Arc::new(source), every, connect, state }, namespace))
     }
 
     /// Sends a request with the current credentials.
@@ -166,7 +169,7 @@ impl ReloadingClient {
             if loaded == before {
                 return Ok(None);
             }
-            let client = super::plain(self.source.config(loaded.clone()).await?)?;
+            let client = super::plain(self.source.config(loaded.clone()).await?, self.connect)?;
             Ok::<_, ConnectError>(Some((loaded, client)))
         };
         match renewed.await {
@@ -196,6 +199,8 @@ mod tests {
     };
 
     use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(5);
 
     type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 
@@ -239,7 +244,8 @@ mod tests {
         put(&files, "/var/lib/kubelet/kubeconfig", &kubeconfig);
         put(&files, "/var/lib/kubelet/pki/token", "first\n");
         let source = Source::new("/var/lib/kubelet/kubeconfig", reader(&files));
-        let (renewing, _) = ReloadingClient::with_interval(source, Duration::ZERO).await.unwrap();
+        let (renewing, _) =
+            ReloadingClient::with_interval(source, Duration::ZERO, LIMIT).await.unwrap();
         let ask = || {
             let request = Request::get("/version").body(Body::empty()).unwrap();
             renewing.clone().send(request)

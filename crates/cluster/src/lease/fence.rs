@@ -25,16 +25,30 @@ impl Fence {
         if until.is_some_and(|until| Instant::now() < until) { Ok(()) } else { Err(NotLeading) }
     }
 
-    /// Returns a client whose writes are rejected while the fence is shut.
+    /// Waits until writes are rejected. Returns at once if they already are.
+    pub(crate) async fn shut_down(&self) -> NotLeading {
+        loop {
+            let until = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            match until {
+                // The lease may have been renewed meanwhile.
+                Some(until) if Instant::now() < until => tokio::time::sleep_until(until).await,
+                Some(_) | None => return NotLeading,
+            }
+        }
+    }
+
+    /// Returns a client whose writes are rejected while the fence is shut. The client of this crate
+    /// below it rejects each retry too, and drops a write that has no answer when the fence is shut.
     #[must_use]
     pub fn guard(&self, client: Client) -> Client {
         let namespace = client.default_namespace().to_owned();
         let (fence, service) = (self.clone(), client::service(client));
-        let guarded = tower::service_fn(move |request: Request<Body>| {
+        let guarded = tower::service_fn(move |mut request: Request<Body>| {
             let (fence, service) = (fence.clone(), service.clone());
             async move {
                 if request.method() != Method::GET {
                     fence.check()?;
+                    request.extensions_mut().insert(fence);
                 }
                 service.oneshot(request).await.map_err(BoxError::from)
             }

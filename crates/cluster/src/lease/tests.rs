@@ -277,3 +277,86 @@ async fn one_of_many_concurrent_candidates_leads() {
     };
     tokio::join!(futures::future::join_all(all), stop);
 }
+
+/// The answer to the first write asks to retry after a second; meanwhile the lease is lost.
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_the_loss_of_the_lease_is_not_sent() {
+    let count = Arc::new(Mutex::new(0));
+    let sent = count.clone();
+    let busy = tower::service_fn(move |_: Request<Body>| {
+        *sent.lock().unwrap() += 1;
+        let mut response = reply(503, &json!({}));
+        response.headers_mut().insert("retry-after", http::HeaderValue::from_static("1"));
+        async { Ok::<_, std::convert::Infallible>(response) }
+    });
+    let client = crate::client::over(busy, "default", &crate::client::Options::default());
+    let fence = Fence::default();
+    let api = Api::<ConfigMap>::namespaced(fence.guard(client), "default");
+    fence.open_until(Instant::now() + Duration::from_millis(500));
+    let (patch, params) = (Patch::Merge(json!({})), PatchParams::default());
+    let error = CallError::from(api.patch("x", &params, &patch).await.unwrap_err());
+    assert!(report::chain(&error).contains("does not hold the lease"), "{error}");
+    assert_eq!(*count.lock().unwrap(), 1, "the second attempt is not sent");
+    // While the lease is held, the same request is retried.
+    fence.open_until(Instant::now() + seconds(60));
+    drop(api.patch("x", &params, &patch).await);
+    assert_eq!(*count.lock().unwrap(), 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_without_an_answer_is_dropped_with_the_lease() {
+    let silent = tower::service_fn(|_: Request<Body>| {
+        std::future::pending::<Result<Response<Body>, std::convert::Infallible>>()
+    });
+    let client = crate::client::over(silent, "default", &crate::client::Options::default());
+    let fence = Fence::default();
+    let api = Api::<ConfigMap>::namespaced(fence.guard(client), "default");
+    let start = Instant::now();
+    fence.open_until(start + seconds(3));
+    let renewal = async {
+        sleep(seconds(2)).await;
+        fence.open_until(start + seconds(5));
+    };
+    let (patch, params) = (Patch::Merge(json!({})), PatchParams::default());
+    let (result, ()) = tokio::join!(api.patch("x", &params, &patch), renewal);
+    assert!(report::chain(&CallError::from(result.unwrap_err())).contains("lease"));
+    assert_eq!(start.elapsed().as_secs(), 5, "the renewal counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_lost_answer_does_not_cost_the_lease() {
+    for timings in [Timings::FAST, Timings::HIGHLY_AVAILABLE] {
+        let server = OneLease::default();
+        let mut one = server.candidate("one");
+        one.timings = timings;
+        let (start, shutdown) = (Instant::now(), Shutdown::new());
+        let fault = async {
+            // The requests of one attempt are lost, and later ones arrive.
+            sleep((timings.retry * 3).saturating_sub(Duration::from_millis(100))).await;
+            server.cut_off.lock().unwrap().push("one".to_owned());
+            sleep(timings.retry).await;
+            server.cut_off.lock().unwrap().clear();
+            sleep(timings.lease * 3).await;
+            shutdown.request();
+        };
+        let leading = one.lead(&shutdown, |stop| async move { stop.requested().await });
+        let (ended, ()) = tokio::join!(leading, fault);
+        assert_eq!(ended, LeadershipEnd::Released, "{timings:?} {:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_does_not_end_is_dropped_and_its_lease_expires() {
+    let server = OneLease::default();
+    let (one, shutdown) = (server.candidate("one"), Shutdown::new());
+    let stop = async {
+        sleep(seconds(60)).await;
+        shutdown.request();
+    };
+    let start = Instant::now();
+    let (ended, ()) = tokio::join!(one.lead(&shutdown, |_| std::future::pending()), stop);
+    assert_eq!(ended, LeadershipEnd::Unfinished);
+    assert_eq!(start.elapsed(), seconds(60) + WORK_GRACE);
+    assert_eq!(server.spec("holderIdentity"), "one", "another process waits until it expires");
+    assert!(one.fence.check().is_err());
+}

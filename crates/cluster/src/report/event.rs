@@ -16,14 +16,14 @@ use k8s_openapi::{
 };
 use kube::{
     Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{Patch, PatchParams},
 };
 use mco_api::label;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::{Level, Note};
-use crate::{Api, CallError, Clock};
+use crate::{Api, CallError, Clock, apply};
 
 /// Time after which a repeated note is a new event.
 const SERIES_WINDOW: Duration = Duration::from_mins(6);
@@ -61,8 +61,9 @@ impl Events {
         let key = key(note);
         let Some(known) = self.find_recent(&key) else {
             let event = self.event(note, namespace);
-            let created = api.create(&PostParams::default(), &event).await?;
-            self.record(key, created.metadata.name.unwrap_or_default(), 1);
+            // Names are unique: if the name exists, the answer to the first attempt was lost.
+            apply::create(&api, &event).await?;
+            self.record(key, event.metadata.name.unwrap_or_default(), 1);
             return Ok(());
         };
         let count = known.count.saturating_add(1);

@@ -129,8 +129,8 @@ impl Reporter {
         self.count.0.get_or_create(&label).inc();
         let (kind, name) = (object.kind.as_deref(), object.name.as_deref());
         match level {
-            Level::Normal => info!(kind, name, %reason, text, "Note"),
-            Level::Warning => warn!(kind, name, %reason, text, "Note"),
+            Level::Normal => info!(kind, name, %reason, "{reason}: {text}"),
+            Level::Warning => warn!(kind, name, %reason, "{reason}: {text}"),
         }
         if let Err(error) = self.events.write(note).await {
             let error = chain(&error);

@@ -43,7 +43,7 @@ pub(super) enum RenderFailure {
 }
 
 impl RenderFailure {
-    fn inputs(error: &dyn std::error::Error) -> Self {
+    fn inputs(error: &(dyn std::error::Error + 'static)) -> Self {
         Self::Inputs(chain(error))
     }
 }

@@ -4,11 +4,13 @@ mod bootstrap;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use mco_cluster::{Health, NoteCount, lease};
+use mco_cluster::{Health, NoteCount, client::Identity, lease};
 use mco_controller::{Config, Delays, Leader, Metrics};
 use tracing::info;
 
 use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
+
+const IDENTITY: Identity = Identity::new("machine-config-controller");
 
 /// Run the controller: render configs, roll them out, drain nodes
 #[derive(Debug, clap::Args)]
@@ -64,8 +66,12 @@ fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> 
     let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
     let health = Health::default();
-    let options = ProcessOptions { health: health.clone(), ..ProcessOptions::default() };
-    process::run(&args.process, verbose, options, register, |(metrics, notes), client, shutdown| {
+    let process = &args.process;
+    let options = ProcessOptions {
+        health: health.clone(),
+        ..ProcessOptions::new(process.client_options(IDENTITY))
+    };
+    process::run(process, verbose, options, register, |(metrics, notes), client, shutdown| {
         let build = process::build();
         info!(build.version, build.hash, release = args.process.payload_version, "Starting");
         let leader = Leader {

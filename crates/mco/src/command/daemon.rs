@@ -14,7 +14,7 @@ use mco_api::NodeName;
 use mco_cluster::{
     Health, NoteCount, Reporter, Shutdown,
     admin::StatePage,
-    client::{self, Client, ReadFile},
+    client::{self, Client, Identity, ReadFile},
     lease::LeadershipEnd,
     report::chain,
 };
@@ -40,6 +40,11 @@ use crate::{
 };
 
 const COMPONENT: &str = "machineconfigdaemon";
+const IDENTITY: Identity = Identity::new("machine-config-daemon");
+
+/// Time after which the daemon exits when it was asked to shut down: it first finishes a change of
+/// the machine. Shorter than the grace period of its pods in `deploy/`, which is ten minutes.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(590);
 
 /// Paths of the kubelet's kubeconfig on the machine: OpenShift's and kubeadm's.
 const KUBELET_KUBECONFIGS: [&str; 2] =
@@ -174,6 +179,17 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let watched = health.clone();
     let register = |registry: &mut _| (NoteCount::register(registry), Metrics::register(registry));
     let override_server = server.clone();
+    let client_options = process.client_options(IDENTITY);
+    let options = process::ProcessOptions {
+        state: Some(page),
+        server,
+        // The daemon runs on every machine and has little work at a time: a thread per processor
+        // would dominate its memory on large machines.
+        threads: Some(1),
+        shutdown_limit: SHUTDOWN_LIMIT,
+        health,
+        ..process::ProcessOptions::new(client_options.clone())
+    };
     let work = |(notes, metrics), client: Client, shutdown| async {
         let Build { version, hash } = process::build();
         info!("Version: {version} ({hash})");
@@ -190,7 +206,7 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
             ..DaemonContext::new(clients, Reporter::new(speaker, COMPONENT, notes))
         };
         ended = if is_real {
-            manage(node, root_mount, client, with_metrics, shutdown).await
+            manage(node, root_mount, client, &client_options, with_metrics, shutdown).await
         } else {
             let boot_time = Duration::from_secs(*boot_seconds);
             let power = watch::Sender::new(Power::Off);
@@ -200,9 +216,6 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         };
         LeadershipEnd::Released
     };
-    // The daemon runs on every machine and has little work at a time: a thread per processor would
-    // dominate its memory on large machines.
-    let options = process::ProcessOptions { state: Some(page), server, threads: Some(1), health };
     let code = process::run(process, verbose, options, register, work)?;
     ended.map(|()| code)
 }
@@ -212,11 +225,12 @@ async fn manage(
     node: NodeName,
     root: &Path,
     own: Client,
+    options: &client::Options,
     with_metrics: impl FnOnce(Clients, Client) -> DaemonContext,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let tree = Root::open(root)?;
-    let node_client = kubelet_client(&tree).await?.unwrap_or_else(|| {
+    let node_client = kubelet_client(&tree, options).await?.unwrap_or_else(|| {
         warn!(
             paths = KUBELET_KUBECONFIGS.join(", "),
             "Found no kubelet credentials: using the daemon's own, which the manifests do not permit \
@@ -275,12 +289,12 @@ fn server(root: &Path) -> anyhow::Result<Option<String>> {
 }
 
 /// Returns a client with the kubelet's credentials, if the machine has any.
-async fn kubelet_client(tree: &Root) -> anyhow::Result<Option<Client>> {
+async fn kubelet_client(tree: &Root, options: &client::Options) -> anyhow::Result<Option<Client>> {
     for path in KUBELET_KUBECONFIGS {
         if !tree.exists(path)? {
             continue;
         }
-        match client::connect_through(path, reader(tree)?).await {
+        match client::connect_through(path, reader(tree)?, options).await {
             Ok(client) => {
                 info!("Using kubelet credentials from {path}");
                 return Ok(Some(client));

@@ -3,10 +3,16 @@
 
 use std::process::ExitCode;
 
-use mco_cluster::{Health, NoteCount, client, lease};
+use mco_cluster::{
+    Health, NoteCount,
+    client::{self, Identity},
+    lease,
+};
 use mco_operator::{Config, Leader};
 
 use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
+
+const IDENTITY: Identity = Identity::new("machine-config-operator");
 
 /// Run the operator: install CRDs, pools and base configs, and update the ClusterOperator status
 #[derive(Debug, clap::Args)]
@@ -21,7 +27,9 @@ enum OperatorCommand {
     Start(StartArgs),
 }
 
+// The operator and the controller may run on one machine; the reference's operator has no metrics.
 #[derive(Debug, clap::Args)]
+#[command(mut_arg("metrics_listen_address", |arg| arg.default_value("127.0.0.1:8796")))]
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
@@ -43,7 +51,10 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
     let timings = args.leader.timings()?;
     let kubeconfig = args.process.kubeconfig.as_deref();
     let health = Health::default();
-    let options = ProcessOptions { health: health.clone(), ..ProcessOptions::default() };
+    let options = ProcessOptions {
+        health: health.clone(),
+        ..ProcessOptions::new(args.process.client_options(IDENTITY))
+    };
     process::run(
         &args.process,
         verbose,

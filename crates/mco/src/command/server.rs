@@ -1,10 +1,12 @@
 //! `mco server`: serves new machines the config of their pool, with the reference's flags.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode};
+use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use anyhow::Context as _;
 use mco_cluster::{
-    Shutdown, client, report,
+    Shutdown,
+    client::{self, Identity},
+    report,
+    shutdown::SHUTDOWN_LIMIT,
     telemetry::{self, Format},
 };
 use mco_server::{
@@ -15,7 +17,12 @@ use mco_server::{
 };
 use tracing::{Level, error, info};
 
-use crate::print::Screen;
+use crate::{print::Screen, process};
+
+const IDENTITY: Identity = Identity::new("machine-config-server");
+
+/// Time that threads which are blocked have to end when the server has ended.
+const LAST_GRACE: Duration = Duration::from_secs(2);
 
 /// Serve new machines the config of their pool
 #[derive(Debug, clap::Args)]
@@ -97,13 +104,21 @@ pub(crate) fn run(
     telemetry::start(Format::Json, level)?;
     info!(version = env!("CARGO_PKG_VERSION"), release = args.payload_version, "Starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(serve(args, start))?;
+    let options = client::Options { identity: IDENTITY, ..client::Options::default() };
+    let shutdown = process::on_signals(SHUTDOWN_LIMIT, &options.metrics)?;
+    let served = runtime.block_on(serve(args, start, &options, shutdown));
+    runtime.shutdown_timeout(LAST_GRACE);
+    served?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(args: &ServerArgs, start: &StartArgs) -> anyhow::Result<()> {
-    let shutdown = Shutdown::on_signals().context("failed to install signal handlers")?;
-    let client = client::connect(start.kubeconfig.as_deref()).await?;
+async fn serve(
+    args: &ServerArgs,
+    start: &StartArgs,
+    options: &client::Options,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let client = client::connect_with(start.kubeconfig.as_deref(), options).await?;
     let joining = (!start.without_kubeconfig).then(|| JoinSettings {
         server: start.apiserver_url.clone(),
         credentials: start.bootstrap_token_dir.clone(),

@@ -6,11 +6,15 @@
 #[cfg(test)]
 mod bootstrap;
 mod check;
+#[cfg(test)]
+mod contents;
 mod daemon;
 mod diff;
 mod examples;
 #[cfg(test)]
 mod failover;
+#[cfg(test)]
+mod hang;
 #[cfg(test)]
 mod host;
 mod load;
