@@ -1,6 +1,6 @@
 //! Tests of configs from an API server, which a few lines that list and watch stand in for.
 
-use std::{convert::Infallible, path::Path, sync::Arc};
+use std::{convert::Infallible, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{
@@ -157,6 +157,7 @@ async fn a_cluster_is_served_once_listed_and_follows_changes() {
     let address = server.plain_address().unwrap().unwrap();
 
     let asks = async {
+        assert_eq!(plain(address, request("GET", "/readyz", &[])).await.status.as_u16(), 200);
         let old = served(address).await;
         let annotations = "/etc/machine-config-daemon/node-annotations.json";
         assert!(file(&old, annotations).contains("rendered-worker-old"));
@@ -184,6 +185,25 @@ async fn without_a_token_requests_fail_with_5xx() {
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
     let refused = source.inputs("worker").unwrap_err();
     assert_eq!(refused.to_string(), "failed to build the kubelet's kubeconfig");
+    shutdown.request();
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_hear_nothing_are_stale_until_their_lists_arrive() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    api.open.send_replace(true);
+    let source = ClusterSource::watch(&api.client(), None, &shutdown).await;
+    timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
+    assert_eq!(source.stale_watches(), [""; 0]);
+    // From now on, lists are not answered and watches are silent.
+    api.open.send_replace(false);
+    tokio::time::sleep(Duration::from_mins(5)).await;
+    let stale = source.stale_watches();
+    assert_eq!(stale.len(), 4, "{stale:?}");
+    assert!(stale[3].starts_with("watch of MachineConfigPool is stale"), "{stale:?}");
+    api.open.send_replace(true);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(source.stale_watches(), [""; 0]);
     shutdown.request();
 }
 

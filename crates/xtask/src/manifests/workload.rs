@@ -4,6 +4,12 @@ use serde_json::{Value, json};
 
 use super::{IMAGE, NAMESPACE};
 
+/// Port of `/metrics`, `/livez` and `/readyz`.
+const ADMIN_PORT: u16 = 8797;
+
+/// Port of the server, which has `/livez` and `/readyz` too.
+const SERVER_PORT: u16 = 22623;
+
 /// Returns the Deployment of the controller. It has one replica; a second would only wait for the
 /// lease.
 pub(super) fn controller() -> Value {
@@ -30,6 +36,8 @@ pub(super) fn daemon() -> Value {
         ],
     });
     let container = with(container(name, &["start", "--root-mount=/rootfs"]), more);
+    // On the network of the host, the address is not reachable from other machines.
+    let container = with(container, probes(&json!({"host": "127.0.0.1", "port": ADMIN_PORT})));
     let more = json!({
         "hostPID": true,
         "hostNetwork": true,
@@ -52,6 +60,7 @@ pub(super) fn server() -> Value {
         {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
     ]});
     let container = with(container(name, &["start", url]), more);
+    let container = with(container, probes(&json!({"scheme": "HTTPS", "port": SERVER_PORT})));
     let more = json!({
         "hostNetwork": true,
         "volumes": [
@@ -65,7 +74,12 @@ pub(super) fn server() -> Value {
 }
 
 fn deployment(name: &str, words: &[&str]) -> Value {
-    let pod = with(pod(name, &container(name, words)), json!({"tolerations": control_plane()}));
+    // The kubelet probes the address of the pod.
+    let address = format!("--metrics-listen-address=0.0.0.0:{ADMIN_PORT}");
+    let words: Vec<&str> = words.iter().copied().chain([address.as_str()]).collect();
+    let container = with(container(name, &words), probes(&json!({"port": ADMIN_PORT})));
+    let ports = json!({"ports": [{"name": "metrics", "containerPort": ADMIN_PORT}]});
+    let pod = with(pod(name, &with(container, ports)), json!({"tolerations": control_plane()}));
     let more = json!({"replicas": 1, "strategy": {"type": "Recreate"}});
     workload("Deployment", name, &pod, more)
 }
@@ -114,6 +128,19 @@ fn container(name: &str, words: &[&str]) -> Value {
         "args": words,
         "resources": {"requests": {"cpu": "20m", "memory": "50Mi"}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
+    })
+}
+
+/// Returns the probes of a container whose health is served at `address`.
+///
+/// A container is restarted only after ten minutes without an answer: a restart repairs a queue that
+/// does not move, and makes nothing better while the API server is away.
+fn probes(address: &Value) -> Value {
+    let get = |path: &str| with(address.clone(), json!({"path": path}));
+    json!({
+        "livenessProbe": {"httpGet": get("/livez"), "initialDelaySeconds": 10, "periodSeconds": 30,
+            "timeoutSeconds": 10, "failureThreshold": 20},
+        "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 10, "timeoutSeconds": 5},
     })
 }
 
