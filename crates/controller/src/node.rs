@@ -20,7 +20,7 @@ use mco_cluster::{
 };
 use mco_core::{
     rollout::RolloutPlan,
-    status::{ImageBuild, StatusContext, Streams},
+    status::{Builder, ImageBuild, StatusContext, Streams},
 };
 use serde_json::json;
 use tracing::{debug, info, warn};
@@ -223,7 +223,11 @@ async fn update_status(
     let offered = context.caches.os_image_stream();
     let around = StatusContext {
         controller_config: controller_config.as_deref(),
-        image_build: ImageBuild { config: os_config.as_deref(), build: build.as_deref() },
+        image_build: ImageBuild {
+            config: os_config.as_deref(),
+            build: build.as_deref(),
+            builder: if build.is_some() { Builder::Present } else { Builder::Absent },
+        },
         streams: offered.as_deref().map(|offered| Streams {
             offered: Some(offered),
             images: image::os_images(context, &pool),

@@ -19,7 +19,7 @@ use kube::{
 };
 use mco_api::annotation::DrainRecord;
 use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain};
-use mco_core::drain::{Limits, PodTreatment, PodView};
+use mco_core::drain::{PodTreatment, PodView};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -68,7 +68,7 @@ pub(super) async fn run_attempt(
     node: &Node,
     pods: &[Pod],
     record: &mut DrainRecord,
-    limits: &Limits,
+    time: Duration,
 ) -> Result<Attempt, ActError> {
     if pods.is_empty() {
         return Ok(Attempt::Empty);
@@ -79,8 +79,7 @@ pub(super) async fn run_attempt(
     let notified = changed.clone();
     cache.on_change(move |_| notified.notify_one());
     let config = watcher::Config::default().fields(&pods_of(&name));
-    let eviction =
-        Eviction { drainer, node, pods: &cache, changed: &changed, time: limits.attempt };
+    let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, time };
     let outcome = tokio::select! {
         outcome = eviction.run(record) => outcome?,
         () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Superseded,

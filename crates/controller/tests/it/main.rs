@@ -12,6 +12,8 @@ mod fetch;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod handshake;
+#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod leader;

@@ -18,6 +18,7 @@ use mco_api::{
 };
 use mco_cluster::{Api, CallError, Note, Reporter, apply, report::chain};
 use mco_core::{
+    drain,
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
@@ -140,6 +141,15 @@ impl Cluster for ApiCluster {
         let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         Ok(annotation::CONFIRM_MINUTES.get(&annotations).ok().flatten())
+    }
+
+    async fn drain_timeout(&self) -> Result<Option<Duration>, ClusterError> {
+        let pool = pool(&self.client, &self.node).await?;
+        let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
+        // An invalid timeout is reported by the drain controller, which then uses the default, too.
+        Ok(annotations
+            .contains_key(annotation::DRAIN_TIMEOUT.name())
+            .then(|| drain::Limits::of(&annotations, drain::Limits::REFERENCE).0.overdue))
     }
 
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {
