@@ -181,6 +181,8 @@ pub mod reason {
     pub const BUILD_SUCCESS: &str = "BuildSuccess";
     /// A build failed.
     pub const BUILD_FAILED: &str = "BuildFailed";
+    /// Another build of the controller wrote an input, as during an upgrade.
+    pub const BUILD_SKEW: &str = "BuildSkew";
     /// No process builds OS images.
     pub const NO_BUILDER: &str = "NoBuilder";
     /// The pool no longer builds images.

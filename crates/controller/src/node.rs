@@ -22,7 +22,7 @@ use mco_core::{
     rollout::RolloutPlan,
     status::{Builder, ImageBuild, StatusContext, Streams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -247,7 +247,8 @@ async fn update_status(
     }
     let version = pool.resource_version().unwrap_or_default();
     let api = Api::<MachineConfigPool>::all(context.client.clone());
-    let patched = apply::merge_status(&api, name, &status, Precondition::Unchanged(&version)).await;
+    let patch = status_patch(&json!(before), json!(status));
+    let patched = apply::merge_status(&api, name, patch, Precondition::Unchanged(&version)).await;
     let patched =
         patched.map_err(|source| ActError::PoolStatus { pool: name.to_owned(), source })?;
     context.caches.pools.learn(patched);
@@ -258,6 +259,21 @@ async fn update_status(
         reporter.publish(&Note::normal(&*pool, "Completed", text)).await;
     }
     Ok(Reconciled::Done)
+}
+
+/// Returns a merge patch that leaves exactly `after`: members that only `before` has are null.
+fn status_patch(before: &Value, mut after: Value) -> Value {
+    if let (Value::Object(before), Value::Object(after)) = (before, &mut after) {
+        for (key, old) in before {
+            match after.get_mut(key) {
+                Some(new) => *new = status_patch(old, new.take()),
+                None => {
+                    after.insert(key.clone(), Value::Null);
+                }
+            }
+        }
+    }
+    after
 }
 
 /// Returns the status with all counters zeroed.

@@ -15,8 +15,9 @@ use k8s_openapi::{
 };
 use kube::Resource;
 use mco_api::{
-    ClusterOperator, ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet,
+    ClusterOperator, ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig,
+    MachineConfigNode, MachineConfigPool, MachineConfiguration, MachineOSBuild, MachineOSConfig,
+    OSImageStream, PinnedImageSet,
 };
 
 /// A kind that can be read from JSON and written to it.
@@ -51,11 +52,13 @@ macro_rules! object {
 object!(
     ClusterOperator,
     ConfigMap,
+    ContainerRuntimeConfig,
     ControllerConfig,
     CustomResourceDefinition,
     Deployment,
     EndpointSlice,
     Event,
+    KubeletConfig,
     Lease,
     MachineConfig,
     MachineConfigNode,

@@ -12,13 +12,9 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{
-    ResourceExt as _,
-    api::{EvictParams, ListParams},
-    runtime::watcher,
-};
+use kube::{ResourceExt as _, api::ListParams, runtime::watcher};
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain};
+use mco_cluster::{Api, Cache, CallError, cache::trim, report::chain};
 use mco_core::drain::{PodTreatment, PodView};
 use tokio::{
     sync::Notify,
@@ -239,10 +235,10 @@ impl Eviction<'_> {
 
 async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
-    match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
+    match api.evict(&pod.name, &pod.uid).await.map_err(CallError::from) {
         Ok(()) => Ok(()),
-        // The pod is gone already.
-        Err(error) if error.rejection() == Some(Rejection::NotFound) => Ok(()),
+        // The pod is gone already; another one may have its name.
+        Err(error) if error.is_not_found() || error.is_of_other_uid() => Ok(()),
         Err(error) => {
             debug!(pod = %pod, error = chain(&error), "Eviction refused");
             Err(error)

@@ -252,5 +252,7 @@ async fn a_pool_reports_the_stream_of_all_its_nodes(server: Server) {
     let status =
         fleet.wait_for_pool("the condition is set", |status| status.os_image_stream.is_some());
     assert_eq!(status.await.os_image_stream.unwrap().name, "rhel-9");
+    fleet.write_daemon_state(&node, "Degraded", &new, "broken").await;
+    fleet.wait_for_pool("it has no stream", |status| status.os_image_stream.is_none()).await;
     fleet.stop().await;
 }

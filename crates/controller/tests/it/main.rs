@@ -34,6 +34,8 @@ mod rollout;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod unsupported;
+#[cfg(test)]
 mod web;
 #[cfg(test)]
 mod writes;

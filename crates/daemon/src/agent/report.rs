@@ -40,6 +40,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if is_new {
             configs(node, disk);
         }
+        let state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
+        for line in transitions((&before.state, &before.reason), (&state, &node.reason)) {
+            info!("{line}");
+        }
         self.glass.update(|state| {
             state.current_config = current.map(ToString::to_string);
             state.desired_config = node.desired.as_ref().map(ToString::to_string);
@@ -163,6 +167,25 @@ pub(super) fn drains(plan: &NodePlan) -> DrainRequired {
     }
 }
 
+/// Returns the log lines for a change of state and reason; none for a daemon that has just started.
+///
+/// Compat: `pkg/daemon/daemon.go`, `syncNode`.
+fn transitions(before: (&str, &str), after: (&str, &str)) -> Vec<String> {
+    let (old, new) = (before.0, after.0);
+    let mut lines = Vec::new();
+    if old.is_empty() {
+        return lines;
+    }
+    if old != new {
+        lines.push(format!("Transitioned from state: {old} -> {new}"));
+    }
+    if before.1 != after.1 {
+        let (old, new) = (before.1, after.1);
+        lines.push(format!("Transitioned from degraded/unreconcilable reason {old} -> {new}"));
+    }
+    lines
+}
+
 fn configs(node: &NodeAnnotations, disk: &DiskView) {
     if disk.initial_annotations.is_some() {
         info!("In bootstrap mode");
@@ -185,5 +208,31 @@ fn configs(node: &NodeAnnotations, disk: &DiskView) {
             info!("Desired config: {desired}");
         }
         (None, _) | (_, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::transitions;
+
+    // covers: C128
+    #[test]
+    fn a_change_of_state_is_logged_in_the_words_of_the_reference() {
+        let cases: [((&str, &str), (&str, &str), &[&str]); 4] = [
+            (("", ""), ("Done", ""), &[]),
+            (("Done", ""), ("Done", ""), &[]),
+            (("Done", ""), ("Working", ""), &["Transitioned from state: Done -> Working"]),
+            (
+                ("Degraded", "content mismatch"),
+                ("Done", ""),
+                &[
+                    "Transitioned from state: Degraded -> Done",
+                    "Transitioned from degraded/unreconcilable reason content mismatch -> ",
+                ],
+            ),
+        ];
+        for (before, after, lines) in cases {
+            assert_eq!(transitions(before, after), lines, "{before:?} {after:?}");
+        }
     }
 }

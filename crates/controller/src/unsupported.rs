@@ -1,0 +1,135 @@
+//! Reports objects that have no effect, because no controller of this process handles them: each
+//! gets a condition `Failure` that says so.
+//!
+//! A KubeletConfig or ContainerRuntimeConfig is not rendered, and no images are built for a
+//! MachineOSConfig. Without the condition an administrator would wait for their effect.
+
+use std::{sync::Arc, time::Duration};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::{ResourceExt as _, runtime::watcher};
+use mco_api::{
+    ContainerRuntimeConfig, KubeletConfig, MachineOSConfig, condition::SettingsCondition,
+};
+use mco_cluster::{
+    Api, Cache, CallError, Object, Queue, Shutdown,
+    apply::{self, Precondition},
+    cache::trim,
+    queue::Reconciled,
+    report::chain,
+};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use crate::Context;
+
+/// Time in which several changes of an object gather.
+const DELAY: Duration = Duration::from_millis(150);
+
+const KUBELET_CONFIG: &str = "Error: this KubeletConfig has no effect: mco does not render \
+    KubeletConfigs yet. Write the kubelet's settings as a file with a MachineConfig instead";
+const CONTAINER_RUNTIME_CONFIG: &str = "Error: this ContainerRuntimeConfig has no effect: mco \
+    does not render ContainerRuntimeConfigs yet. Write the engine's settings as a file with a \
+    MachineConfig instead";
+const MACHINE_OS_CONFIG: &str = "Error: this MachineOSConfig has no effect: no process builds OS \
+    images in this cluster. Nodes that run a built image keep it, and nodes without one follow \
+    their pool's config";
+
+/// Runs until shutdown is requested.
+pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
+    let kubelet_configs = Arc::new(Cache::<KubeletConfig>::new(trim::metadata));
+    let runtime_configs = Arc::new(Cache::<ContainerRuntimeConfig>::new(trim::metadata));
+    let os_configs = context.caches.machine_os_configs.clone();
+    let config = watcher::Config::default;
+    let client = || context.client.clone();
+    tokio::join!(
+        kubelet_configs.run(Api::all(client()), config(), &shutdown),
+        runtime_configs.run(Api::all(client()), config(), &shutdown),
+        report_all(&context, &kubelet_configs, KUBELET_CONFIG, |_| true, &shutdown),
+        report_all(&context, &runtime_configs, CONTAINER_RUNTIME_CONFIG, |_| true, &shutdown),
+        report_all(&context, &os_configs, MACHINE_OS_CONFIG, is_unbuilt(&context), &shutdown),
+    );
+}
+
+/// Returns a test for a MachineOSConfig for which no process has created a MachineOSBuild.
+fn is_unbuilt(context: &Context) -> impl Fn(&MachineOSConfig) -> bool {
+    |config| {
+        let name = config.name_any();
+        let builds = context.caches.machine_os_builds.list();
+        !builds.iter().any(|build| build.spec.machine_os_config.name == name)
+    }
+}
+
+/// Reports every object of a cache for which `is_reported` is true.
+async fn report_all<K: Object + Serialize>(
+    context: &Context,
+    cache: &Arc<Cache<K>>,
+    text: &'static str,
+    is_reported: impl Fn(&K) -> bool,
+    shutdown: &Shutdown,
+) {
+    let queue: Arc<Queue<String>> = Arc::new(Queue::new());
+    let objects = queue.clone();
+    cache.on_change(move |change| {
+        if let Some(object) = change.after {
+            objects.add_debounced(object.name_any(), DELAY);
+        }
+    });
+    // A build that exists is in the cache before its MachineOSConfig is judged.
+    if !context.caches.ready(shutdown).await {
+        return;
+    }
+    let report = |name: String| {
+        let object = cache.get(&name).filter(|object| is_reported(object));
+        async move {
+            let Some(object) = object else { return Reconciled::Done };
+            match report(context, &*object, text).await {
+                Ok(patched) => {
+                    patched.into_iter().for_each(|patched| cache.learn(patched));
+                    Reconciled::Done
+                }
+                Err(error) => {
+                    let kind = K::kind(&()).into_owned();
+                    warn!(kind, name, error = chain(&error), "Failed to report an unused object");
+                    Reconciled::Retry
+                }
+            }
+        }
+    };
+    queue.run(1, shutdown, report).await;
+}
+
+/// Sets the condition of one object, unless it has it; returns the patched object.
+async fn report<K: Object + Serialize>(
+    context: &Context,
+    object: &K,
+    text: &str,
+) -> Result<Option<K>, CallError> {
+    // Compat: the reference's type of a refused KubeletConfig or ContainerRuntimeConfig, whose
+    // message begins with `Error: `.
+    let failure = SettingsCondition::Failure;
+    let failure = failure.as_str();
+    let (name, generation) = (object.name_any(), object.meta().generation.unwrap_or_default());
+    let status = json!(object)["status"].clone();
+    let before = status["conditions"].as_array().cloned().unwrap_or_default();
+    let is_known = before.last().is_some_and(|last| {
+        last["type"] == failure && last["status"] == "True" && last["message"] == text
+    });
+    if is_known && status["observedGeneration"] == generation {
+        return Ok(None);
+    }
+    let mut conditions: Vec<Value> = before;
+    conditions.retain(|condition| condition["type"] != failure);
+    conditions.push(json!({
+        "type": failure, "status": "True", "reason": "NotImplemented", "message": text,
+        "lastTransitionTime": Time(context.clock.now()),
+    }));
+    let patch = json!({"observedGeneration": generation, "conditions": conditions});
+    let api = Api::<K>::all(context.client.clone());
+    let version = object.resource_version().unwrap_or_default();
+    let patched =
+        apply::merge_status(&api, &name, patch, Precondition::Unchanged(&version)).await?;
+    info!(kind = K::kind(&()).into_owned(), name, "Reported an object that has no effect");
+    Ok(Some(patched))
+}
