@@ -24,6 +24,9 @@ use tracing::{info, warn};
 
 use crate::Context;
 
+/// Reason of the condition.
+const REASON: &str = "NotImplemented";
+
 /// Time in which several changes of an object gather.
 const DELAY: Duration = Duration::from_millis(150);
 
@@ -81,55 +84,64 @@ async fn report_all<K: Object + Serialize>(
         return;
     }
     let report = |name: String| {
-        let object = cache.get(&name).filter(|object| is_reported(object));
+        let object = cache.get(&name);
+        let text = object.as_ref().filter(|object| is_reported(object)).map(|_| text);
         async move {
             let Some(object) = object else { return Reconciled::Done };
             match report(context, &*object, text).await {
-                Ok(patched) => {
-                    patched.into_iter().for_each(|patched| cache.learn(patched));
-                    Reconciled::Done
-                }
+                Ok(Some(patched)) => cache.learn(patched),
+                Ok(None) => {}
                 Err(error) => {
                     let kind = K::kind(&()).into_owned();
                     warn!(kind, name, error = chain(&error), "Failed to report an unused object");
-                    Reconciled::Retry
+                    return Reconciled::Retry;
                 }
             }
+            Reconciled::Done
         }
     };
     queue.run(1, shutdown, report).await;
 }
 
-/// Sets the condition of one object, unless it has it; returns the patched object.
+/// Sets the condition of one object to this text, or removes it; returns the patched object, if
+/// there was something to change.
 async fn report<K: Object + Serialize>(
     context: &Context,
     object: &K,
-    text: &str,
+    text: Option<&str>,
 ) -> Result<Option<K>, CallError> {
-    // Compat: the reference's type of a refused KubeletConfig or ContainerRuntimeConfig, whose
-    // message begins with `Error: `.
-    let failure = SettingsCondition::Failure;
-    let failure = failure.as_str();
     let (name, generation) = (object.name_any(), object.meta().generation.unwrap_or_default());
-    let status = json!(object)["status"].clone();
-    let before = status["conditions"].as_array().cloned().unwrap_or_default();
-    let is_known = before.last().is_some_and(|last| {
-        last["type"] == failure && last["status"] == "True" && last["message"] == text
-    });
-    if is_known && status["observedGeneration"] == generation {
+    let status = json!(object);
+    let before = status.pointer("/status/conditions").and_then(Value::as_array);
+    let before = before.cloned().unwrap_or_default();
+    let observed = status.pointer("/status/observedGeneration").and_then(Value::as_i64);
+    let known = before.iter().find(|condition| is_ours(condition));
+    let known = known.and_then(|condition| condition.get("message")?.as_str());
+    if known == text && (text.is_none() || observed == Some(generation)) {
         return Ok(None);
     }
-    let mut conditions: Vec<Value> = before;
-    conditions.retain(|condition| condition["type"] != failure);
-    conditions.push(json!({
-        "type": failure, "status": "True", "reason": "NotImplemented", "message": text,
-        "lastTransitionTime": Time(context.clock.now()),
+    let mut conditions = before.clone();
+    conditions.retain(|condition| !is_ours(condition));
+    conditions.extend(text.map(|text| {
+        json!({
+            "type": SettingsCondition::Failure, "status": "True", "reason": REASON, "message": text,
+            "lastTransitionTime": Time(context.clock.now()),
+        })
     }));
     let patch = json!({"observedGeneration": generation, "conditions": conditions});
     let api = Api::<K>::all(context.client.clone());
     let version = object.resource_version().unwrap_or_default();
     let patched =
         apply::merge_status(&api, &name, patch, Precondition::Unchanged(&version)).await?;
-    info!(kind = K::kind(&()).into_owned(), name, "Reported an object that has no effect");
+    info!(kind = K::kind(&()).into_owned(), name, text, "Reported the effect of an object");
     Ok(Some(patched))
+}
+
+/// Returns true if this controller wrote the condition.
+///
+/// Compat: the type is the reference's for a refused KubeletConfig or ContainerRuntimeConfig, whose
+/// message begins with `Error: `.
+fn is_ours(condition: &Value) -> bool {
+    let is = |key: &str, value: &str| condition.get(key).and_then(Value::as_str) == Some(value);
+    is("type", SettingsCondition::Failure.as_str()) && is("reason", REASON)
 }

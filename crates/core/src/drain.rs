@@ -87,7 +87,7 @@ impl<'a> Handshake<'a> {
 /// Returns the verb of a request.
 ///
 /// Compat: the verb ends at the first dash or, without one, with the text
-/// (pkg/controller/drain/drain_controller.go, syncNode).
+/// (`pkg/controller/drain/drain_controller.go`, `syncNode`).
 pub(crate) fn verb(request: &str) -> &str {
     request.split('-').next().unwrap_or_default()
 }

@@ -127,13 +127,10 @@ fn compose(
     if let Some(updating) = around.image_build.updating(pool, all_updated) {
         set(&PoolCondition::Updating, updating);
     }
-    let kept = summary.counts.kept;
-    let unsupported = around.image_build.unsupported(kept);
-    if let Some(unsupported) = unsupported.clone() {
-        if kept > 0 && updated + kept == summary.counts.machines {
-            set(&PoolCondition::Updating, Finding::no(&unsupported.reason, &unsupported.message));
-        }
-        set(&PoolCondition::ImageModeUnsupported, unsupported);
+    let unsupported = around.image_build.unsupported(summary.counts.kept);
+    let is_unsupported = unsupported.is_some();
+    if let Some(unsupported) = unsupported {
+        restrict(unsupported, summary, updated, &mut set);
     }
     let nodes =
         if degraded > 0 { degraded_nodes(summary, around.counting) } else { Finding::no("", "") };
@@ -156,7 +153,7 @@ fn compose(
     };
     let is_well = !overall.holds();
     set(&PoolCondition::Degraded, overall);
-    if unsupported.is_none() {
+    if !is_unsupported {
         let kind = PoolCondition::ImageModeUnsupported;
         status.conditions.retain(|condition| condition.kind != kind.as_str());
     }
@@ -188,6 +185,20 @@ fn progress(
     };
     set(&PoolCondition::Updated, updated);
     set(&PoolCondition::Updating, updating);
+}
+
+/// Sets the conditions of a pool in which some nodes keep a built image.
+fn restrict(
+    unsupported: Finding,
+    summary: &PoolSummary,
+    updated: usize,
+    set: &mut impl FnMut(&PoolCondition, Finding),
+) {
+    let kept = summary.counts.kept;
+    if kept > 0 && updated + kept == summary.counts.machines {
+        set(&PoolCondition::Updating, Finding::no(&unsupported.reason, &unsupported.message));
+    }
+    set(&PoolCondition::ImageModeUnsupported, unsupported);
 }
 
 fn degraded_nodes(summary: &PoolSummary, counting: CountSource) -> Finding {

@@ -218,10 +218,8 @@ impl World {
             return;
         };
         self.log_node(node, &format!("interrupted at {at:?}"));
-        let action = match action {
-            UserAction::RestartDaemon(_) => UserAction::RestartDaemon(node),
-            other => other,
-        };
+        let is_restart = matches!(action, UserAction::RestartDaemon(_));
+        let action = if is_restart { UserAction::RestartDaemon(node) } else { action };
         self.queue.push(self.now + delay, Event::User(action));
     }
 

@@ -26,6 +26,10 @@ const METADATA: [IpAddr; 5] = [
     IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
 ];
 
+/// Prefixes of IPv6 addresses that are followed by an IPv4 address.
+const NAT64: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+const SIX_TO_FOUR: [u8; 2] = [0x20, 0x02];
+
 /// Returns true if contents may be fetched from `address`.
 ///
 /// Link-local addresses and metadata services are never allowed: they serve the credentials of the
@@ -77,15 +81,19 @@ fn is_no_host(address: IpAddr) -> bool {
 /// Returns the IPv4 address that an IPv6 address stands for: mapped, by NAT64 or by 6to4.
 fn unmapped(address: IpAddr) -> IpAddr {
     let IpAddr::V6(written) = address else { return address };
-    let [a, b, c, d, e, f, g, h] = written.segments();
-    let embedded = |high: u16, low: u16| {
-        IpAddr::V4(Ipv4Addr::from_bits(u32::from(high) << 16 | u32::from(low)))
+    let bytes = written.octets();
+    let embedded = |at: usize| {
+        let found = bytes.get(at..)?.first_chunk::<4>()?;
+        Some(IpAddr::V4(Ipv4Addr::from(*found)))
     };
-    match (a, b) {
-        (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => embedded(g, h),
-        (0x2002, high) => embedded(high, c),
-        (_, _) => written.to_ipv4_mapped().map_or(address, IpAddr::V4),
-    }
+    let found = if bytes.starts_with(&NAT64) {
+        embedded(NAT64.len())
+    } else if bytes.starts_with(&SIX_TO_FOUR) {
+        embedded(SIX_TO_FOUR.len())
+    } else {
+        written.to_ipv4_mapped().map(IpAddr::V4)
+    };
+    found.unwrap_or(address)
 }
 
 #[cfg(test)]
