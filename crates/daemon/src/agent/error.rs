@@ -271,10 +271,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if let Some(event) = fault.event().filter(|_| is_new) {
             self.cluster.publish_event(EventType::Warning, event, &text).await;
         }
-        self.glass.update(|shown| {
-            shown.state = state.to_string();
-            shown.reason.clone_from(&reason);
-        });
+        self.publish_transition(state.as_str(), &reason);
         let mut changes = Changes::new();
         changes.insert(annotation::STATE.name().to_owned(), Some(state.to_string()));
         changes.insert(annotation::REASON.name().to_owned(), Some(reason));

@@ -41,14 +41,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             configs(node, disk);
         }
         let state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
-        for line in transitions((&before.state, &before.reason), (&state, &node.reason)) {
-            info!("{line}");
-        }
+        self.publish_transition(&state, &node.reason);
         self.glass.update(|state| {
             state.current_config = current.map(ToString::to_string);
             state.desired_config = node.desired.as_ref().map(ToString::to_string);
-            state.state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
-            state.reason.clone_from(&node.reason);
             state.boot_id.clone_from(&disk.boot_id);
             // A restarted daemon goes on waiting for the drain that it requested before.
             state.waiting_for = state.waiting_for.take().filter(|_| self.drain_wait.is_some());
@@ -57,6 +53,18 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             let state = node.state.clone().unwrap_or(mco_api::annotation::DaemonState::Done);
             self.metrics.state(&state, "", &self.now());
         }
+    }
+
+    /// Publishes the state of the node and its reason, and logs a change of them.
+    pub(super) fn publish_transition(&self, state: &str, reason: &str) {
+        let before = self.glass.get();
+        for line in transitions((&before.state, &before.reason), (state, reason)) {
+            info!("{line}");
+        }
+        self.glass.update(|glass| {
+            state.clone_into(&mut glass.state);
+            reason.clone_into(&mut glass.reason);
+        });
     }
 
     /// Publishes events about an OS update that is about to start.

@@ -80,8 +80,9 @@ fn one_worker(blocked: bool) -> Scenario {
 fn converges(scenario: &Scenario) {
     for seed in 1..=8 {
         let scenario = Scenario { seed, ..scenario.clone() };
-        let report = sim::check_with(&scenario, PRODUCTION, None).unwrap_or_else(|e| panic!("{e}"));
-        assert!(report.is_complete(), "{scenario}{report:#?}");
+        let outcome = sim::check_with(&scenario, PRODUCTION, None);
+        assert_eq!(outcome.as_ref().err(), None, "{scenario}");
+        assert!(outcome.is_ok_and(|report| report.is_complete()), "{scenario}");
     }
 }
 
