@@ -231,7 +231,9 @@ wire_enum! {
         /// The controller fetches remote contents while it renders, and inlines them in the
         /// rendered config.
         Enabled = "enabled",
-        /// As `Enabled`, and also from loopback and link-local addresses of the controller.
+        /// As `Enabled`, and also from private networks, such as the cluster's own.
+        Private = "private",
+        /// As `Private`, and also from loopback addresses of the controller.
         Local = "local",
         /// Remote contents stay references, as in the reference; no node will fetch them.
         Disabled = "disabled",

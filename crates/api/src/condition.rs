@@ -19,6 +19,8 @@ wire_enum! {
         RenderDegraded = "RenderDegraded",
         /// The build of the pool's OS image failed.
         ImageBuildDegraded = "ImageBuildDegraded",
+        /// The pool has a MachineOSConfig, and no process builds its OS images.
+        ImageModeUnsupported = "ImageModeUnsupported",
         /// Some nodes failed to pull pinned images.
         PinnedImageSetsDegraded = "PinnedImageSetsDegraded",
         /// A pool synchronizer fails.
@@ -179,6 +181,10 @@ pub mod reason {
     pub const BUILD_SUCCESS: &str = "BuildSuccess";
     /// A build failed.
     pub const BUILD_FAILED: &str = "BuildFailed";
+    /// Another build of the controller wrote an input, as during an upgrade.
+    pub const BUILD_SKEW: &str = "BuildSkew";
+    /// No process builds OS images.
+    pub const NO_BUILDER: &str = "NoBuilder";
     /// The pool no longer builds images.
     pub const NO_LAYERED_OBJECTS: &str = "NoLayeredObjects";
     /// All releases are available.

@@ -9,11 +9,10 @@ mod raw;
 
 use std::{fmt, marker::PhantomData};
 
+use http::header::CONTENT_TYPE;
 use kube::{
     Client, Error, Resource,
-    api::{
-        DeleteParams, EvictParams, GetParams, ListParams, Patch, PatchParams, PostParams, Request,
-    },
+    api::{DeleteParams, GetParams, ListParams, Patch, PatchParams, PostParams, Request},
     core::{NamespaceResourceScope, ObjectList, TypeMeta, request},
 };
 use serde::Serialize;
@@ -116,9 +115,19 @@ impl<K: Object> Api<K> {
         call(&self.client, self.request().delete(name, params)).await.map(drop)
     }
 
-    /// Evicts a pod.
-    pub async fn evict(&self, name: &str, params: &EvictParams) -> Result<(), Error> {
-        call(&self.client, self.request().evict(name, params)).await.map(drop)
+    /// Evicts the pod with this name and UID.
+    ///
+    /// The API server rejects the eviction of another pod of the same name as a conflict.
+    pub async fn evict(&self, name: &str, uid: &str) -> Result<(), Error> {
+        // kube's own request sends the options under a name that the API server does not know.
+        let body = serde_json::json!({
+            "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        });
+        let body = serde_json::to_vec(&body).map_err(Error::SerdeError)?;
+        let path = format!("{}/{name}/eviction", self.request().url_path);
+        let request = http::Request::post(path).header(CONTENT_TYPE, "application/json");
+        call(&self.client, request.body(body).map_err(request::Error::BuildRequest)).await.map(drop)
     }
 
     /// Returns the client and the request builder, for a watch.

@@ -43,6 +43,13 @@ impl CallError {
         })
     }
 
+    /// Returns true if the request names the UID of an object that was replaced by another one.
+    #[must_use]
+    pub fn is_of_other_uid(&self) -> bool {
+        let kube::Error::Api(status) = &self.0 else { return false };
+        status.code == 409 && status.message.contains("UID in precondition")
+    }
+
     /// Returns the time after which the API server asks to retry, if it does.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

@@ -32,7 +32,7 @@ use mco_cluster::{
     queue::Reconciled,
     report::chain,
 };
-use mco_core::drain::{self, BadTimeout, Limits, PendingRequest, RetryDecision};
+use mco_core::drain::{self, BadTimeout, Handshake, Limits, PendingRequest, RetryDecision};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tracing::{info, warn};
@@ -99,9 +99,11 @@ fn node_matters(change: &Change<'_, Node>) -> bool {
 }
 
 fn drain_request(node: &Node) -> PendingRequest {
-    let value = |key: &str| node.annotations().get(key).map(String::as_str);
-    let (desired, applied) = (&annotation::DESIRED_DRAIN, &annotation::LAST_APPLIED_DRAIN);
-    drain::pending_request(value(desired.name()), value(applied.name()))
+    drain::pending_request(&handshake(node))
+}
+
+fn handshake(node: &Node) -> Handshake<'_> {
+    Handshake::of(node.metadata.annotations.as_ref())
 }
 
 fn is_cordoned(node: &Node) -> bool {
@@ -131,17 +133,23 @@ async fn reconcile(drainer: &Drainer, name: String) -> Reconciled {
 }
 
 impl Drainer {
+    /// Removes the cordon, if it belongs to the controller, and acknowledges the request.
     async fn uncordon(&self, node: &Node) -> Result<Reconciled, ActError> {
         self.count_end(&node.name_any(), Action::Uncordon);
         // One write, so that the request is never acknowledged before the node is schedulable.
-        let patch = json!({
-            "spec": {"unschedulable": null},
-            "metadata": {"annotations": acknowledgement(node)},
-        });
+        let mut patch = json!({"metadata": {"annotations": acknowledgement(node)}});
+        let is_ours = handshake(node).owns_cordon();
+        if let Some(patch) = patch.as_object_mut().filter(|_| is_ours) {
+            patch.insert("spec".to_owned(), json!({"unschedulable": null}));
+        }
         self.patch(node, patch, Precondition::Any)
             .await
             .map_err(|source| ActError::Uncordon { node: node.name_any(), source })?;
-        info!(node = node.name_any(), "Uncordoned node");
+        if is_ours {
+            info!(node = node.name_any(), "Uncordoned node");
+        } else if is_cordoned(node) {
+            info!(node = node.name_any(), "Kept a cordon that the controller has not set");
+        }
         Ok(Reconciled::Done)
     }
 
@@ -149,10 +157,8 @@ impl Drainer {
         let name = node.name_any();
         let limits = self.resolve_limits(node).await;
         let mut record = self.cordon(node).await?;
-        if let Some(text) = drain::overdue(&name, &limits, self.age(&record)) {
-            self.context.count_node(&name, |metrics| metrics.set_drain_error(&name));
-            self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
-        }
+        let age = self.age(&record);
+        let was_overdue = self.report_overdue(node, &limits, age).await;
         let pods = evict::list_pods_to_evict(&self.context, &name).await?;
         if !pods.is_empty()
             && is_fresh(&record)
@@ -160,12 +166,16 @@ impl Drainer {
         {
             self.reporter.publish(&Note::warning(node, "DrainBlocked", text)).await;
         }
-        match evict::run_attempt(self, node, &pods, &mut record, &limits).await? {
+        let time = drain::attempt_time(&limits, age);
+        match evict::run_attempt(self, node, &pods, &mut record, time).await? {
             Attempt::Empty => self.finish(node).await,
             Attempt::Superseded => Ok(Reconciled::RequeueAfter(Duration::ZERO)),
             Attempt::Blocked => {
                 record.attempts = record.attempts.saturating_add(1);
                 self.write_record(node, &record).await?;
+                if !was_overdue {
+                    self.report_overdue(node, &limits, self.age(&record)).await;
+                }
                 Ok(Reconciled::RequeueAfter(
                     self.report_failed_attempt(node, &record, &limits).await,
                 ))
@@ -189,9 +199,13 @@ impl Drainer {
                 DrainRecord { request, since, attempts: 0, blockers: Vec::new(), more: 0 }
             }
         };
+        let mut annotations = record_annotation(&record);
+        // An uncordon that was acknowledged earlier is not one of this cordon: if the daemon
+        // withdraws its request, it has to wait for a new acknowledgement.
+        annotations.insert(annotation::LAST_APPLIED_DRAIN.name().to_owned(), None);
         let patch = json!({
             "spec": {"unschedulable": true},
-            "metadata": {"annotations": record_annotation(&record)},
+            "metadata": {"annotations": annotations},
         });
         self.patch(node, patch, Precondition::Any)
             .await
@@ -234,6 +248,15 @@ impl Drainer {
             metrics.clear_drain_error(node);
             metrics.record_action(action, node, now);
         });
+    }
+
+    /// Reports a drain that exceeds its timeout; returns true if it does.
+    async fn report_overdue(&self, node: &Node, limits: &Limits, age: Duration) -> bool {
+        let name = node.name_any();
+        let Some(text) = drain::overdue(&name, limits, age) else { return false };
+        self.context.count_node(&name, |metrics| metrics.set_drain_error(&name));
+        self.reporter.publish(&Note::warning(node, "DrainFailed", text)).await;
+        true
     }
 
     /// Publishes an event about a drain request that cannot be parsed.

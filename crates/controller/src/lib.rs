@@ -24,6 +24,7 @@ mod render;
 mod rollout;
 mod scheduler;
 mod undecodable;
+mod unsupported;
 mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
@@ -234,6 +235,7 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(unused_configs::run(context.clone(), shutdown.clone()));
     tasks.spawn(certificate::run(context.clone(), shutdown.clone()));
     tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
+    tasks.spawn(unsupported::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

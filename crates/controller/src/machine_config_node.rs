@@ -14,14 +14,14 @@ use kube::{
 };
 use mco_api::{MachineConfigNode, MachineConfigPool};
 use mco_cluster::{
-    Api, CallError, Shutdown,
+    Api, CallError, Note, Reporter, Shutdown,
     apply::{self, Created, Precondition},
     queue::Reconciled,
     report::chain,
 };
 use mco_core::machine_config_node;
 use serde_json::json;
-use tracing::{debug, info, warn};
+use tracing::{debug, info};
 
 use crate::{
     Context,
@@ -37,17 +37,18 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     if !context.caches.ready(&shutdown).await {
         return;
     }
+    let reporter = context.reporter("nodecontroller");
     let reconcile_node = |node: String| {
-        let context = context.clone();
-        async move { reconcile(&context, &node).await }
+        let (context, reporter) = (context.clone(), reporter.clone());
+        async move { reconcile(&context, &reporter, &node).await }
     };
     context.enqueuer.nodes.run(NODE_CONCURRENCY, &shutdown, reconcile_node).await;
 }
 
-async fn reconcile(context: &Context, name: &str) -> Reconciled {
+async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconciled {
     let outcome = match context.caches.nodes.get(name) {
         None => delete_removed(context, name).await.map(|()| Reconciled::Done),
-        Some(node) => update_node(context, &node).await,
+        Some(node) => update_node(context, reporter, &node).await,
     };
     outcome.unwrap_or_else(|error| {
         debug!(node = name, error = chain(&error), "Failed to update MachineConfigNode");
@@ -55,9 +56,19 @@ async fn reconcile(context: &Context, name: &str) -> Reconciled {
     })
 }
 
-async fn update_node(context: &Context, node: &Node) -> Result<Reconciled, ActError> {
+async fn update_node(
+    context: &Context,
+    reporter: &Reporter,
+    node: &Node,
+) -> Result<Reconciled, ActError> {
     let name = node.name_any();
-    let pool = pool_of(context, node);
+    let (pool, conflict) = match pool_of(context, node) {
+        Ok(pool) => (pool, None),
+        Err(text) => (None, Some(text)),
+    };
+    if let Some(text) = conflict {
+        reporter.publish(&Note::warning(node, "NodeHasNoPool", text)).await;
+    }
     let Some(pool) = pool else {
         let patched =
             patch_node(context, node, &NodePatch::for_unmanaged_node(context, node)).await;
@@ -79,14 +90,12 @@ async fn update_node(context: &Context, node: &Node) -> Result<Reconciled, ActEr
     Ok(if is_deferred { Reconciled::RequeueAfter(again) } else { Reconciled::Done })
 }
 
-fn pool_of(context: &Context, node: &Node) -> Option<Arc<MachineConfigPool>> {
+/// Returns the pool of a node, or the reason why it cannot be determined.
+fn pool_of(context: &Context, node: &Node) -> Result<Option<Arc<MachineConfigPool>>, String> {
     let node_index = context.enqueuer.node_index();
     match node_index.pool_of(&node.name_any()) {
-        Ok(pool) => context.caches.pools.get(pool?),
-        Err(error) => {
-            warn!(node = node.name_any(), error = chain(error), "Node belongs to no pool");
-            None
-        }
+        Ok(pool) => Ok(pool.and_then(|pool| context.caches.pools.get(pool))),
+        Err(error) => Err(chain(error)),
     }
 }
 

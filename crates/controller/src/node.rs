@@ -20,9 +20,9 @@ use mco_cluster::{
 };
 use mco_core::{
     rollout::RolloutPlan,
-    status::{ImageBuild, StatusContext, Streams},
+    status::{Builder, ImageBuild, StatusContext, Streams},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tracing::{debug, info, warn};
 
 use crate::{
@@ -235,7 +235,11 @@ async fn update_status(
     let offered = context.caches.os_image_stream();
     let around = StatusContext {
         controller_config: controller_config.as_deref(),
-        image_build: ImageBuild { config: os_config.as_deref(), build: build.as_deref() },
+        image_build: ImageBuild {
+            config: os_config.as_deref(),
+            build: build.as_deref(),
+            builder: if build.is_some() { Builder::Present } else { Builder::Absent },
+        },
         streams: offered.as_deref().map(|offered| Streams {
             offered: Some(offered),
             images: image::os_images(context, &pool),
@@ -255,7 +259,8 @@ async fn update_status(
     }
     let version = pool.resource_version().unwrap_or_default();
     let api = Api::<MachineConfigPool>::all(context.client.clone());
-    let patched = apply::merge_status(&api, name, &status, Precondition::Unchanged(&version)).await;
+    let patch = status_patch(&json!(before), json!(status));
+    let patched = apply::merge_status(&api, name, patch, Precondition::Unchanged(&version)).await;
     let patched =
         patched.map_err(|source| ActError::PoolStatus { pool: name.to_owned(), source })?;
     context.caches.pools.learn(patched);
@@ -266,6 +271,21 @@ async fn update_status(
         reporter.publish(&Note::normal(&*pool, "Completed", text)).await;
     }
     Ok(Reconciled::Done)
+}
+
+/// Returns a merge patch that leaves exactly `after`: members that only `before` has are null.
+fn status_patch(before: &Value, mut after: Value) -> Value {
+    if let (Value::Object(before), Value::Object(after)) = (before, &mut after) {
+        for (key, old) in before {
+            match after.get_mut(key) {
+                Some(new) => *new = status_patch(old, new.take()),
+                None => {
+                    after.insert(key.clone(), Value::Null);
+                }
+            }
+        }
+    }
+    after
 }
 
 /// Returns the status with all counters zeroed.

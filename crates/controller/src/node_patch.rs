@@ -12,7 +12,7 @@ use mco_cluster::{
     apply::{self, Changes, Precondition},
 };
 use mco_core::rollout::{
-    NodeView,
+    Hold, NodeView,
     scheduling::{self, LabelChanges},
     taint::{self, UpdateTaint},
 };
@@ -47,7 +47,12 @@ impl NodePatch {
         waiting: WaitingStatus,
     ) -> Self {
         let view = NodeView::of(node);
-        Self::build(context, node, |taints| set_waiting_taint(taints, &view, pool, waiting))
+        let pending = context.enqueuer.node_index().pending_update(&view.name);
+        let hold = pending.map(|pending| pending.hold);
+        let change = |taints: &mut Vec<Taint>| {
+            set_waiting_taint(taints, &view, pool, (hold.as_ref(), waiting));
+        };
+        Self::build(context, node, change)
     }
 
     /// Builds the changes for a node that belongs to no pool.
@@ -139,13 +144,13 @@ fn set_waiting_taint(
     taints: &mut Vec<Taint>,
     node: &NodeView,
     pool: &MachineConfigPool,
-    waiting: WaitingStatus,
+    (hold, waiting): (Option<&Hold>, WaitingStatus),
 ) {
     let target = &pool.spec.configuration.rendered.name;
     if pool.spec.paused || pool.metadata.deletion_timestamp.is_some() || target.is_empty() {
         return;
     }
-    match taint::change(node, target) {
+    match taint::change(node, target, hold) {
         Some(UpdateTaint::Absent) => taints.retain(|taint| !taint::is_ours(taint)),
         Some(UpdateTaint::Present) if waiting == WaitingStatus::Publish => taints.push(Taint {
             key: taint::KEY.to_owned(),

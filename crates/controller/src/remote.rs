@@ -87,6 +87,7 @@ pub fn reach_setting(
     };
     match RemoteContent::from(text.as_str()) {
         RemoteContent::Enabled => Ok(Some(AddressPolicy::RemoteOnly)),
+        RemoteContent::Private => Ok(Some(AddressPolicy::AllowPrivate)),
         RemoteContent::Local => Ok(Some(AddressPolicy::AllowLocal)),
         RemoteContent::Disabled => Ok(None),
         RemoteContent::Other(text) => Err(RemoteFailure::Setting { object, text }),

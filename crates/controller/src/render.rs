@@ -11,8 +11,11 @@ use std::sync::Arc;
 
 use kube::ResourceExt as _;
 use mco_api::{
-    GROUP, MachineConfig, MachineConfigPool, VERSION, annotation, condition::PoolCondition,
-    machine_config_pool::PoolConfiguration, meta::ObjectReference, selector,
+    GROUP, MachineConfig, MachineConfigPool, VERSION, annotation,
+    condition::{PoolCondition, reason},
+    machine_config_pool::PoolConfiguration,
+    meta::ObjectReference,
+    selector,
 };
 use mco_cluster::{
     Api, CallError, Note, Queue, Reporter, Shutdown,
@@ -176,6 +179,11 @@ async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconc
             return Reconciled::Done;
         }
         Err(RenderFailure::Inputs(cause)) => set_degraded(context, name, &cause).await,
+        Err(RenderFailure::Skew(cause)) => {
+            info!(pool = name, cause, "Postponed rendering until the upgrade ends");
+            let found = Finding::no(reason::BUILD_SKEW, &cause);
+            condition::set(context, name, &RENDER_DEGRADED, found).await
+        }
         Err(RenderFailure::Transient(cause)) => {
             if let Err(error) = set_degraded(context, name, &cause).await {
                 warn!(pool = name, error = chain(&error), "Failed to set RenderDegraded");

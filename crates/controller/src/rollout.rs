@@ -6,7 +6,7 @@ use mco_cluster::report::chain;
 use mco_core::{
     check,
     node_index::NodeIndex,
-    rollout::{BadLimit, Hold, PoolPhase, PoolView, RolloutDecision, RolloutPlan},
+    rollout::{BadLimit, BuiltImages, Hold, PoolPhase, PoolView, RolloutDecision, RolloutPlan},
 };
 use tracing::{error, warn};
 
@@ -31,12 +31,14 @@ pub(crate) fn plan(
     if let Some(object) = context.caches.undecodable() {
         return refused(Hold::Undecodable(object.to_string()));
     }
-    if context.caches.machine_os_config_of(&name).is_some() {
-        return refused(Hold::ImageMode);
-    }
+    let built_images = match context.caches.machine_os_config_of(&name) {
+        Some(_) => BuiltImages::Keep,
+        None => BuiltImages::Replace,
+    };
     let other = control_plane::other_pool(&context.caches, &name);
+    let around = |view| PoolView { operator_node, built_images, ..view };
     let mut node_index = context.enqueuer.node_index();
-    match choose(&mut node_index, pool, other.as_deref(), operator_node) {
+    match choose(&mut node_index, pool, other.as_deref(), around) {
         Ok((view, plan)) => (RolloutDecision::of(&view, &plan), checked(&node_index, &view, plan)),
         Err(fault) => refused(Hold::BadLimit(fault)),
     }
@@ -51,9 +53,9 @@ fn choose(
     node_index: &mut NodeIndex,
     pool: &MachineConfigPool,
     other: Option<&MachineConfigPool>,
-    operator_node: Option<String>,
+    around: impl FnOnce(PoolView) -> PoolView,
 ) -> Result<(PoolView, RolloutPlan), BadLimit> {
-    let view = PoolView { operator_node, ..view(node_index, pool)? };
+    let view = around(view(node_index, pool)?);
     let other = other.map(|other| self::view(node_index, other)).transpose()?;
     let plan = node_index.choose(&view, other.as_ref());
     Ok((view, plan))

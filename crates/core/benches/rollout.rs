@@ -17,7 +17,7 @@ use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation, annotation::
 use mco_core::{
     membership::Pools,
     node_index::NodeIndex,
-    rollout::{self, ControlPlanePeer, NodeView, PoolPhase, PoolView},
+    rollout::{self, BuiltImages, ControlPlanePeer, NodeView, PoolPhase, PoolView},
     status::StatusContext,
 };
 
@@ -107,6 +107,7 @@ fn pool_view(size: usize) -> PoolView {
         max_unavailable: i64::try_from(size / 10 + 2).expect("small"),
         operator_node: None,
         neighbour: ControlPlanePeer::default(),
+        built_images: BuiltImages::default(),
     }
 }
 

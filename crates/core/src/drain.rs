@@ -6,11 +6,11 @@
 pub mod feasibility;
 mod limits;
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use k8s_openapi::api::core::v1::Pod;
 use mco_api::{
-    annotation::{DrainRequest, DrainRequestError, DrainVerb},
+    annotation::{self, DrainRequest, DrainRequestError, DrainVerb},
     duration,
 };
 
@@ -50,17 +50,61 @@ pub enum PendingRequest {
     },
 }
 
-/// Compares the requested with the last applied drain annotation.
+/// The annotations of a node by which its daemon and the controller agree on a drain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handshake<'a> {
+    /// Request of the daemon; empty if there is none.
+    pub desired: &'a str,
+    /// Request that the controller acknowledged last; empty if there is none.
+    pub applied: &'a str,
+    /// True if the node has the record of a drain that was neither completed nor taken back.
+    pub is_recorded: bool,
+}
+
+impl<'a> Handshake<'a> {
+    /// Reads the annotations of a node.
+    #[must_use]
+    pub fn of(annotations: Option<&'a BTreeMap<String, String>>) -> Self {
+        let value = |key: &str| annotations?.get(key).map(String::as_str);
+        Self {
+            desired: value(annotation::DESIRED_DRAIN.name()).unwrap_or_default(),
+            applied: value(annotation::LAST_APPLIED_DRAIN.name()).unwrap_or_default(),
+            is_recorded: value(annotation::DRAIN_RECORD.name()).is_some(),
+        }
+    }
+
+    /// Returns true if the cordon of the node belongs to the controller, which then removes it
+    /// together with its answer to an uncordon request.
+    ///
+    /// The controller writes the record with its cordon and removes it with its answer, so that one
+    /// of the two annotations names the drain until the node is uncordoned.
+    #[must_use]
+    pub fn owns_cordon(&self) -> bool {
+        self.is_recorded || verb(self.applied) == "drain"
+    }
+}
+
+/// Returns the verb of a request.
+///
+/// Compat: the verb ends at the first dash or, without one, with the text
+/// (`pkg/controller/drain/drain_controller.go`, `syncNode`).
+pub(crate) fn verb(request: &str) -> &str {
+    request.split('-').next().unwrap_or_default()
+}
+
+/// Returns the request of the daemon that the controller has to carry out.
+///
+/// An uncordon that was acknowledged before is pending again while the record of a drain is left:
+/// the node was cordoned after the acknowledgement, and the daemon has withdrawn the drain.
 #[must_use]
-pub fn pending_request(desired: Option<&str>, applied: Option<&str>) -> PendingRequest {
-    let desired = desired.unwrap_or_default();
-    if desired == applied.unwrap_or_default() {
+pub fn pending_request(handshake: &Handshake<'_>) -> PendingRequest {
+    let desired = handshake.desired;
+    let is_left_cordoned = handshake.is_recorded && verb(desired) == "uncordon";
+    if desired == handshake.applied && !is_left_cordoned {
         return PendingRequest::None;
     }
     match desired.parse() {
         Ok(request) => PendingRequest::Request(request),
-        // Compat: the verb ends at the first dash or, without one, with the text
-        // (pkg/controller/drain/drain_controller.go, syncNode).
         Err(DrainRequestError::Shape) => match desired {
             "drain" => bare(DrainVerb::Drain),
             "uncordon" => bare(DrainVerb::Uncordon),
@@ -90,14 +134,19 @@ pub struct RetryDecision {
 /// ago.
 #[must_use]
 pub fn after_failure(limits: &Limits, age: Duration, why: &str) -> RetryDecision {
+    let pause = retry_after(limits, age);
+    // Compat: the reference names its limit, not the age (pkg/controller/drain/drain_controller.go,
+    // drainNode).
+    let failing = if limits.slow == Limits::REFERENCE.slow { limits.slow } else { age };
     let warning = (age > limits.slow).then(|| {
         format!(
             "Drain failed. Drain has been failing for more than {}. \
-             Waiting 5 minutes then retrying. Error message from drain: {why}",
-            minutes(limits.slow)
+             Waiting {} then retrying. Error message from drain: {why}",
+            in_words(failing),
+            in_words(pause)
         )
     });
-    RetryDecision { pause: retry_after(limits, age), warning }
+    RetryDecision { pause, warning }
 }
 
 /// Returns the text to report if a drain that started `age` ago is overdue.
@@ -110,16 +159,42 @@ pub fn overdue(node: &str, limits: &Limits, age: Duration) -> Option<String> {
 }
 
 /// Returns the delay before the next attempt of a drain that started `age` ago.
+///
+/// It is never longer than the timeout, and ends when the drain becomes overdue, so that this is
+/// reported in time.
 #[must_use]
 pub fn retry_after(limits: &Limits, age: Duration) -> Duration {
-    if age > limits.slow { Duration::from_mins(5) } else { Duration::from_mins(1) }
+    let pause = if age > limits.slow { Duration::from_mins(5) } else { Duration::from_mins(1) };
+    pause.min(limits.overdue).min(until_overdue(limits, age))
 }
 
-/// Formats a duration in minutes if it is a whole number of them.
-fn minutes(duration: Duration) -> String {
-    match (duration.as_secs() / 60, duration.as_secs() % 60) {
-        (1, 0) => "1 minute".to_owned(),
-        (minutes @ 1.., 0) => format!("{minutes} minutes"),
+/// Returns the time limit of an attempt of a drain that started `age` ago: the attempt ends when
+/// the drain becomes overdue.
+#[must_use]
+pub fn attempt_time(limits: &Limits, age: Duration) -> Duration {
+    limits.attempt.min(until_overdue(limits, age))
+}
+
+/// Returns the time after which a drain that started `age` ago is overdue; no limit if it is.
+fn until_overdue(limits: &Limits, age: Duration) -> Duration {
+    if age > limits.overdue {
+        return Duration::MAX;
+    }
+    limits.overdue.saturating_sub(age).saturating_add(Duration::from_secs(1))
+}
+
+/// Formats a duration in hours or minutes if it is a whole number of them, otherwise like Go.
+#[must_use]
+pub fn in_words(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let counted = |count: u64, unit: &str| match count {
+        1 => format!("1 {unit}"),
+        count => format!("{count} {unit}s"),
+    };
+    match (seconds / 60, seconds % 60) {
+        (minutes @ 60.., 0) if minutes % 60 == 0 => counted(minutes / 60, "hour"),
+        (minutes @ 1.., 0) => counted(minutes, "minute"),
+        (0, 0) => format!("{}ms", duration.as_millis()),
         (_, _) => duration::format_go(duration),
     }
 }
@@ -180,15 +255,16 @@ fn fate(pod: &Pod) -> PodTreatment {
     if metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MIRROR)) {
         return PodTreatment::Mirror;
     }
-    if metadata.deletion_timestamp.is_some() {
-        return PodTreatment::Leaving;
-    }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let finished = matches!(phase, Some("Succeeded" | "Failed"));
     let owner = metadata.owner_references.iter().flatten().find(|o| o.controller == Some(true));
     // A finished pod of a DaemonSet is evicted like any other finished pod.
     if !finished && owner.is_some_and(|owner| owner.kind == "DaemonSet") {
+        // Also while it terminates: a replacement follows at once (kubectl drain ignores it, too).
         return PodTreatment::DaemonSet;
+    }
+    if metadata.deletion_timestamp.is_some() {
+        return PodTreatment::Leaving;
     }
     PodTreatment::Evict
 }

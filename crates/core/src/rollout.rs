@@ -48,7 +48,7 @@ pub mod scheduling;
 pub mod taint;
 mod view;
 
-use mco_api::MachineConfigPool;
+use mco_api::{MachineConfigPool, condition::PoolCondition};
 
 pub use self::{
     control_plane::{ControlPlanePeer, choose_control_plane},
@@ -74,6 +74,18 @@ pub struct PoolView {
     pub operator_node: Option<String>,
     /// State of the other control plane pool.
     pub neighbour: ControlPlanePeer,
+    /// Treatment of nodes that run a built OS image.
+    pub built_images: BuiltImages,
+}
+
+/// The treatment of nodes that run an OS image that was built in the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BuiltImages {
+    /// The pool has no MachineOSConfig: the nodes return to the image of their config.
+    #[default]
+    Replace,
+    /// The pool has a MachineOSConfig, and no process builds images: the nodes keep theirs.
+    Keep,
 }
 
 /// The state of a pool that permits or forbids updates.
@@ -99,7 +111,18 @@ impl PoolView {
             phase: PoolPhase::of(pool),
             operator_node: None,
             neighbour: ControlPlanePeer::default(),
+            built_images: BuiltImages::of(pool),
         })
+    }
+}
+
+impl BuiltImages {
+    /// Reads the treatment from the condition that the controller set on the pool.
+    fn of(pool: &MachineConfigPool) -> Self {
+        let status = pool.status.as_ref();
+        let conditions = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+        let keeps = crate::status::holds(conditions, &PoolCondition::ImageModeUnsupported);
+        if keeps { Self::Keep } else { Self::Replace }
     }
 }
 

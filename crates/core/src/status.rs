@@ -26,7 +26,7 @@ use mco_api::{
 pub use self::{
     condition::{Finding, holds, set},
     counter::{CountSource, Counts, StatusCounter},
-    image_mode::ImageBuild,
+    image_mode::{Builder, ImageBuild},
     report::{DaemonReport, Images, MachineConfigNodeView, Updated},
     stream::Streams,
 };
@@ -127,6 +127,11 @@ fn compose(
     if let Some(updating) = around.image_build.updating(pool, all_updated) {
         set(&PoolCondition::Updating, updating);
     }
+    let unsupported = around.image_build.unsupported(summary.counts.kept);
+    let is_unsupported = unsupported.is_some();
+    if let Some(unsupported) = unsupported {
+        restrict(unsupported, summary, updated, &mut set);
+    }
     let nodes =
         if degraded > 0 { degraded_nodes(summary, around.counting) } else { Finding::no("", "") };
     set(&PoolCondition::NodeDegraded, nodes.clone());
@@ -148,6 +153,10 @@ fn compose(
     };
     let is_well = !overall.holds();
     set(&PoolCondition::Degraded, overall);
+    if !is_unsupported {
+        let kind = PoolCondition::ImageModeUnsupported;
+        status.conditions.retain(|condition| condition.kind != kind.as_str());
+    }
     if let Some(streams) = around.streams.as_ref().filter(|_| all_updated && is_well) {
         status.os_image_stream = streams.of(&status.configuration);
     }
@@ -176,6 +185,20 @@ fn progress(
     };
     set(&PoolCondition::Updated, updated);
     set(&PoolCondition::Updating, updating);
+}
+
+/// Sets the conditions of a pool in which some nodes keep a built image.
+fn restrict(
+    unsupported: Finding,
+    summary: &PoolSummary,
+    updated: usize,
+    set: &mut impl FnMut(&PoolCondition, Finding),
+) {
+    let kept = summary.counts.kept;
+    if kept > 0 && updated + kept == summary.counts.machines {
+        set(&PoolCondition::Updating, Finding::no(&unsupported.reason, &unsupported.message));
+    }
+    set(&PoolCondition::ImageModeUnsupported, unsupported);
 }
 
 fn degraded_nodes(summary: &PoolSummary, counting: CountSource) -> Finding {

@@ -117,6 +117,11 @@ pub trait Cluster: Send + Sync + 'static {
         async { Ok(None) }
     }
 
+    /// Fetches the drain timeout that the node's pool sets, if it sets a valid one.
+    fn drain_timeout(&self) -> impl Future<Output = Result<Option<Duration>, ClusterError>> + Send {
+        async { Ok(None) }
+    }
+
     /// Patches annotations of the node; returns the patched node.
     fn annotate(
         &self,

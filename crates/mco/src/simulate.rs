@@ -124,6 +124,7 @@ pub(crate) fn setup(
         chooser: PoolNodes::select,
         requires_convergence: false,
         bug: None,
+        interruption: None,
     })
 }
 

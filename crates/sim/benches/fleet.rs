@@ -53,6 +53,7 @@ fn setup(nodes: usize) -> Setup {
         chooser: PoolNodes::select,
         requires_convergence: true,
         bug: None,
+        interruption: None,
     }
 }
 

@@ -1,11 +1,14 @@
 //! The simulated controller: its caches, and the real selection of nodes from them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use k8s_openapi::api::core::v1::Node;
 use mco_api::{MachineConfigPool, annotation};
 use mco_core::rollout::{
-    self, ControlPlanePeer, Cordon, Hold, NodeView, PoolNodes, PoolPhase, PoolView,
+    self, BuiltImages, ControlPlanePeer, Cordon, Hold, NodeView, PoolNodes, PoolPhase, PoolView,
 };
 
 use crate::{
@@ -21,6 +24,8 @@ pub(crate) struct Controller {
     pools: Vec<MachineConfigPool>,
     nodes_by_pool: BTreeMap<String, PoolNodes>,
     versions: BTreeMap<usize, u64>,
+    /// Nodes of the cache.
+    pub(crate) seen: BTreeMap<usize, Arc<Node>>,
     queued: BTreeSet<String>,
     index: BTreeMap<String, usize>,
     /// Start time of each drain.
@@ -28,6 +33,11 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
+    /// Returns the version of a node in the cache.
+    pub(crate) fn version(&self, node: usize) -> u64 {
+        self.versions.get(&node).copied().unwrap_or_default()
+    }
+
     /// Returns the waiting nodes of a pool, according to the controller's cache.
     pub(crate) fn last_plan(&self, pool: &str) -> Vec<(String, Hold)> {
         let (Some(view), Some(pool_nodes)) = (self.view(pool), self.nodes_by_pool.get(pool)) else {
@@ -50,6 +60,7 @@ impl Controller {
                 .ok()?,
             operator_node: None,
             neighbour: ControlPlanePeer::default(),
+            built_images: BuiltImages::default(),
         })
     }
 }
@@ -77,6 +88,12 @@ impl World {
         self.queue.push(self.now + pause, Event::ControllerUp);
     }
 
+    pub(crate) fn restart_controller(&mut self) {
+        if self.controller.up {
+            self.controller_down(2_000, "restarting");
+        }
+    }
+
     pub(crate) fn controller_sees_pools(&mut self) {
         if !self.controller.up {
             return;
@@ -89,8 +106,7 @@ impl World {
     }
 
     pub(crate) fn controller_receives(&mut self, event: &WatchEvent) {
-        let known = self.controller.versions.get(&event.node).copied().unwrap_or_default();
-        if !self.controller.up || event.version <= known {
+        if !self.controller.up || event.version <= self.controller.version(event.node) {
             return;
         }
         self.update_cache(event.node, event.version, &event.object);
@@ -100,15 +116,16 @@ impl World {
         self.drain_receives(event.node, &event.object);
     }
 
-    fn update_cache(&mut self, node: usize, version: u64, object: &Node) {
+    pub(crate) fn update_cache(&mut self, node: usize, version: u64, object: &Arc<Node>) {
         self.controller.versions.insert(node, version);
+        self.controller.seen.insert(node, object.clone());
         let labels = object.metadata.labels.as_ref();
         let found = labels.and_then(|labels| self.membership.of("", labels).ok());
         let Some(pool) = found.as_ref().and_then(|found| found.primary()) else { return };
         self.controller.nodes_by_pool.entry(pool.to_owned()).or_default().set(NodeView::of(object));
     }
 
-    fn enqueue(&mut self, pool: String) {
+    pub(crate) fn enqueue(&mut self, pool: String) {
         if self.controller.queued.insert(pool.clone()) {
             self.queue.push(self.now + self.setup.times.settle, Event::Sync(pool));
         }
@@ -166,7 +183,7 @@ impl World {
 
     fn after_decision(&mut self) {
         if self.fault_occurs(Fault::ControllerRestart) {
-            self.controller_down(2_000, "restarting");
+            self.restart_controller();
         } else if self.fault_occurs(Fault::LeaderChange) {
             self.controller_down(15_000, "lost the lease; another process becomes leader");
         }

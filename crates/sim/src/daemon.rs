@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use mco_api::annotation::{self, DaemonState};
 
 use crate::{
-    Bug, Fault, Flaw, Invariant,
+    Bug, Fault, Flaw, HandshakePoint, Invariant,
     queue::{Event, WatchEvent},
     world::{Disruption, World, annotate, annotated, set_ready, set_state},
 };
@@ -182,6 +182,7 @@ impl World {
         host.step = Step::Apply(config);
         let run = host.run;
         self.queue.push(self.now + time, Event::Applied { node, run });
+        self.reach(HandshakePoint::Applying, node);
     }
 
     /// Completes the write of a config.
@@ -228,6 +229,7 @@ impl World {
         host.power = if lost { Power::Lost } else { Power::Rebooting };
         self.count_unavailable(node);
         self.write(node, |object| set_ready(object, "Unknown"));
+        self.reach(HandshakePoint::Rebooting, node);
         if !lost {
             let time = self.setup.times.reboot;
             self.queue.push(self.now + time, Event::Boot(node));
@@ -257,22 +259,24 @@ impl World {
         self.queue.push(self.now + 1_000, Event::Daemon { node, run });
     }
 
-    /// Uncordons the node, if the controller cordoned it, and reports the config as done.
+    /// Has the node uncordoned and reports the config as done, unless it was reported before.
     fn finish_update(&mut self, node: usize, config: &str) {
+        let seen = self.host(node).seen.clone();
+        let current = annotated(&seen, annotation::CURRENT_CONFIG.name());
+        let state = annotated(&seen, annotation::STATE.name());
+        if current == config && state == DaemonState::Done.as_str() {
+            return;
+        }
+        let request = format!("uncordon-{config}");
+        if self.has_bug(Bug::NoUncordon) {
+            return self.done(node, config);
+        }
+        self.host(node).step = Step::Uncordon(config.to_owned());
+        self.request_drain(node, &request);
         let host = self.host(node);
-        let seen = host.seen.clone();
-        let asked = annotated(&seen, annotation::DESIRED_DRAIN.name());
-        let applied = annotated(&seen, annotation::LAST_APPLIED_DRAIN.name());
-        let open = asked.starts_with("uncordon-") && asked == applied;
-        if asked.is_empty() || open || self.has_bug(Bug::NoUncordon) {
-            let current = annotated(&seen, annotation::CURRENT_CONFIG.name());
-            let state = annotated(&seen, annotation::STATE.name());
-            if current != config || state != DaemonState::Done.as_str() {
-                self.done(node, config);
-            }
-        } else {
-            self.host(node).step = Step::Uncordon(config.to_owned());
-            self.request_drain(node, &format!("uncordon-{config}"));
+        let answered = annotated(&host.seen, annotation::LAST_APPLIED_DRAIN.name()) == request;
+        if answered && host.step == Step::Uncordon(config.to_owned()) {
+            self.done(node, config);
         }
     }
 
@@ -294,6 +298,7 @@ impl World {
             annotate(object, annotation::REASON.name(), "");
             set_state(object, &DaemonState::Done);
         });
+        self.reach(HandshakePoint::Done, node);
         if self.setup.flaws.get(config) == Some(&Flaw::NotReadyLater) {
             self.queue.push(self.now + 60_000, Event::LateFailure(node));
         }
@@ -317,7 +322,7 @@ impl World {
         self.state(node, &DaemonState::Unreconcilable, &why);
     }
 
-    fn crash(&mut self, node: usize) {
+    pub(crate) fn crash(&mut self, node: usize) {
         let host = self.host(node);
         host.run += 1;
         host.step = Step::Idle;
@@ -330,6 +335,16 @@ impl World {
         let asked = annotated(&self.host(node).seen, annotation::DESIRED_DRAIN.name()).to_owned();
         if asked != request {
             self.patch(node, |object| annotate(object, annotation::DESIRED_DRAIN.name(), request));
+            let is_drain = request.starts_with("drain-");
+            let point = if is_drain {
+                HandshakePoint::DrainRequested
+            } else {
+                HandshakePoint::UncordonRequested
+            };
+            self.reach(point, node);
+            if self.fault_occurs(Fault::DaemonCrash) {
+                self.crash(node);
+            }
         }
     }
 

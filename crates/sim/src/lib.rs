@@ -21,7 +21,7 @@ pub use self::{
     chance::SeededRng,
     fault::{BadFaults, Fault, Faults},
     report::{Entry, Invariant, InvariantViolation, PoolOutcome, Report, clock},
-    setup::{Budget, Bug, Chooser, Flaw, Setup, StepTimes, UserAction},
+    setup::{Budget, Bug, Chooser, Flaw, HandshakePoint, Setup, StepTimes, UserAction},
     world::run,
 };
 

@@ -26,6 +26,10 @@ pub enum Invariant {
     DrainBeforeReboot,
     /// No node reports success while the controller has it cordoned.
     NoCordonLeft,
+    /// At the end, no node that is done keeps a cordon of the controller.
+    CordonReturned,
+    /// The controller removes no cordon that the user set.
+    UserCordonKept,
     /// No node starts in a paused pool.
     PausedMeansPaused,
     /// No node starts that the user cordoned.
@@ -44,6 +48,8 @@ impl fmt::Display for Invariant {
             }
             Self::DrainBeforeReboot => "a node rebooted before it was drained",
             Self::NoCordonLeft => "a node is done and still cordoned by the controller",
+            Self::CordonReturned => "a node that is done kept the controller's cordon",
+            Self::UserCordonKept => "the controller removed a cordon of the user",
             Self::PausedMeansPaused => "a node was targeted in a paused pool",
             Self::UserCordon => "a node was targeted that the user had cordoned",
             Self::Converges => "a node did not reach its target although no more faults occurred",

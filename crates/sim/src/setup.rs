@@ -47,6 +47,43 @@ pub struct Setup {
     pub requires_convergence: bool,
     /// Bug in the code itself; for tests of the invariants.
     pub bug: Option<Bug>,
+    /// Action to take once, this long after the first node reaches this point of the handshake.
+    pub interruption: Option<(HandshakePoint, Millis, UserAction)>,
+}
+
+/// A point of the handshake by which a daemon has its node cordoned, drained and uncordoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakePoint {
+    /// The daemon has requested the drain.
+    DrainRequested,
+    /// The controller has cordoned the node.
+    Cordoned,
+    /// The controller has acknowledged the drain.
+    Drained,
+    /// The daemon writes the config.
+    Applying,
+    /// The machine reboots.
+    Rebooting,
+    /// The daemon has requested the uncordon.
+    UncordonRequested,
+    /// The controller has acknowledged the uncordon.
+    Uncordoned,
+    /// The daemon has reported Done.
+    Done,
+}
+
+impl HandshakePoint {
+    /// All points, in their order.
+    pub const ALL: [Self; 8] = [
+        Self::DrainRequested,
+        Self::Cordoned,
+        Self::Drained,
+        Self::Applying,
+        Self::Rebooting,
+        Self::UncordonRequested,
+        Self::Uncordoned,
+        Self::Done,
+    ];
 }
 
 /// The decision under test: the selection of nodes.
@@ -83,6 +120,10 @@ pub enum UserAction {
     Cordon(usize),
     /// Uncordons a node that the user cordoned.
     Uncordon(usize),
+    /// Restarts the controller.
+    RestartController,
+    /// Restarts the daemon of a node.
+    RestartDaemon(usize),
 }
 
 /// A bug in the code, to check that the invariants detect it.
@@ -92,6 +133,10 @@ pub enum Bug {
     NoDrain,
     /// Daemons report success without requesting the uncordon.
     NoUncordon,
+    /// The controller keeps its answer to an earlier uncordon when it cordons a node.
+    OldAnswer,
+    /// The controller removes every cordon, also the user's.
+    AnyCordon,
 }
 
 /// A `PodDisruptionBudget`.

@@ -17,7 +17,8 @@ use mco_core::membership::Pools;
 
 use self::pods::Pods;
 use crate::{
-    Bug, Entry, Fault, Invariant, InvariantViolation, Millis, Report, SeededRng, Setup, UserAction,
+    Bug, Entry, Fault, HandshakePoint, Invariant, InvariantViolation, Millis, Report, SeededRng,
+    Setup, UserAction,
     controller::Controller,
     daemon::Host,
     queue::{Event, Queue, WatchEvent},
@@ -187,7 +188,12 @@ impl World {
                 self.log(&pool, "unpaused".to_owned());
                 self.edit(&pool, |pool| pool.spec.paused = false);
             }
-            UserAction::Cordon(node) | UserAction::Uncordon(node) if node >= self.nodes.len() => {}
+            UserAction::RestartController => self.restart_controller(),
+            UserAction::Cordon(node)
+            | UserAction::Uncordon(node)
+            | UserAction::RestartDaemon(node)
+                if node >= self.nodes.len() => {}
+            UserAction::RestartDaemon(node) => self.crash(node),
             UserAction::Cordon(node) => {
                 if !self.is_cordoned(node) {
                     self.log_node(node, "cordoned by the user");
@@ -203,6 +209,18 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Records that a node has reached a point of the handshake; the setup may interrupt it there.
+    pub(crate) fn reach(&mut self, point: HandshakePoint, node: usize) {
+        let Some((at, delay, action)) = self.setup.interruption.take_if(|(at, ..)| *at == point)
+        else {
+            return;
+        };
+        self.log_node(node, &format!("interrupted at {at:?}"));
+        let is_restart = matches!(action, UserAction::RestartDaemon(_));
+        let action = if is_restart { UserAction::RestartDaemon(node) } else { action };
+        self.queue.push(self.now + delay, Event::User(action));
     }
 
     fn edit(&mut self, pool: &str, change: impl FnOnce(&mut MachineConfigPool)) {
@@ -337,6 +355,12 @@ pub(crate) fn set_unschedulable(node: &mut Node, unschedulable: bool) {
 pub(crate) fn annotate(node: &mut Node, key: &str, value: &str) {
     let annotations = node.metadata.annotations.get_or_insert_default();
     annotations.insert(key.to_owned(), value.to_owned());
+}
+
+pub(crate) fn remove(node: &mut Node, key: &str) {
+    if let Some(annotations) = node.metadata.annotations.as_mut() {
+        annotations.remove(key);
+    }
 }
 
 pub(crate) fn annotated<'a>(node: &'a Node, key: &str) -> &'a str {

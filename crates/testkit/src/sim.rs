@@ -12,7 +12,8 @@ use std::fmt;
 
 use mco_core::rollout::PoolNodes;
 use mco_sim::{
-    Bug, Chooser, Fault, Faults, Flaw, Millis, Report, SeededRng, Setup, UserAction, clock, run,
+    Bug, Chooser, Fault, Faults, Flaw, HandshakePoint, Millis, Report, SeededRng, Setup,
+    UserAction, clock, run,
 };
 
 /// The production decision function.
@@ -44,6 +45,10 @@ pub struct Scenario {
     pub script: Vec<(Millis, UserAction)>,
     /// Faults of the environment.
     pub faults: Faults,
+    /// True if a budget allows no eviction at all.
+    pub blocked: bool,
+    /// Action at a point of the handshake between daemon and controller, after a delay.
+    pub interruption: Option<(HandshakePoint, Millis, UserAction)>,
 }
 
 impl Scenario {
@@ -75,6 +80,8 @@ impl Scenario {
             reboots: !chance.percent(10),
             script: script(chance, workers),
             faults,
+            blocked: false,
+            interruption: chance.percent(40).then(|| interruption(chance)),
         }
     }
 
@@ -83,6 +90,22 @@ impl Scenario {
     pub fn setup(&self, chooser: Chooser, bug: Option<Bug>) -> Setup {
         fleet::setup(self, chooser, bug)
     }
+}
+
+/// Generates a revert, a new config or a restart at some point of a handshake.
+fn interruption(chance: &mut SeededRng) -> (HandshakePoint, Millis, UserAction) {
+    let target =
+        |config: &str| UserAction::Target { pool: "worker".to_owned(), config: config.to_owned() };
+    let points = HandshakePoint::ALL;
+    let point = points.get(chance.index(points.len())).copied();
+    let delay = [0, 50, 500, 5_000].get(chance.index(4)).copied();
+    let action = match chance.index(4) {
+        0 => target("old"),
+        1 => target("second"),
+        2 => UserAction::RestartController,
+        _ => UserAction::RestartDaemon(0),
+    };
+    (point.unwrap_or(HandshakePoint::Cordoned), delay.unwrap_or_default(), action)
 }
 
 /// Generates a change, user actions meanwhile, and finally a config that all nodes can apply.
@@ -125,6 +148,9 @@ impl fmt::Display for Scenario {
             self.reboots,
             self.faults
         )?;
+        if let Some((point, delay, action)) = &self.interruption {
+            writeln!(f, "  {delay} ms after {point:?}: {action:?}")?;
+        }
         self.script.iter().try_for_each(|(at, action)| writeln!(f, "  {} {action:?}", clock(*at)))
     }
 }

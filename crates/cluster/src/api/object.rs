@@ -15,8 +15,9 @@ use k8s_openapi::{
 };
 use kube::{Resource, core::PartialObjectMeta};
 use mco_api::{
-    ClusterOperator, ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet,
+    ClusterOperator, ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig,
+    MachineConfigNode, MachineConfigPool, MachineConfiguration, MachineOSBuild, MachineOSConfig,
+    OSImageStream, PinnedImageSet,
 };
 
 use crate::watch::Unreadable;
@@ -60,11 +61,13 @@ macro_rules! object {
 object!(
     ClusterOperator,
     ConfigMap,
+    ContainerRuntimeConfig,
     ControllerConfig,
     CustomResourceDefinition,
     Deployment,
     EndpointSlice,
     Event,
+    KubeletConfig,
     Lease,
     MachineConfig,
     MachineConfigNode,

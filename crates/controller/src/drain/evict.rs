@@ -12,13 +12,10 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::{
-    ResourceExt as _,
-    api::{EvictParams, ListParams},
-};
+use kube::{ResourceExt as _, api::ListParams};
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain, watch};
-use mco_core::drain::{Limits, PodTreatment, PodView};
+use mco_cluster::{Api, Cache, CallError, cache::trim, report::chain, watch};
+use mco_core::drain::{PodTreatment, PodView};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
@@ -67,7 +64,7 @@ pub(super) async fn run_attempt(
     node: &Node,
     pods: &[Pod],
     record: &mut DrainRecord,
-    limits: &Limits,
+    time: Duration,
 ) -> Result<Attempt, ActError> {
     if pods.is_empty() {
         return Ok(Attempt::Empty);
@@ -78,8 +75,7 @@ pub(super) async fn run_attempt(
     let notified = changed.clone();
     cache.on_change(move |_| notified.notify_one());
     let config = watch::Config::default().fields(&pods_of(&name));
-    let eviction =
-        Eviction { drainer, node, pods: &cache, changed: &changed, time: limits.attempt };
+    let eviction = Eviction { drainer, node, pods: &cache, changed: &changed, time };
     let outcome = tokio::select! {
         outcome = eviction.run(record) => outcome?,
         () = cache.run(Api::all(context.client.clone()), config, &drainer.shutdown) => Attempt::Superseded,
@@ -239,10 +235,10 @@ impl Eviction<'_> {
 
 async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
     let api = Api::<Pod>::namespaced(context.client.clone(), &pod.namespace);
-    match api.evict(&pod.name, &EvictParams::default()).await.map_err(CallError::from) {
+    match api.evict(&pod.name, &pod.uid).await.map_err(CallError::from) {
         Ok(()) => Ok(()),
-        // The pod is gone already.
-        Err(error) if error.rejection() == Some(Rejection::NotFound) => Ok(()),
+        // The pod is gone already; another one may have its name.
+        Err(error) if error.is_not_found() || error.is_of_other_uid() => Ok(()),
         Err(error) => {
             debug!(pod = %pod, error = chain(&error), "Eviction refused");
             Err(error)

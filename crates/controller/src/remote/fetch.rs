@@ -55,7 +55,7 @@ pub enum FetchError {
     },
     /// The address is not allowed.
     #[error(
-        "{address} belongs to the controller's own machine or link; to allow it, set annotation {key}: local on MachineConfiguration cluster",
+        "{address} is not public: it may belong to the cluster, the controller's machine or its cloud. To allow private networks, set annotation {key}: private on MachineConfiguration cluster; loopback needs local, and link-local addresses and metadata services are never allowed",
         key = annotation::REMOTE_CONTENT
     )]
     Forbidden {

@@ -36,6 +36,8 @@ pub(super) struct RenderedObject {
 pub(super) enum RenderFailure {
     /// The inputs are wrong; rendering fails until they change.
     Inputs(String),
+    /// Another build of the controller wrote an input; rendering goes on when its own has.
+    Skew(String),
     /// A failure that may pass without a change of the inputs.
     Transient(String),
     /// A failed request to the API server.
@@ -105,8 +107,13 @@ fn draft(
     controller_config: &ControllerConfig,
 ) -> Result<Draft, RenderFailure> {
     let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
-    render::check_skew(&context.build, by.map(String::as_str), configs)
-        .map_err(|error| RenderFailure::inputs(&error))?;
+    render::check_skew(&context.build, by.map(String::as_str), configs).map_err(|skew| {
+        if skew.is_passing() {
+            RenderFailure::Skew(chain(&skew))
+        } else {
+            RenderFailure::inputs(&skew)
+        }
+    })?;
     let name = pool.name_any().parse();
     let name = name.map_err(|error: mco_api::name::NameError| RenderFailure::inputs(&error))?;
     let (images, stream) = images(context, pool, controller_config)?;

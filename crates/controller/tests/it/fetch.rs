@@ -123,17 +123,19 @@ async fn the_controllers_own_machine_is_refused_unless_allowed() {
         format!("http://[::ffff:127.0.0.1]:{port}/"),
         "http://169.254.169.254/latest/meta-data".to_owned(),
         "http://[fe80::1]/".to_owned(),
+        "http://168.63.129.16/machine".to_owned(),
+        "http://10.96.0.1/".to_owned(),
     ];
     for url in urls {
         let asked = source(&json!({ "source": url }));
         let said = fetch(&cluster, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
-        assert!(said.contains("belongs to the controller's own machine or link"), "{url}: {said}");
+        assert!(said.contains("is not public"), "{url}: {said}");
     }
     // Nor through a proxy, which may be on the same link.
     let proxied = cluster_with_proxy(&web, "");
     let asked = source(&json!({"source": "http://169.254.169.254/"}));
     let said = fetch(&proxied, AddressPolicy::RemoteOnly, &asked).await.unwrap_err();
-    assert!(said.starts_with("169.254.169.254 belongs to"), "{said}");
+    assert!(said.starts_with("169.254.169.254 is not public"), "{said}");
     assert_eq!(web.asked(), Vec::<String>::new());
 }
 

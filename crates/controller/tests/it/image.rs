@@ -1,8 +1,12 @@
 //! Tests of a pool's status about images: builds for the pool, and the streams that the cluster
 //! offers.
 
-use kube::api::DeleteParams;
-use mco_api::{MachineConfigPool, MachineOSBuild, MachineOSConfig, OSImageStream, annotation};
+use k8s_openapi::api::core::v1::Node;
+use kube::{ResourceExt as _, api::DeleteParams};
+use mco_api::{
+    MachineConfigNode, MachineConfigPool, MachineConfigPoolStatus, MachineOSBuild, MachineOSConfig,
+    OSImageStream, annotation,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -13,6 +17,7 @@ use crate::{
 on_both! {
     a_pool_in_image_mode_reports_its_build,
     a_failed_build_is_cleared_by_the_next_one,
+    nodes_without_a_built_image_follow_their_config_and_others_are_kept,
     a_pool_reports_the_stream_of_all_its_nodes,
 }
 
@@ -33,8 +38,13 @@ pub(crate) fn machine_os_config(annotations: &Value) -> MachineOSConfig {
 /// Creates a MachineOSConfig of the worker pool, and waits until the controller sees it.
 async fn create_machine_os_config(fleet: &Fleet) {
     fleet.create(&machine_os_config(&json!({}))).await;
-    let text = "Pool is waiting for a new OS image build to start (mosc: worker)";
-    updating(fleet, "True", text).await;
+    fleet.wait_for_pool("it has no effect", |status| unsupported(status).is_some()).await;
+}
+
+/// Returns the message of the condition `ImageModeUnsupported`, if it is true.
+fn unsupported(status: &MachineConfigPoolStatus) -> Option<&str> {
+    let condition = status.conditions.iter().find(|found| found.kind == "ImageModeUnsupported")?;
+    (condition.status == "True").then_some(condition.message.as_str())
 }
 
 /// Creates a build of the worker pool's config without a status.
@@ -89,8 +99,6 @@ async fn a_pool_in_image_mode_reports_its_build(server: Server) {
     ];
     check_build_states(&fleet, &states).await;
     fleet.patch::<MachineConfigPool>("worker", json!({"spec": {"paused": true}})).await;
-    let text = "Pool is paused; waiting for a new OS image build to start (mosc: worker)";
-    updating(&fleet, "True", text).await;
     let states = [
         ("", "True", "Pool is paused; OS image build has been created but not yet started"),
         (
@@ -120,6 +128,60 @@ async fn check_build_states(fleet: &Fleet, states: &[(&str, &str, &str)]) {
         fleet.all::<MachineOSBuild>().delete(&name, &DeleteParams::default()).await.unwrap();
         fleet.gone::<MachineOSBuild>(&name).await;
     }
+}
+
+// covers: NOD-12, NOD-15
+async fn nodes_without_a_built_image_follow_their_config_and_others_are_kept(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
+    let old = fleet.rendered().await;
+    let image = "registry.test/os@sha256:1";
+    let built = json!({
+        annotation::CURRENT_IMAGE.name(): image, annotation::DESIRED_IMAGE.name(): image,
+    });
+    create_machine_os_config(&fleet).await;
+    fleet.patch::<Node>("n1", json!({"metadata": {"annotations": built}})).await;
+    fleet.apply_config("50-more", "/etc/more").await;
+    let new = fleet.rendered_anew(&old).await;
+    assert_eq!(fleet.wait_for_start(&new).await, "n0", "it runs no built image");
+    fleet.write_daemon_state("n0", "Done", &new, "").await;
+    let status = fleet
+        .wait_for_pool("one node is kept", |status| {
+            unsupported(status).is_some_and(|text| text.contains("1 node runs a built image"))
+                && status.updated_machine_count == 1
+                && is(status, "Updating", "False")
+        })
+        .await;
+    assert!(is(&status, "Updated", "False") && is(&status, "Degraded", "False"));
+    // The node reports its wait, and has no taint.
+    fleet
+        .wait::<MachineConfigNode>("n1", "it says why it waits", |node| {
+            let conditions = node.status.clone().unwrap_or_default().conditions;
+            conditions.iter().any(|c| c.type_ == "Waiting" && c.reason == "ImageMode")
+        })
+        .await;
+    let node = fleet.all::<Node>().get("n1").await.unwrap();
+    assert_eq!(node.annotations().get(annotation::DESIRED_CONFIG.name()), Some(&old));
+    let taints = node.spec.unwrap_or_default().taints.unwrap_or_default();
+    assert!(taints.iter().all(|taint| taint.key != "UpdateInProgress"), "{taints:?}");
+    // The MachineOSConfig says so, too.
+    fleet
+        .wait::<MachineOSConfig>("worker", "it says that it has no effect", |config| {
+            let status = config.status.clone().unwrap_or_default();
+            status.conditions.iter().any(|c| c.type_ == "Failure" && c.status == "True")
+        })
+        .await;
+
+    // Without the MachineOSConfig the node leaves image mode.
+    fleet.all::<MachineOSConfig>().delete("worker", &DeleteParams::default()).await.unwrap();
+    fleet
+        .wait::<Node>("n1", "it leaves image mode", |node| {
+            let annotations = node.annotations();
+            annotations.get(annotation::DESIRED_CONFIG.name()) == Some(&new)
+                && !annotations.contains_key(annotation::DESIRED_IMAGE.name())
+        })
+        .await;
+    fleet.wait_for_pool("it has no condition", |status| unsupported(status).is_none()).await;
+    fleet.stop().await;
 }
 
 /// Reports on behalf of a builder that the pool's build failed.
@@ -191,5 +253,7 @@ async fn a_pool_reports_the_stream_of_all_its_nodes(server: Server) {
     let status =
         fleet.wait_for_pool("the condition is set", |status| status.os_image_stream.is_some());
     assert_eq!(status.await.os_image_stream.unwrap().name, "rhel-9");
+    fleet.write_daemon_state(&node, "Degraded", &new, "broken").await;
+    fleet.wait_for_pool("it has no stream", |status| status.os_image_stream.is_none()).await;
     fleet.stop().await;
 }

@@ -14,6 +14,8 @@ mod fetch;
 #[cfg(test)]
 mod fleet;
 #[cfg(test)]
+mod handshake;
+#[cfg(test)]
 mod image;
 #[cfg(test)]
 mod leader;
@@ -33,6 +35,8 @@ mod rendering;
 mod rollout;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod unsupported;
 #[cfg(test)]
 mod web;
 #[cfg(test)]

@@ -203,7 +203,7 @@ async fn contents_are_not_fetched_if_disabled(server: Server) {
     let patch =
         json!({"metadata": {"annotations": {annotation::REMOTE_CONTENT.name(): "enabled"}}});
     fleet.patch::<MachineConfiguration>("cluster", patch).await;
-    refused(&fleet, "own machine or link").await;
+    refused(&fleet, "is not public").await;
     assert_eq!(web.asked(), Vec::<String>::new());
     fleet.stop().await;
 }

@@ -24,8 +24,9 @@ use kube::{
     runtime::wait::{Condition as _, conditions::is_crd_established},
 };
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration,
-    MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
+    ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigNode,
+    MachineConfigPool, MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream,
+    PinnedImageSet, label,
 };
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
@@ -235,6 +236,8 @@ async fn clear(client: &Client) {
     remove(Api::<MachineConfiguration>::all(everywhere.clone())).await;
     remove(Api::<OSImageStream>::all(everywhere.clone())).await;
     remove(Api::<PinnedImageSet>::all(everywhere.clone())).await;
+    remove(Api::<KubeletConfig>::all(everywhere.clone())).await;
+    remove(Api::<ContainerRuntimeConfig>::all(everywhere.clone())).await;
     remove(Api::<Secret>::namespaced(client.clone(), label::NAMESPACE)).await;
     remove(Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE)).await;
     remove(Api::<Node>::all(everywhere)).await;

@@ -67,6 +67,7 @@ fn no_node_starts_on_hold_or_twice() {
         max_unavailable: 1,
         operator_node: None,
         neighbour: crate::rollout::ControlPlanePeer::default(),
+        built_images: crate::rollout::BuiltImages::default(),
     };
     let fleet = |text: &str| {
         let mut fleet = rollout::PoolNodes::with_target("new");

@@ -43,6 +43,8 @@ fn all_pods_are_evicted_except_mirror_and_daemonset_pods() {
         ("of DaemonSet", PodTreatment::DaemonSet),
         ("finished of DaemonSet", PodTreatment::Evict),
         ("leaving of ReplicaSet", PodTreatment::Leaving),
+        ("leaving of DaemonSet", PodTreatment::DaemonSet),
+        ("leaving finished of DaemonSet", PodTreatment::Leaving),
         ("mirror", PodTreatment::Mirror),
         ("mirror leaving", PodTreatment::Mirror),
     ];
@@ -58,17 +60,36 @@ fn a_drain_request_is_pending_until_it_is_applied() {
         PendingRequest::Request(DrainRequest { verb, config: config.to_owned() })
     };
     let cases = [
-        (None, None, PendingRequest::None),
-        (Some("drain-a"), Some("drain-a"), PendingRequest::None),
-        (Some("drain-a"), None, this(DrainVerb::Drain, "a")),
-        (Some("drain-b"), Some("uncordon-a"), this(DrainVerb::Drain, "b")),
-        (Some("uncordon-a"), Some("drain-a"), this(DrainVerb::Uncordon, "a")),
-        (Some("drain"), None, this(DrainVerb::Drain, "")),
+        ("", "", PendingRequest::None),
+        ("drain-a", "drain-a", PendingRequest::None),
+        ("drain-a", "", this(DrainVerb::Drain, "a")),
+        ("drain-b", "uncordon-a", this(DrainVerb::Drain, "b")),
+        ("uncordon-a", "drain-a", this(DrainVerb::Uncordon, "a")),
+        ("drain", "", this(DrainVerb::Drain, "")),
     ];
     for (desired, applied, expected) in cases {
-        assert_eq!(pending_request(desired, applied), expected, "{desired:?} {applied:?}");
+        let handshake = Handshake { desired, applied, is_recorded: false };
+        assert_eq!(pending_request(&handshake), expected, "{handshake:?}");
     }
-    assert!(matches!(pending_request(Some("reboot-a"), None), PendingRequest::Invalid { .. }));
+    let handshake = Handshake { desired: "reboot-a", ..Handshake::default() };
+    assert!(matches!(pending_request(&handshake), PendingRequest::Invalid { .. }));
+}
+
+// covers: DRN-2
+#[test]
+fn an_uncordon_is_pending_again_while_the_record_of_a_drain_is_left() {
+    let read = |desired, applied, is_recorded| {
+        let handshake = Handshake { desired, applied, is_recorded };
+        (pending_request(&handshake), handshake.owns_cordon())
+    };
+    let uncordon = DrainRequest { verb: DrainVerb::Uncordon, config: "a".to_owned() };
+    let uncordon = PendingRequest::Request(uncordon);
+    assert_eq!(read("uncordon-a", "uncordon-a", true), (uncordon.clone(), true));
+    assert_eq!(read("uncordon-a", "uncordon-a", false), (PendingRequest::None, false));
+    assert_eq!(read("uncordon-a", "drain-b", false), (uncordon.clone(), true));
+    assert_eq!(read("uncordon-a", "", true), (uncordon.clone(), true));
+    assert_eq!(read("uncordon-a", "uncordon-b", false), (uncordon, false), "the user's cordon");
+    assert_eq!(read("drain-a", "drain-a", true), (PendingRequest::None, true));
 }
 
 // covers: DRN-6
@@ -115,9 +136,33 @@ fn a_pool_can_set_its_own_limits() {
     };
     assert_eq!((limits, faults.len()), (wanted, 0));
     let text = after_failure(&limits, Duration::from_mins(6), "x").warning.unwrap();
-    assert!(text.contains("for more than 5 minutes"), "{text}");
+    assert!(text.contains("for more than 6 minutes. Waiting 5 minutes then"), "{text}");
     let text = overdue("n", &limits, Duration::from_mins(31)).unwrap();
     assert!(text.contains("timeout: 30m0s"), "{text}");
+}
+
+// covers: DRN-6, DRN-7
+#[test]
+fn a_short_timeout_is_reported_in_time_and_messages_name_true_times() {
+    let minute = "machineconfiguration.openshift.io/drain-timeout".to_owned();
+    let (limits, _) = Limits::of(&[(minute, "1m".to_owned())].into(), Limits::REFERENCE);
+    // Attempts and pauses, one after the other: the first moment after the timeout is used.
+    let mut age = Duration::ZERO;
+    while overdue("n", &limits, age).is_none() {
+        age += attempt_time(&limits, age);
+        if overdue("n", &limits, age).is_none() {
+            age += retry_after(&limits, age);
+        }
+    }
+    assert_eq!(age, Duration::from_secs(61));
+    let late = after_failure(&limits, Duration::from_millis(90_400), "x");
+    assert_eq!(late.pause, Duration::from_mins(1));
+    let text = late.warning.unwrap();
+    assert!(text.contains("for more than 1m30s. Waiting 1 minute then retrying"), "{text}");
+    for (seconds, text) in [(60, "1 minute"), (3600, "1 hour"), (7200, "2 hours"), (5, "5s")] {
+        assert_eq!(in_words(Duration::from_secs(seconds)), text);
+    }
+    assert_eq!(in_words(Duration::from_millis(300)), "300ms");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     check,
     fixture::nodes,
-    rollout::{ControlPlanePeer, select},
+    rollout::{BuiltImages, ControlPlanePeer, select},
     status::{DaemonReport, Images, Inputs},
 };
 
@@ -52,6 +52,7 @@ fn view(pool: &MachineConfigPool, phase: PoolPhase) -> PoolView {
         max_unavailable: 2,
         operator_node: None,
         neighbour: ControlPlanePeer::default(),
+        built_images: BuiltImages::default(),
     }
 }
 

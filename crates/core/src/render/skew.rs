@@ -45,6 +45,17 @@ pub enum Skew {
     },
 }
 
+impl Skew {
+    /// Returns true if the skew passes when the upgrade in progress ends.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::ControllerConfig { .. } | Self::MachineConfig { .. } => true,
+            Self::Unmarked { .. } => false,
+        }
+    }
+}
+
 /// Checks that all generated objects are of this build.
 ///
 /// `controller_config` is the value of the ControllerConfig's `generated-by-version` annotation.

@@ -1,6 +1,6 @@
 //! Assessment of a node against its pool's target: the slots it occupies and what it needs.
 
-use super::{Cordon, Hold, NodeView, Readiness};
+use super::{BuiltImages, Cordon, Hold, NodeView, Readiness};
 
 /// The assessment of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ pub(super) enum Responsiveness {
 
 impl Assessment {
     /// Assesses a node.
-    pub(super) fn of(node: &NodeView, target: &str) -> Self {
+    pub(super) fn of(node: &NodeView, target: &str, built_images: BuiltImages) -> Self {
         // A degraded node that has the target may still be returning to it.
         let updating = node.is_updating() || (node.is_targeted(target) && node.is_degraded());
-        Self { slots: slots(node, target), updating, need: need(node, target) }
+        Self { slots: slots(node, target), updating, need: need(node, target, built_images) }
     }
 }
 
@@ -60,9 +60,13 @@ fn slots(node: &NodeView, target: &str) -> usize {
     usize::from(out) + usize::from(failed)
 }
 
-fn need(node: &NodeView, target: &str) -> Need {
+fn need(node: &NodeView, target: &str, built_images: BuiltImages) -> Need {
     if node.is_targeted(target) {
         return Need::Nothing;
+    }
+    if built_images == BuiltImages::Keep && node.has_built_image() {
+        let is_current = node.desired == target;
+        return if is_current { Need::Nothing } else { Need::Wait(Hold::ImageMode) };
     }
     if node.cordon == Cordon::User {
         return Need::Wait(Hold::Cordoned);

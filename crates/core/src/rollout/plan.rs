@@ -15,7 +15,7 @@ pub enum Hold {
     NoCapacity,
     /// `maxUnavailable` is invalid.
     BadLimit(BadLimit),
-    /// The pool has a MachineOSConfig, for which this controller builds no images.
+    /// The node runs a built OS image, and no process builds images for its pool.
     ImageMode,
     /// An object that decides about the membership or the mode of nodes cannot be decoded; the text
     /// names it and its fault.
@@ -40,7 +40,8 @@ impl fmt::Display for Hold {
             }
             Self::BadLimit(fault) => write!(f, "the pool's {fault}"),
             Self::ImageMode => f.write_str(
-                "the pool has a MachineOSConfig, and this controller builds no OS images",
+                "the node runs a built OS image and keeps it: no process builds images for the pool's \
+                 MachineOSConfig",
             ),
             Self::NotReady(why) | Self::Undecodable(why) => f.write_str(why),
             Self::Cordoned => f.write_str("cordoned by the user"),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Hold, NodeView, PoolPhase, PoolView, RolloutDecision, RolloutPlan,
+    BuiltImages, Hold, NodeView, PoolPhase, PoolView, RolloutDecision, RolloutPlan,
     assessment::{Assessment, Need, Responsiveness},
     view::Order,
 };
@@ -13,6 +13,7 @@ use super::{
 #[derive(Clone, Debug, Default)]
 pub struct PoolNodes {
     target: String,
+    built_images: BuiltImages,
     members: BTreeMap<String, Member>,
     arrivals: u64,
     redirects: BTreeMap<Place, String>,
@@ -91,7 +92,7 @@ impl PoolNodes {
             self.arrivals += 1;
             self.arrivals
         });
-        let assessment = Assessment::of(&node, &self.target);
+        let assessment = Assessment::of(&node, &self.target, self.built_images);
         let member = Member { node, arrival, assessment };
         self.file(&member);
         self.counts =
@@ -134,13 +135,18 @@ impl PoolNodes {
 
     /// Assesses every node again if the pool has another target.
     pub fn retarget(&mut self, target: &str) {
-        if self.target == target {
+        self.reassess(target, self.built_images);
+    }
+
+    fn reassess(&mut self, target: &str, built_images: BuiltImages) {
+        if self.target == target && self.built_images == built_images {
             return;
         }
         let members = std::mem::take(&mut self.members);
-        *self = Self { target: target.to_owned(), arrivals: self.arrivals, ..Self::default() };
+        let (target_of_pool, arrivals) = (target.to_owned(), self.arrivals);
+        *self = Self { target: target_of_pool, built_images, arrivals, ..Self::default() };
         for (name, mut member) in members {
-            member.assessment = Assessment::of(&member.node, target);
+            member.assessment = Assessment::of(&member.node, target, built_images);
             self.file(&member);
             self.counts =
                 self.counts.zip(RolloutCounts::of(&member, target), usize::saturating_add);
@@ -170,7 +176,7 @@ impl PoolNodes {
     ///
     /// The cost depends on the number of selected nodes, not on the size of the pool.
     pub fn select(&mut self, pool: &PoolView) -> RolloutPlan {
-        self.retarget(&pool.target);
+        self.reassess(&pool.target, pool.built_images);
         let free = self.capacity(pool);
         let mut plan = RolloutPlan::toward(&pool.target, free);
         if pool.phase != PoolPhase::Active {

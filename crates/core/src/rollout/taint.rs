@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use super::NodeView;
+use super::{Hold, NodeView};
 
 /// Key of the taint; it has no value.
 pub const KEY: &str = "UpdateInProgress";
@@ -37,16 +37,36 @@ pub fn is_ours(taint: &Taint) -> bool {
 /// Returns the required change of a node's taint, for a pool with this target; `None` if there is
 /// none.
 ///
+/// `hold` is the reason why the node is not updated now. A node that is not updated before a user
+/// changes the cluster has no taint: the scheduler would avoid it for ever.
+///
 /// Compat: the taint is removed once the node is targeted, which is when its update begins
 /// (`pkg/controller/node/node_controller.go`, `updatePools`). So it marks the nodes that wait.
 #[must_use]
-pub fn change(node: &NodeView, target: &str) -> Option<UpdateTaint> {
-    let in_image_mode = node.current_image.is_some() && node.desired_image.is_some();
-    let waits = node.desired != target || in_image_mode;
+pub fn change(node: &NodeView, target: &str, hold: Option<&Hold>) -> Option<UpdateTaint> {
+    let leaves_image_mode = node.current_image.is_some() && node.desired_image.is_some();
+    let waits = (node.desired != target || leaves_image_mode) && !is_stuck(hold);
     match (waits, node.taint) {
         (true, UpdateTaint::Absent) => Some(UpdateTaint::Present),
         (false, UpdateTaint::Present) => Some(UpdateTaint::Absent),
         (true, UpdateTaint::Present) | (false, UpdateTaint::Absent) => None,
+    }
+}
+
+/// Returns true if the node can not be updated, whichever other nodes are done.
+fn is_stuck(hold: Option<&Hold>) -> bool {
+    match hold {
+        Some(Hold::ImageMode | Hold::BadLimit(_) | Hold::Undecodable(_)) => true,
+        Some(
+            Hold::Paused
+            | Hold::Deleting
+            | Hold::NoCapacity
+            | Hold::NotReady(_)
+            | Hold::Cordoned
+            | Hold::OperatorNode
+            | Hold::ControlPlane,
+        )
+        | None => false,
     }
 }
 
@@ -65,7 +85,23 @@ mod tests {
         ];
         for (text, mark, expected) in cases {
             let node = NodeView { taint: mark, ..nodes(text).remove(0) };
-            assert_eq!(change(&node, "new"), expected, "{text} {mark:?}");
+            assert_eq!(change(&node, "new", None), expected, "{text} {mark:?}");
         }
+    }
+
+    #[test]
+    fn nodes_that_cannot_be_updated_lose_the_taint() {
+        let limit = crate::rollout::max_unavailable(
+            "worker",
+            Some(&k8s_openapi::apimachinery::pkg::util::intstr::IntOrString::String(
+                "x".to_owned(),
+            )),
+            3,
+        );
+        let node = NodeView { taint: UpdateTaint::Present, ..nodes("a=old").remove(0) };
+        for hold in [Hold::ImageMode, Hold::BadLimit(limit.unwrap_err())] {
+            assert_eq!(change(&node, "new", Some(&hold)), Some(UpdateTaint::Absent), "{hold}");
+        }
+        assert_eq!(change(&node, "new", Some(&Hold::NoCapacity)), None);
     }
 }

@@ -13,6 +13,7 @@ fn pool(max_unavailable: i64) -> PoolView {
         max_unavailable,
         operator_node: None,
         neighbour: ControlPlanePeer::default(),
+        built_images: BuiltImages::default(),
     }
 }
 

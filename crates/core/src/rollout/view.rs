@@ -6,6 +6,7 @@ use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use mco_api::annotation::{self, DaemonState, Key};
 
 use super::taint;
+use crate::drain::{Handshake, verb};
 
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
@@ -112,6 +113,13 @@ impl NodeView {
         }
     }
 
+    /// Returns true if the node runs, or is to run, an OS image that was built in the cluster.
+    #[must_use]
+    pub fn has_built_image(&self) -> bool {
+        let is_set = |image: &Option<String>| image.as_ref().is_some_and(|text| !text.is_empty());
+        is_set(&self.current_image) || is_set(&self.desired_image)
+    }
+
     /// Returns true if the last update to another config failed.
     #[must_use]
     pub fn is_failing(&self) -> bool {
@@ -196,11 +204,9 @@ fn cordon(node: &Node) -> Cordon {
     if !is_cordoned(node) {
         return Cordon::Open;
     }
-    let value = |key: &str| node.metadata.annotations.as_ref()?.get(key).map(String::as_str);
-    let desired = value(annotation::DESIRED_DRAIN.name()).unwrap_or_default();
-    let applied = value(annotation::LAST_APPLIED_DRAIN.name()).unwrap_or_default();
-    let is = |text: &str, verb| text.split('-').next() == Some(verb);
-    if is(desired, "drain") || (is(desired, "uncordon") && is(applied, "drain")) {
+    let handshake = Handshake::of(node.metadata.annotations.as_ref());
+    let is_asked = |wanted: &str| verb(handshake.desired) == wanted;
+    if is_asked("drain") || (is_asked("uncordon") && handshake.owns_cordon()) {
         Cordon::Controller
     } else {
         Cordon::User

@@ -34,6 +34,8 @@ pub struct Counts {
     pub report_degraded: usize,
     /// Nodes with all pinned images pulled.
     pub pulled: usize,
+    /// Nodes that keep a built OS image, because no process builds images for their pool.
+    pub kept: usize,
 }
 
 impl Counts {
@@ -48,6 +50,7 @@ impl Counts {
             (&mut self.report_updated, other.report_updated),
             (&mut self.report_degraded, other.report_degraded),
             (&mut self.pulled, other.pulled),
+            (&mut self.kept, other.kept),
         ];
         for (this, other) in pairs {
             *this = with(*this, other);
@@ -116,6 +119,7 @@ impl NodeContribution {
             degraded: usize::from(node.is_degraded()),
             report_updated: usize::from(first || (reported.is_none() && report.is_some_and(says))),
             report_degraded: usize::from(reported.is_some() && !first),
+            kept: usize::from(target.is_kept(node)),
             pulled: usize::from(report.is_some_and(|report| report.images == Images::Pulled)),
         };
         let degraded = is_degraded.then(|| DegradedNode {

@@ -40,6 +40,8 @@ pub enum State {
     Degraded,
     /// The object continues once something else happens.
     Waiting,
+    /// The object works without a part of its settings.
+    Restricted,
 }
 
 impl Explanation {
@@ -47,6 +49,7 @@ impl Explanation {
         let state = match self.state {
             State::Degraded => "degraded",
             State::Waiting => "waiting",
+            State::Restricted => "restricted",
         };
         let since = match &self.since {
             Some(Time(since)) => format!(" since {since}"),
@@ -104,11 +107,11 @@ pub fn pool(
     let conditions =
         pool.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     let mut found = Vec::new();
-    for (kind, next) in OF_POOLS {
+    for (kind, state, next) in OF_POOLS {
         if let Some(condition) = holding(conditions, &kind) {
             found.push(Explanation {
                 object: format!("pool {name}"),
-                state: State::Degraded,
+                state,
                 cause: text(condition),
                 since: condition.last_transition_time.clone(),
                 next: next.to_owned(),
@@ -144,17 +147,26 @@ pub fn pool(
 }
 
 /// Remedies for the conditions of the pool itself.
-const OF_POOLS: [(PoolCondition, &str); 3] = [
+const OF_POOLS: [(PoolCondition, State, &str); 4] = [
     (
         PoolCondition::RenderDegraded,
+        State::Degraded,
         "fix or delete the MachineConfig; `mco check` finds such errors before they are applied",
     ),
     (
+        PoolCondition::ImageModeUnsupported,
+        State::Restricted,
+        "delete the MachineOSConfig, which returns nodes with a built image to the image of their \
+         config",
+    ),
+    (
         PoolCondition::ImageBuildDegraded,
+        State::Degraded,
         "see the log of the build, then fix the MachineOSConfig to start a new build",
     ),
     (
         PoolCondition::PinnedImageSetsDegraded,
+        State::Degraded,
         "see the MachineConfigNodes of the pool for the images that cannot be pulled",
     ),
 ];
@@ -207,7 +219,9 @@ fn next_step(pool: &str, node: &str, hold: &Hold) -> String {
             format!("make node {node} ready, or uncordon it")
         }
         Hold::Cordoned => format!("run `kubectl uncordon {node}` to continue"),
-        Hold::ImageMode => format!("delete MachineOSConfig {pool} to leave image mode"),
+        Hold::ImageMode => {
+            format!("delete the MachineOSConfig of pool {pool} to leave image mode")
+        }
         Hold::Undecodable(_) => "repair or delete that object".to_owned(),
         Hold::Deleting => format!("move node {node} to another pool, which then updates it"),
         Hold::NoCapacity | Hold::OperatorNode | Hold::ControlPlane => "no action needed".to_owned(),

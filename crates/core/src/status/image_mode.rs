@@ -2,7 +2,7 @@
 
 use mco_api::{
     MachineConfigPool, MachineOSBuild, MachineOSConfig,
-    condition::{BuildCondition, PoolCondition},
+    condition::{BuildCondition, PoolCondition, reason},
 };
 
 use super::{Finding, MachineConfigNodeView, condition};
@@ -15,6 +15,18 @@ pub struct ImageBuild<'a> {
     pub config: Option<&'a MachineOSConfig>,
     /// MachineOSBuild for the pool's config.
     pub build: Option<&'a MachineOSBuild>,
+    /// The process that builds images.
+    pub builder: Builder,
+}
+
+/// The process that builds the OS images of MachineOSConfigs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Builder {
+    /// Some process builds images, or will.
+    #[default]
+    Present,
+    /// No process builds images: a MachineOSConfig has no effect.
+    Absent,
 }
 
 /// The config and image that a pool's nodes are to run.
@@ -31,6 +43,8 @@ enum TargetImage {
     None,
     /// The image is not built yet.
     Unbuilt,
+    /// Any image: no process builds one.
+    Any,
     /// This image, which contains this config.
     Built { image: String, config: String },
 }
@@ -40,6 +54,7 @@ impl Target {
     pub(super) fn is_reached(&self, node: &NodeView) -> bool {
         match &self.image {
             TargetImage::None => node.is_updated(&self.config),
+            TargetImage::Any => node.is_done() && node.desired == self.config,
             TargetImage::Unbuilt => false,
             TargetImage::Built { image, config } => {
                 node.is_done()
@@ -50,11 +65,18 @@ impl Target {
         }
     }
 
+    /// Returns true if a node keeps a built image with another config, because no process builds
+    /// images.
+    pub(super) fn is_kept(&self, node: &NodeView) -> bool {
+        self.image == TargetImage::Any && node.has_built_image() && node.desired != self.config
+    }
+
     /// Returns true if an updated MachineConfigNode refers to this target.
     pub(super) fn is_reported(&self, report: &MachineConfigNodeView) -> bool {
         report.desired == self.config
             && match &self.image {
                 TargetImage::None => report.desired_image.is_empty(),
+                TargetImage::Any => true,
                 TargetImage::Unbuilt => false,
                 TargetImage::Built { image, config } => {
                     report.desired == *config && report.desired_image == *image
@@ -84,6 +106,7 @@ impl ImageBuild<'_> {
     pub(super) fn target(&self, pool: &MachineConfigPool) -> Target {
         let image = match (self.image(), self.build) {
             _ if self.config.is_none() && self.build.is_none() => TargetImage::None,
+            _ if self.builder == Builder::Absent => TargetImage::Any,
             ("", _) | (_, None) => TargetImage::Unbuilt,
             (image, Some(build)) => TargetImage::Built {
                 image: image.to_owned(),
@@ -101,7 +124,8 @@ impl ImageBuild<'_> {
 
     /// Returns the text for the target, as in the reference's messages.
     pub(super) fn line(&self, config: &str) -> String {
-        match self.image() {
+        let image = if self.builder == Builder::Absent { "" } else { self.image() };
+        match image {
             "" => format!("MachineConfig {config}"),
             image => format!("MachineConfig {config} / Image {image}"),
         }
@@ -144,7 +168,7 @@ impl ImageBuild<'_> {
 
     /// Returns the condition `Updating` of a pool in image mode.
     pub(super) fn updating(&self, pool: &MachineConfigPool, all_updated: bool) -> Option<Finding> {
-        let config = self.config?;
+        let config = self.config.filter(|_| self.builder == Builder::Present)?;
         if pool.spec.paused {
             return Some(self.updating_paused(config));
         }
@@ -201,6 +225,27 @@ impl ImageBuild<'_> {
         }
     }
 
+    /// Returns the condition `ImageModeUnsupported` of a pool whose MachineOSConfig has no effect;
+    /// `kept` is the number of nodes that keep a built image.
+    pub(super) fn unsupported(&self, kept: usize) -> Option<Finding> {
+        let config = self.config.filter(|_| self.builder == Builder::Absent)?;
+        let name = config.metadata.name.as_deref().unwrap_or_default();
+        let kept = match kept {
+            0 => String::new(),
+            1 => " 1 node runs a built image with an earlier config and is not updated.".to_owned(),
+            more => {
+                format!(
+                    " {more} nodes run a built image with an earlier config and are not updated."
+                )
+            }
+        };
+        let text = format!(
+            "MachineOSConfig {name} has no effect: no process builds OS images in this cluster. \
+             Nodes without a built image follow the pool's config.{kept}"
+        );
+        Some(Finding::yes(reason::NO_BUILDER, &text))
+    }
+
     fn name_of_build(&self) -> &str {
         self.build.and_then(|build| build.metadata.name.as_deref()).unwrap_or_default()
     }
@@ -208,7 +253,6 @@ impl ImageBuild<'_> {
     /// Returns the condition that clears an earlier build failure, if any; `failed` is true if
     /// there is one.
     pub(super) fn clear_failure(&self, failed: bool) -> Option<Finding> {
-        use mco_api::condition::reason;
         if self.build.is_some() {
             let is_active =
                 self.is(&BuildCondition::Building) || self.is(&BuildCondition::Prepared);

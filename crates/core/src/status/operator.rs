@@ -136,6 +136,14 @@ fn is_required(pool: &MachineConfigPool) -> bool {
 /// Returns true if all nodes of the pool have its latest config.
 fn is_updated(pool: &MachineConfigPool) -> bool {
     let Some(status) = &pool.status else { return false };
+    let waits = status.conditions.iter().any(|condition| {
+        condition.kind == PoolCondition::RenderDegraded.as_str()
+            && condition.reason == reason::BUILD_SKEW
+    });
+    if waits {
+        // Its config is that of the earlier build.
+        return false;
+    }
     let config = &pool.spec.configuration.rendered.name;
     !config.is_empty()
         && *config == status.configuration.rendered.name
@@ -168,6 +176,11 @@ mod tests {
                     status.configuration.rendered.name = "new".to_owned();
                 }
                 "degraded" => set(PoolCondition::Degraded, "n is broken"),
+                "skewed" => {
+                    let found = Finding::no(reason::BUILD_SKEW, "ignoring MC");
+                    let kind = PoolCondition::RenderDegraded;
+                    super::super::set(&mut status.conditions, &kind, found, &now);
+                }
                 "unrendered" => {
                     set(PoolCondition::Degraded, "");
                     set(PoolCondition::RenderDegraded, "Failed to render configuration");
@@ -176,6 +189,18 @@ mod tests {
             }
         }
         pool
+    }
+
+    #[test]
+    fn a_build_skew_is_progress_and_no_failure() {
+        let found = conditions(Some("1"), None, "required updated skewed");
+        assert!(found.contains(&"Progressing=True : Working towards 2".to_owned()), "{found:?}");
+        assert!(found.contains(&"Degraded=False : ".to_owned()), "{found:?}");
+        let found = conditions(Some("1"), None, "required updated");
+        assert!(
+            found.contains(&"Progressing=False : Cluster version is 2".to_owned()),
+            "{found:?}"
+        );
     }
 
     fn conditions(reached: Option<&str>, failure: Option<&str>, words: &str) -> Vec<String> {

@@ -119,10 +119,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.annotate(done).await?;
         info!("In desired state MachineConfig: {config}");
         self.has_completed = true;
-        self.glass.update(|state| {
-            state.state = DaemonState::Done.to_string();
-            state.reason.clear();
-        });
+        self.publish_transition(DaemonState::Done.as_str(), "");
         self.report_event(UpdateEvent::Recovered);
         self.report_event(UpdateEvent::UpToDate);
         self.unprotect().await;

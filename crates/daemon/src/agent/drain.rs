@@ -1,13 +1,16 @@
 //! Requests drain and uncordon from the drain controller by annotation, and waits for its answer.
 
+use std::time::Duration;
+
 use mco_api::{
     RenderedName,
     annotation::{self, DrainRequest, DrainVerb},
 };
+use mco_cluster::report::chain;
 use mco_core::status::update_conditions::{DrainAnnotations, DrainEvent, UpdateEvent};
 use mco_host::System;
 use tokio::time::Instant;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{AfterSync, Agent, SyncError};
 use crate::{
@@ -51,10 +54,27 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 return Ok(self.drain_completed(&request));
             }
         }
-        self.wait_for_drain(request).map(Some)
+        let limit = match verb {
+            DrainVerb::Drain => self.drain_limit().await,
+            DrainVerb::Uncordon => self.limits.uncordon,
+        };
+        self.wait_for_drain(request, limit).map(Some)
     }
 
-    fn wait_for_drain(&mut self, request: DrainRequest) -> Result<AfterSync, SyncError> {
+    /// Returns the drain timeout of the node's pool, or the default.
+    async fn drain_limit(&self) -> Duration {
+        let timeout = self.cluster.drain_timeout().await.unwrap_or_else(|error| {
+            warn!(error = chain(&error), "Failed to fetch the drain timeout of the pool");
+            None
+        });
+        timeout.unwrap_or(self.limits.drain)
+    }
+
+    fn wait_for_drain(
+        &mut self,
+        request: DrainRequest,
+        limit: Duration,
+    ) -> Result<AfterSync, SyncError> {
         let now = Instant::now();
         let since = match &self.drain_wait {
             Some((waiting, since)) if *waiting == request => *since,
@@ -64,14 +84,10 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 now
             }
         };
-        let limit = match request.verb {
-            DrainVerb::Drain => self.limits.drain,
-            DrainVerb::Uncordon => self.limits.uncordon,
-        };
         let verb = request.verb;
         self.drain_wait = Some((request, since));
         if now >= since + limit {
-            return Err(SyncError::DrainTimeout { verb, node: self.node.clone() });
+            return Err(SyncError::DrainTimeout { verb, node: self.node.clone(), limit });
         }
         Ok(AfterSync::Wait(Some(since + limit)))
     }

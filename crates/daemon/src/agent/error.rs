@@ -1,5 +1,7 @@
 //! Errors of a sync, and their report on the node.
 
+use std::time::Duration;
+
 use mco_api::{
     NodeName, RenderedName,
     annotation::{self, AnnotationError, DaemonState, DrainVerb},
@@ -7,7 +9,8 @@ use mco_api::{
 };
 use mco_cluster::report::chain;
 use mco_core::{
-    drift::Drift, machine::UnreadableConfig, plan::Refusal, status::update_conditions::UpdateEvent,
+    drain::in_words, drift::Drift, machine::UnreadableConfig, plan::Refusal,
+    status::update_conditions::UpdateEvent,
 };
 use mco_host::{RootError, System, SystemError};
 use tokio::task::JoinError;
@@ -48,13 +51,15 @@ pub enum SyncError {
     /// The drain controller did not complete a request in time.
     #[error(
         "failed to {} node: {node} after {}. Please see machine-config-controller logs for more information",
-        verb.as_str(), limit(*.verb)
+        verb.as_str(), in_words(*.limit)
     )]
     DrainTimeout {
         /// The requested action.
         verb: DrainVerb,
         /// The node.
         node: NodeName,
+        /// Time limit of the request.
+        limit: Duration,
     },
     /// The kubelet was healthy before the update and is not since.
     #[error(
@@ -130,13 +135,6 @@ pub enum DriftDetected {
 
 fn because(cause: Option<&str>) -> String {
     cause.map(|cause| format!("; possible root cause: {cause}")).unwrap_or_default()
-}
-
-fn limit(verb: DrainVerb) -> &'static str {
-    match verb {
-        DrainVerb::Drain => "1 hour",
-        DrainVerb::Uncordon => "10 minutes",
-    }
 }
 
 /// The state that an error leads to.
@@ -273,10 +271,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if let Some(event) = fault.event().filter(|_| is_new) {
             self.cluster.publish_event(EventType::Warning, event, &text).await;
         }
-        self.glass.update(|shown| {
-            shown.state = state.to_string();
-            shown.reason.clone_from(&reason);
-        });
+        self.publish_transition(state.as_str(), &reason);
         let mut changes = Changes::new();
         changes.insert(annotation::STATE.name().to_owned(), Some(state.to_string()));
         changes.insert(annotation::REASON.name().to_owned(), Some(reason));

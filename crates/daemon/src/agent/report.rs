@@ -40,11 +40,11 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         if is_new {
             configs(node, disk);
         }
+        let state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
+        self.publish_transition(&state, &node.reason);
         self.glass.update(|state| {
             state.current_config = current.map(ToString::to_string);
             state.desired_config = node.desired.as_ref().map(ToString::to_string);
-            state.state = node.state.as_ref().map(ToString::to_string).unwrap_or_default();
-            state.reason.clone_from(&node.reason);
             state.boot_id.clone_from(&disk.boot_id);
             // A restarted daemon goes on waiting for the drain that it requested before.
             state.waiting_for = state.waiting_for.take().filter(|_| self.drain_wait.is_some());
@@ -53,6 +53,18 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             let state = node.state.clone().unwrap_or(mco_api::annotation::DaemonState::Done);
             self.metrics.state(&state, "", &self.now());
         }
+    }
+
+    /// Publishes the state of the node and its reason, and logs a change of them.
+    pub(super) fn publish_transition(&self, state: &str, reason: &str) {
+        let before = self.glass.get();
+        for line in transitions((&before.state, &before.reason), (state, reason)) {
+            info!("{line}");
+        }
+        self.glass.update(|glass| {
+            state.clone_into(&mut glass.state);
+            reason.clone_into(&mut glass.reason);
+        });
     }
 
     /// Publishes events about an OS update that is about to start.
@@ -163,6 +175,25 @@ pub(super) fn drains(plan: &NodePlan) -> DrainRequired {
     }
 }
 
+/// Returns the log lines for a change of state and reason; none for a daemon that has just started.
+///
+/// Compat: `pkg/daemon/daemon.go`, `syncNode`.
+fn transitions(before: (&str, &str), after: (&str, &str)) -> Vec<String> {
+    let (old, new) = (before.0, after.0);
+    let mut lines = Vec::new();
+    if old.is_empty() {
+        return lines;
+    }
+    if old != new {
+        lines.push(format!("Transitioned from state: {old} -> {new}"));
+    }
+    if before.1 != after.1 {
+        let (old, new) = (before.1, after.1);
+        lines.push(format!("Transitioned from degraded/unreconcilable reason {old} -> {new}"));
+    }
+    lines
+}
+
 fn configs(node: &NodeAnnotations, disk: &DiskView) {
     if disk.initial_annotations.is_some() {
         info!("In bootstrap mode");
@@ -185,5 +216,28 @@ fn configs(node: &NodeAnnotations, disk: &DiskView) {
             info!("Desired config: {desired}");
         }
         (None, _) | (_, None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::transitions;
+
+    // covers: C128
+    #[test]
+    fn a_change_of_state_is_logged_in_the_words_of_the_reference() {
+        assert_eq!(transitions(("", ""), ("Done", "")), [""; 0], "the daemon has just started");
+        assert_eq!(transitions(("Done", ""), ("Done", "")), [""; 0]);
+        assert_eq!(
+            transitions(("Done", ""), ("Working", "")),
+            ["Transitioned from state: Done -> Working"]
+        );
+        assert_eq!(
+            transitions(("Degraded", "content mismatch"), ("Done", "")),
+            [
+                "Transitioned from state: Degraded -> Done",
+                "Transitioned from degraded/unreconcilable reason content mismatch -> ",
+            ]
+        );
     }
 }

@@ -16,6 +16,7 @@ use mco_cluster::{
     watch::{self, Observed},
 };
 use mco_core::{
+    drain,
     membership::Pools,
     plan::{default_policies, merge_policies},
 };
@@ -145,6 +146,15 @@ impl Cluster for ApiCluster {
         let pool = pool(&self.client, &self.node).await?;
         let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
         Ok(annotation::CONFIRM_MINUTES.get(&annotations).ok().flatten())
+    }
+
+    async fn drain_timeout(&self) -> Result<Option<Duration>, ClusterError> {
+        let pool = pool(&self.client, &self.node).await?;
+        let annotations = pool.and_then(|pool| pool.metadata.annotations).unwrap_or_default();
+        // An invalid timeout is reported by the drain controller, which then uses the default, too.
+        Ok(annotations
+            .contains_key(annotation::DRAIN_TIMEOUT.name())
+            .then(|| drain::Limits::of(&annotations, drain::Limits::REFERENCE).0.overdue))
     }
 
     async fn annotate(&self, changes: &Changes) -> Result<NodeState, ClusterError> {

@@ -29,7 +29,7 @@ async fn a_drain_timeout_degrades_the_node_and_a_late_answer_lets_it_go_on() {
     fleet.desire("rendered-worker-2").await;
     fleet
         .wait(
-            "state=Degraded, reason=failed to drain node: worker-0 after 1 hour. Please see \
+            "state=Degraded, reason=failed to drain node: worker-0 after 300ms. Please see \
              machine-config-controller logs for more information",
         )
         .await;
@@ -53,7 +53,7 @@ async fn an_uncordon_timeout_degrades_the_node() {
     fleet.desire("rendered-worker-2").await;
     fleet
         .wait(
-            "state=Degraded, reason=failed to uncordon node: worker-0 after 10 minutes. Please \
+            "state=Degraded, reason=failed to uncordon node: worker-0 after 300ms. Please \
              see machine-config-controller logs for more information",
         )
         .await;

@@ -49,6 +49,7 @@ pub(super) fn of(
         max_unavailable,
         operator_node: None,
         neighbour: rollout::ControlPlanePeer::default(),
+        built_images: rollout::BuiltImages::default(),
     };
     let unknown = members.iter().filter(|node| node.current.is_empty()).count();
     if unknown > 0 {

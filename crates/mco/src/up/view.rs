@@ -4,13 +4,14 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
 use kube::ResourceExt as _;
 use mco_api::{
     ClusterOperator, MachineConfigPool,
     annotation::{self, DaemonState, DrainVerb, Key},
     label,
 };
+use mco_cluster::report::chain;
 use mco_core::{
     node_index::NodeIndex,
     rollout::{Hold, NodeView, PoolNodes, PoolView},
@@ -256,8 +257,50 @@ fn explanations(pools: &[&MachineConfigPool], nodes: &[&Node]) -> Vec<String> {
             holds.iter().cloned().partition(|(_, hold)| matches!(hold, Hold::NoCapacity));
         lines.extend(explain::summary(&explain::pool(pool, &members, &other)));
         lines.extend(waiting_for_slot(pool, &members, &holds, &slot));
+        lines.extend(blocked_drains(nodes, &members));
     }
+    lines.extend(without_pool(&node_index, nodes));
     lines
+}
+
+/// Explains nodes whose pool cannot be determined.
+fn without_pool(node_index: &NodeIndex, nodes: &[&Node]) -> Vec<String> {
+    let refused = nodes.iter().filter_map(|node| {
+        let error = node_index.pool_of(&node.name_any()).err()?;
+        Some(format!(
+            "node {} is not updated: {}; remove the labels of all custom pools but one",
+            node.name_any(),
+            chain(error)
+        ))
+    });
+    refused.collect()
+}
+
+/// Explains the drains of these members that pods block, with pod and PodDisruptionBudget.
+fn blocked_drains(nodes: &[&Node], members: &[NodeView]) -> Vec<String> {
+    let is_member = |node: &&&Node| members.iter().any(|member| member.name == node.name_any());
+    let line = |node: &&Node| {
+        let record = annotation::DRAIN_RECORD.get(node.annotations()).ok().flatten()?;
+        let requested = text(node, &annotation::DESIRED_DRAIN);
+        let is_current = record.request == requested && !record.blockers.is_empty();
+        let mut blockers: Vec<String> = record
+            .blockers
+            .iter()
+            .take(MAX_NAMES)
+            .map(|blocker| format!("pod {}: {}", blocker.pod, blocker.why))
+            .collect();
+        let more = record.blockers.len().saturating_sub(MAX_NAMES) + record.more;
+        blockers.extend((more > 0).then(|| format!("{more} more pods")));
+        let Time(since) = &record.since;
+        is_current.then(|| {
+            format!(
+                "node {} is draining since {since:.0}, blocked by {}",
+                node.name_any(),
+                blockers.join("; ")
+            )
+        })
+    };
+    nodes.iter().filter(is_member).filter_map(line).collect()
 }
 
 /// Maximum number of nodes named in one sentence.
@@ -402,6 +445,54 @@ mod tests {
             let line = node(ready, cordoned, annotations).to_string();
             assert_eq!(line, format!("node worker-0: {want}"));
         }
+    }
+
+    // covers: C130, DRN-10
+    #[test]
+    fn a_blocked_drain_and_a_node_in_two_custom_pools_are_explained() {
+        let pool = |name: &str| -> MachineConfigPool {
+            serde_json::from_value(json!({
+                "metadata": {"name": name},
+                "spec": {
+                    "nodeSelector": {"matchLabels": {format!("role/{name}"): ""}},
+                    "configuration": {"name": "rendered-b"},
+                },
+            }))
+            .unwrap()
+        };
+        let pools = [pool("worker"), pool("infra"), pool("gpu")];
+        let record = json!({
+            "request": "drain-rendered-b", "since": "2026-01-01T00:00:00Z",
+            "blockers": [{"pod": "shop/web", "why": "PodDisruptionBudget shop/keep requires 1 of 1",
+                          "since": "2026-01-01T00:00:00Z"}],
+        });
+        let node = |name: &str, labels: &[&str], record: &str| -> Node {
+            let labels: BTreeMap<String, &str> =
+                labels.iter().map(|role| (format!("role/{role}"), "")).collect();
+            serde_json::from_value(json!({
+                "metadata": {"name": name, "labels": labels, "annotations": {
+                    "machineconfiguration.openshift.io/currentConfig": "rendered-a",
+                    "machineconfiguration.openshift.io/desiredConfig": "rendered-b",
+                    "machineconfiguration.openshift.io/state": "Working",
+                    "machineconfiguration.openshift.io/desiredDrain": "drain-rendered-b",
+                    "machineconfiguration.openshift.io/drainRecord": record,
+                }},
+                "spec": {"unschedulable": true},
+            }))
+            .unwrap()
+        };
+        let nodes =
+            [node("n0", &["worker"], &record.to_string()), node("n1", &["gpu", "infra"], "")];
+        let view = StatusView::of(None, &pools, &nodes);
+        assert_eq!(
+            view.explanations,
+            [
+                "node n0 is draining since 2026-01-01T00:00:00Z, blocked by pod shop/web: \
+                 PodDisruptionBudget shop/keep requires 1 of 1",
+                "node n1 is not updated: node n1 belongs to 2 custom roles, cannot proceed with \
+                 this Node; remove the labels of all custom pools but one",
+            ]
+        );
     }
 
     #[test]

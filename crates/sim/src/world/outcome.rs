@@ -29,6 +29,9 @@ impl World {
     pub(super) fn finish(mut self) -> Report {
         let pools: Vec<PoolOutcome> =
             self.setup.pools.iter().map(|pool| self.pool_outcome(pool)).collect();
+        if self.violation.is_none() && self.faults_ended {
+            self.check_cordons();
+        }
         if self.violation.is_none() && self.faults_ended && self.setup.requires_convergence {
             self.check_convergence(&pools);
         }
@@ -41,6 +44,18 @@ impl World {
             reboots: self.reboots,
             steps: self.steps,
             pools,
+        }
+    }
+
+    /// Checks that no node that is done keeps a cordon of the controller.
+    fn check_cordons(&mut self) {
+        let mut pairs = self.nodes.iter().zip(&self.hosts);
+        let left = pairs.find(|(record, host)| {
+            let is_left = host.cordoned_by_controller && super::is_cordoned(&record.object);
+            is_left && NodeView::of(&record.object).is_done()
+        });
+        if let Some(name) = left.map(|(record, _)| record.name.clone()) {
+            self.violate(Invariant::CordonReturned, &name);
         }
     }
 

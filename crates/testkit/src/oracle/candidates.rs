@@ -18,7 +18,8 @@ use mco_api::{MachineConfig, MachineConfigPool};
 use mco_core::{
     membership::Pools,
     rollout::{
-        self, ControlPlanePeer, Cordon, NodeView, PoolPhase, PoolView, RolloutPlan, first_boot,
+        self, BuiltImages, ControlPlanePeer, Cordon, NodeView, PoolPhase, PoolView, RolloutPlan,
+        first_boot,
         taint::{self, UpdateTaint},
     },
 };
@@ -117,13 +118,14 @@ fn view(
     };
     let target = pool.spec.configuration.rendered.name.clone();
     let neighbour = ControlPlanePeer::default();
-    Ok(PoolView { name, target, phase, max_unavailable, operator_node, neighbour })
+    let built_images = BuiltImages::Replace;
+    Ok(PoolView { name, target, phase, max_unavailable, operator_node, neighbour, built_images })
 }
 
 /// Returns the nodes that get the taint and those that lose it.
 fn taints(pool: &PoolView, members: &[NodeView]) -> [Vec<String>; 2] {
     [UpdateTaint::Present, UpdateTaint::Absent].map(|mark| {
-        let changes = |node: &NodeView| taint::change(node, &pool.target) == Some(mark);
+        let changes = |node: &NodeView| taint::change(node, &pool.target, None) == Some(mark);
         let mut nodes =
             if pool.phase == PoolPhase::Active { names(members, changes) } else { vec![] };
         nodes.sort();

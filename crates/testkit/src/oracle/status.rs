@@ -10,8 +10,8 @@ use mco_api::{
 use mco_core::{
     rollout::NodeView,
     status::{
-        self, CountSource, DaemonReport, ImageBuild, Inputs, MachineConfigNodeView, StatusContext,
-        Streams,
+        self, Builder, CountSource, DaemonReport, ImageBuild, Inputs, MachineConfigNodeView,
+        StatusContext, Streams,
     },
 };
 use serde::Deserialize;
@@ -75,6 +75,7 @@ fn around(input: &Input) -> StatusContext<'_> {
         image_build: ImageBuild {
             config: input.machine_os_config.as_ref(),
             build: input.machine_os_build.as_ref(),
+            builder: Builder::Present,
         },
         streams: gate("OSStreams").then(|| Streams {
             offered: input.os_image_stream.as_ref(),

@@ -36,6 +36,7 @@ pub(super) fn setup(scenario: &Scenario, chooser: Chooser, bug: Option<Bug>) -> 
         chooser,
         requires_convergence: true,
         bug,
+        interruption: scenario.interruption.clone(),
     }
 }
 
@@ -86,6 +87,9 @@ fn node(role: &str, index: usize) -> Node {
         (annotation::CURRENT_CONFIG.name().to_owned(), "old".to_owned()),
         (annotation::DESIRED_CONFIG.name().to_owned(), "old".to_owned()),
         (annotation::STATE.name().to_owned(), DaemonState::Done.as_str().to_owned()),
+        // As after the update that brought the node to this config.
+        (annotation::DESIRED_DRAIN.name().to_owned(), "uncordon-old".to_owned()),
+        (annotation::LAST_APPLIED_DRAIN.name().to_owned(), "uncordon-old".to_owned()),
     ]));
     let ready = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     node.status = serde_json::from_value(ready).ok();
@@ -113,6 +117,10 @@ fn pods(scenario: &Scenario, nodes: &[Node]) -> Vec<Pod> {
 /// Builds a budget that allows one disruption, if the pods always have another node to go to.
 fn budgets(pods: usize, scenario: &Scenario) -> Vec<Budget> {
     let room = usize::try_from(scenario.max_unavailable).is_ok_and(|max| scenario.workers > max);
+    if scenario.blocked {
+        let name = "shop/web".to_owned();
+        return vec![Budget { name, pods: (0..pods).collect(), min_available: pods }];
+    }
     let tight = pods > 1 && room && scenario.flaw != Some(Flaw::NotReadyLater);
     let budget = Budget {
         name: "shop/web".to_owned(),

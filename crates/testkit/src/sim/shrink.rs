@@ -36,6 +36,7 @@ fn smaller(scenario: &Scenario) -> Vec<Scenario> {
     with(&|s| s.workers = s.workers.saturating_sub(1).max(1));
     with(&|s| s.pods = 0);
     with(&|s| s.flaw = None);
+    with(&|s| s.interruption = None);
     with(&|s| s.max_unavailable = 1);
     for (fault, _, _) in Fault::ALL {
         with(&|s| s.faults.set(fault, 0));

@@ -1,7 +1,7 @@
 //! The simulator's invariants hold in all scenarios, and each of them can fail.
 
 use mco_core::rollout::{Cordon, PoolNodes, PoolPhase, PoolView, RolloutPlan};
-use mco_sim::{Bug, Chooser, Faults, Flaw, Invariant, Millis, UserAction};
+use mco_sim::{Bug, Chooser, Faults, Flaw, HandshakePoint, Invariant, Millis, UserAction};
 use mco_testkit::sim::{self, PRODUCTION, Scenario};
 
 /// Number of seeds, unless the environment gives another number.
@@ -39,8 +39,6 @@ const MINUTE: Millis = 60_000;
 
 /// Builds a scenario of three nodes, a bad change, and its revert ten minutes later.
 fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
-    let target =
-        |config: &str| UserAction::Target { pool: "worker".to_owned(), config: config.to_owned() };
     Scenario {
         seed: 1,
         workers: 3,
@@ -51,6 +49,79 @@ fn reverted(flaw: Flaw, max_unavailable: i32) -> Scenario {
         reboots: true,
         script: vec![(MINUTE, target("first")), (11 * MINUTE, target("old"))],
         faults: Faults::default(),
+        blocked: false,
+        interruption: None,
+    }
+}
+
+fn target(config: &str) -> UserAction {
+    UserAction::Target { pool: "worker".to_owned(), config: config.to_owned() }
+}
+
+/// Builds a scenario without faults in which one worker, whose drain a budget may block for ever,
+/// gets the config `first`.
+fn one_worker(blocked: bool) -> Scenario {
+    Scenario {
+        seed: 1,
+        workers: if blocked { 1 } else { 2 },
+        others: 0,
+        max_unavailable: 1,
+        pods: 1,
+        flaw: None,
+        reboots: true,
+        script: vec![(MINUTE, target("first"))],
+        faults: Faults::default(),
+        blocked,
+        interruption: None,
+    }
+}
+
+/// Runs a scenario with several seeds, which give the watches other delays.
+fn converges(scenario: &Scenario) {
+    for seed in 1..=8 {
+        let scenario = Scenario { seed, ..scenario.clone() };
+        let outcome = sim::check_with(&scenario, PRODUCTION, None);
+        assert_eq!(outcome.as_ref().err(), None, "{scenario}");
+        assert!(outcome.is_ok_and(|report| report.is_complete()), "{scenario}");
+    }
+}
+
+#[test]
+fn every_point_of_the_handshake_survives_a_revert_a_new_config_and_restarts() {
+    for point in HandshakePoint::ALL {
+        for delay in [0, 3, 50, 150, 500, 5_000] {
+            for action in [
+                target("old"),
+                target("second"),
+                UserAction::RestartController,
+                UserAction::RestartDaemon(0),
+            ] {
+                let mut scenario = one_worker(false);
+                scenario.interruption = Some((point, delay, action));
+                converges(&scenario);
+            }
+        }
+    }
+}
+
+// covers: DRN-2
+#[test]
+fn a_revert_of_a_blocked_drain_takes_the_cordon_back_at_every_moment() {
+    for point in [HandshakePoint::DrainRequested, HandshakePoint::Cordoned] {
+        for delay in [0, 3, 50, 150, 500, 5_000, 10 * MINUTE] {
+            let mut scenario = one_worker(true);
+            scenario.interruption = Some((point, delay, target("old")));
+            converges(&scenario);
+        }
+    }
+    // A revert that is itself reverted, and again, at all distances.
+    for delay in [1, 20, 100, 250, 1_000, 5_000, 2 * MINUTE] {
+        let mut scenario = one_worker(true);
+        for (number, config) in ["old", "first", "old", "second", "old"].iter().enumerate() {
+            let number = Millis::try_from(number).unwrap();
+            scenario.script.push((2 * MINUTE + number * delay, target(config)));
+        }
+        converges(&scenario);
     }
 }
 
@@ -175,6 +246,19 @@ fn each_invariant_detects_its_fault() {
     assert_violated(reference, None, Invariant::RevertRepairs);
     assert_violated(PRODUCTION, Some(Bug::NoDrain), Invariant::DrainBeforeReboot);
     assert_violated(PRODUCTION, Some(Bug::NoUncordon), Invariant::NoCordonLeft);
+    let mut reverted = one_worker(true);
+    reverted.interruption = Some((HandshakePoint::Cordoned, 5_000, target("old")));
+    let report = mco_sim::run(reverted.setup(PRODUCTION, Some(Bug::OldAnswer)));
+    let violation = report.violation.expect("the old answer leaves the cordon");
+    assert_eq!(violation.rule, Invariant::NoCordonLeft);
+    assert_violated(PRODUCTION, Some(Bug::AnyCordon), Invariant::UserCordonKept);
+    // The controller cordons the node after the daemon has withdrawn its request.
+    let is_left = (1..50).any(|delay| {
+        reverted.interruption = Some((HandshakePoint::DrainRequested, delay, target("old")));
+        let report = mco_sim::run(reverted.setup(PRODUCTION, Some(Bug::OldAnswer)));
+        report.violation.is_some_and(|violation| violation.rule == Invariant::CordonReturned)
+    });
+    assert!(is_left, "no delay leaves the cordon");
 }
 
 #[test]

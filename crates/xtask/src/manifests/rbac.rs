@@ -20,6 +20,13 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
     Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
+    // Kinds that the controller does not handle get a condition that says so.
+    Rule(OURS, &["kubeletconfigs", "containerruntimeconfigs"], SEE),
+    Rule(
+        OURS,
+        &["kubeletconfigs/status", "containerruntimeconfigs/status", "machineosconfigs/status"],
+        &["patch"],
+    ),
     // mastersSchedulable; on OpenShift only.
     Rule("config.openshift.io", &["schedulers"], SEE),
     Rule(OURS, &["machineconfignodes"], KEEP),

@@ -105,6 +105,38 @@ fn work_left_for_later_names_its_issue() {
     }
 }
 
+/// Returns the IDs of the `// covers:` lines.
+fn covered() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (_, text) in sources() {
+        let lines = text.lines().filter_map(|line| line.trim().strip_prefix("// covers: "));
+        found.extend(lines.flat_map(|line| line.split(", ")).map(|id| id.trim().to_owned()));
+    }
+    found
+}
+
+/// Returns the IDs of the rows with the verdict same or better that no test covers.
+fn unproven(table: &str, covered: &BTreeSet<String>) -> Vec<String> {
+    let rows = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let (ids, verdict) = (cells.next()?, cells.next()?);
+        matches!(verdict, "same" | "better").then_some(ids)
+    });
+    let ids = rows.flat_map(|ids| ids.split(", ")).map(str::to_owned);
+    ids.filter(|id| !covered.contains(id)).collect()
+}
+
+#[test]
+fn every_row_with_the_verdict_same_or_better_has_a_test() {
+    let covered = covered();
+    let table =
+        fs::read_to_string(crate::workspace().join("docs/compat.md")).expect("docs/compat.md");
+    let missing = unproven(&table, &covered);
+    assert!(missing.is_empty(), "no test covers {missing:?}; write one, or change the verdict");
+    let row = "| NO-1, NO-2 | better | x |\n| NO-3 | not yet | x |\n";
+    assert_eq!(unproven(row, &covered), ["NO-1", "NO-2"], "the check can fail");
+}
+
 #[test]
 fn every_capability_that_a_test_covers_has_a_row_in_the_compatibility_table() {
     let table =
