@@ -258,7 +258,27 @@ impl Candidate {
 
     async fn release(&self, observed: Option<Observed>) {
         let Some(seen) = observed.filter(|seen| self.is_ours(&seen.lease)) else { return };
-        let mut lease = seen.lease;
+        let mut released = self.replace_with_free(seen.lease).await;
+        // The renewal that the end of the work cancelled may have been stored.
+        if released.as_ref().is_err_and(|e| e.rejection() == Some(Rejection::Conflict)) {
+            released = match self.limited(Method::GET, self.api.get_opt(&self.name)).await {
+                Ok(Some(lease)) if self.is_ours(&lease) => self.replace_with_free(lease).await,
+                // Another process holds the lease, or deleted it.
+                Ok(_) => return,
+                Err(error) => Err(error),
+            };
+        }
+        match released {
+            Ok(()) => info!(lease = self.name, "Released the lease"),
+            Err(error) => {
+                let error = report::chain(&error);
+                warn!(lease = self.name, error, "Failed to release the lease");
+            }
+        }
+    }
+
+    /// Replaces `lease`, which this process holds, with a lease that has no holder.
+    async fn replace_with_free(&self, mut lease: Lease) -> Result<(), CallError> {
         let now = MicroTime(self.clock.now());
         let spec = lease.spec.get_or_insert_default();
         spec.holder_identity = Some(String::new());
@@ -266,14 +286,8 @@ impl Candidate {
         spec.renew_time = Some(now.clone());
         spec.acquire_time = Some(now);
         let params = PostParams::default();
-        let released = self.api.replace(&self.name, &params, &lease);
-        match self.limited(Method::PUT, released).await {
-            Ok(_) => info!(lease = self.name, "Released the lease"),
-            Err(error) => {
-                let error = report::chain(&error);
-                warn!(lease = self.name, error, "Failed to release the lease");
-            }
-        }
+        let replaced = self.api.replace(&self.name, &params, &lease);
+        self.limited(Method::PUT, replaced).await.map(drop)
     }
 
     fn is_ours(&self, lease: &Lease) -> bool {

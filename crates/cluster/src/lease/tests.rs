@@ -360,3 +360,15 @@ async fn work_that_does_not_end_is_dropped_and_its_lease_expires() {
     assert_eq!(server.spec("holderIdentity"), "one", "another process waits until it expires");
     assert!(one.fence.check().is_err());
 }
+
+// covers: LE-1
+#[tokio::test(start_paused = true)]
+async fn a_renewal_in_flight_at_shutdown_does_not_keep_the_lease() {
+    let server = OneLease::default();
+    *server.delay.lock().unwrap() = seconds(1);
+    let candidate = Candidate { timings: Timings::FAST, ..server.candidate("a") };
+    // The first renewal is stored after two seconds, and answered after three.
+    let ended = candidate.lead(&Shutdown::new(), |_| sleep(Duration::from_millis(2500))).await;
+    assert_eq!(ended, LeadershipEnd::Released);
+    assert_eq!(server.spec("holderIdentity"), "");
+}
