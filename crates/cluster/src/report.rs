@@ -71,9 +71,9 @@ mod tests {
         let wrong = || serde_json::from_str::<Vec<String>>(r#"[1, "SECRET", {}]"#).unwrap_err();
         let decoding =
             || kube::Error::SerdeError(serde_json::from_str::<Vec<u8>>(r#""SECRET""#).unwrap_err());
-        let watching = kube::runtime::watcher::Error::InitialListFailed(decoding());
+        let calling = crate::CallError::from(decoding());
         let errors: [Box<dyn Error>; 4] =
-            [Box::new(broken()), Box::new(wrong()), Box::new(decoding()), Box::new(watching)];
+            [Box::new(broken()), Box::new(wrong()), Box::new(decoding()), Box::new(calling)];
         for error in &errors {
             let text = chain(&**error);
             assert!(text.contains("failed to decode: value of the wrong type"), "{text}");
