@@ -122,7 +122,7 @@ impl Error for CallError {
 /// An object or answer that cannot be decoded: the kind of fault and its position, without the
 /// text, which may be secret. serde's own message quotes the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DecodeError {
+pub(crate) struct DecodeError {
     fault: String,
     line: usize,
     column: usize,

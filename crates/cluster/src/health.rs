@@ -21,10 +21,10 @@ use crate::watch::{IDLE_LIMIT, Relist};
 
 /// Time without any answer after which a watch is stale: an idle watch is dropped before, and its list
 /// has a minute to arrive.
-pub const STALE_LIMIT: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() + 60);
+pub(crate) const STALE_LIMIT: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() + 60);
 
 /// Time after which a queue that does not move is stuck.
-pub const STUCK_LIMIT: Duration = Duration::from_mins(10);
+pub(crate) const STUCK_LIMIT: Duration = Duration::from_mins(10);
 
 /// Requirement that the API server serves a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl Health {
 
     /// Returns the queues that do not move, one line for each.
     #[must_use]
-    pub fn stuck_queues(&self) -> Vec<String> {
+    pub(crate) fn stuck_queues(&self) -> Vec<String> {
         let loads = self.loads();
         let stalls = loads.into_iter().map(|(name, work, load)| (name, load.stalled(work)));
         let stuck = stalls.filter(|(_, stalled)| *stalled > STUCK_LIMIT);

@@ -36,7 +36,7 @@ use crate::{
 };
 
 /// Time that the work of a leader has to end after a shutdown was requested.
-pub const WORK_GRACE: Duration = Duration::from_secs(10);
+pub(crate) const WORK_GRACE: Duration = Duration::from_secs(10);
 
 /// A candidate for a lease.
 #[derive(Clone, Debug)]

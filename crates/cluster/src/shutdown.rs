@@ -17,7 +17,7 @@ pub const SHUTDOWN_LIMIT: Duration = Duration::from_secs(20);
 const FIRST_REPORT: Duration = Duration::from_secs(5);
 
 /// Exit code of a process that did not shut down in time.
-pub const OVERDUE: i32 = 1;
+pub(crate) const OVERDUE: i32 = 1;
 
 /// A shutdown request that all tasks of a process share.
 #[derive(Clone, Debug, Default)]

@@ -69,7 +69,7 @@ pub enum RemoteFailure {
 ///
 /// The annotation on the MachineConfiguration takes precedence over the one on the
 /// ControllerConfig.
-pub fn reach_setting(
+pub(crate) fn reach_setting(
     settings: Option<&MachineConfiguration>,
     controller_config: &ControllerConfig,
 ) -> Result<Option<AddressPolicy>, RemoteFailure> {
@@ -144,7 +144,7 @@ struct RemoteContents {
 }
 
 /// Embeds the remote contents of the draft during bootstrap, without a cluster to store them in.
-pub async fn fetch_and_embed_once(
+pub(crate) async fn fetch_and_embed_once(
     fetcher: &Fetcher,
     draft: &mut Draft,
 ) -> Result<(), RemoteFailure> {

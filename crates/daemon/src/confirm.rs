@@ -168,7 +168,7 @@ pub(crate) fn record_rolled_back(root: &Root, back: &RolledBackConfig) -> Result
 }
 
 /// Removes the record of the rolled back config, so that it can be retried.
-pub fn clear_rolled_back(root: &Root) -> Result<(), DiskError> {
+pub(crate) fn clear_rolled_back(root: &Root) -> Result<(), DiskError> {
     root.remove(ROLLED_BACK)?;
     Ok(())
 }

@@ -146,7 +146,7 @@ impl NodeAnnotations {
 
     /// Returns true if the drain controller completed this request.
     #[must_use]
-    pub fn has_completed_drain(&self, request: &DrainRequest) -> bool {
+    pub(crate) fn has_completed_drain(&self, request: &DrainRequest) -> bool {
         self.last_applied_drain.as_ref() == Some(request)
     }
 }

@@ -13,13 +13,13 @@ pub const CURRENT_CONFIG: &str = "/etc/machine-config-daemon/currentconfig";
 /// Image-mode image of the machine; empty without one.
 pub const CURRENT_IMAGE: &str = "/etc/machine-config-daemon/currentimage";
 /// Annotations to set when the node first joins; removed once set.
-pub const INITIAL_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
+pub(crate) const INITIAL_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const INITIAL_ANNOTATIONS_DONE: &str = "/etc/machine-config-daemon/node-annotation.json.bak";
 /// Config that first boot has yet to complete.
 pub const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 const ENCAPSULATED_DONE: &str = "/etc/ignition-machine-config-encapsulated.json.bak";
 /// Complete config that the machine was installed with.
-pub const INSTALLED: &str = "/etc/mcs-machine-config-content.json";
+pub(crate) const INSTALLED: &str = "/etc/mcs-machine-config-content.json";
 /// Directory of the daemon's records.
 pub const RECORDS: &str = "/etc/machine-config-daemon";
 const IGNITION_PRESET: &str = "/etc/systemd/system-preset/20-ignition.preset";
@@ -53,12 +53,14 @@ pub fn record_config(root: &Root, config: &MachineConfig) -> Result<(), DiskErro
 }
 
 /// Returns the annotations to set when the node first joins.
-pub fn initial_annotations(root: &Root) -> Result<Option<BTreeMap<String, String>>, DiskError> {
+pub(crate) fn initial_annotations(
+    root: &Root,
+) -> Result<Option<BTreeMap<String, String>>, DiskError> {
     parsed(root, INITIAL_ANNOTATIONS)
 }
 
 /// Renames the file with the initial annotations once the node has joined.
-pub fn has_joined(root: &Root) -> Result<(), DiskError> {
+pub(crate) fn has_joined(root: &Root) -> Result<(), DiskError> {
     if root.stat(INITIAL_ANNOTATIONS)?.is_some() {
         root.rename(INITIAL_ANNOTATIONS, INITIAL_ANNOTATIONS_DONE)?;
     }
@@ -66,7 +68,7 @@ pub fn has_joined(root: &Root) -> Result<(), DiskError> {
 }
 
 /// Returns the config that the machine was installed with, if still recorded.
-pub fn installed_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
+pub(crate) fn installed_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
     parsed(root, INSTALLED)
 }
 
@@ -77,7 +79,7 @@ pub(crate) fn forget_config(root: &Root) -> Result<(), DiskError> {
 }
 
 /// Removes files of first boot; returns true if first boot was not completed.
-pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
+pub(crate) fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     root.remove(IGNITION_PRESET)?;
     let is_unfinished = root.stat(ENCAPSULATED)?.is_some();
     if is_unfinished {

@@ -102,7 +102,7 @@ pub enum Outcome {
 }
 
 /// Called with each step before it is executed.
-pub type StepObserver<'w> = &'w mut dyn FnMut(&Step);
+pub(crate) type StepObserver<'w> = &'w mut dyn FnMut(&Step);
 
 /// Records an update in the ledger and executes it.
 pub fn begin<S: System>(

@@ -129,7 +129,7 @@ impl Metrics {
     }
 
     /// Counts a reboot that could not be started.
-    pub fn reboot_failed(&self) {
+    pub(crate) fn reboot_failed(&self) {
         self.reboots_failed.inc();
     }
 
@@ -143,13 +143,13 @@ impl Metrics {
     }
 
     /// Sets the number of unsupported packages on the machine.
-    pub fn unsupported_packages(&self, node: &str, count: usize) {
+    pub(crate) fn unsupported_packages(&self, node: &str, count: usize) {
         let label = NodeLabel { node: node.to_owned() };
         self.unsupported.get_or_create(&label).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Counts repaired paths.
-    pub fn healed(&self, paths: usize) {
+    pub(crate) fn healed(&self, paths: usize) {
         self.healed.inc_by(u64::try_from(paths).unwrap_or(u64::MAX));
     }
 }

@@ -63,7 +63,7 @@ fn retry(
 
 /// The tool that changes the operating system of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Backend {
+pub(crate) enum Backend {
     /// rpm-ostree.
     RpmOstree,
     /// bootc.
@@ -75,7 +75,7 @@ pub enum Backend {
 impl Backend {
     /// Detects the tool of the system below `root`. A system with both uses rpm-ostree, which can
     /// do more.
-    pub fn detect(root: &Root) -> Result<Self, RootError> {
+    pub(crate) fn detect(root: &Root) -> Result<Self, RootError> {
         if !root.exists("/run/ostree-booted")? {
             return Ok(Self::None);
         }
@@ -89,7 +89,10 @@ impl Backend {
     }
 
     /// Returns the booted image, if the system is an image.
-    pub fn booted_image(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+    pub(crate) fn booted_image(
+        self,
+        runner: &dyn CommandRunner,
+    ) -> Result<Option<String>, SystemError> {
         match self {
             Self::RpmOstree => Ok(ostree::status(runner)?.booted()?.image()),
             Self::Bootc => bootc::booted(runner),
@@ -98,7 +101,7 @@ impl Backend {
     }
 
     /// Stages an image for the next boot.
-    pub fn stage_os(
+    pub(crate) fn stage_os(
         self,
         root: &Root,
         runner: &dyn CommandRunner,
@@ -114,7 +117,7 @@ impl Backend {
     }
 
     /// Prepares the system at a start of the daemon.
-    pub fn prepare(
+    pub(crate) fn prepare(
         self,
         root: &Root,
         runner: &dyn CommandRunner,
@@ -136,7 +139,7 @@ impl Backend {
     }
 
     /// Stages kernel arguments: removes one list and adds the other.
-    pub fn stage_kernel_arguments(
+    pub(crate) fn stage_kernel_arguments(
         self,
         runner: &dyn CommandRunner,
         remove: &[String],
@@ -156,7 +159,11 @@ impl Backend {
     }
 
     /// Stages a kernel type.
-    pub fn stage_kernel(self, runner: &dyn CommandRunner, kernel: &str) -> Result<(), SystemError> {
+    pub(crate) fn stage_kernel(
+        self,
+        runner: &dyn CommandRunner,
+        kernel: &str,
+    ) -> Result<(), SystemError> {
         match self {
             Self::RpmOstree => ostree::kernel(runner, kernel),
             Self::Bootc => Err(not_by_bootc("the kernel type")),
@@ -165,7 +172,7 @@ impl Backend {
     }
 
     /// Stages exactly these of the known extensions.
-    pub fn stage_extensions(
+    pub(crate) fn stage_extensions(
         self,
         runner: &dyn CommandRunner,
         extensions: &[String],
@@ -178,7 +185,7 @@ impl Backend {
     }
 
     /// Returns an opaque description of the booted deployment, for [`Backend::restage`].
-    pub fn staged(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+    pub(crate) fn staged(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
         match self {
             Self::RpmOstree => Ok(Some(ostree::status(runner)?.booted()?.checksum.clone())),
             Self::Bootc => bootc::booted(runner),
@@ -187,7 +194,7 @@ impl Backend {
     }
 
     /// Drops everything staged since [`Backend::staged`] returned `before`.
-    pub fn restage(
+    pub(crate) fn restage(
         self,
         runner: &dyn CommandRunner,
         before: &str,

@@ -58,12 +58,6 @@ pub fn decompress(bytes: &[u8], limit: usize) -> Result<Vec<u8>, GzipError> {
     }
 }
 
-/// Returns true if `bytes` start like a gzip file.
-#[must_use]
-pub fn is_gzip(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC)
-}
-
 /// Skips the header at the start of `bytes`; returns the rest.
 fn skip_header(bytes: &[u8]) -> Option<&[u8]> {
     let (&[a, b, c, flags, ..], mut rest) = bytes.split_first_chunk::<10>()?;

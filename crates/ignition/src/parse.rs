@@ -152,7 +152,7 @@ impl Document {
     }
 
     /// Rejects files whose mode has more than the permission bits.
-    pub fn check_modes(&self) -> Result<(), ModeError> {
+    pub(crate) fn check_modes(&self) -> Result<(), ModeError> {
         match self {
             Self::V3(document) => check_modes(&document.config),
             Self::V2(document) => {

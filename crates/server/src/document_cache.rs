@@ -13,7 +13,7 @@ use tokio::{sync::OnceCell, task};
 use crate::document::{self, BuildError, Inputs};
 
 /// A built document, or the error.
-pub type DocumentResult = Result<Bytes, Arc<BuildError>>;
+pub(crate) type DocumentResult = Result<Bytes, Arc<BuildError>>;
 
 /// The server is stopping and builds no more documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub struct Stopping;
 
 /// Recently served documents.
 #[derive(Debug)]
-pub struct DocumentCache {
+pub(crate) struct DocumentCache {
     entries: Mutex<Entries>,
     limit: usize,
 }
@@ -46,12 +46,12 @@ struct Entry {
 impl DocumentCache {
     /// Creates a cache of up to `limit` documents that evicts the least recently requested one.
     #[must_use]
-    pub fn new(limit: usize) -> Self {
+    pub(crate) fn new(limit: usize) -> Self {
         Self { entries: Mutex::default(), limit: limit.max(1) }
     }
 
     /// Returns the document of `inputs` in `version`; builds it on the first request.
-    pub async fn get(
+    pub(crate) async fn get(
         &self,
         inputs: Inputs,
         version: TargetVersion,
@@ -103,15 +103,9 @@ impl DocumentCache {
     }
 
     /// Returns the number of cached documents.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    #[cfg(test)]
+    fn len(&self) -> usize {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner).list.len()
-    }
-
-    /// Returns true if no document is cached.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

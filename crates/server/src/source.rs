@@ -57,7 +57,7 @@ pub enum LookupError {
 /// So a new machine can join if the previous config no longer works (an expired pull secret), and
 /// need not update right after it joined.
 #[must_use]
-pub fn select_config(pool: &MachineConfigPool) -> &str {
+pub(crate) fn select_config(pool: &MachineConfigPool) -> &str {
     match &pool.status {
         Some(status) if status.updated_machine_count > 0 => &pool.spec.configuration.rendered.name,
         Some(status) => &status.configuration.rendered.name,

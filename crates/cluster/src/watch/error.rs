@@ -58,7 +58,7 @@ impl WatchError {
 
     /// Returns true if the API server does not serve the kind, or denies access to it.
     #[must_use]
-    pub fn is_no_kind(&self) -> bool {
+    pub(crate) fn is_no_kind(&self) -> bool {
         self.is_not_found() || self.rejection() == Some(Rejection::Other(403))
     }
 

@@ -58,7 +58,7 @@ impl Owner {
 
     /// Returns true if the observed owner is the expected one.
     #[must_use]
-    pub fn is_met(&self, found: &FoundOwner) -> bool {
+    pub(crate) fn is_met(&self, found: &FoundOwner) -> bool {
         let is = |want: &Option<Account>, found: &FoundAccount| match want {
             None => true,
             Some(Account::Id(id)) => *id == found.id,

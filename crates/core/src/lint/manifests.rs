@@ -65,7 +65,7 @@ impl Manifests {
     /// Returns true if the input contains generated MachineConfigs, and so the configs of a whole
     /// cluster.
     #[must_use]
-    pub fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.configs.iter().any(|config| config.object.is_generated())
     }
 

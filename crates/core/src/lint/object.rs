@@ -86,7 +86,7 @@ impl Object {
 
     /// Returns true if a controller generated this object.
     #[must_use]
-    pub fn is_generated(&self) -> bool {
+    pub(crate) fn is_generated(&self) -> bool {
         let key = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
         let annotations = self.root.get("metadata").and_then(|node| node.get("annotations"));
         annotations.and_then(|annotations| annotations.get(key)).is_some()
@@ -100,7 +100,7 @@ impl Object {
 
     /// Adds the location of a field, whose position is given, to a fault.
     #[must_use]
-    pub fn fault_on(&self, at: Position, path: &FieldPath, mut fault: Fault) -> Fault {
+    pub(crate) fn fault_on(&self, at: Position, path: &FieldPath, mut fault: Fault) -> Fault {
         fault.location = Some(Location { file: Arc::clone(&self.file.name), at: Some(at) });
         fault.object = (!self.kind.is_empty()).then(|| self.label());
         fault.path = (!path.0.is_empty()).then(|| path.clone());
@@ -122,7 +122,7 @@ impl Object {
     ///
     /// Exact for text in a YAML block; the start of the text otherwise.
     #[must_use]
-    pub fn line_of(&self, path: &FieldPath, line: usize) -> Position {
+    pub(crate) fn line_of(&self, path: &FieldPath, line: usize) -> Position {
         let start = self.root.locate(path);
         let Some(text) = self.root.find(path).and_then(SpannedValue::as_str) else { return start };
         let row = start.line.saturating_sub(1).saturating_add(line);

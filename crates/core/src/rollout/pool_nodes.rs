@@ -134,7 +134,7 @@ impl PoolNodes {
     }
 
     /// Assesses every node again if the pool has another target.
-    pub fn retarget(&mut self, target: &str) {
+    pub(crate) fn retarget(&mut self, target: &str) {
         self.reassess(target, self.built_images);
     }
 

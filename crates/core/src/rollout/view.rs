@@ -115,7 +115,7 @@ impl NodeView {
 
     /// Returns true if the node runs, or is to run, an OS image that was built in the cluster.
     #[must_use]
-    pub fn has_built_image(&self) -> bool {
+    pub(crate) fn has_built_image(&self) -> bool {
         let is_set = |image: &Option<String>| image.as_ref().is_some_and(|text| !text.is_empty());
         is_set(&self.current_image) || is_set(&self.desired_image)
     }

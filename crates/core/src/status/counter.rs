@@ -178,7 +178,7 @@ impl StatusCounter {
 
     /// Returns true if the counter was made for the pool's target.
     #[must_use]
-    pub fn is_toward(
+    pub(crate) fn is_toward(
         &self,
         pool: &mco_api::MachineConfigPool,
         build: &super::ImageBuild<'_>,

@@ -157,7 +157,12 @@ pub fn apply_event(
 }
 
 /// Records an event in the conditions and changes nothing else.
-pub fn record_event(conditions: &mut Vec<Condition>, node: &str, event: &UpdateEvent, now: &Time) {
+pub(crate) fn record_event(
+    conditions: &mut Vec<Condition>,
+    node: &str,
+    event: &UpdateEvent,
+    now: &Time,
+) {
     // The controller may report a drain late. It sets UpdateExecuted only until files change.
     let is_applied = status(conditions, &NodeCondition::AppliedFilesAndOS) != FALSE;
     let is_late = |update: &ConditionUpdate| {

@@ -46,13 +46,13 @@ impl OsRelease {
 
     /// Returns true for any `CoreOS`, whose `/usr` is an image.
     #[must_use]
-    pub fn is_coreos(&self) -> bool {
+    pub(crate) fn is_coreos(&self) -> bool {
         self.variant == "coreos" || self.is_el_coreos()
     }
 
     /// Returns true for a `CoreOS` that is based on Enterprise Linux.
     #[must_use]
-    pub fn is_el_coreos(&self) -> bool {
+    pub(crate) fn is_el_coreos(&self) -> bool {
         match self.id.as_str() {
             "rhcos" | "scos" => true,
             "rhel" | "centos" => self.variant == "coreos",
@@ -60,22 +60,10 @@ impl OsRelease {
         }
     }
 
-    /// Returns true for Fedora `CoreOS`.
-    #[must_use]
-    pub fn is_fedora_coreos(&self) -> bool {
-        self.id == "fedora" && self.variant == "coreos"
-    }
-
     /// Returns true for a `CoreOS` that is based on this major version of Enterprise Linux.
     #[must_use]
-    pub fn is_el(&self, major: u32) -> bool {
+    pub(crate) fn is_el(&self, major: u32) -> bool {
         self.is_el_coreos() && self.major() == Some(major)
-    }
-
-    /// Returns true for Enterprise Linux and systems that are like it.
-    #[must_use]
-    pub fn is_like_rhel(&self) -> bool {
-        self.id == "rhel" || self.like.iter().any(|like| like == "rhel")
     }
 
     /// Returns the version, without the part of the `OpenShift` release.
@@ -157,8 +145,6 @@ mod tests {
                 assert_eq!(found.is_el(candidate), want, "{text} {candidate}");
             }
         }
-        assert!(OsRelease::parse("ID=fedora\nVARIANT_ID=coreos").is_fedora_coreos());
-        assert!(OsRelease::parse("ID=centos\nID_LIKE=\"rhel fedora\"").is_like_rhel());
         assert_eq!(OsRelease::parse("ID=fedora").label(), "FEDORA");
     }
 

@@ -38,7 +38,7 @@ impl Stat {
 
     /// Returns true for a symbolic link.
     #[must_use]
-    pub fn is_link(&self) -> bool {
+    pub(crate) fn is_link(&self) -> bool {
         self.mode & 0o170_000 == 0o120_000
     }
 
@@ -50,7 +50,7 @@ impl Stat {
 
     /// Returns true for a socket.
     #[must_use]
-    pub fn is_socket(&self) -> bool {
+    pub(crate) fn is_socket(&self) -> bool {
         self.mode & 0o170_000 == 0o140_000
     }
 }
