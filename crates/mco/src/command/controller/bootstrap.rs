@@ -68,8 +68,7 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
     let (given, api_server) = sort_by_kind(sources.load()?, &args.manifest_dir)?;
     let build = process::build();
     let base = |cluster: &ControllerConfig| {
-        let config =
-            |role: &str| mco_operator::base_config(role, &args.payload_version, &build, cluster);
+        let config = |role: &str| mco_operator::base_config(role, &build, cluster);
         ROLES.map(config).to_vec()
     };
     let pools = mco_operator::built_in_pools();
