@@ -167,6 +167,12 @@ pub mod reason {
     pub const PREFETCH_FAILED: &str = "PrefetchFailed";
     /// A degraded pool blocks cluster upgrades.
     pub const DEGRADED_POOL: &str = "DegradedPool";
+    /// The controller and its inputs are of different builds, as in the middle of an upgrade.
+    pub const BUILD_SKEW: &str = "BuildSkew";
+    /// The controller does not renew its Lease.
+    pub const CONTROLLER_NOT_RUNNING: &str = "MachineConfigControllerNotRunning";
+    /// A `CustomResourceDefinition` of another owner lacks members.
+    pub const INCOMPLETE_DEFINITIONS: &str = "IncompleteDefinitions";
     /// An interrupted build blocks cluster upgrades.
     pub const INTERRUPTED_BUILD: &str = "InterruptedBuild";
     /// Boot images are too old for the next cluster upgrade.

@@ -77,6 +77,7 @@ object!(
     OSImageStream,
     PinnedImageSet,
     Pod,
+    PartialObjectMeta<CustomResourceDefinition>,
     PartialObjectMeta<Node>,
     PodDisruptionBudget,
     Secret,

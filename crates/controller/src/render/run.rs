@@ -21,6 +21,8 @@ pub(super) enum RenderOutcome {
     SelectsEverything,
     /// No config yet, with the reason.
     NotReady(String),
+    /// No config yet: another build of the operator wrote the inputs, as in the middle of an upgrade.
+    Skewed(String),
 }
 
 /// A rendered config and the object to create.
@@ -69,6 +71,10 @@ pub(super) async fn run_render(
     if let Some(why) = unfinished(&controller_config) {
         return Ok(RenderOutcome::NotReady(why));
     }
+    let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
+    if let Err(skew) = render::check_skew(&context.build, by.map(String::as_str), &configs) {
+        return Ok(RenderOutcome::Skewed(skew.to_string()));
+    }
     let mut draft = draft(context, pool, &configs, &controller_config)?;
     remote::fetch_and_embed(context, &controller_config, &mut draft)
         .await
@@ -97,16 +103,13 @@ fn undecodable<'a>(
     configs.iter().map(|config| &**config).find(is_selected)
 }
 
-/// Merges the configs of the pool, after checks of their version and of the container runtime.
+/// Merges the configs of the pool and checks the container runtime.
 fn draft(
     context: &Context,
     pool: &MachineConfigPool,
     configs: &[&MachineConfig],
     controller_config: &ControllerConfig,
 ) -> Result<Draft, RenderFailure> {
-    let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
-    render::check_skew(&context.build, by.map(String::as_str), configs)
-        .map_err(|error| RenderFailure::inputs(&error))?;
     let name = pool.name_any().parse();
     let name = name.map_err(|error: mco_api::name::NameError| RenderFailure::inputs(&error))?;
     let (images, stream) = images(context, pool, controller_config)?;

@@ -17,7 +17,7 @@ use mco_api::{
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::Shutdown;
 use mco_core::render::Build;
-use mco_operator::Config;
+use mco_operator::{Config, RootCa};
 use serde_json::{Value, json};
 
 /// Longer than any wait on a busy machine; a wait that takes this long means a bug.
@@ -89,7 +89,8 @@ async fn an_empty_cluster_is_installed_and_reported() {
     let client = Client::new(server, "default");
     let shutdown = Shutdown::new();
     let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
-    let config = Config { root_ca: "authority".to_owned(), ..Config::new(build, "4.20.0") };
+    let config =
+        Config { root_ca: RootCa::Fixed("authority".to_owned()), ..Config::new(build, "4.20.0") };
     let running = tokio::spawn(mco_operator::run(config, client.clone(), shutdown.clone()));
 
     let operator = wait(&client, "Progressing is true", |operator| {

@@ -33,14 +33,14 @@ pub(crate) struct BootstrapArgs {
     /// File with the pull secret, a Secret of type kubernetes.io/dockerconfigjson
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
-    /// Release version of the cluster
+    /// Accepted for compatibility, without effect: the ControllerConfig names the release
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     payload_version: String,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mco controller bootstrap --manifest-dir manifests --dest-dir out --payload-version 4.20.1";
+  mco controller bootstrap --manifest-dir manifests --dest-dir out";
 
 /// Compat: modes of the written files and directories (pkg/controller/bootstrap).
 const FILE_MODE: u32 = 0o664;
