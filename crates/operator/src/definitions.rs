@@ -41,7 +41,8 @@ impl Definitions {
 
     /// Adds to `queue` when a definition is deleted or edited.
     pub(crate) fn subscribe(&self, queue: &Arc<Queue<()>>) {
-        let names: BTreeSet<String> = mco_api::crds().iter().map(|it| it.name_any()).collect();
+        let names: BTreeSet<String> =
+            mco_api::crds().iter().map(kube::ResourceExt::name_any).collect();
         let (queue, changed) = (queue.clone(), self.changed.clone());
         self.cache.on_change(move |change: Change<'_, Metadata>| {
             let Some(before) = change.before.filter(|it| names.contains(&it.name_any())) else {

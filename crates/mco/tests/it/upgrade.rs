@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use kube::{Api, Client, ResourceExt as _, api::ListParams};
+use kube::{Api, Client, api::ListParams};
 use mco_api::{ClusterOperator, MachineConfig, MachineConfigPool, condition::PoolCondition, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::Shutdown;
@@ -56,10 +56,11 @@ async fn wait_for_operator(client: &Client, what: &str, holds: impl Fn(&ClusterO
 async fn rendered(client: &Client) -> BTreeSet<String> {
     let configs = Api::<MachineConfig>::all(client.clone());
     let all = configs.list(&ListParams::default()).await.unwrap();
-    let names = all.items.iter().map(|config| config.name_any());
+    let names = all.items.iter().map(kube::ResourceExt::name_any);
     names.filter(|name| name.starts_with("rendered-")).collect()
 }
 
+// covers: PROC-8
 #[tokio::test]
 async fn an_upgrade_renders_nothing_and_its_build_skew_is_progress() {
     let server = ApiServer::in_memory(Settings::default()).await.unwrap();

@@ -1,5 +1,7 @@
 //! Tests of the operator in a cluster in which others write too.
 
+use std::path::Path;
+
 use k8s_openapi::{
     api::{
         coordination::v1::Lease,
@@ -125,6 +127,44 @@ async fn a_ca_that_is_rotated_in_the_cluster_reaches_the_controller_config() {
     operator.stop().await;
 }
 
+/// Writes a CA file, and returns its contents.
+#[expect(clippy::disallowed_methods, reason = "the test writes the files of a kubeconfig")]
+fn write_ca(folder: &Path, certificates: &[&str]) -> String {
+    let pem =
+        |text: &&str| format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    let text: String = certificates.iter().map(pem).collect();
+    std::fs::write(folder.join("ca.crt"), &text).unwrap();
+    text
+}
+
+#[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the test writes the files of a kubeconfig")]
+async fn a_rotated_ca_file_of_a_kubeconfig_reaches_the_controller_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubeconfig = json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {
+            "server": "https://127.0.0.1:1", "certificate-authority": "ca.crt",
+        }}],
+        "users": [{"name": "a", "user": {}}],
+    });
+    let path = folder.path().join("kubeconfig");
+    std::fs::write(&path, kubeconfig.to_string()).unwrap();
+    let client = cluster().await;
+    let mut config = config("v1", "4.20.0");
+    config.root_ca = RootCa::Connection(Some(path));
+    let old = write_ca(folder.path(), &["b2xk"]);
+    let operator = Operator::start(&client, &config);
+    installed(&client).await;
+    wait_for_ca(&client, &old).await;
+    let both = write_ca(folder.path(), &["b2xk", "bmV3"]);
+    wait_for_ca(&client, &both).await;
+    operator.stop().await;
+}
+
 #[tokio::test]
 async fn a_deleted_definition_comes_back() {
     let client = cluster().await;
@@ -180,6 +220,7 @@ fn lease(transitions: i32) -> Value {
     })
 }
 
+// covers: O28
 #[tokio::test(start_paused = true)]
 async fn the_cluster_is_not_available_while_the_controller_is_silent() {
     let client = cluster().await;
