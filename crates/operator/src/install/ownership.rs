@@ -109,6 +109,9 @@ fn compare(
 mod tests {
     use super::*;
 
+    /// Name, edit of the definition at the path of its schema, and the result of the check.
+    type Case = (&'static str, fn(&mut Value, &str), Result<&'static [&'static str], &'static str>);
+
     fn definition() -> CustomResourceDefinition {
         let all = mco_api::crds();
         all.into_iter().find(|it| it.spec.names.kind == "MachineConfigPool").unwrap()
@@ -147,8 +150,7 @@ mod tests {
     #[test]
     fn a_definition_of_another_owner_is_usable_unless_it_differs_in_something_that_matters() {
         let schema = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
-        type Edit = fn(&mut Value, &str);
-        let cases: [(&str, Edit, Result<&[&str], &str>); 8] = [
+        let cases: [Case; 8] = [
             ("the same", |_, _| {}, Ok(&[])),
             (
                 "another description, and one more member",

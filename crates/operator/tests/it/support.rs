@@ -53,7 +53,7 @@ pub(crate) async fn wait_for<K>(
 where
     K: Resource + Clone + Debug + Send + DeserializeOwned + 'static,
 {
-    let waiting = await_condition(api.clone(), name, holds);
+    let waiting = Box::pin(await_condition(api.clone(), name, holds));
     let reached = tokio::time::timeout(TIMEOUT, waiting).await;
     reached.unwrap_or_else(|_| panic!("{what} did not happen")).unwrap()
 }
