@@ -169,6 +169,12 @@ pub mod reason {
     pub const PREFETCH_FAILED: &str = "PrefetchFailed";
     /// A degraded pool blocks cluster upgrades.
     pub const DEGRADED_POOL: &str = "DegradedPool";
+    /// The controller and its inputs are of different builds, as in the middle of an upgrade.
+    pub const BUILD_SKEW: &str = "BuildSkew";
+    /// The controller does not renew its Lease.
+    pub const CONTROLLER_NOT_RUNNING: &str = "MachineConfigControllerNotRunning";
+    /// A `CustomResourceDefinition` of another owner lacks members.
+    pub const INCOMPLETE_DEFINITIONS: &str = "IncompleteDefinitions";
     /// An interrupted build blocks cluster upgrades.
     pub const INTERRUPTED_BUILD: &str = "InterruptedBuild";
     /// Boot images are too old for the next cluster upgrade.
@@ -181,8 +187,6 @@ pub mod reason {
     pub const BUILD_SUCCESS: &str = "BuildSuccess";
     /// A build failed.
     pub const BUILD_FAILED: &str = "BuildFailed";
-    /// Another build of the controller wrote an input, as during an upgrade.
-    pub const BUILD_SKEW: &str = "BuildSkew";
     /// No process builds OS images.
     pub const NO_BUILDER: &str = "NoBuilder";
     /// The pool no longer builds images.

@@ -140,6 +140,7 @@ fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]
     if let (Some(before), Some(after)) = (change.before, change.after)
         && before.spec == after.spec
         && before.metadata.labels == after.metadata.labels
+        && build(before) == build(after)
     {
         return Vec::new();
     }
@@ -154,6 +155,11 @@ fn pools_of(change: &Change<'_, MachineConfig>, pools: &[Arc<MachineConfigPool>]
         states.iter().flatten().any(|config| selects(pool, config))
     };
     pools.iter().filter(touched).map(|pool| pool.name_any()).collect()
+}
+
+/// Returns the build that generated the config. A config of another build is not rendered.
+fn build(config: &MachineConfig) -> Option<&String> {
+    config.annotations().get(annotation::GENERATED_BY_CONTROLLER_VERSION.name())
 }
 
 async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconciled {
@@ -178,12 +184,12 @@ async fn reconcile(context: &Context, reporter: &Reporter, name: &str) -> Reconc
             debug!(pool = name, why, "Rendering postponed");
             return Reconciled::Done;
         }
-        Err(RenderFailure::Inputs(cause)) => set_degraded(context, name, &cause).await,
-        Err(RenderFailure::Skew(cause)) => {
-            info!(pool = name, cause, "Postponed rendering until the upgrade ends");
-            let found = Finding::no(reason::BUILD_SKEW, &cause);
-            condition::set(context, name, &RENDER_DEGRADED, found).await
+        Ok(RenderOutcome::Skewed(why)) => {
+            info!(pool = name, why, "Rendering postponed until all processes are of one build");
+            let skew = Finding::no(reason::BUILD_SKEW, &why);
+            condition::set(context, name, &RENDER_DEGRADED, skew).await
         }
+        Err(RenderFailure::Inputs(cause)) => set_degraded(context, name, &cause).await,
         Err(RenderFailure::Transient(cause)) => {
             if let Err(error) = set_degraded(context, name, &cause).await {
                 warn!(pool = name, error = chain(&error), "Failed to set RenderDegraded");

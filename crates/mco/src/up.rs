@@ -77,7 +77,7 @@ pub(crate) async fn run(
     let cluster = ClusterWatch::start(&client, &shutdown);
     let tasks = JoinSet::new();
     let mut components = Components { state, settings, client, shutdown: shutdown.clone(), tasks };
-    components.operator(build()).await?;
+    components.operator(build());
     components.controller(build());
     components.machines();
     components.workload(&cluster);

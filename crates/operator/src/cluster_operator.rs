@@ -1,5 +1,7 @@
 //! Writes the ClusterOperator: the state that `kubectl get co machine-config` prints.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use mco_api::{
     ClusterOperator, GROUP,
@@ -24,11 +26,14 @@ use crate::{Context, steps::StepError};
 const OPERATOR: &str = "operator";
 const OPERATOR_IMAGE: &str = "operator-image";
 
-/// Creates the ClusterOperator if necessary and updates its status.
+/// Creates the ClusterOperator if necessary and updates its status. Returns the time after which the
+/// controller may be silent.
 pub(crate) async fn update_status(
     context: &Context,
     failure: Option<&StepError>,
-) -> Result<(), CallError> {
+) -> Result<Option<Duration>, CallError> {
+    let (controller, silent_after) = context.controller.state().await?;
+    let incomplete = context.definitions.incomplete();
     let api = Api::<ClusterOperator>::all(context.client.clone());
     let name = label::CLUSTER_OPERATOR;
     let found = if let Some(found) = context.operators.get(name) {
@@ -49,17 +54,19 @@ pub(crate) async fn update_status(
         image: &context.config.image,
         failure: failure.map(StepError::named),
         pools: &pools,
+        controller: &controller,
+        incomplete: &incomplete,
     });
     let after = status(context, &before, &verdict);
     if after == before {
-        return Ok(());
+        return Ok(silent_after);
     }
     let patched = apply::merge_status(&api, name, &after, Precondition::Any).await?;
     context.operators.learn(patched);
     for note in notes(&found, &before, &verdict) {
         context.reporter.publish(&note).await;
     }
-    Ok(())
+    Ok(silent_after)
 }
 
 fn status(

@@ -1,6 +1,8 @@
 //! Installs the prerequisites of every other step: the namespace and the
 //! `CustomResourceDefinitions`.
 
+mod ownership;
+
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -13,7 +15,7 @@ use kube::{
     api::{ObjectMeta, Patch, PatchParams},
 };
 use mco_api::label;
-use mco_cluster::{Api, CallError, apply, watch};
+use mco_cluster::{Api, CallError, apply, error::Rejection, watch};
 use tracing::info;
 
 /// Field manager of the definitions.
@@ -21,6 +23,17 @@ const MANAGER: &str = "machine-config-operator";
 
 /// Time limit for the API server to serve a new kind.
 const ESTABLISH_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A definition of another owner, which is left as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Foreign {
+    /// Name of the definition.
+    pub(crate) name: String,
+    /// Owner of the definition.
+    pub(crate) owner: String,
+    /// Members that its schema does not have. The API server drops them.
+    pub(crate) lacks: Vec<String>,
+}
 
 /// A failure to prepare the cluster.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +49,16 @@ pub enum InstallError {
         /// Response of the API server.
         source: CallError,
     },
+    /// A definition belongs to another owner, and its kind cannot be used.
+    #[error("{name} belongs to {owner} and cannot be used: {reason}")]
+    Unusable {
+        /// Name of the definition.
+        name: String,
+        /// Owner of the definition.
+        owner: String,
+        /// Difference that matters.
+        reason: String,
+    },
     /// A definition was accepted, but its kind is not served.
     #[error("{name} is not served: {reason}")]
     NotServed {
@@ -49,22 +72,57 @@ pub enum InstallError {
 /// Creates the namespace and applies the `CustomResourceDefinitions`; returns when the kinds are
 /// served.
 ///
-/// Changes nothing where all of them are up to date.
+/// Changes nothing where all of them are up to date. Definitions of another owner are left as they
+/// are if their kinds can be used.
 pub async fn install(client: &Client) -> Result<(), InstallError> {
     create_namespace(client).await?;
+    install_definitions(client).await.map(drop)
+}
+
+/// Applies the `CustomResourceDefinitions` and waits until the kinds are served. Returns those of
+/// another owner.
+pub(crate) async fn install_definitions(client: &Client) -> Result<Vec<Foreign>, InstallError> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let definitions = mco_api::crds();
-    let params = PatchParams::apply(MANAGER).force();
+    let mut foreign = Vec::new();
     for definition in &definitions {
-        let name = definition.name_any();
-        let applied = api.patch(&name, &params, &Patch::Apply(definition)).await;
-        applied.map_err(|source| InstallError::Kind { name, source: source.into() })?;
+        foreign.extend(install_definition(&api, definition).await?);
     }
     for definition in &definitions {
         wait_served(&api, definition.name_any()).await?;
     }
-    info!(kinds = definitions.len(), "Installed the CustomResourceDefinitions");
-    Ok(())
+    let installed = definitions.len() - foreign.len();
+    info!(installed, of_others = foreign.len(), "Installed the CustomResourceDefinitions");
+    Ok(foreign)
+}
+
+/// Applies one definition. Returns its owner if that is another one, and the definition was left.
+async fn install_definition(
+    api: &Api<CustomResourceDefinition>,
+    wanted: &CustomResourceDefinition,
+) -> Result<Option<Foreign>, InstallError> {
+    let name = wanted.name_any();
+    let failed = |source: CallError| InstallError::Kind { name: name.clone(), source };
+    let found = api.get_opt(&name).await.map_err(|error| failed(error.into()))?;
+    let mut owner = found.as_ref().and_then(ownership::release_owner);
+    if owner.is_none() {
+        // Without force: fields of another manager are not taken over.
+        let params = PatchParams::apply(MANAGER);
+        let applied = api.patch(&name, &params, &Patch::Apply(wanted)).await;
+        match (applied.map_err(CallError::from), &found) {
+            (Ok(_), _) => return Ok(None),
+            (Err(error), Some(found)) if error.rejection() == Some(Rejection::Conflict) => {
+                owner = Some(ownership::other_managers(found, MANAGER));
+            }
+            (Err(error), _) => return Err(failed(error)),
+        }
+    }
+    let (Some(found), Some(owner)) = (found, owner) else { return Ok(None) };
+    let lacks = ownership::check_usable(&found, wanted).map_err(|reason| {
+        InstallError::Unusable { name: name.clone(), owner: owner.clone(), reason }
+    })?;
+    info!(definition = name, owner, ?lacks, "Left the CustomResourceDefinition of another owner");
+    Ok(Some(Foreign { name, owner, lacks }))
 }
 
 /// Creates the namespace.

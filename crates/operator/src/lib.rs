@@ -6,11 +6,15 @@
 
 mod base;
 mod cluster_operator;
+mod definitions;
 mod install;
+mod lease;
+mod root_ca;
 mod steps;
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, ResourceExt as _};
 use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{
@@ -26,16 +30,20 @@ use mco_core::render::Build;
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
-use self::steps::StepError;
+use self::{definitions::Definitions, lease::ControllerLease, steps::StepError};
 
 pub use self::{
     base::base_config,
     install::{InstallError, install},
+    root_ca::RootCa,
     steps::built_in_pools,
 };
 
 /// Name of the Lease and of the ClusterOperator.
 pub const NAME: &str = label::CLUSTER_OPERATOR;
+
+/// Longest time between two reconciles. The CA file of a kubeconfig is read again in each.
+const RESYNC: Duration = Duration::from_secs(30);
 
 /// Settings of the process.
 #[derive(Clone, Debug)]
@@ -50,8 +58,8 @@ pub struct Config {
     pub os_image: String,
     /// Extensions image that fits the OS image.
     pub os_extensions_image: String,
-    /// CA certificates of the API server, as PEM.
-    pub root_ca: String,
+    /// Source of the CA certificates of the API server.
+    pub root_ca: RootCa,
     /// Leader election; `None` if no other operator process can run.
     pub leader: Option<Leader>,
     /// Source of the current time.
@@ -81,7 +89,7 @@ impl Config {
             image: String::new(),
             os_image: String::new(),
             os_extensions_image: String::new(),
-            root_ca: String::new(),
+            root_ca: RootCa::default(),
             leader: None,
             clock: Clock::System,
             notes: NoteCount::default(),
@@ -121,6 +129,10 @@ struct Context {
     controller_configs: Arc<Cache<ControllerConfig>>,
     configs: Arc<Cache<MachineConfig>>,
     operators: Arc<Cache<ClusterOperator>>,
+    /// CA certificates of the API server.
+    bundles: Arc<Cache<ConfigMap>>,
+    definitions: Definitions,
+    controller: Arc<ControllerLease>,
 }
 
 async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
@@ -131,6 +143,7 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
         config.clock,
     );
     let context = Arc::new(Context {
+        controller: Arc::new(ControllerLease::new(&client)),
         config,
         client,
         reporter,
@@ -138,9 +151,15 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
         controller_configs: Arc::new(Cache::new(trim::metadata)),
         configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
+        bundles: Arc::new(Cache::new(trim::metadata)),
+        definitions: Definitions::new(),
     });
     // The kinds must exist before they can be watched.
-    if !retry_until_done(&shutdown, || install(&context.client)).await {
+    let install = || async {
+        install::create_namespace(&context.client).await?;
+        context.definitions.install(&context.client).await
+    };
+    if !retry_until_done(&shutdown, install).await {
         return;
     }
     let queue: Arc<Queue<()>> = Arc::new(Queue::new());
@@ -190,6 +209,10 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
     let enqueue = queue.clone();
     context.operators.on_change(move |_| enqueue.add(()));
     let enqueue = queue.clone();
+    context.bundles.on_change(move |_| enqueue.add(()));
+    context.definitions.subscribe(queue);
+    context.controller.subscribe(queue);
+    let enqueue = queue.clone();
     context.configs.on_change(move |change: Change<'_, MachineConfig>| {
         // Only base configs matter to the operator.
         if change.object().is_some_and(|config| base::is_base_config(&config.name_any())) {
@@ -198,12 +221,15 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
     });
 }
 
-fn watch(context: &Context, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
+fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
     let all = || WatchConfig::default().health(&context.config.health);
     macro_rules! watch {
-        ($cache:expr, $config:expr) => {{
+        ($cache:expr, $config:expr) => {
+            watch!($cache, Api::all(context.client.clone()), $config)
+        };
+        ($cache:expr, $api:expr, $config:expr) => {{
             let (cache, stop) = ($cache.clone(), shutdown.clone());
-            let (api, config) = (Api::all(context.client.clone()), $config);
+            let (api, config) = ($api, $config);
             tasks.spawn(async move { cache.run(api, config, &stop).await });
         }};
     }
@@ -212,6 +238,12 @@ fn watch(context: &Context, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
     // Base configs have a role label; rendered ones, by far the larger part, do not.
     watch!(context.configs, all().labels(label::ROLE));
     watch!(context.operators, all().named(label::CLUSTER_OPERATOR));
+    let bundles = Api::namespaced(context.client.clone(), label::NAMESPACE);
+    watch!(context.bundles, bundles, all().named(root_ca::CONFIG_MAP));
+    let (watched, stop, config) = (context.clone(), shutdown.clone(), all());
+    tasks.spawn(async move { watched.definitions.run(&watched.client, config, &stop).await });
+    let (lease, stop, config) = (context.controller.clone(), shutdown.clone(), all());
+    tasks.spawn(async move { lease.run(config, &stop).await });
 }
 
 async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown) {
@@ -221,6 +253,8 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
             context.controller_configs.ready(),
             context.configs.ready(),
             context.operators.ready(),
+            context.bundles.ready(),
+            context.controller.ready(),
         )
     };
     tokio::select! {
@@ -229,13 +263,13 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
     }
     queue.add(());
     let reconcile_all = |()| {
-        let context = context.clone();
-        async move { reconcile(&context).await }
+        let (context, queue) = (context.clone(), queue.clone());
+        async move { reconcile(&context, &queue).await }
     };
     queue.run(1, &shutdown, reconcile_all).await;
 }
 
-async fn reconcile(context: &Context) -> Reconciled {
+async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
     let outcome = steps::apply_all(context).await;
     if let Err(error) = &outcome {
         warn!(error = chain(error), "Reconcile failed");
@@ -245,12 +279,17 @@ async fn reconcile(context: &Context) -> Reconciled {
     if let Err(error) = &updated {
         warn!(error = chain(error), "Failed to update ClusterOperator");
     }
-    if failure.is_none() && updated.is_ok() { Reconciled::Done } else { Reconciled::Retry }
+    if let (None, Ok(controller)) = (&failure, updated) {
+        // Files that are not watched, and a controller that falls silent, are no changes.
+        queue.add_after((), controller.unwrap_or(RESYNC).min(RESYNC));
+        return Reconciled::Done;
+    }
+    Reconciled::Retry
 }
 
 impl StepError {
     /// Returns the step and the cause, as the ClusterOperator reports them.
     fn named(&self) -> (&'static str, String) {
-        (self.step, chain(&self.source))
+        (self.step, chain(&*self.source))
     }
 }

@@ -1,12 +1,9 @@
 //! The steps of a reconcile, in their order.
 
-use k8s_openapi::{
-    api::core::v1::ConfigMap,
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, Time},
-};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::ResourceExt as _;
 use mco_api::{
-    ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
+    Bytes, ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
     condition::ControllerConfigConditionType as Phase,
     controller_config::{ControllerConfigCondition, ControllerConfigSpec},
     label,
@@ -18,7 +15,7 @@ use mco_cluster::{
 use serde_json::json;
 use tracing::info;
 
-use crate::{Context, base};
+use crate::{Context, base, root_ca};
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +24,16 @@ pub(crate) struct StepError {
     /// Name of the step in the reference.
     pub(crate) step: &'static str,
     /// Cause of the failure.
-    pub(crate) source: CallError,
+    pub(crate) source: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl StepError {
+    fn new(
+        step: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self { step, source: source.into() }
+    }
 }
 
 /// Built-in pools, and if upgrades wait for them.
@@ -41,12 +47,12 @@ enum Required {
 
 /// Runs all steps.
 pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
-    apply_pools(context)
-        .await
-        .map_err(|source| StepError { step: "MachineConfigPools", source })?;
-    apply_controller_config(context)
-        .await
-        .map_err(|source| StepError { step: "MachineConfigController", source })
+    let definitions = context.definitions.repair(&context.client).await;
+    definitions.map_err(|source| StepError::new("CustomResourceDefinitions", source))?;
+    let pools = apply_pools(context).await;
+    pools.map_err(|source| StepError::new("MachineConfigPools", source))?;
+    let config = apply_controller_config(context).await;
+    config.map_err(|source| StepError::new("MachineConfigController", source))
 }
 
 async fn apply_pools(context: &Context) -> Result<(), CallError> {
@@ -107,16 +113,17 @@ fn pool(name: &str, required: Required) -> MachineConfigPool {
 async fn apply_controller_config(context: &Context) -> Result<(), CallError> {
     let api = Api::<ControllerConfig>::all(context.client.clone());
     let name = label::CONTROLLER_CONFIG;
+    let root_ca = root_ca::fetch(context).await?;
     let found = if let Some(found) = context.controller_configs.get(name) {
         found
     } else {
-        let wanted = wanted(context, &fetch_root_ca(context).await?);
+        let wanted = wanted(context, &root_ca);
         let made = apply::ensure(&api, name, &wanted).await?;
         info!("Created ControllerConfig");
         context.controller_configs.learn_new(made.clone());
         made.into()
     };
-    let found = match differences(context, &found) {
+    let found = match differences(context, &found, &root_ca) {
         Some(patch) => {
             let patched = apply::merge(&api, name, patch, Precondition::Any).await?;
             context.controller_configs.learn(patched.clone());
@@ -138,28 +145,6 @@ fn annotations(context: &Context) -> [(&'static str, String); 3] {
     ]
 }
 
-/// The CA certificates of the API server are nowhere to be found.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "no CA certificates of the API server for spec.rootCAData of the ControllerConfig: the kubeconfig \
-     has none, and the ConfigMap {}/kube-root-ca.crt has no ca.crt; set certificate-authority-data \
-     in the kubeconfig, or create the ConfigMap",
-    label::NAMESPACE
-)]
-struct NoRootCa;
-
-/// Returns the CA certificates of the API server: those of the operator's own connection, or those
-/// that Kubernetes puts into every namespace if the connection relies on the machine's CAs.
-async fn fetch_root_ca(context: &Context) -> Result<String, CallError> {
-    if !context.config.root_ca.is_empty() {
-        return Ok(context.config.root_ca.clone());
-    }
-    let api = Api::<ConfigMap>::namespaced(context.client.clone(), label::NAMESPACE);
-    let found = api.get_opt("kube-root-ca.crt").await?;
-    let mut data = found.and_then(|found| found.data).unwrap_or_default();
-    data.remove("ca.crt").filter(|ca| !ca.is_empty()).ok_or_else(|| CallError::unmade(NoRootCa))
-}
-
 fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
     let mut wanted = ControllerConfig::new(
         label::CONTROLLER_CONFIG,
@@ -179,7 +164,11 @@ fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
 
 /// Returns a patch of the operator's members that differ; members without a configured value are
 /// left alone.
-fn differences(context: &Context, found: &ControllerConfig) -> Option<serde_json::Value> {
+fn differences(
+    context: &Context,
+    found: &ControllerConfig,
+    root_ca: &str,
+) -> Option<serde_json::Value> {
     let changed = annotations(context)
         .into_iter()
         .filter(|(key, value)| found.annotations().get(*key) != Some(value));
@@ -196,6 +185,16 @@ fn differences(context: &Context, found: &ControllerConfig) -> Option<serde_json
     for (member, wanted, found) in images {
         if !wanted.is_empty() && wanted != found {
             spec.insert(member.to_owned(), json!(wanted));
+        }
+    }
+    let authorities = [
+        ("rootCAData", &found.spec.root_ca_data),
+        ("kubeAPIServerServingCAData", &found.spec.kube_api_server_serving_ca_data),
+    ];
+    for (member, found) in authorities {
+        if found.as_slice() != root_ca.as_bytes() {
+            info!(member, "CA certificates of the API server changed");
+            spec.insert(member.to_owned(), json!(Bytes::from(root_ca.as_bytes().to_vec())));
         }
     }
     let same = annotations.is_empty() && spec.is_empty();

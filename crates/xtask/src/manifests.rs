@@ -49,7 +49,7 @@ const PROCESSES: &[Process] = &[
     Process {
         name: "machine-config-operator",
         cluster: rbac::OPERATOR,
-        namespace: rbac::LEADER,
+        namespace: rbac::OPERATOR_OWN,
         guard: Vec::new,
         workload: operator,
     },

@@ -80,6 +80,7 @@ object!(
     OSImageStream,
     PinnedImageSet,
     Pod,
+    PartialObjectMeta<CustomResourceDefinition>,
     PartialObjectMeta<Node>,
     PodDisruptionBudget,
     Secret,

@@ -21,6 +21,8 @@ pub(super) enum RenderOutcome {
     SelectsEverything,
     /// No config yet, with the reason.
     NotReady(String),
+    /// No config yet: another build of the operator wrote the inputs, as in the middle of an upgrade.
+    Skewed(String),
 }
 
 /// A rendered config and the object to create.
@@ -36,8 +38,6 @@ pub(super) struct RenderedObject {
 pub(super) enum RenderFailure {
     /// The inputs are wrong; rendering fails until they change.
     Inputs(String),
-    /// Another build of the controller wrote an input; rendering goes on when its own has.
-    Skew(String),
     /// A failure that may pass without a change of the inputs.
     Transient(String),
     /// A failed request to the API server.
@@ -71,6 +71,13 @@ pub(super) async fn run_render(
     if let Some(why) = unfinished(&controller_config) {
         return Ok(RenderOutcome::NotReady(why));
     }
+    let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
+    if let Err(skew) = render::check_skew(&context.build, by.map(String::as_str), &configs) {
+        if !skew.is_passing() {
+            return Err(RenderFailure::inputs(&skew));
+        }
+        return Ok(RenderOutcome::Skewed(skew.to_string()));
+    }
     let mut draft = draft(context, pool, &configs, &controller_config)?;
     remote::fetch_and_embed(context, &controller_config, &mut draft)
         .await
@@ -99,21 +106,13 @@ fn undecodable<'a>(
     configs.iter().map(|config| &**config).find(is_selected)
 }
 
-/// Merges the configs of the pool, after checks of their version and of the container runtime.
+/// Merges the configs of the pool and checks the container runtime.
 fn draft(
     context: &Context,
     pool: &MachineConfigPool,
     configs: &[&MachineConfig],
     controller_config: &ControllerConfig,
 ) -> Result<Draft, RenderFailure> {
-    let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
-    render::check_skew(&context.build, by.map(String::as_str), configs).map_err(|skew| {
-        if skew.is_passing() {
-            RenderFailure::Skew(chain(&skew))
-        } else {
-            RenderFailure::inputs(&skew)
-        }
-    })?;
     let name = pool.name_any().parse();
     let name = name.map_err(|error: mco_api::name::NameError| RenderFailure::inputs(&error))?;
     let (images, stream) = images(context, pool, controller_config)?;

@@ -1,5 +1,7 @@
 //! Conditions of the ClusterOperator.
 
+mod controller;
+
 use mco_api::{
     MachineConfigPool,
     condition::{OperatorCondition, PoolCondition, reason},
@@ -7,6 +9,7 @@ use mco_api::{
     meta::ConditionStatus,
 };
 
+pub use self::controller::{ControllerState, controller_state, silence_limit};
 use super::{Finding, holds};
 
 /// The state that the operator reports.
@@ -22,6 +25,10 @@ pub struct OperatorView<'a> {
     pub failure: Option<(&'static str, String)>,
     /// All pools of the cluster.
     pub pools: &'a [&'a MachineConfigPool],
+    /// State of the controller.
+    pub controller: &'a ControllerState,
+    /// `CustomResourceDefinitions` of other owners that lack members, as text.
+    pub incomplete: &'a [String],
 }
 
 /// The conditions of the ClusterOperator, and the state of the version.
@@ -45,46 +52,95 @@ pub enum Reached {
 /// Computes the conditions of the ClusterOperator.
 #[must_use]
 pub fn operator(view: &OperatorView<'_>) -> OperatorStatus {
-    let OperatorView { version, image, .. } = view;
     let failure = view.failure.clone().or_else(|| degraded_pool(view.pools));
     let required = || view.pools.iter().filter(|pool| is_required(pool));
     let updated = required().next().is_some() && required().all(|pool| is_updated(pool));
-    let known = view.reached == Some(version);
+    let known = view.reached == Some(view.version);
+    let skew = view.pools.iter().find_map(|pool| build_skew(pool));
+    let runs = !matches!(view.controller, ControllerState::Silent { .. });
+    // Pools that another build rendered, and pools without a controller, show no current state.
+    let arrived = updated && runs && skew.is_none();
     let reached =
-        if failure.is_none() && (known || updated) { Reached::Yes } else { Reached::NotYet };
+        if failure.is_none() && (known || arrived) { Reached::Yes } else { Reached::NotYet };
 
-    let progressing = match (known || reached == Reached::Yes, &failure) {
-        (true, None) => Finding::no("", &format!("Cluster version is {version}")),
-        (true, Some(_)) => Finding::no("", &format!("Error while reconciling {version}")),
-        (false, None) => Finding::yes("", &format!("Working towards {version}")),
-        (false, Some(_)) => Finding::yes("", &format!("Unable to apply {version}")),
-    };
-    let degraded = match &failure {
-        None => Finding::no("", ""),
-        Some((step, why)) => {
-            let text = if known {
-                format!("Failed to resync {version} because: {why}")
-            } else {
-                format!("Unable to apply {version}: {why}")
-            };
-            Finding::yes(&format!("{step}Failed"), &text)
-        }
-    };
-    let deployed =
-        format!("Cluster has deployed [{{operator {version}}} {{operator-image {image}}}]");
-    let available = if view.failure.is_none() || known {
-        Finding::yes(reason::AS_EXPECTED, &deployed)
-    } else {
-        Finding::no("", "")
-    };
+    let at_version = known || reached == Reached::Yes;
     let conditions = vec![
-        (OperatorCondition::Available, available),
-        (OperatorCondition::Progressing, progressing),
-        (OperatorCondition::Degraded, degraded),
+        (OperatorCondition::Available, available(view, known)),
+        (OperatorCondition::Progressing, progressing(view, at_version, failure.is_some(), skew)),
+        (OperatorCondition::Degraded, degraded(view, known, failure)),
         (OperatorCondition::Upgradeable, upgradeable(view.pools)),
-        (OperatorCondition::EvaluationConditionsDetected, Finding::no(reason::AS_EXPECTED, "")),
+        (OperatorCondition::EvaluationConditionsDetected, evaluation(view.incomplete)),
     ];
     OperatorStatus { conditions, reached }
+}
+
+fn available(view: &OperatorView<'_>, known: bool) -> Finding {
+    let operand = format!("[{{operator {}}} {{operator-image {}}}]", view.version, view.image);
+    if let ControllerState::Silent { holder, limit } = view.controller {
+        let lease = format!("Lease {}/{}", label::NAMESPACE, label::CONTROLLER_CONFIG);
+        let seconds = limit.as_secs();
+        let cause = if holder.is_empty() {
+            format!("no process has held the {lease} for {seconds}s")
+        } else {
+            format!("{holder} has not renewed the {lease} for {seconds}s")
+        };
+        let text =
+            format!("Cluster not available for {operand}: the controller is not running: {cause}");
+        return Finding::no(reason::CONTROLLER_NOT_RUNNING, &text);
+    }
+    if view.failure.is_none() || known {
+        return Finding::yes(reason::AS_EXPECTED, &format!("Cluster has deployed {operand}"));
+    }
+    Finding::no("", "")
+}
+
+fn progressing(
+    view: &OperatorView<'_>,
+    at_version: bool,
+    failed: bool,
+    skew: Option<&str>,
+) -> Finding {
+    let version = view.version;
+    match (at_version, failed, skew) {
+        (_, false, Some(skew)) => {
+            let text = format!("Working towards {version}: waiting for the controller: {skew}");
+            Finding::yes(reason::BUILD_SKEW, &text)
+        }
+        (true, false, None) => Finding::no("", &format!("Cluster version is {version}")),
+        (true, true, _) => Finding::no("", &format!("Error while reconciling {version}")),
+        (false, false, None) => Finding::yes("", &format!("Working towards {version}")),
+        (false, true, _) => Finding::yes("", &format!("Unable to apply {version}")),
+    }
+}
+
+fn degraded(
+    view: &OperatorView<'_>,
+    known: bool,
+    failure: Option<(&'static str, String)>,
+) -> Finding {
+    let Some((step, why)) = failure else { return Finding::no("", "") };
+    let text = if known {
+        format!("Failed to resync {} because: {why}", view.version)
+    } else {
+        format!("Unable to apply {}: {why}", view.version)
+    };
+    Finding::yes(&format!("{step}Failed"), &text)
+}
+
+/// Returns the reason for which the controller does not render the pool: its inputs are of another
+/// build.
+fn build_skew(pool: &MachineConfigPool) -> Option<&str> {
+    let kind = PoolCondition::RenderDegraded;
+    let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    let found = conditions.find(|found| found.kind == kind.as_str())?;
+    (found.reason == reason::BUILD_SKEW).then_some(found.message.as_str())
+}
+
+fn evaluation(incomplete: &[String]) -> Finding {
+    if incomplete.is_empty() {
+        return Finding::no(reason::AS_EXPECTED, "");
+    }
+    Finding::yes(reason::INCOMPLETE_DEFINITIONS, &incomplete.join("; "))
 }
 
 fn upgradeable(pools: &[&MachineConfigPool]) -> Finding {
@@ -102,14 +158,19 @@ fn degraded_pool(pools: &[&MachineConfigPool]) -> Option<(&'static str, String)>
     let name = pool.metadata.name.as_deref().unwrap_or_default();
     let status = pool.status.clone().unwrap_or_default();
     let message = |kind: &PoolCondition| {
-        let condition = status.conditions.iter().find(|found| found.kind == kind.as_str());
-        condition.map(|found| found.message.as_str()).filter(|text| !text.is_empty())
+        let mut conditions = status.conditions.iter();
+        let found = conditions.find(|found| {
+            found.kind == kind.as_str() && found.status == ConditionStatus::True.as_str()
+        });
+        found.map(|found| found.message.trim()).filter(|text| !text.is_empty())
     };
-    // Compat: a pool that cannot be rendered has no message in Degraded. The reference then prints
-    // an empty reason; the message of RenderDegraded is used here.
-    let reason = message(&PoolCondition::Degraded)
-        .or_else(|| message(&PoolCondition::RenderDegraded))
-        .map(|text| format!(", reason: {text}"));
+    // Compat: Degraded has no message for a pool that cannot be rendered, and the reference then
+    // prints an empty reason.
+    let nodes = message(&PoolCondition::Degraded);
+    let render = message(&PoolCondition::RenderDegraded);
+    let render = render.filter(|text| nodes.is_none_or(|nodes| !nodes.contains(text)));
+    let reasons: Vec<&str> = nodes.into_iter().chain(render).collect();
+    let reason = (!reasons.is_empty()).then(|| format!(", reason: {}", reasons.join("; ")));
     Some((
         "RequiredPools",
         format!(
@@ -136,14 +197,6 @@ fn is_required(pool: &MachineConfigPool) -> bool {
 /// Returns true if all nodes of the pool have its latest config.
 fn is_updated(pool: &MachineConfigPool) -> bool {
     let Some(status) = &pool.status else { return false };
-    let waits = status.conditions.iter().any(|condition| {
-        condition.kind == PoolCondition::RenderDegraded.as_str()
-            && condition.reason == reason::BUILD_SKEW
-    });
-    if waits {
-        // Its config is that of the earlier build.
-        return false;
-    }
     let config = &pool.spec.configuration.rendered.name;
     !config.is_empty()
         && *config == status.configuration.rendered.name
@@ -153,9 +206,11 @@ fn is_updated(pool: &MachineConfigPool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    /// Builds a pool from the words `required`, `updated`, `degraded` and `unrendered`.
+    /// Builds a pool from words such as `required` and `degraded`.
     fn pool(words: &str) -> MachineConfigPool {
         let mut pool = MachineConfigPool::default();
         pool.metadata.name = Some("master".to_owned());
@@ -175,15 +230,17 @@ mod tests {
                     set(PoolCondition::Updated, "");
                     status.configuration.rendered.name = "new".to_owned();
                 }
+                "silently-degraded" => set(PoolCondition::Degraded, ""),
                 "degraded" => set(PoolCondition::Degraded, "n is broken"),
-                "skewed" => {
-                    let found = Finding::no(reason::BUILD_SKEW, "ignoring MC");
-                    let kind = PoolCondition::RenderDegraded;
-                    super::super::set(&mut status.conditions, &kind, found, &now);
-                }
                 "unrendered" => {
                     set(PoolCondition::Degraded, "");
                     set(PoolCondition::RenderDegraded, "Failed to render configuration");
+                }
+                "skewed" => {
+                    let kind = PoolCondition::RenderDegraded;
+                    let text = "ignoring MC 00-master generated by older version 1 (my version: 2)";
+                    let skew = Finding::no(reason::BUILD_SKEW, text);
+                    super::super::set(&mut status.conditions, &kind, skew, &now);
                 }
                 other => panic!("{other}"),
             }
@@ -191,31 +248,27 @@ mod tests {
         pool
     }
 
-    #[test]
-    fn a_build_skew_is_progress_and_no_failure() {
-        let found = conditions(Some("1"), None, "required updated skewed");
-        assert!(found.contains(&"Progressing=True : Working towards 2".to_owned()), "{found:?}");
-        assert!(found.contains(&"Degraded=False : ".to_owned()), "{found:?}");
-        let found = conditions(Some("1"), None, "required updated");
-        assert!(
-            found.contains(&"Progressing=False : Cluster version is 2".to_owned()),
-            "{found:?}"
-        );
-    }
-
     fn conditions(reached: Option<&str>, failure: Option<&str>, words: &str) -> Vec<String> {
         let pool = pool(words);
         let failure = failure.map(|why| ("MachineConfigPools", why.to_owned()));
-        let view = OperatorView { version: "2", reached, image: "i", failure, pools: &[&pool] };
-        operator(&view)
-            .conditions
-            .iter()
-            .take(4)
-            .map(|(kind, found)| {
-                let Finding { status, reason, message } = found;
-                format!("{kind}={status} {reason}: {message}")
-            })
-            .collect()
+        let view = OperatorView {
+            version: "2",
+            reached,
+            image: "i",
+            failure,
+            pools: &[&pool],
+            controller: &ControllerState::Running,
+            incomplete: &[],
+        };
+        lines(&operator(&view))
+    }
+
+    fn lines(status: &OperatorStatus) -> Vec<String> {
+        let line = |(kind, found): &(OperatorCondition, Finding)| {
+            let Finding { status, reason, message } = found;
+            format!("{kind}={status} {reason}: {message}")
+        };
+        status.conditions.iter().take(4).map(line).collect()
     }
 
     // covers: O28, O30, O33
@@ -289,7 +342,10 @@ mod tests {
     fn a_degraded_pool_degrades_the_cluster_and_blocks_upgrades() {
         let cases = [
             ("degraded", ", reason: n is broken)"),
-            ("unrendered", ", reason: Failed to render configuration)"),
+            ("unrendered", "unavailable: 0, reason: Failed to render configuration)"),
+            ("unrendered degraded", ", reason: n is broken; Failed to render configuration)"),
+            ("silently-degraded", "unavailable: 0)"),
+            ("silently-degraded skewed", "unavailable: 0)"),
         ];
         for (words, end) in cases {
             let found = conditions(Some("2"), None, &format!("required updated {words}"));
@@ -302,6 +358,76 @@ mod tests {
                 found[2]
             );
             assert!(found[3].starts_with("Upgradeable=False DegradedPool: "), "{}", found[3]);
+        }
+    }
+
+    #[test]
+    fn a_build_skew_is_progress_and_no_failure() {
+        let progressing = "Progressing=True BuildSkew: Working towards 2: waiting for the \
+            controller: ignoring MC 00-master generated by older version 1 (my version: 2)";
+        for reached in [None, Some("1"), Some("2")] {
+            let found = conditions(reached, None, "required updated skewed");
+            assert_eq!(found[1], progressing, "{reached:?}");
+            assert_eq!(found[2], "Degraded=False : ", "{reached:?}");
+        }
+    }
+
+    #[test]
+    fn a_version_is_not_reached_with_a_skewed_or_silent_controller() {
+        let silent =
+            ControllerState::Silent { holder: "c_1".to_owned(), limit: Duration::from_secs(30) };
+        let running = ControllerState::Running;
+        let cases = [
+            ("required updated", &running, None, Reached::Yes),
+            ("required updated", &ControllerState::NoLease, None, Reached::Yes),
+            ("required updated skewed", &running, None, Reached::NotYet),
+            ("required updated", &silent, None, Reached::NotYet),
+            ("required updated", &silent, Some("2"), Reached::Yes),
+        ];
+        for (words, controller, reached, expected) in cases {
+            let pool = pool(words);
+            let view = OperatorView {
+                version: "2",
+                reached,
+                image: "i",
+                failure: None,
+                pools: &[&pool],
+                controller,
+                incomplete: &[],
+            };
+            assert_eq!(operator(&view).reached, expected, "{words} {controller:?} {reached:?}");
+        }
+    }
+
+    #[test]
+    fn a_silent_controller_makes_the_cluster_unavailable() {
+        let pool = pool("required updated");
+        let text = |holder: &str, reached: Option<&str>| {
+            let controller = ControllerState::Silent {
+                holder: holder.to_owned(),
+                limit: Duration::from_secs(30),
+            };
+            let view = OperatorView {
+                version: "2",
+                reached,
+                image: "i",
+                failure: None,
+                pools: &[&pool],
+                controller: &controller,
+                incomplete: &["a of b lacks spec.c".to_owned()],
+            };
+            let status = operator(&view);
+            let (_, evaluation) = &status.conditions[4];
+            let expected = Finding::yes("IncompleteDefinitions", "a of b lacks spec.c");
+            assert_eq!(evaluation, &expected);
+            lines(&status)[0].clone()
+        };
+        let start = "Available=False MachineConfigControllerNotRunning: Cluster not available for \
+            [{operator 2} {operator-image i}]: the controller is not running: ";
+        let lease = "the Lease openshift-machine-config-operator/machine-config-controller for 30s";
+        for reached in [None, Some("2")] {
+            assert_eq!(text("c_1", reached), format!("{start}c_1 has not renewed {lease}"));
+            assert_eq!(text("", reached), format!("{start}no process has held {lease}"));
         }
     }
 }

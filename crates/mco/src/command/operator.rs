@@ -3,12 +3,8 @@
 
 use std::process::ExitCode;
 
-use mco_cluster::{
-    Health, NoteCount,
-    client::{self, Identity},
-    lease,
-};
-use mco_operator::{Config, Leader};
+use mco_cluster::{Health, NoteCount, client::Identity, lease};
+use mco_operator::{Config, Leader, RootCa};
 
 use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
 
@@ -49,7 +45,6 @@ struct StartArgs {
 pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let OperatorCommand::Start(args) = &args.command;
     let timings = args.leader.timings()?;
-    let kubeconfig = args.process.kubeconfig.as_deref();
     let health = Health::default();
     let options = ProcessOptions {
         health: health.clone(),
@@ -66,8 +61,7 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
                 image: args.operator_image.clone(),
                 os_image: args.os_image.clone(),
                 os_extensions_image: args.os_extensions_image.clone(),
-                // The client uses the same settings, so that they are valid.
-                root_ca: client::authority(kubeconfig).await.unwrap_or_default(),
+                root_ca: RootCa::Connection(args.process.kubeconfig.clone()),
                 leader: Some(leader),
                 notes,
                 health,

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
-use mco_cluster::{Clock, NoteCount, Reporter, Shutdown, client};
+use mco_cluster::{Clock, NoteCount, Reporter, Shutdown};
 use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
     DaemonContext,
@@ -66,14 +66,14 @@ impl Components<'_> {
     }
 
     /// Starts the operator.
-    pub(crate) async fn operator(&mut self, build: Build) -> anyhow::Result<()> {
+    pub(crate) fn operator(&mut self, build: Build) {
         let mut config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
-        config.root_ca = client::authority(Some(&remote::kubeconfig(self.state.dir()))).await?;
+        let kubeconfig = remote::kubeconfig(self.state.dir());
+        config.root_ca = mco_operator::RootCa::Connection(Some(kubeconfig));
         let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
         self.spawn(async move {
             run.await;
         });
-        Ok(())
     }
 
     /// Starts the controller.

@@ -54,7 +54,7 @@ async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
     mco_operator::install(&client).await.unwrap();
     let shutdown = Shutdown::new();
     let mut operator = mco_operator::Config::new(build(), "0.0.1-snapshot");
-    operator.root_ca = "authority".to_owned();
+    operator.root_ca = mco_operator::RootCa::Fixed("authority".to_owned());
     let operator = tokio::spawn(mco_operator::run(operator, client.clone(), shutdown.clone()));
     let controller = mco_controller::Config::new(build());
     let controller =

@@ -27,6 +27,8 @@ mod server;
 mod show;
 mod simulate;
 mod up;
+#[cfg(test)]
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 

@@ -24,12 +24,12 @@ use mco_testkit::{
     PATIENCE,
     api::{ApiServer, Embedded, KubeApiServer, Process, Programs, Settings, command, wait},
     object_wait,
-    pki::Authority,
+    pki::{Authority, Credentials},
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::mco;
+use crate::{mco, workspace};
 
 /// Sends SIGTERM and waits until the process has ended.
 fn stop(mut process: Process) -> ExitStatus {
@@ -126,14 +126,36 @@ async fn operator_and_controller_install_a_cluster_and_stop_on_sigterm() {
     let mut api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path())
         .expect("the embedded API server starts");
     // This server records only the managers of applied fields.
-    processes_install_a_cluster_and_stop(&api, folder.path(), &[]).await;
+    let admin = |_: &str| api.kubeconfig().to_owned();
+    processes_install_a_cluster_and_stop(&api, folder.path(), &[], admin).await;
     api.process().signal(Signal::TERM).expect("it runs");
     assert!(api.process().wait(PATIENCE).expect("it ends").success());
 }
 
+/// Applies the manifests in `deploy/`: roles and their bindings take effect, workloads do not run.
+fn apply_manifests(api: &KubeApiServer) {
+    let mut kubectl = command(api.kubectl());
+    kubectl.arg("--kubeconfig").arg(api.kubeconfig()).args(["apply", "--validate=false", "-f"]);
+    let run = kubectl.arg(workspace().join("deploy")).output().expect("kubectl runs");
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+}
+
+/// Writes a kubeconfig for the service account of a process.
+#[expect(clippy::disallowed_methods, reason = "the test writes its input files")]
+fn account(process: &str, api: &KubeApiServer, authority: &Authority, folder: &Path) -> PathBuf {
+    let user = format!("system:serviceaccount:{}:machine-config-{process}", label::NAMESPACE);
+    let pair = authority.user(&user, Some("system:serviceaccounts")).expect("a certificate");
+    let path = folder.join(format!("{process}.kubeconfig"));
+    let text = authority.kubeconfig(api.url(), Credentials::Certificate(&pair));
+    std::fs::write(&path, text).expect("it is written");
+    path
+}
+
+/// The processes have the roles of `deploy/` and no others, and the API server checks the permissions
+/// of owner references, as on OpenShift.
 // covers: PROC-1, PROC-4
 #[tokio::test]
-async fn operator_and_controller_run_on_a_real_kube_apiserver() {
+async fn operator_and_controller_run_with_their_own_roles_on_a_real_kube_apiserver() {
     let programs = match Programs::find() {
         Ok(programs) => programs,
         Err(absent) => {
@@ -145,20 +167,26 @@ async fn operator_and_controller_run_on_a_real_kube_apiserver() {
     let authority = Authority::new("test").expect("an authority");
     let settings = Settings::loopback(&folder.path().join("api"));
     let api = KubeApiServer::start(&programs, &authority, &settings).expect("it starts");
+    apply_manifests(&api);
     let managers = ["machine-config-controller", "machine-config-operator"];
-    processes_install_a_cluster_and_stop(&api, folder.path(), &managers).await;
+    let own = |process: &str| account(process, &api, &authority, folder.path());
+    processes_install_a_cluster_and_stop(&api, folder.path(), &managers, own).await;
 }
 
 async fn processes_install_a_cluster_and_stop(
     api: &dyn ApiServer,
     folder: &Path,
     expected_managers: &[&str],
+    kubeconfig: impl Fn(&str) -> PathBuf,
 ) {
     let file = api.kubeconfig();
     let start = |process: &str| {
         let mut command = command(env!("CARGO_BIN_EXE_mco"));
         command.args([process, "start", "--metrics-listen-address", "127.0.0.1:0"]);
-        command.arg("--kubeconfig").arg(file).env_remove("RELEASE_VERSION");
+        if process == "controller" {
+            command.args(["--resourcelock-namespace", label::NAMESPACE]);
+        }
+        command.arg("--kubeconfig").arg(kubeconfig(process)).env_remove("RELEASE_VERSION");
         let log = folder.join(format!("{process}.log"));
         Process::start(process, &mut command, &log).expect("the binary starts")
     };
@@ -187,16 +215,15 @@ async fn processes_install_a_cluster_and_stop(
     let expected: BTreeSet<_> = expected_managers.iter().map(|name| (*name).to_owned()).collect();
     assert_eq!(managers(&master.metadata), expected);
     for process in [&operator, &controller] {
+        assert!(!process.log().contains("orbidden"), "{}", process.log());
         let metrics = metrics(process);
         let line = "mco_api_requests_total{method=\"GET\",result=\"2xx\"}";
         assert!(metrics.contains(line), "{metrics}");
     }
 
     assert!(stop(controller).success() && stop(operator).success());
-    for (namespace, name) in
-        [("kube-system", "machine-config-controller"), (label::NAMESPACE, "machine-config")]
-    {
-        let lease = Api::<Lease>::namespaced(client.clone(), namespace).get(name).await;
+    for name in ["machine-config-controller", "machine-config"] {
+        let lease = Api::<Lease>::namespaced(client.clone(), label::NAMESPACE).get(name).await;
         let spec = lease.expect("the process holds the lease").spec.unwrap_or_default();
         assert_eq!(spec.holder_identity.as_deref(), Some(""), "{name} is free again");
     }

@@ -45,7 +45,6 @@ fn policies() -> Value {
     let (none, again) = (json!({"type": "None"}), json!({"type": "DaemonReload"}));
     json!({
         "files": [
-            {"path": "/etc/mco/release", "actions": [none]},
             {"path": "/etc/app.conf", "actions": [of("Reload", "app.service")]},
             {"path": "/etc/slow.conf", "actions": [of("Restart", "slow.service")]},
         ],

@@ -2,3 +2,7 @@
 
 #[cfg(test)]
 mod install;
+#[cfg(test)]
+mod keep;
+#[cfg(test)]
+mod support;

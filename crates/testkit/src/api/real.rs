@@ -26,6 +26,10 @@ use crate::{
 const SERVICES: &str = "10.96.0.0/16";
 const SERVICE: &str = "10.96.0.1";
 
+/// Admission plugins besides the default ones. OpenShift enforces the permissions of owner
+/// references.
+const ADMISSION: &str = "NodeRestriction,OwnerReferencesPermissionEnforcement";
+
 /// Settings of the API server.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -239,7 +243,7 @@ fn flags(settings: &Settings, port: u16, [storage, _]: [u16; 2]) -> Vec<String> 
         ("service-account-signing-key-file", file("sa.key")),
         ("service-cluster-ip-range", SERVICES.to_owned()),
         ("authorization-mode", "Node,RBAC".to_owned()),
-        ("enable-admission-plugins", "NodeRestriction".to_owned()),
+        ("enable-admission-plugins", ADMISSION.to_owned()),
         ("allow-privileged", true.to_string()),
         ("enable-aggregator-routing", true.to_string()),
         ("profiling", false.to_string()),

@@ -15,6 +15,8 @@ const KEEP: &[&str] = &["get", "list", "watch", "create", "patch"];
 pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigpools"], SEE_AND_PATCH),
     Rule(OURS, &["machineconfigpools/status"], &["patch"]),
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
+    Rule(OURS, &["machineconfigpools/finalizers"], &["update"]),
     // Unused rendered configs are deleted, edited ones are replaced.
     Rule(OURS, &["machineconfigs"], KEEP),
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
@@ -67,9 +69,11 @@ pub(super) const OPERATOR: &[Rule] = &[
 pub(super) const SERVER: &[Rule] =
     &[Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], SEE)];
 
-/// Rules for leader election.
-pub(super) const LEADER: &[Rule] =
-    &[Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"])];
+/// Rules for leader election, the controller's Lease, and the CA certificates of the API server.
+pub(super) const OPERATOR_OWN: &[Rule] = &[
+    Rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
+    Rule("", &["configmaps"], SEE),
+];
 
 /// Rules for leases, the config server's certificates, and fetched remote contents.
 pub(super) const CONTROLLER_OWN: &[Rule] = &[

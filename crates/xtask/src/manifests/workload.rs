@@ -30,7 +30,7 @@ pub(super) fn daemon() -> Value {
     let node = json!({"fieldRef": {"fieldPath": "spec.nodeName"}});
     let more = json!({
         "securityContext": {"privileged": true},
-        "env": [{"name": "NODE_NAME", "valueFrom": node}],
+        "env": [release(), {"name": "NODE_NAME", "valueFrom": node}],
         "volumeMounts": [
             {"name": "rootfs", "mountPath": "/rootfs", "mountPropagation": "HostToContainer"},
         ],
@@ -126,6 +126,7 @@ fn container(name: &str, words: &[&str]) -> Value {
         "imagePullPolicy": "IfNotPresent",
         "command": [format!("/usr/bin/{name}")],
         "args": words,
+        "env": [release()],
         "resources": {"requests": {"cpu": "20m", "memory": "50Mi"}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
     })
@@ -142,6 +143,11 @@ fn probes(address: &Value) -> Value {
             "timeoutSeconds": 10, "failureThreshold": 20},
         "readinessProbe": {"httpGet": get("/readyz"), "periodSeconds": 10, "timeoutSeconds": 5},
     })
+}
+
+/// Returns the variable with the version that the processes report.
+fn release() -> Value {
+    json!({"name": "RELEASE_VERSION", "value": env!("CARGO_PKG_VERSION")})
 }
 
 fn control_plane() -> Value {

@@ -33,14 +33,14 @@ pub(crate) struct BootstrapArgs {
     /// File with the pull secret, a Secret of type kubernetes.io/dockerconfigjson
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
-    /// Release version of the cluster
+    /// Accepted for compatibility, without effect: the ControllerConfig names the release
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     payload_version: String,
 }
 
 const EXAMPLES: &str = "\
 Examples:
-  mco controller bootstrap --manifest-dir manifests --dest-dir out --payload-version 4.20.1";
+  mco controller bootstrap --manifest-dir manifests --dest-dir out";
 
 /// Compat: modes of the written files and directories (pkg/controller/bootstrap).
 const FILE_MODE: u32 = 0o664;
@@ -68,8 +68,7 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
     let (given, api_server) = sort_by_kind(sources.load()?, &args.manifest_dir)?;
     let build = process::build();
     let base = |cluster: &ControllerConfig| {
-        let config =
-            |role: &str| mco_operator::base_config(role, &args.payload_version, &build, cluster);
+        let config = |role: &str| mco_operator::base_config(role, &build, cluster);
         ROLES.map(config).to_vec()
     };
     let pools = mco_operator::built_in_pools();
