@@ -80,14 +80,20 @@ fn silent(entries: &[Entry], failures: &[String], metrics: &str) -> Option<Strin
     if failures.is_empty() {
         return Some(format!("silent: nothing was logged for {failed}"));
     }
+    // A run without faults has conflicts and the like, too.
+    let is_refusal = matches!(failed.fault, Some(Fault::Answer(410 | 429)));
     let counted = metrics.lines().any(|line| {
-        let is_failure = line.starts_with("mco_api_request_timeouts_total")
-            || line.starts_with("mco_api_request_retries_total")
+        ["mco_api_request_timeouts_total", "mco_api_request_retries_total"]
+            .iter()
+            .any(|name| line.starts_with(name))
             || line.starts_with("mco_watch_failures_total")
             || line.starts_with("mco_watch_relists_total")
             || (line.starts_with("mco_api_requests_total")
-                && ["4xx", "5xx", "timeout", "error"].iter().any(|word| line.contains(word)));
-        is_failure && !line.ends_with(" 0")
+                && (line.contains("5xx")
+                    || line.contains("timeout")
+                    || line.contains("error")
+                    || line.contains("method=\"PATCH\",result=\"dropped\"")
+                    || (is_refusal && line.contains("4xx"))))
     });
     (!counted).then(|| format!("silent: nothing was counted for {failed}"))
 }
