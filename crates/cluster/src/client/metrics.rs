@@ -16,6 +16,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 use tower::BoxError;
+use tracing::info;
 
 use super::deadline::{Deadline, Target, TimedOut};
 use crate::lease::NotLeading;
@@ -75,13 +76,13 @@ impl RequestMetrics {
 
     /// Adds a request to the list until the returned value is finished, or dropped with the request.
     pub(super) fn start(&self, target: Target) -> Started {
-        let (metrics, method) = (self.clone(), name(&target.method));
+        let (metrics, copy) = (self.clone(), target.clone());
         let list = &self.in_flight;
         let number = list.next.fetch_add(1, Ordering::Relaxed);
         let mut requests = list.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.insert(number, (target, Instant::now()));
         drop(requests);
-        Started { metrics, method, number, is_finished: false }
+        Started { metrics, target: copy, number, is_finished: false }
     }
 
     /// Counts the result of an attempt.
@@ -117,7 +118,7 @@ impl RequestMetrics {
 /// A request in the list of those without an answer.
 pub(super) struct Started {
     metrics: RequestMetrics,
-    method: &'static str,
+    target: Target,
     number: u64,
     is_finished: bool,
 }
@@ -137,7 +138,9 @@ impl Drop for Started {
         drop(requests);
         // The caller waits no longer, such as a daemon before the reboot of its machine.
         if !self.is_finished {
-            let label = RequestLabel { method: self.method, result: "dropped" };
+            let Target { method, path } = &self.target;
+            info!(%method, path, "Gave up a request to the API server without an answer");
+            let label = RequestLabel { method: name(method), result: "dropped" };
             self.metrics.requests.get_or_create(&label).inc();
         }
     }

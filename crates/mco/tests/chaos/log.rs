@@ -48,6 +48,12 @@ impl Lines {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }
 
+    /// Returns true if a process gave up a request to this path, such as a daemon before a reboot.
+    pub(crate) fn has_given_up(&self, path: &str) -> bool {
+        let is_it = |line: &str| line.contains("Gave up a request") && line.contains(path);
+        self.text().lines().any(is_it)
+    }
+
     /// Returns the lines of failures.
     pub(crate) fn failures(&self) -> Vec<String> {
         let text = self.text();

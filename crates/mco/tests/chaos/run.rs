@@ -47,7 +47,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     runtime.shutdown_background();
     let (fault, metrics, entries) = ran;
     let failures = lines.failures();
-    let fault = fault.or_else(|| silent(&entries, &failures, &metrics));
+    let fault = fault.or_else(|| silent(&entries, &lines, &metrics));
     let fault = fault.map(|fault| report(plan, &entries, &fault, &lines));
     Outcome { fault, entries, failures, metrics }
 }
@@ -75,9 +75,10 @@ fn is_failure(entry: &Entry) -> bool {
 }
 
 /// Returns the failure that left no line in the log or no count in the metrics.
-fn silent(entries: &[Entry], failures: &[String], metrics: &str) -> Option<String> {
+fn silent(entries: &[Entry], lines: &Lines, metrics: &str) -> Option<String> {
     let failed = entries.iter().find(|entry| is_failure(entry))?;
-    if failures.is_empty() {
+    let given_up = lines.has_given_up(&failed.path);
+    if lines.failures().is_empty() && !given_up {
         return Some(format!("silent: nothing was logged for {failed}"));
     }
     // A run without faults has conflicts and the like, too.
@@ -92,7 +93,7 @@ fn silent(entries: &[Entry], failures: &[String], metrics: &str) -> Option<Strin
                 && (line.contains("5xx")
                     || line.contains("timeout")
                     || line.contains("error")
-                    || line.contains("method=\"PATCH\",result=\"dropped\"")
+                    || (given_up && line.contains("dropped"))
                     || (is_refusal && line.contains("4xx"))))
     });
     (!counted).then(|| format!("silent: nothing was counted for {failed}"))
