@@ -8,6 +8,9 @@ CARGO ?= cargo
 MCO_ORACLE_DIR ?= ../shared/oracle
 # Number of fleets that `make soak` simulates.
 SEEDS ?= 200000
+# Number of random mixes of faults that `make soak` applies to a rollout, and the first seed.
+MIXES ?= 10000
+FIRST ?= 0
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
 .PHONY: help test check deny tools lab-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
@@ -49,8 +52,10 @@ unit: ## Run all tests of all crates
 oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
-soak: ## Simulate $(SEEDS) fleets, many more than `make test` does
+soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and under $(MIXES) random mixes
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
+	MCO_CHAOS_ALL=1 MCO_CHAOS_SEEDS=$(MIXES) MCO_CHAOS_SEED=$(FIRST) \
+		$(CARGO) test --release --quiet --package mco --test chaos -- --nocapture --test-threads 1
 
 gen: ## Write the generated files in deploy/
 	$(CARGO) run --quiet --package xtask -- gen

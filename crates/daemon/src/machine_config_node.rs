@@ -104,8 +104,10 @@ impl StatusSender {
     /// Waits until all queued updates are written, at most for `limit`.
     pub async fn flush(&self, limit: Duration) {
         let (done, all) = oneshot::channel();
-        if self.0.send(Message::Flush(done)).is_ok() {
-            drop(tokio::time::timeout(limit, all).await);
+        if self.0.send(Message::Flush(done)).is_ok()
+            && tokio::time::timeout(limit, all).await.is_err()
+        {
+            warn!(?limit, "Failed to write all updates of the MachineConfigNode in time");
         }
     }
 }

@@ -15,7 +15,7 @@ pub use self::{
     child::{Process, command, wait},
     embedded::Embedded,
     programs::{MissingProgram, Programs},
-    real::{KubeApiServer, Settings},
+    real::{KubeApiServer, Settings, Snapshot},
     shared::shared,
 };
 

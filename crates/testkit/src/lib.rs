@@ -1,6 +1,7 @@
 //! Test support that several crates share. No part of it ships.
 
 pub mod api;
+pub mod chaos;
 pub mod daemons;
 pub mod fleet;
 pub mod lab;

@@ -16,6 +16,7 @@ use prometheus_client::{
 };
 use tokio::time::Instant;
 use tower::BoxError;
+use tracing::info;
 
 use super::deadline::{Deadline, Target, TimedOut};
 use crate::lease::NotLeading;
@@ -73,14 +74,15 @@ impl RequestMetrics {
         requests.values().map(line).collect()
     }
 
-    /// Adds a request to the list until the returned value is dropped.
+    /// Adds a request to the list until the returned value is finished, or dropped with the request.
     pub(super) fn start(&self, target: Target) -> Started {
-        let list = self.in_flight.clone();
+        let (metrics, copy) = (self.clone(), target.clone());
+        let list = &self.in_flight;
         let number = list.next.fetch_add(1, Ordering::Relaxed);
         let mut requests = list.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.insert(number, (target, Instant::now()));
         drop(requests);
-        Started { list, number }
+        Started { metrics, target: copy, number, is_finished: false }
     }
 
     /// Counts the result of an attempt.
@@ -115,14 +117,32 @@ impl RequestMetrics {
 
 /// A request in the list of those without an answer.
 pub(super) struct Started {
-    list: Arc<InFlight>,
+    metrics: RequestMetrics,
+    target: Target,
     number: u64,
+    is_finished: bool,
+}
+
+impl Started {
+    /// Removes a request with a result from the list.
+    pub(super) fn finish(mut self) {
+        self.is_finished = true;
+    }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        let mut requests = self.list.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = &self.metrics.in_flight;
+        let mut requests = list.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.remove(&self.number);
+        drop(requests);
+        // The caller waits no longer, such as a daemon before the reboot of its machine.
+        if !self.is_finished {
+            let Target { method, path } = &self.target;
+            info!(%method, path, "Gave up a request to the API server without an answer");
+            let label = RequestLabel { method: name(method), result: "dropped" };
+            self.metrics.requests.get_or_create(&label).inc();
+        }
     }
 }
 

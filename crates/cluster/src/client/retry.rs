@@ -236,7 +236,7 @@ where
             result = sent => result,
         },
     };
-    drop(started);
+    started.finish();
     options.metrics.count(&method, &result);
     result
 }

@@ -6,6 +6,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "writes the files that the programs are given")]
 
+mod backup;
+
 use std::{
     ffi::OsString,
     fs,
@@ -16,6 +18,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+pub use self::backup::Snapshot;
 use super::{ApiServer, Process, Programs, command};
 use crate::{
     PATIENCE,
@@ -75,6 +78,12 @@ pub struct KubeApiServer {
     dir: PathBuf,
     kubeconfig: PathBuf,
     kubectl: PathBuf,
+    programs: Programs,
+    settings: Settings,
+    /// Port of the API server.
+    port: u16,
+    /// Ports of etcd for clients and peers.
+    storage: [u16; 2],
 }
 
 /// Maximum number of starts when another process takes a chosen port first.
@@ -119,26 +128,11 @@ impl KubeApiServer {
         let keys = keys(authority, settings, &url)?;
         // The ports are probed in the host's network, even if the programs run in another one.
         let storage = [free(Ipv4Addr::LOCALHOST.into())?, free(Ipv4Addr::LOCALHOST.into())?];
-        let mut etcd = etcd(programs, settings, storage)?;
-        let mut start = entered(settings, &programs.kubernetes("kube-apiserver"));
-        start.args(flags(settings, port, storage)).args(&settings.flags);
-        let mut server =
-            Process::start("kube-apiserver", &mut start, &dir.join("kube-apiserver.log"))?;
-        let kubectl = programs.kubernetes("kubectl");
-        server.wait_ready(PATIENCE, || {
-            // The API server never becomes ready without its database.
-            if etcd.try_wait().is_ok_and(|ended| ended.is_some()) {
-                return true;
-            }
-            let mut ask = entered(settings, &kubectl);
-            ask.arg("--kubeconfig").arg(&keys).args(["get", "--raw", "/readyz"]);
-            let answer = ask.stderr(Stdio::null()).stdin(Stdio::null()).output();
-            answer.is_ok_and(|answer| answer.stdout == b"ok")
-        })?;
-        if let Some(status) = etcd.try_wait()? {
-            bail!("etcd ended during startup ({status}):\n{}", etcd.log());
-        }
-        Ok(Self { server, etcd, url, dir: dir.clone(), kubeconfig: keys, kubectl })
+        let (server, etcd) = launch(programs, settings, port, storage)?;
+        let (kubectl, programs) = (programs.kubernetes("kubectl"), programs.clone());
+        let (dir, settings) = (dir.clone(), settings.clone());
+        let kubeconfig = keys;
+        Ok(Self { server, etcd, url, dir, kubeconfig, kubectl, programs, settings, port, storage })
     }
 
     /// Returns the `kubectl` of the same version.
@@ -168,6 +162,38 @@ impl ApiServer for KubeApiServer {
     fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
+}
+
+/// Starts etcd and the API server with the files in the settings' directory, and waits until the API
+/// server is ready.
+fn launch(
+    programs: &Programs,
+    settings: &Settings,
+    port: u16,
+    storage: [u16; 2],
+) -> anyhow::Result<(Process, Process)> {
+    let mut etcd = etcd(programs, settings, storage)?;
+    let mut start = entered(settings, &programs.kubernetes("kube-apiserver"));
+    start.args(flags(settings, port, storage)).args(&settings.flags);
+    let mut server =
+        Process::start("kube-apiserver", &mut start, &settings.dir.join("kube-apiserver.log"))?;
+    let kubectl = programs.kubernetes("kubectl");
+    server.wait_ready(PATIENCE, || {
+        // The API server never becomes ready without its database.
+        if etcd.try_wait().is_ok_and(|ended| ended.is_some()) {
+            return true;
+        }
+        let mut ask = entered(settings, &kubectl);
+        ask.arg("--kubeconfig")
+            .arg(settings.dir.join("kubeconfig"))
+            .args(["get", "--raw", "/readyz"]);
+        let answer = ask.stderr(Stdio::null()).stdin(Stdio::null()).output();
+        answer.is_ok_and(|answer| answer.stdout == b"ok")
+    })?;
+    if let Some(status) = etcd.try_wait()? {
+        bail!("etcd ended during startup ({status}):\n{}", etcd.log());
+    }
+    Ok((server, etcd))
 }
 
 /// Returns a command with the prefix of the settings. The program dies with the test.

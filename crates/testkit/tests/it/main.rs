@@ -1,6 +1,8 @@
 //! Checks `mco` against the recordings in this repository.
 
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod daemon;
 mod lab;
 mod real;

@@ -1,0 +1,113 @@
+//! One run: a whole rollout on an embedded API server, under a plan of faults, on a paused clock.
+
+use std::time::Duration;
+
+use kube::Client;
+use mco_apiserver::{ApiServer, Settings};
+use mco_cluster::{
+    Clock,
+    client::{self, Options, RequestMetrics},
+};
+use mco_testkit::chaos::{Chaos, Entry, Fault, Plan};
+
+use crate::{cluster::Cluster, log::Lines};
+
+/// Time in which the cluster converges, installation and rollout each, on the cluster's clock.
+const BOUND: Duration = Duration::from_mins(30);
+
+/// Time in which every fault is noticed: the idle limit of a watch, and some seconds.
+const NOTICED: Duration = Duration::from_secs(200);
+
+/// The outcome of a run.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// The broken promise.
+    pub(crate) fault: Option<String>,
+    /// All requests of the components.
+    pub(crate) entries: Vec<Entry>,
+    /// The lines of failures in the log.
+    pub(crate) failures: Vec<String>,
+    /// The metrics of all components.
+    pub(crate) metrics: String,
+}
+
+/// Runs a rollout under a plan.
+pub(crate) fn run(plan: &Plan) -> Outcome {
+    let lines = Lines::default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    let ran = tracing::dispatcher::with_default(&lines.dispatch(), || {
+        let chaos = Chaos::new(plan);
+        let (fault, metrics) = runtime.block_on(rollout(&chaos));
+        (fault, metrics, chaos.entries())
+    });
+    runtime.shutdown_background();
+    let (fault, metrics, entries) = ran;
+    let failures = lines.failures();
+    let fault = fault.or_else(|| silent(&entries, &lines, &metrics));
+    let fault = fault.map(|fault| report(plan, &entries, &fault, &lines));
+    Outcome { fault, entries, failures, metrics }
+}
+
+async fn rollout(chaos: &Chaos) -> (Option<String>, String) {
+    let api = ApiServer::in_memory(Settings::default()).await.unwrap();
+    let direct = Client::new(api, "default");
+    let options = Options { metrics: RequestMetrics::default(), ..Options::default() };
+    let through = client::over(client::service(chaos.client(&direct)), "default", &options);
+    let clock = Clock::anchored("2026-01-01T00:00:00Z".parse().unwrap());
+    let cluster = Cluster::start(direct, &through, &options.metrics, clock).await;
+    let mut fault = cluster.roll_out(BOUND).await.err();
+    if fault.is_none() && chaos.entries().iter().any(is_failure) {
+        // A watch that became silent is noticed later than the end of the rollout.
+        tokio::time::sleep(NOTICED).await;
+        fault = cluster.finish(BOUND).await.err();
+    }
+    let metrics = cluster.metrics();
+    let stopped = cluster.stop().await.err();
+    (fault.or(stopped), metrics)
+}
+
+fn is_failure(entry: &Entry) -> bool {
+    entry.fault.is_some_and(Fault::is_failure)
+}
+
+/// Returns the failure that left no line in the log or no count in the metrics.
+fn silent(entries: &[Entry], lines: &Lines, metrics: &str) -> Option<String> {
+    let failed = entries.iter().find(|entry| is_failure(entry))?;
+    let given_up = lines.has_given_up(&failed.path);
+    if lines.failures().is_empty() && !given_up {
+        return Some(format!("silent: nothing was logged for {failed}"));
+    }
+    // A run without faults has conflicts and the like, too.
+    let is_refusal = matches!(failed.fault, Some(Fault::Answer(410 | 429)));
+    let counted = metrics.lines().any(|line| {
+        ["mco_api_request_timeouts_total", "mco_api_request_retries_total"]
+            .iter()
+            .any(|name| line.starts_with(name))
+            || line.starts_with("mco_watch_failures_total")
+            || line.starts_with("mco_watch_relists_total")
+            || (line.starts_with("mco_api_requests_total")
+                && (line.contains("5xx")
+                    || line.contains("timeout")
+                    || line.contains("error")
+                    || (given_up && line.contains("dropped"))
+                    || (is_refusal && line.contains("4xx"))))
+    });
+    (!counted).then(|| format!("silent: nothing was counted for {failed}"))
+}
+
+fn report(plan: &Plan, entries: &[Entry], fault: &str, lines: &Lines) -> String {
+    let applied: Vec<String> =
+        entries.iter().filter(|it| it.fault.is_some()).map(ToString::to_string).collect();
+    let (log, failures) = (lines.text(), lines.failures().join("\n  "));
+    let tail: Vec<&str> = log.lines().rev().take(15).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    format!(
+        "MCO_CHAOS_PLAN={plan}\n{fault}\nfaults:\n  {}\nfailures:\n  {failures}\nlog:\n  {}",
+        applied.join("\n  "),
+        tail.join("\n  ")
+    )
+}
