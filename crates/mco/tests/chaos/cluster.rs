@@ -85,7 +85,7 @@ impl Cluster {
         mco_operator::install(&direct).await.unwrap();
         create_objects(&direct).await;
         let mut operator = mco_operator::Config::new(build(), "4.20.0");
-        operator.root_ca = "authority".to_owned();
+        operator.root_ca = mco_operator::RootCa::Fixed("authority".to_owned());
         (operator.clock, operator.health) = (clock, health.clone());
         let run = mco_operator::run(operator, through.clone(), shutdown.clone());
         tasks.spawn(async move {
