@@ -15,7 +15,7 @@ use mco_testkit::chaos::{Entry, Fault, Plan};
 use crate::run::run;
 
 /// Number of faults that `make test` runs; `make soak` runs all of them.
-const SAMPLE: usize = 120;
+const SAMPLE: usize = 100;
 
 /// Runs at once. The rollouts keep one core busy each.
 const THREADS: usize = 2;

@@ -5,7 +5,7 @@ use mco_testkit::chaos::Plan;
 use crate::enumerate::expect_all;
 
 /// Number of seeds, unless the environment gives another number.
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 20;
 
 /// Number of requests of a rollout, roughly: the range of the faults.
 const REQUESTS: usize = 400;
