@@ -1,8 +1,8 @@
 //! Health of a process: the activity of its watches and queues.
 //!
 //! A watch is stale if its first list is missing, or if nothing was heard for longer than
-//! [`STALE_LIMIT`]; then the process is not ready. A queue is stuck if an entry is due and no worker
-//! has finished for longer than [`STUCK_LIMIT`], or if one worker runs for longer than that; then
+//! `STALE_LIMIT`; then the process is not ready. A queue is stuck if an entry is due and no worker
+//! has finished for longer than `STUCK_LIMIT`, or if one worker runs for longer than that; then
 //! the process is not live, and the kubelet restarts it.
 
 mod metrics;
@@ -55,7 +55,7 @@ struct QueueState {
 /// The kind of work that a queue has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
-    /// Each entry is processed within [`STUCK_LIMIT`].
+    /// Each entry is processed within `STUCK_LIMIT`.
     Short,
     /// An entry may be processed for any time, because it waits for others: a drain waits for pods. It
     /// counts only while it waits for a worker.

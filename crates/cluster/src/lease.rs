@@ -93,7 +93,7 @@ struct Observed {
 impl Candidate {
     /// Acquires the lease, runs `work` while holding it, and releases it.
     ///
-    /// `work` gets a shutdown request of its own, and [`WORK_GRACE`] to end after it. When the lease
+    /// `work` gets a shutdown request of its own, and `WORK_GRACE` to end after it. When the lease
     /// is lost, `work` is dropped at once, because another process may be writing from then on.
     pub async fn lead<F>(
         &self,

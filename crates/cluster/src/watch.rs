@@ -1,7 +1,7 @@
 //! Watches: the objects of one kind, listed and then followed.
 //!
 //! Objects arrive as text and are decoded by the receiver one by one. So one watch is compiled for all
-//! kinds, and an object that cannot be decoded does not stop the others. [`progress`] decides about the
+//! kinds, and an object that cannot be decoded does not stop the others. `progress` decides about the
 //! requests; this file sends them.
 
 mod error;

@@ -1,7 +1,7 @@
 //! Conditions of a MachineConfigNode that follow the steps of an update.
 //!
 //! The daemon reports events, and [`apply_event`] computes the conditions; the controller records the
-//! events of a drain in the same list with [`record_event`]. Types, reasons and messages are the
+//! events of a drain in the same list with `record_event`. Types, reasons and messages are the
 //! reference's. Its quirks are left out: the transition time changes only with the status, and an
 //! update that changes nothing is not written.
 

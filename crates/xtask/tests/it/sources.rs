@@ -65,7 +65,8 @@ fn every_file_is_reached_by_a_mod_line() {
         let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         matches!(
             (parent, name),
-            (Some("src"), "lib.rs" | "main.rs") | (Some("chaos" | "it" | "lab" | "systemd"), "main.rs")
+            (Some("src"), "lib.rs" | "main.rs")
+                | (Some("chaos" | "it" | "lab" | "systemd"), "main.rs")
         ) || matches!(parent, Some("benches" | "bin"))
             || name == "build.rs"
     };
