@@ -41,6 +41,9 @@ async fn each_config_request_is_logged_with_client_and_result() {
     let lines = Lines::default();
     let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
     let registry = tracing_subscriber::registry().with(layer.with_writer(lines.clone()));
+    // With a single subscriber, tracing lets the thread that reaches a log line first decide for all
+    // threads, and other tests have no subscriber.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _log = tracing::subscriber::set_default(registry);
 
     let server = start(source(), |_| {}).await;
