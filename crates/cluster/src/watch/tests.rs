@@ -125,7 +125,7 @@ impl Scripted {
             while self.requests.lock().unwrap().len() < requests {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            // What was answered is processed.
+            // The watcher has processed every answer.
             tokio::time::sleep(Duration::from_millis(10)).await;
         };
         tokio::select! {

@@ -61,7 +61,8 @@ async fn rollout(chaos: &Chaos) -> (Option<String>, String) {
     let cluster = Cluster::start(direct, &through, &options.metrics, clock).await;
     let mut fault = cluster.roll_out(BOUND).await.err();
     if fault.is_none() && chaos.entries().iter().any(is_failure) {
-        // A watch that became silent is noticed later than the end of the rollout.
+        // A watch that became silent is noticed later than the end of the rollout. The clock is paused:
+        // no real time passes.
         tokio::time::sleep(NOTICED).await;
         fault = cluster.finish(BOUND).await.err();
     }
