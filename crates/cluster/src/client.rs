@@ -16,7 +16,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::{Request, Response};
 pub use kube::Client;
 use kube::{Config, client::Body};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::{BoxError, Service};
 
 use self::renew::{ReloadingClient, Source};
@@ -27,6 +27,10 @@ pub use self::{
     renew::ReadFile,
 };
 use crate::CallError;
+
+/// Path of the kubeconfig that is made of the service account of a pod. No file has this path; the
+/// files beside it are those of the service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount/kubeconfig";
 
 /// A failure to create a client.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +87,7 @@ pub async fn connect_with(
 ) -> Result<Client, ConnectError> {
     match kubeconfig {
         Some(path) => connect_through(&path.to_string_lossy(), from_disk(), options).await,
-        None => connect_as_pod(None, options),
+        None => connect_as_pod(None, options).await,
     }
 }
 
@@ -103,17 +107,40 @@ pub async fn connect_through(
 
 /// Returns a client for the cluster whose pod this process is, at the address `server` if one is
 /// given: the address that pods are given may depend on what runs on this very machine.
-pub fn connect_as_pod(server: Option<&str>, options: &Options) -> Result<Client, ConnectError> {
-    use_ring();
-    let mut config =
-        Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?;
-    if let Some(server) = server {
-        config.cluster_url = server
+///
+/// Follows the token and the CA bundle of the service account when the kubelet replaces them.
+pub async fn connect_as_pod(
+    server: Option<&str>,
+    options: &Options,
+) -> Result<Client, ConnectError> {
+    let config = Config::incluster().map_err(|source| ConnectError::InCluster(Box::new(source)))?;
+    let server = match server {
+        Some(server) => server
             .parse()
-            .map_err(|source| ConnectError::Server { server: server.to_owned(), source })?;
-    }
-    let namespace = config.default_namespace.clone();
-    Ok(over(service(plain(config, options.deadlines.connect)?), &namespace, options))
+            .map_err(|source| ConnectError::Server { server: server.to_owned(), source })?,
+        None => config.cluster_url,
+    };
+    let read = service_account(&server, &config.default_namespace, from_disk());
+    connect_through(SERVICE_ACCOUNT, read, options).await
+}
+
+/// Returns a reader that makes a kubeconfig of a pod's service account at [`SERVICE_ACCOUNT`], and
+/// reads all other files by `read`.
+fn service_account(server: &http::Uri, namespace: &str, read: ReadFile) -> ReadFile {
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "pod",
+        "contexts": [{"name": "pod",
+            "context": {"cluster": "pod", "user": "pod", "namespace": namespace}}],
+        "clusters": [{"name": "pod",
+            "cluster": {"server": server.to_string(), "certificate-authority": "ca.crt"}}],
+        "users": [{"name": "pod", "user": {"tokenFile": "token"}}],
+    })
+    .to_string();
+    Arc::new(
+        move |path: &str| {
+            if path == SERVICE_ACCOUNT { Ok(kubeconfig.clone().into_bytes()) } else { read(path) }
+        },
+    )
 }
 
 /// Returns a client that sends its requests through `transport`, with deadlines and retries.
@@ -201,13 +228,33 @@ async fn config(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {
 
 /// Makes `ring` the process's only source of cryptography; later calls change nothing.
 pub fn use_ring() {
-    // Somebody was first, which is as good: there is only one provider in the tree.
+    // Fails if a provider is installed already, which can only be this one: the tree has no other.
     drop(rustls::crypto::ring::default_provider().install_default());
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pod_follows_the_token_and_the_authority_of_its_service_account() {
+        let folder = "/var/run/secrets/kubernetes.io/serviceaccount";
+        for (token, authority) in [("one", "A"), ("two", "B")] {
+            let read: ReadFile = Arc::new(move |path: &str| match path.strip_prefix(folder) {
+                Some("/token") => Ok(token.into()),
+                Some("/ca.crt") => Ok(authority.into()),
+                _ => Err(std::io::ErrorKind::NotFound.into()),
+            });
+            let server = "https://10.0.0.1:443".parse().unwrap();
+            let source = Source::new(SERVICE_ACCOUNT, service_account(&server, "n", read));
+            let loaded = source.load().unwrap();
+            assert_eq!(loaded["users"][0]["user"]["token"], token);
+            let cluster = &loaded["clusters"][0]["cluster"];
+            assert_eq!(cluster["certificate-authority-data"], STANDARD.encode(authority));
+            assert_eq!(cluster["server"], "https://10.0.0.1:443/");
+            assert_eq!(loaded["contexts"][0]["context"]["namespace"], "n");
+        }
+    }
 
     // covers: C07
     #[test]

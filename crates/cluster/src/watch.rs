@@ -77,6 +77,8 @@ pub(crate) struct Watcher {
     /// Time of the last complete list.
     listed: Instant,
     opened: Instant,
+    /// Time after which the API server ends the watch.
+    requested: Duration,
     /// Last failure that was logged; a repetition is logged for debugging only.
     logged: Option<String>,
     activity: WatchActivity,
@@ -108,6 +110,7 @@ impl Watcher {
             heard: now,
             listed: now,
             opened: now,
+            requested: Duration::ZERO,
             logged: None,
             activity: config.health.watch(&kind, config.presence),
             kind,
@@ -147,6 +150,7 @@ impl Watcher {
                         None
                     }
                     Request::Watch { .. } => self.open().await,
+                    Request::Probe { .. } => self.probe().await,
                 }
             }
             Phase::Listing => self.fetch_page().await,
@@ -161,8 +165,9 @@ impl Watcher {
                     Ok(Ok(Some(line))) => self.take(&line),
                     Ok(Ok(None)) => {
                         let (lasted, list_age) = (self.opened.elapsed(), self.listed.elapsed());
-                        debug!(kind = self.kind, ?lasted, "Watch ended");
-                        self.act(Outcome::Ended { lasted, list_age });
+                        let is_early = lasted < self.requested;
+                        debug!(kind = self.kind, ?lasted, is_early, "Watch ended");
+                        self.act(Outcome::Ended { lasted, is_early, list_age });
                         None
                     }
                     Ok(Err(error)) => Some(self.failed(error)),
@@ -197,6 +202,7 @@ impl Watcher {
     async fn open(&mut self) -> Option<Event> {
         let Request::Watch { version } = self.progress.request() else { return None };
         let seconds = fastrand::u64(WATCH_SECONDS);
+        self.requested = Duration::from_secs(seconds);
         let limit = ANSWER_LIMIT.min((self.heard + IDLE_LIMIT).duration_since(Instant::now()));
         let opened = timeout(limit, self.source.open(version, seconds)).await;
         match opened.unwrap_or(Err(WatchError::NoAnswer { limit })) {
@@ -209,6 +215,21 @@ impl Watcher {
                 self.opened = Instant::now();
                 Some(self.failed(error))
             }
+        }
+    }
+
+    /// Asks for the current version of the API server.
+    async fn probe(&mut self) -> Option<Event> {
+        let limit = ANSWER_LIMIT.min((self.heard + IDLE_LIMIT).duration_since(Instant::now()));
+        let fetched = timeout(limit, self.source.fetch_page(None, Some(1))).await;
+        let fetched = fetched.unwrap_or(Err(WatchError::NoAnswer { limit }));
+        match fetched.map(|(_, metadata)| metadata.resource_version.unwrap_or_default()) {
+            Ok(version) if version.is_empty() => Some(self.failed(WatchError::NoVersion)),
+            Ok(version) => {
+                self.act(Outcome::Current { version });
+                None
+            }
+            Err(error) => Some(self.failed(error)),
         }
     }
 

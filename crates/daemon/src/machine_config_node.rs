@@ -2,8 +2,8 @@
 //! sets.
 //!
 //! Status updates are queued and written in order by a background task. No sync waits for a write,
-//! and a failed write never stops an update. If the MachineConfigNode is deleted and created again,
-//! the updates since the start of the current update are written again. The controller creates the
+//! and a failed write never stops an update. If the MachineConfigNode is deleted and created again, or
+//! etcd is restored from a backup, the updates since the start of the current update are written again. The controller creates the
 //! object and writes to the same list of conditions, so each write is built from the version that
 //! was read and fails with a conflict if that version is stale.
 
@@ -31,7 +31,7 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::{Instant, sleep_until},
 };
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use crate::cluster::object_watch::{AfterChange, watch_one};
 
@@ -47,6 +47,10 @@ const MAX_BACKOFF: Duration = Duration::from_mins(1);
 
 /// The API server's status code for an object that violates the schema.
 const INVALID: Rejection = Rejection::Other(422);
+
+/// Time for which the watch may be behind the daemon's own writes. After it the object is read: if the
+/// API server itself has an older version, etcd was restored from a backup.
+const MAX_LAG: Duration = Duration::from_secs(10);
 
 /// Attempts after a conflict before the writer pauses.
 const MAX_ATTEMPTS: usize = 5;
@@ -146,6 +150,7 @@ pub(crate) async fn write_updates(
         queue: UpdateQueue::default(),
         failures: 0,
         flushes: Vec::new(),
+        behind_since: None,
     };
     writer.run(receiver.0, observed).await;
 }
@@ -211,6 +216,8 @@ struct StatusWriter {
     queue: UpdateQueue,
     failures: u32,
     flushes: Vec<oneshot::Sender<()>>,
+    /// Since when the watch is behind `known`.
+    behind_since: Option<Instant>,
 }
 
 /// A failed status write.
@@ -229,6 +236,7 @@ impl StatusWriter {
     ) {
         loop {
             let retry = self.write_pending().await;
+            let lag_limit = self.behind_since.map(|since| since + MAX_LAG);
             tokio::select! {
                 message = receiver.recv() => match message {
                     Some(Message::Update(update)) => self.queue.push(*update),
@@ -243,6 +251,11 @@ impl StatusWriter {
                     self.observe(object);
                 }
                 () = sleep_until_some(retry) => {}
+                () = sleep_until_some(lag_limit) => {
+                    self.behind_since = Some(Instant::now());
+                    // A failed read is repeated after the same time.
+                    drop(self.refresh().await);
+                }
             }
         }
     }
@@ -282,20 +295,32 @@ impl StatusWriter {
         None
     }
 
+    /// Takes the object from the watch, which may be behind the daemon's own writes.
     fn observe(&mut self, object: Option<MachineConfigNode>) {
+        let is_behind = match (&self.known, &object) {
+            (Some(known), Some(object)) => is_older(object, known),
+            (None, _) | (_, None) => false,
+        };
+        if is_behind {
+            self.behind_since.get_or_insert_with(Instant::now);
+        } else {
+            self.replace(object);
+        }
+    }
+
+    /// Takes the object as the API server has it, and writes the updates again if it is another one.
+    fn replace(&mut self, object: Option<MachineConfigNode>) {
         let is_other = match (&self.known, &object) {
+            (Some(known), Some(object)) if is_older(object, known) => {
+                info!(node = %self.node, "API server has an older MachineConfigNode; writing its status again");
+                true
+            }
             (Some(known), Some(object)) => known.uid() != object.uid(),
             (None, Some(_)) => true,
             (_, None) => false,
         };
-        // The watch may be behind the daemon's own writes.
-        let is_older = match (&self.known, &object) {
-            (Some(known), Some(object)) => !is_other && version(object) < version(known),
-            (None, _) | (_, None) => false,
-        };
-        if !is_older {
-            self.known = object;
-        }
+        self.known = object;
+        self.behind_since = None;
         if is_other {
             self.queue.replay();
         }
@@ -321,7 +346,7 @@ impl StatusWriter {
     async fn refresh(&mut self) -> Result<(), WriteError> {
         let found = self.api.get_opt(self.node.as_str()).await;
         let found = found.map_err(|error| WriteError::Call(error.into()))?;
-        self.observe(found);
+        self.replace(found);
         if self.known.is_some() { Ok(()) } else { Err(WriteError::NotFound) }
     }
 
@@ -415,6 +440,11 @@ fn status(
     after
 }
 
+/// Returns true if an object is an older version of another.
+fn is_older(object: &MachineConfigNode, other: &MachineConfigNode) -> bool {
+    object.uid() == other.uid() && version(object) < version(other)
+}
+
 fn version(object: &MachineConfigNode) -> u64 {
     object.resource_version().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX)
 }
@@ -425,3 +455,6 @@ async fn sleep_until_some(moment: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

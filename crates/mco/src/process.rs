@@ -41,6 +41,16 @@ pub(crate) struct ProcessArgs {
         value_name = "ADDRESS"
     )]
     metrics_listen_address: SocketAddr,
+    #[command(flatten)]
+    client: ClientArgs,
+    /// Format of log lines
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+/// Flags of the client of every process.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ClientArgs {
     /// Time limit of a request until the API server starts to answer; a complete answer may take
     /// three times as long
     #[arg(long, default_value = "20s", value_parser = duration::parse, value_name = "TIME")]
@@ -48,16 +58,20 @@ pub(crate) struct ProcessArgs {
     /// Time without an event or a bookmark after which a watch is restarted
     #[arg(long, default_value = "150s", value_parser = duration::parse, value_name = "TIME")]
     watch_idle_timeout: Duration,
-    /// Format of log lines
-    #[arg(long, value_enum, default_value_t)]
-    log_format: LogFormat,
+}
+
+impl ClientArgs {
+    /// Returns the settings of the process's clients.
+    pub(crate) fn options(&self, identity: Identity) -> client::Options {
+        let deadlines = Deadlines::new(self.request_timeout, self.watch_idle_timeout);
+        client::Options { identity, deadlines, metrics: RequestMetrics::default() }
+    }
 }
 
 impl ProcessArgs {
     /// Returns the settings of the process's clients.
     pub(crate) fn client_options(&self, identity: Identity) -> client::Options {
-        let deadlines = Deadlines::new(self.request_timeout, self.watch_idle_timeout);
-        client::Options { identity, deadlines, metrics: RequestMetrics::default() }
+        self.client.options(identity)
     }
 }
 
@@ -157,7 +171,7 @@ where
     let runtime = builder.enable_all().build()?;
     let ended = runtime.block_on(async {
         let client = match (&args.kubeconfig, &options.server) {
-            (None, Some(server)) => client::connect_as_pod(Some(server), &options.client)?,
+            (None, Some(server)) => client::connect_as_pod(Some(server), &options.client).await?,
             (kubeconfig, _) => client::connect_with(kubeconfig.as_deref(), &options.client).await?,
         };
         let mut registry = Registry::default();
@@ -200,7 +214,7 @@ pub(crate) fn on_signals(limit: Duration, metrics: &RequestMetrics) -> anyhow::R
 }
 
 /// Marks the process as ready once the API server has answered.
-async fn wait_for_apiserver(client: Client, readiness: Readiness, shutdown: Shutdown) {
+pub(crate) async fn wait_for_apiserver(client: Client, readiness: Readiness, shutdown: Shutdown) {
     while client.apiserver_version().await.is_err() {
         tokio::select! {
             () = shutdown.requested() => return,

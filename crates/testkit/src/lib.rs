@@ -5,6 +5,7 @@ pub mod chaos;
 pub mod daemons;
 pub mod fleet;
 pub mod lab;
+pub mod log;
 pub mod nodes;
 pub mod object_wait;
 pub mod objects;

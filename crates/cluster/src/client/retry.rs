@@ -18,7 +18,7 @@ use http_body_util::{BodyExt as _, Collected};
 use kube::client::Body;
 use serde::Deserialize;
 use tower::{BoxError, Service};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::{
     Options,
@@ -201,12 +201,15 @@ where
             return attempt(transport, &options, request).await;
         };
         let result = attempt(transport.clone(), &options, request).await;
-        let fault = classify(&result).filter(|fault| copy_may_repeat(&copy, *fault));
+        let Some(fault) = classify(&result) else { return result };
         let asked = result.as_ref().ok().and_then(|response| retry_after(response.headers()));
-        let next = fault.and_then(|fault| Some((fault, delay(fault, done, asked)?)));
-        let Some((fault, delay)) = next else { return result };
+        let next = copy_may_repeat(&copy, fault).then(|| delay(fault, done, asked)).flatten();
+        let Some(delay) = next else {
+            log_failure(&Target::of(&copy), fault, &result);
+            return result;
+        };
         done += 1;
-        log(&Target::of(&copy), fault, done, &result);
+        log_retry(&Target::of(&copy), fault, done, &result);
         options.metrics.count_retry(fault.reason());
         drop(result);
         tokio::time::sleep(delay.mul_f64(1.0 + fastrand::f64() / 4.0)).await;
@@ -241,16 +244,37 @@ where
     result
 }
 
-fn log<B>(target: &Target, fault: Fault, attempt: u32, result: &Result<Response<B>, BoxError>) {
+fn log_retry<B>(
+    target: &Target,
+    fault: Fault,
+    attempt: u32,
+    result: &Result<Response<B>, BoxError>,
+) {
     let Target { method, path } = target;
-    let (reason, cause) = match result {
-        Ok(response) => (fault.reason(), response.status().as_u16().to_string()),
-        Err(error) => (fault.reason(), report::chain(&**error)),
-    };
+    let (reason, cause) = (fault.reason(), cause(result));
     if attempt == 1 {
         warn!(%method, path, reason, attempt, cause, "Retrying a request to the API server");
     } else {
         debug!(%method, path, reason, attempt, cause, "Retrying a request to the API server");
+    }
+}
+
+/// Logs a request that is not repeated here. Its caller knows what that means, and warns.
+fn log_failure<B>(target: &Target, fault: Fault, result: &Result<Response<B>, BoxError>) {
+    let Target { method, path } = target;
+    let (reason, cause) = (fault.reason(), cause(result));
+    if fault == Fault::Busy && has_own_retry(path) {
+        // Mostly an eviction that a PodDisruptionBudget forbids, which the drain reports.
+        debug!(%method, path, reason, cause, "Request to the API server failed");
+    } else {
+        info!(%method, path, reason, cause, "Request to the API server failed");
+    }
+}
+
+fn cause<B>(result: &Result<Response<B>, BoxError>) -> String {
+    match result {
+        Ok(response) => response.status().as_u16().to_string(),
+        Err(error) => report::chain(&**error),
     }
 }
 

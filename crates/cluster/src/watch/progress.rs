@@ -9,6 +9,8 @@
 //!   temporary one, and a line that cannot be read: list again.
 //! - Any other failure: resume with a backoff, and list again after [`MAX_RESUMES`] resumes in a row
 //!   that delivered nothing.
+//! - A connection that was cut, or ended before its time: the API server may have been restarted with a
+//!   restored etcd, so its current version is probed before the watch is resumed.
 //! - Nothing heard within [`IDLE_LIMIT`], over any number of connections: list again. A server whose
 //!   history went back can accept a version from its future and stay silent.
 //! - Objects listed long ago are listed again when the next watch ends.
@@ -50,6 +52,11 @@ pub(super) enum Request {
         /// The version.
         version: String,
     },
+    /// The current version of the API server, before the changes after a version are requested.
+    Probe {
+        /// The version to resume from.
+        version: String,
+    },
 }
 
 /// The meaning of an error status, in an answer or in an ERROR event.
@@ -84,6 +91,11 @@ pub(super) enum Outcome {
         /// Time since the watch was opened; zero if it was not.
         lasted: Duration,
     },
+    /// The current version of the API server.
+    Current {
+        /// The version.
+        version: String,
+    },
     /// An event or a bookmark with this version.
     Heard {
         /// The version.
@@ -97,6 +109,8 @@ pub(super) enum Outcome {
     Ended {
         /// Time since the watch was opened.
         lasted: Duration,
+        /// True if the requested time is not over.
+        is_early: bool,
         /// Time since the list was completed.
         list_age: Duration,
     },
@@ -201,7 +215,8 @@ impl Progress {
         match outcome {
             Outcome::Page { version, token } => self.after_page(version, token),
             Outcome::Heard { version } => self.heard(version),
-            Outcome::Ended { lasted, list_age } => self.ended(lasted, list_age),
+            Outcome::Current { version } => self.probed(&version),
+            Outcome::Ended { lasted, is_early, list_age } => self.ended(lasted, is_early, list_age),
             Outcome::PageTooLarge => {
                 self.page_size = (self.page_size / 2).max(1);
                 self.relist(Relist::PageTooLarge)
@@ -226,6 +241,7 @@ impl Progress {
             | Outcome::ErrorEvent(Refusal::Temporary) => self.resume(),
             Outcome::Broken { lasted } => {
                 self.forget_failures(lasted);
+                self.probe();
                 self.resume()
             }
             Outcome::Unreadable => self.relist(Relist::Unreadable),
@@ -248,9 +264,7 @@ impl Progress {
 
     fn heard(&mut self, heard: String) -> Next {
         let Request::Watch { version } = &mut self.request else { return Next::Read };
-        if let (Ok(known), Ok(new)) = (version.parse::<u64>(), heard.parse::<u64>())
-            && new < known
-        {
+        if is_lower(&heard, version) {
             return self.relist(Relist::WentBack);
         }
         *version = heard;
@@ -258,12 +272,31 @@ impl Progress {
         Next::Read
     }
 
-    fn ended(&mut self, lasted: Duration, list_age: Duration) -> Next {
+    fn ended(&mut self, lasted: Duration, is_early: bool, list_age: Duration) -> Next {
         self.forget_failures(lasted);
         if list_age >= self.max_age {
             return self.relist(Relist::Age);
         }
+        if is_early {
+            self.probe();
+        }
         if lasted < SHORT_WATCH { self.resume() } else { self.pause(None) }
+    }
+
+    /// Has the current version of the API server probed before the watch is resumed.
+    fn probe(&mut self) {
+        if let Request::Watch { version } = &mut self.request {
+            self.request = Request::Probe { version: std::mem::take(version) };
+        }
+    }
+
+    fn probed(&mut self, current: &str) -> Next {
+        let Request::Probe { version } = &mut self.request else { return Next::Read };
+        if is_lower(current, version) {
+            return self.relist(Relist::WentBack);
+        }
+        self.request = Request::Watch { version: std::mem::take(version) };
+        Next::Send { pause: Duration::ZERO, relist: None }
     }
 
     /// Resumes the watch, unless too many resumes have delivered nothing.
@@ -300,6 +333,11 @@ impl Progress {
     }
 }
 
+/// Returns true if a version is below another. Versions that are no numbers cannot be compared.
+fn is_lower(version: &str, other: &str) -> bool {
+    matches!((version.parse::<u64>(), other.parse::<u64>()), (Ok(version), Ok(other)) if version < other)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -315,7 +353,12 @@ mod tests {
     }
 
     fn ended(millis: u64) -> Outcome {
-        Outcome::Ended { lasted: Duration::from_millis(millis), list_age: Duration::ZERO }
+        let (lasted, list_age) = (Duration::from_millis(millis), Duration::ZERO);
+        Outcome::Ended { lasted, is_early: millis < 300_000, list_age }
+    }
+
+    fn current(version: &str) -> Outcome {
+        Outcome::Current { version: version.to_owned() }
     }
 
     fn broken() -> Outcome {
@@ -337,6 +380,7 @@ mod tests {
                     if limit.is_none() { " whole" } else { "" }
                 ),
                 Request::Watch { version } => format!("watch {version}"),
+                Request::Probe { version } => format!("probe {version}"),
             };
             relist.map_or(request.clone(), |why| format!("{request}: {}", why.as_str()))
         });
@@ -345,8 +389,20 @@ mod tests {
 
     #[test]
     fn a_watch_resumes_from_the_last_event_or_bookmark() {
-        let steps = requests(&[page("5"), heard("7"), heard("9"), ended(300_000), broken()]);
-        assert_eq!(steps, ["watch 5", "read", "read", "watch 9", "watch 9"]);
+        let steps = requests(&[page("5"), heard("7"), heard("9"), ended(300_000)]);
+        assert_eq!(steps, ["watch 5", "read", "read", "watch 9"]);
+    }
+
+    #[test]
+    fn a_cut_watch_resumes_only_if_the_history_of_the_api_server_did_not_go_back() {
+        for cut in [broken(), ended(10), ended(299_999)] {
+            let steps = requests(&[page("5"), cut.clone(), broken(), current("5")]);
+            assert_eq!(steps, ["watch 5", "probe 5", "probe 5", "watch 5"], "{cut:?}");
+            let steps = requests(&[page("5"), cut.clone(), current("4"), page("4")]);
+            assert_eq!(steps, ["watch 5", "probe 5", "list: WentBack", "watch 4"], "{cut:?}");
+            let steps = requests(&[page("5"), cut.clone(), Outcome::Refused(Refusal::Temporary)]);
+            assert_eq!(steps, ["watch 5", "probe 5", "probe 5"], "{cut:?}");
+        }
     }
 
     #[test]
@@ -369,7 +425,7 @@ mod tests {
             (Outcome::Idle, "list: Idle"),
             (heard("4"), "list: WentBack"),
             (Outcome::Demanded(Relist::Unconfirmed), "list: Unconfirmed"),
-            (Outcome::Ended { lasted: HOUR, list_age: HOUR }, "list: Age"),
+            (Outcome::Ended { lasted: HOUR, is_early: false, list_age: HOUR }, "list: Age"),
             (heard("5"), "read"),
             (Outcome::ErrorEvent(Refusal::Temporary), "watch 5"),
             (Outcome::Refused(Refusal::Other), "watch 5"),
@@ -383,22 +439,25 @@ mod tests {
 
     #[test]
     fn no_resume_version_is_stuck() {
-        let failures = [broken(), ended(10), Outcome::Refused(Refusal::Temporary)];
+        let failures = [
+            vec![broken()],
+            vec![ended(10), current("5")],
+            vec![Outcome::Refused(Refusal::Temporary)],
+        ];
         for failure in failures {
             let mut outcomes = vec![page("5")];
-            outcomes.extend(std::iter::repeat_n(failure.clone(), 4));
+            outcomes.extend(std::iter::repeat_n(failure.clone(), 4).flatten());
             let steps = requests(&outcomes);
-            let relisted = "list: FailedResumes";
-            assert_eq!(
-                steps,
-                ["watch 5", "watch 5", "watch 5", "watch 5", relisted],
-                "{failure:?}"
-            );
+            let relists = steps.iter().filter(|step| *step == "list: FailedResumes").count();
+            assert_eq!(relists, 1, "{failure:?}: {steps:?}");
         }
         // An event in between shows that the version is good.
-        let steps =
-            requests(&[page("5"), broken(), broken(), broken(), heard("6"), broken(), broken()]);
-        assert_eq!(steps.last().unwrap(), "watch 6");
+        let cut = || [broken(), current("6")];
+        let mut outcomes = vec![page("5")];
+        outcomes.extend([cut(), cut(), cut()].into_iter().flatten());
+        outcomes.push(heard("6"));
+        outcomes.extend([cut(), cut()].into_iter().flatten());
+        assert_eq!(requests(&outcomes).last().unwrap(), "watch 6");
     }
 
     #[test]

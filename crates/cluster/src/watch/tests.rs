@@ -150,7 +150,7 @@ impl Scripted {
     }
 }
 
-/// Returns `list`, `list TOKEN` or `watch VERSION`.
+/// Returns `list`, `list TOKEN`, `probe` or `watch VERSION`.
 fn summary(uri: &http::Uri) -> String {
     let query = uri.query().unwrap_or_default();
     let value = |key: &str| {
@@ -159,6 +159,9 @@ fn summary(uri: &http::Uri) -> String {
     };
     if value("watch").is_none() {
         assert_eq!(value("resourceVersion"), None, "lists are consistent");
+        if value("limit").as_deref() == Some("1") {
+            return "probe".to_owned();
+        }
         return value("continue").map_or("list".to_owned(), |token| format!("list {token}"));
     }
     assert_eq!(value("allowWatchBookmarks").as_deref(), Some("true"));
@@ -201,17 +204,44 @@ async fn an_api_server_whose_history_went_back_is_heard_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_api_server_that_was_restarted_with_a_restored_etcd_is_heard_within_seconds() {
+    for cut in [Answer::Lines(Vec::new(), End::Close), Answer::Broken] {
+        let script = vec![
+            Answer::List("100", vec![object("a", 90), object("b", 95)]),
+            cut,
+            Answer::Broken,
+            Answer::List("50", vec![object("a", 40)]),
+            Answer::List("50", vec![object("a", 40)]),
+            Answer::Lines(vec![event("MODIFIED", &object("a", 55))], End::Silence),
+        ];
+        let scripted = Scripted::new(script);
+        scripted.run(6).await;
+        let expected = ["list", "watch 100", "probe", "probe", "list", "watch 50"];
+        assert_eq!(scripted.requests(), expected);
+        assert_eq!(scripted.objects(), ["a55"]);
+        assert!(
+            scripted.start.elapsed() < Duration::from_secs(5),
+            "{:?}",
+            scripted.start.elapsed()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_ends_resumes_from_the_last_event_or_bookmark() {
     let script = vec![
         Answer::Page("5", "t", vec![object("a", 1), object("b", 2)]),
         Answer::List("5", vec![object("c", 3)]),
         Answer::Lines(vec![event("ADDED", &object("d", 7)), bookmark(9)], End::Close),
+        Answer::List("9", Vec::new()),
         Answer::Broken,
+        Answer::List("10", Vec::new()),
         Answer::Lines(vec![event("DELETED", &object("a", 11))], End::Silence),
     ];
     let scripted = Scripted::new(script);
-    scripted.run(5).await;
-    assert_eq!(scripted.requests(), ["list", "list t", "watch 5", "watch 9", "watch 9"]);
+    scripted.run(7).await;
+    let expected = ["list", "list t", "watch 5", "probe", "watch 9", "probe", "watch 9"];
+    assert_eq!(scripted.requests(), expected);
     assert_eq!(scripted.objects(), ["b2", "c3", "d7"]);
 }
 
@@ -221,15 +251,18 @@ async fn a_watch_that_ends_at_once_again_and_again_is_listed_again() {
     let script = vec![
         Answer::List("5", vec![object("a", 1)]),
         empty(),
+        Answer::List("5", Vec::new()),
         empty(),
+        Answer::List("5", Vec::new()),
         Answer::Broken,
         Answer::Status(503, json!("busy")),
         Answer::List("9", vec![object("a", 8)]),
     ];
     let scripted = Scripted::new(script);
-    scripted.run(7).await;
-    let expected = ["list", "watch 5", "watch 5", "watch 5", "watch 5", "list", "watch 9"];
-    assert_eq!(scripted.requests(), expected);
+    scripted.run(9).await;
+    let resumes = ["list", "watch 5", "probe", "watch 5", "probe", "watch 5", "probe"];
+    assert_eq!(scripted.requests()[..7], resumes);
+    assert_eq!(scripted.requests()[7..], ["list", "watch 9"]);
     assert_eq!(scripted.objects(), ["a8"]);
 }
 
@@ -254,11 +287,12 @@ async fn a_lost_answer_costs_minutes_and_not_for_ever() {
         Answer::Never,
         Answer::List("5", vec![object("a", 1)]),
         Answer::Never,
+        Answer::List("5", Vec::new()),
         Answer::Lines(vec![bookmark(6)], End::Silence),
     ];
     let scripted = Scripted::new(script);
-    scripted.run(4).await;
-    assert_eq!(scripted.requests(), ["list", "list", "watch 5", "watch 5"]);
+    scripted.run(5).await;
+    assert_eq!(scripted.requests(), ["list", "list", "watch 5", "probe", "watch 5"]);
     assert!(scripted.start.elapsed() < Duration::from_mins(5), "{:?}", scripted.start.elapsed());
 }
 

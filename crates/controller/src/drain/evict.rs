@@ -14,13 +14,13 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{ResourceExt as _, api::ListParams};
 use mco_api::annotation::DrainRecord;
-use mco_cluster::{Api, Cache, CallError, cache::trim, report::chain, watch};
+use mco_cluster::{Api, Cache, CallError, cache::trim, error::Rejection, report::chain, watch};
 use mco_core::drain::{PodTreatment, PodView};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep, sleep_until},
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{Drainer, blockers, drain_request, is_cordoned};
 use crate::{Context, error::ActError};
@@ -239,8 +239,12 @@ async fn evict(context: &Context, pod: &PodView) -> Result<(), CallError> {
         Ok(()) => Ok(()),
         // The pod is gone already; another one may have its name.
         Err(error) if error.is_not_found() || error.is_of_other_uid() => Ok(()),
-        Err(error) => {
+        Err(error) if error.rejection() == Some(Rejection::TooManyRequests) => {
             debug!(pod = %pod, error = chain(&error), "Eviction refused");
+            Err(error)
+        }
+        Err(error) => {
+            warn!(pod = %pod, error = chain(&error), "Failed to evict the pod");
             Err(error)
         }
     }

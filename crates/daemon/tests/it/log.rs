@@ -1,54 +1,20 @@
 //! Lines of the daemon's log that administrators and tools search for.
 
-use std::{
-    fs,
-    future::Future,
-    io,
-    sync::{Arc, Mutex},
-};
+use std::{fs, future::Future};
 
-use mco_testkit::PATIENCE;
+use mco_testkit::{PATIENCE, log::Lines};
 use serde_json::json;
-use tracing::Dispatch;
-use tracing_subscriber::fmt::MakeWriter;
+use tracing::Level;
 
 use crate::{
     certificates,
     fleet::{Drains, Fleet},
 };
 
-/// The captured log.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'w> MakeWriter<'w> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'w self) -> Self {
-        self.clone()
-    }
-}
-
 /// Runs a future on its own threads, and returns everything logged there.
 fn logged<F: Future<Output = ()> + Send + 'static>(work: F) -> String {
     let lines = Lines::default();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(lines.clone())
-        .with_ansi(false)
-        .with_max_level(tracing::Level::INFO)
-        .finish();
-    let dispatch = Dispatch::new(subscriber);
+    let dispatch = lines.dispatch(Level::INFO);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -63,7 +29,7 @@ fn logged<F: Future<Output = ()> + Send + 'static>(work: F) -> String {
         done.expect("it ends").unwrap();
     });
     runtime.shutdown_background();
-    String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    lines.text()
 }
 
 fn contains_all(log: &str, lines: &[&str]) {

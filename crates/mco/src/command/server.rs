@@ -1,9 +1,13 @@
 //! `mco server`: serves new machines the config of their pool, with the reference's flags.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+use std::{
+    io::Write as _, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
+};
 
+use anyhow::Context as _;
 use mco_cluster::{
-    Shutdown,
+    Health, Shutdown,
+    admin::{Admin, Registry},
     client::{self, Identity},
     report,
     shutdown::SHUTDOWN_LIMIT,
@@ -15,9 +19,13 @@ use mco_server::{
     source::JoinSettings,
     tls::Policy,
 };
+use tokio::time::timeout;
 use tracing::{Level, error, info};
 
-use crate::{print::Screen, process};
+use crate::{
+    print::Screen,
+    process::{self, ClientArgs},
+};
 
 const IDENTITY: Identity = Identity::new("machine-config-server");
 
@@ -76,6 +84,11 @@ struct StartArgs {
     /// Directory with the token and ca.crt that new machines join with
     #[arg(long, default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
+    /// Address of /metrics, /livez and /readyz
+    #[arg(long, default_value = "127.0.0.1:8795", value_name = "ADDRESS")]
+    metrics_listen_address: SocketAddr,
+    #[command(flatten)]
+    client: ClientArgs,
     /// Serve no kubeconfig; new machines then cannot join by themselves
     #[arg(long)]
     without_kubeconfig: bool,
@@ -104,7 +117,7 @@ pub(crate) fn run(
     telemetry::start(Format::Json, level)?;
     info!(version = env!("CARGO_PKG_VERSION"), release = args.payload_version, "Starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let options = client::Options { identity: IDENTITY, ..client::Options::default() };
+    let options = start.client.options(IDENTITY);
     let shutdown = process::on_signals(SHUTDOWN_LIMIT, &options.metrics)?;
     let served = runtime.block_on(serve(args, start, &options, shutdown));
     runtime.shutdown_timeout(LAST_GRACE);
@@ -124,8 +137,32 @@ async fn serve(
         credentials: start.bootstrap_token_dir.clone(),
     });
     let source = ClusterSource::watch(&client, joining, &shutdown).await;
-    mco_server::run(settings(args), source, &shutdown).await?;
-    Ok(())
+    let admin = admin(start, options, source.health()).await?;
+    tokio::spawn(process::wait_for_apiserver(client, admin.readiness(), shutdown.clone()));
+    let serving = {
+        let shutdown = shutdown.clone();
+        tokio::spawn(async move { admin.serve(&shutdown).await })
+    };
+    let served = mco_server::run(settings(args), source, &shutdown).await;
+    shutdown.request();
+    // A connection that does not end is closed with the process.
+    if let Ok(served) = timeout(LAST_GRACE, serving).await {
+        served.context("the metrics server stopped unexpectedly")?;
+    }
+    Ok(served?)
+}
+
+/// Opens the address of the metrics and the health.
+async fn admin(
+    start: &StartArgs,
+    options: &client::Options,
+    health: &Health,
+) -> anyhow::Result<Admin> {
+    let mut registry = Registry::default();
+    options.metrics.register(&mut registry);
+    health.register(&mut registry);
+    let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
+    Ok(admin.with_health(health.clone()))
 }
 
 fn settings(args: &ServerArgs) -> Settings {

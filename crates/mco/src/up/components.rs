@@ -4,7 +4,10 @@ use std::{net::SocketAddr, time::Duration};
 
 use anyhow::Context as _;
 use kube::Client;
-use mco_cluster::{Clock, NoteCount, Reporter, Shutdown};
+use mco_cluster::{
+    Clock, NoteCount, Reporter, Shutdown,
+    client::{self, Identity},
+};
 use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
     DaemonContext,
@@ -55,8 +58,9 @@ impl Components<'_> {
             let boot_time = BOOT_TIME;
             let machine = simulate::Machine { node: node.clone(), root, boot_time, power };
             let notes = NoteCount::default();
-            let reporter = Reporter::new(self.client.clone(), "machineconfigdaemon", notes);
-            let around = DaemonContext::new(self.client.clone(), reporter);
+            let client = self.client_of(Identity::new("machine-config-daemon"));
+            let reporter = Reporter::new(client.clone(), "machineconfigdaemon", notes);
+            let around = DaemonContext::new(client, reporter);
             let shutdown = self.shutdown.clone();
             self.tasks.spawn(async move {
                 let run = Box::pin(simulate::simulate(machine, around, shutdown)).await;
@@ -69,8 +73,9 @@ impl Components<'_> {
     pub(crate) fn operator(&mut self, build: Build) {
         let mut config = mco_operator::Config::new(build, env!("CARGO_PKG_VERSION"));
         let kubeconfig = remote::kubeconfig(self.state.dir());
+        let client = self.client_of(Identity::new("machine-config-operator"));
         config.root_ca = mco_operator::RootCa::Connection(Some(kubeconfig));
-        let run = mco_operator::run(config, self.client.clone(), self.shutdown.clone());
+        let run = mco_operator::run(config, client, self.shutdown.clone());
         self.spawn(async move {
             run.await;
         });
@@ -80,7 +85,8 @@ impl Components<'_> {
     pub(crate) fn controller(&mut self, build: Build) {
         let mut config = mco_controller::Config::new(build);
         config.pace = DRAIN_PACE;
-        let run = mco_controller::run(config, self.client.clone(), self.shutdown.clone());
+        let client = self.client_of(Identity::new("machine-config-controller"));
+        let run = mco_controller::run(config, client, self.shutdown.clone());
         self.spawn(async move {
             run.await;
         });
@@ -91,7 +97,8 @@ impl Components<'_> {
         let mut settings = ServerSettings::new(certificate::load_or_create(self.state)?);
         settings.secure = self.settings.server_listen;
         settings.plain = None;
-        let source = ClusterSource::watch(&self.client, None, &self.shutdown).await;
+        let client = self.client_of(Identity::new("machine-config-server"));
+        let source = ClusterSource::watch(&client, None, &self.shutdown).await;
         let server = Server::open(settings, source).await?;
         let address = server.secure_address()?;
         let shutdown = self.shutdown.clone();
@@ -105,6 +112,12 @@ impl Components<'_> {
         let (nodes, shutdown) = (cluster.nodes.clone(), self.shutdown.clone());
         let updates = workload::BudgetUpdates::ByApiServer;
         self.spawn(workload::run(self.client.clone(), nodes, wanted, updates, shutdown));
+    }
+
+    /// Returns a client for a process, with the deadlines and retries that the process has elsewhere.
+    fn client_of(&self, identity: Identity) -> Client {
+        let options = client::Options { identity, ..client::Options::default() };
+        client::over(client::service(self.client.clone()), "default", &options)
     }
 
     fn spawn(&mut self, component: impl Future<Output = ()> + Send + 'static) {

@@ -1,13 +1,7 @@
 //! A cluster of two workers in one process: operator, controller, server and simulated machines, whose
 //! requests all suffer the faults of a plan. The test itself has a client without faults.
 
-use std::{
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Mutex, time::Duration};
 
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::{
@@ -63,8 +57,6 @@ pub(crate) struct Cluster {
     source: ClusterSource,
     nodes: Nodes,
     history: Mutex<Vec<NodeSummaries>>,
-    /// True while MachineConfigNodes may lag behind their nodes.
-    pub(crate) reports_lag: AtomicBool,
     registry: Registry,
     folder: tempfile::TempDir,
     shutdown: Shutdown,
@@ -134,8 +126,7 @@ impl Cluster {
         }
         let source = ClusterSource::watch(through, None, &shutdown).await;
         let history = Mutex::default();
-        let reports_lag = AtomicBool::new(false);
-        Self { direct, source, nodes, history, reports_lag, registry, folder, shutdown, tasks }
+        Self { direct, source, nodes, history, registry, folder, shutdown, tasks }
     }
 
     /// Waits until the cluster is installed, applies a config, and waits until every part of the
@@ -280,7 +271,7 @@ impl Cluster {
             let updated = status.conditions.iter().find(|c| c.type_ == "Updated");
             let is_updated = report.spec.config_version.desired == config
                 && updated.is_some_and(|c| c.status == "True");
-            if !is_updated && !self.reports_lag.load(Ordering::Relaxed) {
+            if !is_updated {
                 return Err(format!("the MachineConfigNode {name} is not updated: {updated:?}"));
             }
             let folder = self.folder.path().join(name).join(FOLDER.trim_start_matches('/'));

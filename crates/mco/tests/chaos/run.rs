@@ -8,9 +8,13 @@ use mco_cluster::{
     Clock,
     client::{self, Options, RequestMetrics},
 };
-use mco_testkit::chaos::{Chaos, Entry, Fault, Plan};
+use mco_testkit::{
+    chaos::{Chaos, Entry, Fault, Plan},
+    log::Lines,
+};
+use tracing::Level;
 
-use crate::{cluster::Cluster, log::Lines};
+use crate::{cluster::Cluster, log};
 
 /// Time in which the cluster converges, installation and rollout each, on the cluster's clock.
 const BOUND: Duration = Duration::from_mins(30);
@@ -39,7 +43,7 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
         .start_paused(true)
         .build()
         .unwrap();
-    let ran = tracing::dispatcher::with_default(&lines.dispatch(), || {
+    let ran = tracing::dispatcher::with_default(&lines.dispatch(Level::INFO), || {
         let chaos = Chaos::new(plan);
         let (fault, metrics) = runtime.block_on(rollout(&chaos));
         (fault, metrics, chaos.entries())
@@ -71,37 +75,46 @@ async fn rollout(chaos: &Chaos) -> (Option<String>, String) {
     (fault.or(stopped), metrics)
 }
 
+/// Returns true if the fault of a request must be logged and counted.
 fn is_failure(entry: &Entry) -> bool {
-    // The body of a watch is cut at its first event, which may never come. A failed eviction is sent
-    // again by the drain, which logs only those that stay blocked.
-    let may_be_silent =
-        (entry.watch && entry.fault == Some(Fault::CutBody)) || entry.path.ends_with("/eviction");
+    // The body of a watch is cut at its first event, which may never come. An eviction that is refused
+    // is reported by the drain if it stays refused.
+    let may_be_silent = (entry.watch && entry.fault == Some(Fault::CutBody))
+        || (entry.path.ends_with("/eviction") && entry.fault == Some(Fault::Answer(429)));
     !may_be_silent && entry.fault.is_some_and(Fault::is_failure)
 }
 
-/// Returns the failure that left no line in the log or no count in the metrics.
+/// Returns the failure that left no line in the log, or all of them if the metrics count too few.
+///
+/// The line of a request names its method and path. That of a watch, and of a request that was answered
+/// with 410, is written by the component that sent it: any warning counts.
 fn silent(entries: &[Entry], lines: &Lines, metrics: &str) -> Option<String> {
-    let failed = entries.iter().find(|entry| is_failure(entry))?;
-    let given_up = lines.has_given_up(&failed.path);
-    if lines.failures().is_empty() && !given_up {
-        return Some(format!("silent: nothing was logged for {failed}"));
+    let failed: Vec<&Entry> = entries.iter().filter(|entry| is_failure(entry)).collect();
+    let is_logged = |entry: &Entry| {
+        let is_named = log::has_request(lines, &entry.method, &entry.path);
+        let by_component = entry.watch || entry.fault == Some(Fault::Answer(410));
+        is_named || (by_component && !lines.failures().is_empty())
+    };
+    if let Some(entry) = failed.iter().find(|entry| !is_logged(entry)) {
+        return Some(format!("silent: nothing was logged for {entry}"));
     }
-    // A run without faults has conflicts and the like, too.
-    let is_refusal = matches!(failed.fault, Some(Fault::Answer(410 | 429)));
-    let counted = metrics.lines().any(|line| {
-        ["mco_api_request_timeouts_total", "mco_api_request_retries_total"]
-            .iter()
-            .any(|name| line.starts_with(name))
-            || line.starts_with("mco_watch_failures_total")
-            || line.starts_with("mco_watch_relists_total")
+    let counted = counted_failures(metrics);
+    let is_too_few = counted < failed.len();
+    is_too_few.then(|| format!("silent: {counted} of {} failures were counted", failed.len()))
+}
+
+/// Returns the number of failed requests and watches in the metrics. Refusals count, although a run
+/// without faults has conflicts and the like, too.
+fn counted_failures(metrics: &str) -> usize {
+    let is_failure = |line: &&str| {
+        let results = ["4xx", "5xx", "timeout", "error", "dropped"];
+        line.starts_with("mco_watch_failures_total")
+            || line.starts_with("mco_api_request_timeouts_total{deadline=\"idle\"")
             || (line.starts_with("mco_api_requests_total")
-                && (line.contains("5xx")
-                    || line.contains("timeout")
-                    || line.contains("error")
-                    || (given_up && line.contains("dropped"))
-                    || (is_refusal && line.contains("4xx"))))
-    });
-    (!counted).then(|| format!("silent: nothing was counted for {failed}"))
+                && results.iter().any(|result| line.contains(&format!("result=\"{result}\""))))
+    };
+    let value = |line: &str| line.rsplit(' ').next()?.parse::<usize>().ok();
+    metrics.lines().filter(is_failure).filter_map(value).sum()
 }
 
 fn report(plan: &Plan, entries: &[Entry], fault: &str, lines: &Lines) -> String {

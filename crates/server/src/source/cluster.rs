@@ -74,6 +74,12 @@ impl ClusterSource {
         }
     }
 
+    /// Returns the health of the watches.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
     fn kubeconfig(&self) -> Result<Option<Kubeconfig>, Arc<CredentialsError>> {
         let Some((server, credentials)) = &self.joining else { return Ok(None) };
         let current = credentials.current()?;

@@ -1,39 +1,12 @@
 //! Tests of the log line of each request.
 
-use std::{
-    io,
-    sync::{Arc, Mutex},
-};
-
-use tracing_subscriber::{fmt::MakeWriter, layer::SubscriberExt as _};
+use mco_testkit::log::Lines;
+use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::{
     client::{plain, request},
     fixture::{source, start},
 };
-
-/// Log lines, in memory.
-#[derive(Clone, Default)]
-struct Lines(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl<'a> MakeWriter<'a> for Lines {
-    type Writer = Self;
-
-    fn make_writer(&'a self) -> Self {
-        self.clone()
-    }
-}
 
 // covers: S46
 #[tokio::test]
@@ -52,7 +25,7 @@ async fn each_config_request_is_logged_with_client_and_result() {
     plain(server.plain, request("GET", "/config/missing", &[])).await;
     server.stop().await;
 
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.text();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |pool: &str| {
