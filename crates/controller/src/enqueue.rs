@@ -14,14 +14,14 @@ use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineOSBuild,
-    annotation, condition::PoolCondition,
+    annotation,
 };
 use mco_cluster::{Queue, cache::Change};
 use mco_core::{
     membership::CustomIgnored,
     node_index::NodeIndex,
     rollout::{self, NodeView, first_boot},
-    status::{self, MachineConfigNodeView},
+    status::MachineConfigNodeView,
 };
 use tokio::{sync::mpsc, time::Instant};
 
@@ -301,19 +301,11 @@ fn enqueue_pools(context: &Context, pools: impl IntoIterator<Item = String>) {
 /// Returns true if a pool changed in a way that its nodes or its status depend on.
 fn pool_matters(change: &Change<'_, MachineConfigPool>) -> bool {
     let (Some(before), Some(after)) = (change.before, change.after) else { return true };
-    // Conditions of other controllers are part of the pool's condition Degraded.
-    let degraded = |pool: &MachineConfigPool| {
-        let conditions = pool.status.as_ref().map(|status| status.conditions.as_slice());
-        let found = [
-            PoolCondition::RenderDegraded,
-            PoolCondition::ImageBuildDegraded,
-            PoolCondition::PinnedImageSetsDegraded,
-        ];
-        found.map(|kind| status::holds(conditions.unwrap_or_default(), &kind))
-    };
+    // The status as well: conditions of other controllers are part of Degraded, another client may have
+    // changed it, and after a restore of etcd it is that of the backup.
     before.spec != after.spec
         || before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
-        || degraded(before) != degraded(after)
+        || before.status != after.status
 }
 
 /// Returns true if a node changed in more than the status that its kubelet writes.

@@ -59,27 +59,34 @@ impl Events {
         let namespace = note.object.namespace.as_deref().unwrap_or(label::NAMESPACE);
         let api = Api::<Event>::namespaced(self.client.clone(), namespace);
         let key = key(note);
-        let Some(known) = self.find_recent(&key) else {
-            let event = self.event(note, namespace);
-            // Names are unique: if the name exists, the answer to the first attempt was lost.
-            apply::create(&api, &event).await?;
-            self.record(key, event.metadata.name.unwrap_or_default(), 1);
-            return Ok(());
-        };
+        if let Some(known) = self.find_recent(&key) {
+            match self.repeat(&api, &known).await {
+                Ok(count) => {
+                    self.record(key, known.name, count);
+                    return Ok(());
+                }
+                // The API server deletes events after a while, and a restored one may not have them.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+                    return Err(error);
+                }
+            }
+        }
+        let event = self.event(note, namespace);
+        // Names are unique: if the name exists, the answer to the first attempt was lost.
+        apply::create(&api, &event).await?;
+        self.record(key, event.metadata.name.unwrap_or_default(), 1);
+        Ok(())
+    }
+
+    /// Increments the count of an event and returns it.
+    async fn repeat(&self, api: &Api<Event>, known: &KnownEvent) -> Result<i32, CallError> {
         let count = known.count.saturating_add(1);
         let last_observed_time = MicroTime(self.clock.now());
         let patch = json!({"series": EventSeries { count, last_observed_time }});
-        match api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await {
-            Ok(_) => {
-                self.record(key, known.name, count);
-                Ok(())
-            }
-            Err(error) => {
-                // The API server deletes events after a while; the next note creates a new one.
-                self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
-                Err(error.into())
-            }
-        }
+        api.patch(&known.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(count)
     }
 
     fn event(&self, note: &Note, namespace: &str) -> Event {
@@ -140,6 +147,42 @@ fn truncated(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_note_whose_event_is_gone_is_a_new_event() {
+        use http::{Method, Request, Response};
+        use kube::client::Body;
+
+        let methods: Arc<Mutex<Vec<Method>>> = Arc::default();
+        let log = methods.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let method = request.method().clone();
+            log.lock().unwrap().push(method.clone());
+            let (code, body) = if method == Method::POST {
+                (201, json!({"metadata": {"name": "e"}, "eventTime": null}))
+            } else {
+                (
+                    404,
+                    json!({"kind": "Status", "status": "Failure", "code": 404,
+                    "reason": "NotFound", "message": "not found"}),
+                )
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(code).body(body).unwrap();
+            std::future::ready(Ok::<_, std::convert::Infallible>(response))
+        });
+        let client = Client::new(service, "default");
+        let events = Events::new(client, Arc::from("test"), Clock::System);
+        let note = Note {
+            object: k8s_openapi::api::core::v1::ObjectReference::default(),
+            level: Level::Normal,
+            reason: "Reason".into(),
+            text: "text".to_owned(),
+        };
+        events.write(&note).await.unwrap();
+        events.write(&note).await.unwrap();
+        assert_eq!(*methods.lock().unwrap(), [Method::POST, Method::PATCH, Method::POST]);
+    }
 
     #[test]
     fn a_long_note_is_truncated_between_characters() {

@@ -25,6 +25,7 @@ on_both! {
     annotation_changes_of_a_master_are_published,
     masters_are_schedulable_if_the_scheduler_allows,
     a_pool_in_image_mode_starts_no_updates_until_it_leaves_it,
+    a_pool_status_that_another_client_changed_is_written_again,
 }
 
 async fn wait_for_reason(fleet: &Fleet, node: &str, reason: &str) -> String {
@@ -210,5 +211,22 @@ async fn a_pool_in_image_mode_starts_no_updates_until_it_leaves_it(server: Serve
             && node.annotations().get(annotation::DESIRED_CONFIG.name()) == Some(&new)
     };
     fleet.wait::<Node>("n0", "has the plain config as desired config", is_plain).await;
+    fleet.stop().await;
+}
+
+/// After a restore of etcd, the status is that of the backup while nothing else changes.
+async fn a_pool_status_that_another_client_changed_is_written_again(server: Server) {
+    let fleet = Fleet::on(server, 2).await;
+    let count = |count: i32| {
+        move |pool: &MachineConfigPool| {
+            pool.status.as_ref().is_some_and(|status| status.machine_count == count)
+        }
+    };
+    fleet.wait::<MachineConfigPool>("worker", "two machines", count(2)).await;
+    let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
+    let old = Patch::Merge(json!({"status": {"machineCount": 7}}));
+    let changed = pools.patch_status("worker", &PatchParams::default(), &old).await.unwrap();
+    assert!(count(7)(&changed));
+    fleet.wait::<MachineConfigPool>("worker", "two machines again", count(2)).await;
     fleet.stop().await;
 }
