@@ -21,8 +21,8 @@ use k8s_openapi::{
 use kube::{ResourceExt as _, api::ListParams};
 use mco_api::{ControllerConfig, label};
 use mco_cluster::{
-    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, queue::Reconciled,
-    report::chain, watch,
+    Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, health::Work,
+    queue::Reconciled, report::chain, watch,
 };
 use mco_core::certs::{
     self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason,
@@ -60,6 +60,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     let mut watches = JoinSet::new();
     subscribe(&context, &queue, &shutdown, &mut watches);
     queue.add(());
+    context.health.queue("certificates", &queue, Work::Short);
     let reporter = context.reporter("certrotationcontroller");
     let machines = user_data::Machines::new(queue.clone(), context.delays.render);
     let reconcile_all = |()| {

@@ -14,6 +14,7 @@ use mco_cluster::{
     Api, Queue, Shutdown,
     apply::{self, Precondition},
     cache::Change,
+    health::Work,
     queue::Reconciled,
     report::chain,
 };
@@ -37,6 +38,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         let context = context.clone();
         async move { reconcile(&context, &pool).await }
     };
+    context.health.queue("pinned-image-sets", &queue, Work::Short);
     queue.run(POOL_CONCURRENCY, &shutdown, reconcile_pool).await;
 }
 

@@ -13,7 +13,9 @@ use kube::{
     api::{DeleteParams, ListParams, Preconditions},
 };
 use mco_api::{MachineConfig, MachineConfigPool, MachineOSBuild, annotation};
-use mco_cluster::{Api, CallError, Queue, Shutdown, queue::Reconciled, report::chain};
+use mco_cluster::{
+    Api, CallError, Queue, Shutdown, health::Work, queue::Reconciled, report::chain,
+};
 use mco_core::{
     prune::{self, HISTORY, PruneDecision, References, RenderedView},
     rollout::NodeView,
@@ -46,6 +48,7 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         let context = context.clone();
         async move { reconcile(&context).await }
     };
+    context.health.queue("unused-configs", &queue, Work::Short);
     queue.run(1, &shutdown, reconcile_all).await;
 }
 

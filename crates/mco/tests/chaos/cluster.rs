@@ -3,10 +3,13 @@
 
 use std::{sync::Mutex, time::Duration};
 
-use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
+use k8s_openapi::api::{
+    core::v1::{Node, Pod, ServiceAccount},
+    policy::v1::PodDisruptionBudget,
+};
 use kube::{
     Api, Client,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use mco_api::{ClusterOperator, MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_cluster::{Clock, Health, NoteCount, Reporter, Shutdown, client::RequestMetrics};
@@ -144,6 +147,31 @@ impl Cluster {
         let configs: Api<MachineConfig> = Api::all(self.direct.clone());
         let config = objects::config(name, "worker", &format!("{FOLDER}/{name}"), "hello");
         configs.create(&PostParams::default(), &config).await.unwrap();
+    }
+
+    /// Deletes a config.
+    pub(crate) async fn delete_config(&self, name: &str) {
+        let configs: Api<MachineConfig> = Api::all(self.direct.clone());
+        configs.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// Creates a budget that allows no eviction.
+    pub(crate) async fn forbid_evictions(&self) {
+        let pods: Api<Pod> = Api::namespaced(self.direct.clone(), "default");
+        for name in WORKERS {
+            // A pod that is not running can always be evicted, regardless of its budget.
+            let running = json!({"status": {"phase": "Running",
+                "conditions": [{"type": "Ready", "status": "True"}]}});
+            let (name, params) = (format!("app-{name}"), PatchParams::default());
+            pods.patch_status(&name, &params, &Patch::Merge(running)).await.unwrap();
+        }
+        let budgets: Api<PodDisruptionBudget> = Api::namespaced(self.direct.clone(), "default");
+        let budget: PodDisruptionBudget = serde_json::from_value(json!({
+            "metadata": {"name": "keep"},
+            "spec": {"minAvailable": WORKERS.len(), "selector": {"matchLabels": {"app": "app"}}},
+        }))
+        .unwrap();
+        budgets.create(&PostParams::default(), &budget).await.unwrap();
     }
 
     /// Waits until the first node is cordoned.
@@ -319,7 +347,7 @@ async fn create_objects(client: &Client) {
         let status = Patch::Merge(status);
         nodes.patch_status(name, &PatchParams::default(), &status).await.unwrap();
         let pod: Pod = serde_json::from_value(json!({
-            "metadata": {"name": format!("app-{name}"), "ownerReferences": [{
+            "metadata": {"name": format!("app-{name}"), "labels": {"app": "app"}, "ownerReferences": [{
                 "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "app",
                 "uid": "00000000-0000-0000-0000-000000000000", "controller": true}]},
             "spec": {"nodeName": name, "terminationGracePeriodSeconds": 0,

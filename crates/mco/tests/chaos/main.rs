@@ -14,4 +14,6 @@ mod mixes;
 #[cfg(test)]
 mod real;
 #[cfg(test)]
+mod revert;
+#[cfg(test)]
 mod run;

@@ -17,7 +17,7 @@ use tracing::Level;
 use crate::{cluster::Cluster, log};
 
 /// Time in which the cluster converges, installation and rollout each, on the cluster's clock.
-const BOUND: Duration = Duration::from_mins(30);
+pub(crate) const BOUND: Duration = Duration::from_mins(30);
 
 /// Time in which every fault is noticed: the idle limit of a watch, and some seconds.
 const NOTICED: Duration = Duration::from_secs(200);
@@ -56,13 +56,18 @@ pub(crate) fn run(plan: &Plan) -> Outcome {
     Outcome { fault, entries, failures, metrics }
 }
 
-async fn rollout(chaos: &Chaos) -> (Option<String>, String) {
+/// Starts a cluster on an embedded API server.
+pub(crate) async fn start(chaos: &Chaos) -> Cluster {
     let api = ApiServer::in_memory(Settings::default()).await.unwrap();
     let direct = Client::new(api, "default");
     let options = Options { metrics: RequestMetrics::default(), ..Options::default() };
     let through = client::over(client::service(chaos.client(&direct)), "default", &options);
     let clock = Clock::anchored("2026-01-01T00:00:00Z".parse().unwrap());
-    let cluster = Cluster::start(direct, &through, &options.metrics, clock).await;
+    Cluster::start(direct, &through, &options.metrics, clock).await
+}
+
+async fn rollout(chaos: &Chaos) -> (Option<String>, String) {
+    let cluster = start(chaos).await;
     let mut fault = cluster.roll_out(BOUND).await.err();
     if fault.is_none() && chaos.entries().iter().any(is_failure) {
         // A watch that became silent is noticed later than the end of the rollout. The clock is paused:
