@@ -4,6 +4,7 @@
 pub mod image;
 pub mod layout;
 pub mod manifests;
+pub mod mutants;
 pub mod release;
 
 /// Returns bytes as lower-case hexadecimal digits.

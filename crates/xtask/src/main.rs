@@ -3,6 +3,7 @@
 //! - `gen` writes every generated file;
 //! - `image PROGRAM ARCHIVE` writes a container image of the binary;
 //! - `layout PROGRAM FOLDER ORDER` writes the order in which the linker places its functions;
+//! - `mutants [NAME…]` applies single changes to a copy of the code and runs the tests that must notice;
 //! - `release FOLDER` writes the files of a release that are not built;
 //! - `version` prints the version of the workspace.
 
@@ -25,6 +26,7 @@ fn main() -> anyhow::Result<()> {
         ["release", folder] => xtask::release::write(&root, Path::new(folder))
             .with_context(|| format!("failed to write the release files to {folder}")),
         ["gen"] => generate::all(&root).context("failed to write the generated files"),
+        ["mutants", names @ ..] => xtask::mutants::run(&root, names),
         ["image", program, archive] => image(Path::new(program), Path::new(archive))
             .with_context(|| format!("failed to write the image {archive}")),
         ["layout", program, folder, order] => {
@@ -36,7 +38,7 @@ fn main() -> anyhow::Result<()> {
         }
         _ => bail!(
             "usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE | layout PROGRAM FOLDER ORDER | \
-             release FOLDER | version"
+             mutants [NAME…] | release FOLDER | version"
         ),
     }
 }

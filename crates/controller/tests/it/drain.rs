@@ -70,14 +70,19 @@ fn pod(name: &str, app: &str, owner: &str) -> Pod {
     .unwrap()
 }
 
-/// Creates a pod of a `ReplicaSet` on `n0`, and a budget that never allows its eviction.
-pub(crate) async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
+/// Creates the running pod `web` of a `ReplicaSet` on `n0`.
+pub(crate) async fn loose_pod(fleet: &Fleet) {
     let api = Api::<Pod>::namespaced(fleet.client.clone(), "default");
     let web = pod("web", "web", "ReplicaSet");
     api.create(&PostParams::default(), &web).await.unwrap();
     // A pod that is not running can always be evicted, regardless of its budget.
     let runs = Patch::Merge(json!({"status": web.status}));
     api.patch_status("web", &PatchParams::default(), &runs).await.unwrap();
+}
+
+/// Creates the pod `web` on `n0`, and a budget that never allows its eviction.
+pub(crate) async fn stuck(fleet: &Fleet) -> Api<PodDisruptionBudget> {
+    loose_pod(fleet).await;
     let budget: PodDisruptionBudget = serde_json::from_value(json!({
         "metadata": {"name": "keep"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},

@@ -26,6 +26,8 @@ mod pinned;
 #[cfg(test)]
 mod pools;
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod remote;
 #[cfg(test)]
 mod rendered;

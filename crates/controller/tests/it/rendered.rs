@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use k8s_openapi::api::core::v1::Node;
 use kube::{
     ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use mco_api::{MachineConfig, MachineConfigPool, annotation};
+use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, annotation};
 use serde_json::json;
 
 use crate::{
@@ -19,6 +20,7 @@ on_both! {
     an_edited_previous_config_is_restored,
     a_restarted_controller_leaves_rendered_configs_alone,
     unused_configs_are_pruned_and_used_ones_kept,
+    a_config_that_only_a_node_or_its_report_names_is_kept,
     a_deleted_config_is_created_again_without_other_changes,
 }
 
@@ -134,5 +136,36 @@ async fn a_deleted_config_is_created_again_without_other_changes(server: Server)
     fleet.all::<MachineConfig>().delete(&name, &DeleteParams::default()).await.unwrap();
     fleet.resume();
     fleet.wait::<MachineConfig>(&name, "exists again", |_| true).await;
+    fleet.stop().await;
+}
+
+// covers: REN-39
+async fn a_config_that_only_a_node_or_its_report_names_is_kept(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let marks = |value: &str| {
+        json!({"metadata": {"annotations": {annotation::RENDERED_HISTORY.name(): value}},
+            "spec": {"paused": true}})
+    };
+    fleet.patch::<MachineConfigPool>("worker", marks("all")).await;
+    let mut all = vec![fleet.rendered().await];
+    for number in 0..4 {
+        let path = format!("/etc/x{number}");
+        fleet.apply_config(&format!("50-x{number}"), &path).await;
+        let last = all.last().unwrap().clone();
+        all.push(fleet.rendered_anew(&last).await);
+    }
+    let current = json!({annotation::CURRENT_CONFIG.name(): all[1]});
+    fleet.patch::<Node>("n0", json!({"metadata": {"annotations": current}})).await;
+    let reported = json!({"configVersion": {"current": all[2], "desired": all[2]}});
+    fleet.patch_status::<MachineConfigNode>("n0", reported).await;
+    let is_reported = |report: &MachineConfigNode| {
+        let version = report.status.as_ref().and_then(|status| status.config_version.as_ref());
+        version.is_some_and(|version| version.current == all[2])
+    };
+    fleet.wait::<MachineConfigNode>("n0", "reports the third config", is_reported).await;
+    fleet.patch::<MachineConfigPool>("worker", marks("0")).await;
+    fleet.gone::<MachineConfig>(&all[3]).await;
+    let kept: BTreeSet<String> = all.iter().filter(|config| **config != all[3]).cloned().collect();
+    assert_eq!(rendered(&fleet).await, kept);
     fleet.stop().await;
 }

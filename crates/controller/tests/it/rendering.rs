@@ -20,6 +20,7 @@ use crate::{
 on_both! {
     an_irreconcilable_config_is_not_rendered_unless_overridden,
     an_overridden_os_image_is_published,
+    configs_that_are_too_large_together_are_not_rendered,
     a_custom_pool_follows_the_stream_of_the_workers,
 }
 
@@ -170,5 +171,27 @@ async fn a_custom_pool_follows_the_stream_of_the_workers(server: Server) {
         "{}",
         found.message
     );
+    fleet.stop().await;
+}
+
+/// etcd stores each of them; the rendered config would exceed its limit.
+async fn configs_that_are_too_large_together_are_not_rendered(server: Server) {
+    let fleet = Fleet::on(server, 1).await;
+    let before = fleet.rendered().await;
+    let source = format!("data:,{}", "x".repeat(800_000));
+    for number in 0..2 {
+        let file = json!({"path": format!("/etc/large{number}"), "contents": {"source": source}});
+        let spec =
+            json!({"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}}});
+        fleet.create(&config(&format!("50-large{number}"), &spec)).await;
+    }
+    let status =
+        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
+    let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
+    assert!(found.message.contains("1572864"), "{}", found.message);
+    let rendered = fleet.rendered().await;
+    let made = fleet.all::<MachineConfig>().get(&rendered).await.unwrap();
+    let size = serde_json::to_vec(&made).unwrap().len();
+    assert!(size < 1_572_864, "{rendered} has {size} bytes; before: {before}");
     fleet.stop().await;
 }

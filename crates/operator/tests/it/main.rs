@@ -5,4 +5,6 @@ mod install;
 #[cfg(test)]
 mod keep;
 #[cfg(test)]
+mod lease;
+#[cfg(test)]
 mod support;

@@ -6,6 +6,7 @@ mod deploy;
 mod image;
 mod layers;
 mod layout;
+mod mutants;
 mod release;
 mod sources;
 mod words;
