@@ -31,7 +31,7 @@ use std::{
 
 pub use self::{
     channel::CommandOutput,
-    disk::{Disk, Partition},
+    disk::Disk,
     folder::VmFolder,
     machine::{SavedMachine, Vm},
     tree::{Entry, Tree},

@@ -58,10 +58,7 @@ fn examine(fixture: &Fixture, run: &WholeRun, states: &[CutState]) -> anyhow::Re
     for (number, state) in states.iter().enumerate() {
         run.log.replay(&image, replayed..state.durable)?;
         replayed = state.durable;
-        let disk = flushed.copy(&folder.new_path("state"))?;
-        run.log.keep(&File::options().write(true).open(disk.path())?, state)?;
-        let found = examine_one(fixture, run, state, &disk, number % ROLLED_BACK == 0)?;
-        std::fs::remove_file(disk.path())?;
+        let found = examine_one(fixture, run, state, &flushed, number % ROLLED_BACK == 0)?;
         let place = format!("{} writes and {} blocks", state.durable, state.kept.len());
         faults.extend(found.into_iter().map(|fault| format!("{place}: {fault}")));
     }
@@ -73,11 +70,11 @@ fn examine_one(
     fixture: &Fixture,
     run: &WholeRun,
     state: &CutState,
-    disk: &Disk,
+    flushed: &Disk,
     rolls_back: bool,
 ) -> anyhow::Result<Vec<String>> {
     let root = fixture.folder.new_path("root");
-    disk.extract(&root)?;
+    flushed.extract_changed(&root, |image, part| run.log.keep(image, &part, state))?;
     let tree = Tree::read(&root)?;
     let mut faults = run.change.faults(&tree);
     let position = run.change.position(&tree);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use mco_testkit::vm::{Entry, Tree};
+use serde::Deserialize;
 use serde_json::Value;
 
 const RECORDS: &str = "/etc/machine-config-daemon";
@@ -11,6 +12,18 @@ const LEDGER: &str = "/etc/machine-config-daemon/mco-update.json";
 const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
 const PACKS: &str = "/etc/machine-config-daemon/mco-before";
 
+/// The parts of a recorded change that the rules need.
+#[derive(Debug, Deserialize)]
+struct Ledger {
+    pack: String,
+    plan: Plan,
+}
+
+#[derive(Debug, Deserialize)]
+struct Plan {
+    steps: Vec<Value>,
+}
+
 /// A change of a machine: an apply or a rollback.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
@@ -18,6 +31,17 @@ pub(crate) struct Change {
     pub(crate) before: Tree,
     /// Files after the whole change.
     pub(crate) after: Tree,
+    /// The direction of the change.
+    pub(crate) direction: Direction,
+}
+
+/// The direction of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// To the config that is on record as the target.
+    Apply,
+    /// Back from it.
+    RollBack,
 }
 
 /// The position of a state in the change.
@@ -44,7 +68,8 @@ impl Change {
             }
             Ok(Some(ledger)) => {
                 faults.extend(self.lost_pack(state, ledger));
-                faults.extend(self.ahead(state, ledger, &new));
+                let missing = if self.direction == Direction::Apply { &new } else { &old };
+                faults.extend(self.ahead(state, ledger, missing));
             }
         }
         faults
@@ -73,39 +98,47 @@ impl Change {
     }
 
     /// The contents that a rollback needs are complete as long as the change is on record.
-    fn lost_pack(&self, state: &Tree, ledger: &Value) -> Option<String> {
-        let path = format!("{PACKS}/{}", ledger.get("pack")?.as_str()?);
+    fn lost_pack(&self, state: &Tree, ledger: &Ledger) -> Option<String> {
+        let path = format!("{PACKS}/{}", ledger.pack);
         let whole = self.after.bytes(&path).or_else(|| self.before.bytes(&path));
         (whole.is_none() || state.bytes(&path) != whole)
             .then(|| format!("{path} is not complete, but the change is on record"))
     }
 
     /// The record is not ahead of files, units and boot loader.
-    fn ahead(&self, state: &Tree, ledger: &Value, stale: &[&str]) -> Vec<String> {
+    fn ahead(&self, state: &Tree, ledger: &Ledger, stale: &[&str]) -> Vec<String> {
         let progress = progress(state);
         let stage = progress.get("stage").and_then(Value::as_str).unwrap_or("applying");
         if matches!(stage, "undoing" | "returning") {
             return Vec::new();
         }
         let mut faults = Vec::new();
+        let (from, to) = match self.direction {
+            Direction::Apply => (&self.before, &self.after),
+            Direction::RollBack => (&self.after, &self.before),
+        };
         let recorded = state.bytes(CURRENT);
-        let is_new = recorded.is_some() && recorded == self.after.bytes(CURRENT);
-        if is_new && recorded != self.before.bytes(CURRENT) && !stale.is_empty() {
+        let is_new = recorded.is_some() && recorded == to.bytes(CURRENT);
+        if is_new && recorded != from.bytes(CURRENT) && !stale.is_empty() {
             faults.push(format!("the config is on record, but {stale:?} are not there"));
         }
         if stage == "rebooting" && (!is_new || !stale.is_empty()) {
             faults.push(format!("only the reboot is left on record, but {stale:?} are not there"));
         }
-        let steps = ledger.pointer("/plan/steps").and_then(Value::as_array);
         let done = progress.get("done").and_then(Value::as_u64).unwrap_or(0);
         let done = usize::try_from(done).unwrap_or(usize::MAX);
-        for path in steps.into_iter().flatten().take(done).filter_map(changed) {
+        for path in ledger.plan.steps.iter().take(done).filter_map(changed) {
             if stale.contains(&path.as_str()) {
                 faults.push(format!("the step of {path} is on record, but {path} is not there"));
             }
         }
         faults
     }
+}
+
+/// Returns the direction of the change with this name.
+pub(crate) fn direction(name: &str) -> Direction {
+    if name == "rollback" { Direction::RollBack } else { Direction::Apply }
 }
 
 /// Returns the paths outside of the records whose entry is not the one in `wanted`.
@@ -132,7 +165,7 @@ fn same_records(one: &Tree, other: &Tree) -> bool {
 }
 
 /// Returns the change that is on record, if any. Fails if it cannot be read.
-fn ledger(state: &Tree) -> Result<Option<Value>, String> {
+fn ledger(state: &Tree) -> Result<Option<Ledger>, String> {
     let Some(bytes) = state.bytes(LEDGER) else { return Ok(None) };
     let parsed = serde_json::from_slice(bytes);
     parsed.map(Some).map_err(|error| format!("{LEDGER} cannot be read: {error}"))
@@ -181,7 +214,7 @@ fn the_rules_tell_good_states_from_bad_ones() {
     let after = [("/etc/a", "2"), ("/etc/b", "2"), ("/etc/c", "1"), (CURRENT, "two")];
     let rebooting = "{\"stage\":\"rebooting\",\"done\":2}\n";
     let after = [after.as_slice(), &[(LEDGER, plan), (pack, "p"), (PROGRESS, rebooting)]].concat();
-    let change = Change { before, after: tree(&after) };
+    let change = Change { before, after: tree(&after), direction: Direction::Apply };
     let base = [("/etc/a", "2"), ("/etc/b", "1"), ("/etc/c", "1"), (CURRENT, "one")];
     let recorded = [(LEDGER, plan), (pack, "p")];
     let cases: [(&str, &[(&str, &str)], usize); 8] = [

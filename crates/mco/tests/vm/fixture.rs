@@ -11,7 +11,10 @@ use std::{
 use anyhow::Context as _;
 use mco_testkit::vm::{Layout, SavedMachine, Vm, VmFolder, VmPrerequisites, WriteLog};
 
-use crate::{check::Change, configs, done, prerequisites};
+use crate::{
+    check::{Change, direction},
+    configs, done, prerequisites,
+};
 
 const APPLY_FIRST: &str = "/opt/mco host apply -f /root/first.yaml --yes";
 const APPLY_SECOND: &str = "/opt/mco host apply -f /root/second.yaml --yes";
@@ -109,6 +112,7 @@ impl WholeRun {
         let change = Change {
             before: start.disk().tree(&folder.new_path("before"))?,
             after: end.disk().tree(&folder.new_path("after"))?,
+            direction: direction(name),
         };
         let reported = log.writes_within(size);
         eprintln!("{name}: {duration:.1?}, {reported} of {} writes", log.writes.len());

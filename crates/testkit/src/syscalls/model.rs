@@ -78,7 +78,9 @@ impl Model {
                 if parent(from) == parent(to) {
                     self.change(changes);
                 } else {
-                    changes.into_iter().for_each(|change| self.change(vec![change]));
+                    for change in changes {
+                        self.change(vec![change]);
+                    }
                 }
             }
             Call::Remove(path) => self.change(vec![(path.clone(), None)]),
@@ -157,11 +159,11 @@ impl Model {
             inode.durable = inode.live.clone();
             return;
         }
-        let (synced, rest) = std::mem::take(&mut self.pending)
+        let (synced, rest): (Vec<Pending>, _) = std::mem::take(&mut self.pending)
             .into_iter()
-            .partition(|pending: &Pending| pending.directory == path);
+            .partition(|pending| pending.directory == path);
         self.pending = rest;
-        for pending in Vec::from(synced) {
+        for pending in synced {
             apply(&mut self.durable, &pending.changes);
         }
     }

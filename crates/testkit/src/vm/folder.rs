@@ -1,7 +1,7 @@
 //! The folder of a test's machines, removed when the test ends, even if it is killed.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::ErrorKind,
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
@@ -17,15 +17,16 @@ const REMOVE: &str = "read -r _; for _ in 1 2 3 4 5 6 7 8 9 10; do rm -rf \"$0\"
 #[derive(Debug)]
 pub struct VmFolder {
     path: PathBuf,
+    /// Locked while this process runs.
+    _lock: File,
     /// Removes the folder when its input ends, which the kernel closes with this process.
     remover: Child,
 }
 
 impl VmFolder {
-    /// Creates a folder in `parent`.
+    /// Creates a folder in `parent`. Removes the folders of processes that have ended first.
     pub fn make(parent: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(parent)
-            .with_context(|| format!("failed to create {}", parent.display()))?;
+        let _lock_of_all = clean(parent)?;
         let path = loop {
             let path = parent.join(format!("{:06x}", fastrand::u32(..0x100_0000)));
             match fs::create_dir(&path) {
@@ -37,6 +38,8 @@ impl VmFolder {
                 }
             }
         };
+        let lock = File::create(path.join("lock")).context("failed to create a lock")?;
+        lock.lock().context("failed to lock a folder")?;
         let remover = Command::new("sh")
             .args(["-c", REMOVE])
             .arg(&path)
@@ -48,7 +51,7 @@ impl VmFolder {
             .process_group(0)
             .spawn()
             .context("failed to start the process that removes the folder")?;
-        Ok(Self { path, remover })
+        Ok(Self { path, _lock: lock, remover })
     }
 
     /// Returns the path of the folder.
@@ -62,6 +65,24 @@ impl VmFolder {
     pub fn new_path(&self, prefix: &str) -> PathBuf {
         self.path.join(format!("{prefix}-{:08x}", fastrand::u32(..)))
     }
+}
+
+/// Removes all folders whose process has ended. No other folder is created while the returned lock is
+/// held.
+fn clean(parent: &Path) -> anyhow::Result<File> {
+    fs::create_dir_all(parent).with_context(|| format!("failed to create {}", parent.display()))?;
+    let lock_of_all =
+        File::create(parent.join(".lock")).context("failed to create the lock of all folders")?;
+    lock_of_all.lock().context("failed to wait for the lock of all folders")?;
+    for entry in fs::read_dir(parent).context("failed to list old folders")? {
+        let folder = entry.context("failed to list old folders")?.path();
+        let Ok(lock) = File::open(folder.join("lock")) else { continue };
+        if lock.try_lock().is_ok() {
+            // Its own process may be removing it, too.
+            drop(fs::remove_dir_all(&folder));
+        }
+    }
+    Ok(lock_of_all)
 }
 
 impl Drop for VmFolder {

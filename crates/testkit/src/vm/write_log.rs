@@ -98,11 +98,10 @@ impl WriteLog {
         let flushes = self.writes.iter().enumerate().filter(|(_, it)| **it == Write::Flush);
         let starts: Vec<usize> =
             std::iter::once(0).chain(flushes.map(|(number, _)| number + 1)).collect();
-        let windows: Vec<(usize, Vec<(usize, Range<usize>)>)> =
-            starts.iter().map(|&start| (start, self.blocks_after(start))).collect();
         let mut states: Vec<CutState> =
             starts.iter().map(|&durable| CutState { durable, kept: Vec::new() }).collect();
-        let open: Vec<_> = windows.iter().filter(|(_, blocks)| !blocks.is_empty()).collect();
+        let windows = starts.iter().map(|&start| (start, self.blocks_after(start)));
+        let open: Vec<_> = windows.filter(|(_, blocks)| !blocks.is_empty()).collect();
         while states.len() < count && !open.is_empty() {
             for (durable, blocks) in &open {
                 let share = random.f32();
@@ -137,14 +136,15 @@ impl WriteLog {
         Ok(())
     }
 
-    /// Writes the blocks of a state beyond its durable writes to an image of the disk.
-    pub fn keep(&self, image: &File, state: &CutState) -> anyhow::Result<()> {
+    /// Writes the blocks of a state beyond its durable writes to an image of a part of the disk.
+    pub fn keep(&self, image: &File, part: &Range<u64>, state: &CutState) -> anyhow::Result<()> {
         for (number, range) in &state.kept {
-            if let Some(Write::Data { offset, bytes }) = self.writes.get(*number) {
+            let Some(Write::Data { offset, bytes }) = self.writes.get(*number) else { continue };
+            let offset = offset + range.start as u64;
+            if part.contains(&offset) {
                 let block = bytes.get(range.clone()).context("the write is shorter")?;
-                image
-                    .write_all_at(block, offset + range.start as u64)
-                    .context("failed to write to a disk")?;
+                let written = image.write_all_at(block, offset - part.start);
+                written.context("failed to write to a disk")?;
             }
         }
         Ok(())
@@ -192,7 +192,7 @@ mod tests {
         image.set_len(4 * BLOCK as u64).unwrap();
         let state = CutState { durable: 2, kept: vec![(2, BLOCK..2 * BLOCK)] };
         log.replay(&image, 0..state.durable).unwrap();
-        log.keep(&image, &state).unwrap();
+        log.keep(&image, &(0..u64::MAX), &state).unwrap();
         let mut found = [9; 4 * BLOCK];
         image.read_exact_at(&mut found, 0).unwrap();
         let block = |number: usize| found[number * BLOCK];
