@@ -13,6 +13,9 @@ const GRUB_FOLDER: &str = "/etc/default/grub.d";
 /// Read after the distribution's own settings.
 const GRUB_SETTINGS: &str = "/etc/default/grub.d/90-mco.cfg";
 const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
+const MKCONFIG: &str = "/usr/sbin/grub-mkconfig";
+const MENU: &str = "/boot/grub/grub.cfg";
+const NEW_MENU: &str = "/boot/grub/grub.cfg.mco";
 const GRUBBY: &str = "/usr/sbin/grubby";
 const ENTRIES: &str = "/boot/loader/entries";
 /// Kernel arguments of new entries.
@@ -100,7 +103,7 @@ pub(crate) fn restage(
         }
     }
     if differs && detect(root)? == Some(Loader::Grub) {
-        runner.run(&[UPDATE_GRUB])?;
+        update_menu(root, runner)?;
     }
     Ok(Restored::Done)
 }
@@ -127,7 +130,19 @@ fn grub(root: &Root, runner: &dyn CommandRunner, wanted: &str) -> Result<(), Sys
         root.write(GRUB_SETTINGS, wanted.as_bytes(), 0o644)?;
     }
     // Always: a crash may have happened between the write and this command.
-    runner.run(&[UPDATE_GRUB]).map(drop)
+    update_menu(root, runner)
+}
+
+/// Writes the menu beside the present one and replaces that, because `update-grub` empties the menu
+/// in place and syncs nothing: a power cut could leave an empty menu, or the previous one.
+fn update_menu(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    if !root.exists(MKCONFIG)? {
+        return runner.run(&[UPDATE_GRUB]).map(drop);
+    }
+    runner.run(&[MKCONFIG, "-o", NEW_MENU])?;
+    write(root, MENU, &text(root, NEW_MENU)?)?;
+    root.remove(NEW_MENU)?;
+    Ok(())
 }
 
 fn grubby(
