@@ -58,11 +58,12 @@ unit: ## Run all tests of all crates
 oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
-soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and under $(MIXES) random mixes
+soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and $(MIXES) random mixes; cut the power $(CUTS) times
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
 	MCO_CHAOS_ALL=1 MCO_CHAOS_SEEDS=$(MIXES) MCO_CHAOS_SEED=$(FIRST) \
 		$(CARGO) test --release --quiet --package mco --test chaos -- --nocapture --test-threads 1
-	MCO_VM_CUTS=$(CUTS) MCO_VM_BOOTS=$(CUTS) MCO_VM_STATES=$(STATES) MCO_VM_SEED=$(FIRST) \
+	MCO_VM_CUTS=$(CUTS) MCO_VM_BOOTS=$(CUTS) MCO_VM_STATES=$(STATES) MCO_VM_STATES_PER_CALL=100 \
+		MCO_VM_SEED=$(FIRST) \
 		$(CARGO) test --release --quiet --package mco --test vm -- --nocapture --test-threads 1
 
 gen: ## Write the generated files in deploy/

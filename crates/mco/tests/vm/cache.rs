@@ -7,7 +7,7 @@ use std::{fs::File, process::Command, time::Instant};
 use mco_testkit::vm::{CutState, Disk, Tree, Write};
 
 use crate::{
-    check::{Position, stale},
+    check::{Position, differing},
     done,
     fixture::{Fixture, WholeRun, fixture, turn},
     setting,
@@ -86,11 +86,11 @@ fn examine_one(
         let output = command.args(["host", "rollback", "--yes", "--root"]).arg(&root).output()?;
         let old = if run.name == "rollback" { &run.change.after } else { &run.change.before };
         let left = Tree::read(&root)?;
-        let mut stale = stale(&left, old);
-        stale.retain(|path| !BOOT_LOADER.contains(path));
-        if !output.status.success() || !stale.is_empty() {
+        let mut wrong = differing(&left, old);
+        wrong.retain(|path| !BOOT_LOADER.contains(path));
+        if !output.status.success() || !wrong.is_empty() {
             let text = String::from_utf8_lossy(&output.stderr);
-            faults.push(format!("a rollback left {stale:?}: {text}"));
+            faults.push(format!("a rollback left {wrong:?}: {text}"));
         }
     }
     std::fs::remove_dir_all(&root)?;

@@ -58,7 +58,7 @@ pub(crate) enum Position {
 impl Change {
     /// Returns the faults of a state after a power cut; none if it obeys all rules.
     pub(crate) fn faults(&self, state: &Tree) -> Vec<String> {
-        let (old, new) = (stale(state, &self.before), stale(state, &self.after));
+        let (old, new) = (differing(state, &self.before), differing(state, &self.after));
         let mut faults = self.torn(state, &old, &new);
         match &ledger(state) {
             Err(fault) => faults.push(fault.clone()),
@@ -77,7 +77,7 @@ impl Change {
 
     /// Returns the position of a state that has no faults.
     pub(crate) fn position(&self, state: &Tree) -> Position {
-        let is = |wanted: &Tree| same_records(state, wanted) && stale(state, wanted).is_empty();
+        let is = |wanted: &Tree| same_records(state, wanted) && differing(state, wanted).is_empty();
         if is(&self.after) {
             Position::After
         } else if is(&self.before) {
@@ -106,10 +106,10 @@ impl Change {
     }
 
     /// The record is not ahead of files, units and boot loader.
-    fn ahead(&self, state: &Tree, ledger: &Ledger, stale: &[&str]) -> Vec<String> {
+    fn ahead(&self, state: &Tree, ledger: &Ledger, missing: &[&str]) -> Vec<String> {
         let progress = progress(state);
-        let stage = progress.get("stage").and_then(Value::as_str).unwrap_or("applying");
-        if matches!(stage, "undoing" | "returning") {
+        let phase = progress.get("stage").and_then(Value::as_str).unwrap_or("applying");
+        if matches!(phase, "undoing" | "returning") {
             return Vec::new();
         }
         let mut faults = Vec::new();
@@ -119,16 +119,17 @@ impl Change {
         };
         let recorded = state.bytes(CURRENT);
         let is_new = recorded.is_some() && recorded == to.bytes(CURRENT);
-        if is_new && recorded != from.bytes(CURRENT) && !stale.is_empty() {
-            faults.push(format!("the config is on record, but {stale:?} are not there"));
+        if is_new && recorded != from.bytes(CURRENT) && !missing.is_empty() {
+            faults.push(format!("the config is on record, but {missing:?} are not there"));
         }
-        if stage == "rebooting" && (!is_new || !stale.is_empty()) {
-            faults.push(format!("only the reboot is left on record, but {stale:?} are not there"));
+        if phase == "rebooting" && (!is_new || !missing.is_empty()) {
+            faults
+                .push(format!("only the reboot is left on record, but {missing:?} are not there"));
         }
         let done = progress.get("done").and_then(Value::as_u64).unwrap_or(0);
         let done = usize::try_from(done).unwrap_or(usize::MAX);
         for path in ledger.plan.steps.iter().take(done).filter_map(changed) {
-            if stale.contains(&path.as_str()) {
+            if missing.contains(&path.as_str()) {
                 faults.push(format!("the step of {path} is on record, but {path} is not there"));
             }
         }
@@ -144,7 +145,7 @@ pub(crate) fn direction(name: &str) -> Direction {
 /// Returns the paths outside of the records whose entry is not the one in `wanted`.
 ///
 /// Directories that are left empty are not counted: no config manages them.
-pub(crate) fn stale<'s>(state: &'s Tree, wanted: &'s Tree) -> Vec<&'s str> {
+pub(crate) fn differing<'s>(state: &'s Tree, wanted: &'s Tree) -> Vec<&'s str> {
     let compared = |path: &str| !path.starts_with(RECORDS) && !is_temporary(path);
     let differs = |(path, entry): &(&'s String, &'s Entry)| {
         let is_left = || matches!(entry, Entry::Directory { .. });
@@ -195,8 +196,11 @@ fn is_temporary(path: &str) -> bool {
     path.ends_with(".mco-new") || path.ends_with("/grub.cfg.new")
 }
 
+/// Paths and contents.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
 /// Builds a tree of files.
-fn tree(files: &[(&str, &str)]) -> Tree {
+fn tree(files: Files<'_>) -> Tree {
     let entry = |text: &str| Entry::File {
         mode: 0o100_644,
         owner: (0, 0),
@@ -217,7 +221,7 @@ fn the_rules_tell_good_states_from_bad_ones() {
     let change = Change { before, after: tree(&after), direction: Direction::Apply };
     let base = [("/etc/a", "2"), ("/etc/b", "1"), ("/etc/c", "1"), (CURRENT, "one")];
     let recorded = [(LEDGER, plan), (pack, "p")];
-    let cases: [(&str, &[(&str, &str)], usize); 8] = [
+    let cases: [(&str, Files<'_>, usize); 8] = [
         ("on record", &[], 0),
         ("a step is done", &[(PROGRESS, "{\"stage\":\"applying\",\"done\":1}\n")], 0),
         ("a step is on record that was not done", &[(PROGRESS, "\n{\"done\":2}\n")], 1),

@@ -7,7 +7,7 @@ use std::{sync::Mutex, time::Instant};
 use mco_testkit::vm::{Disk, Vm};
 
 use crate::{
-    check::{Position, stale},
+    check::{Position, differing},
     done,
     fixture::{Fixture, WholeRun, fixture, turn},
     setting,
@@ -62,7 +62,7 @@ fn cut(
 ) -> anyhow::Result<(Disk, Position)> {
     for attempt in 1..=ATTEMPTS {
         let mut vm = run.start.restore(&fixture.folder)?;
-        let moment = run.duration.mul_f32(random.f32());
+        let moment = run.begun + (run.duration - run.begun).mul_f32(random.f32());
         vm.begin(run.command)?;
         let output = vm.finish_within(moment)?;
         let disk = vm.cut()?;
@@ -93,8 +93,8 @@ fn repeat(fixture: &Fixture, run: &WholeRun, disk: &Disk, name: &str) -> anyhow:
     anyhow::ensure!(matches!(output.code, 0 | 3) || is_done, "{name}: {output:?}");
     vm.ask("sync")?;
     let tree = vm.cut()?.tree(&fixture.folder.new_path("booted"))?;
-    let stale = stale(&tree, &run.change.after);
-    anyhow::ensure!(stale.is_empty(), "{name}: after the next boot {stale:?} are not there");
+    let missing = differing(&tree, &run.change.after);
+    anyhow::ensure!(missing.is_empty(), "{name}: after the next boot {missing:?} are not there");
     eprintln!("{name}: booted in {booted:.1?}, finished in {:.1?}", start.elapsed());
     Ok(())
 }

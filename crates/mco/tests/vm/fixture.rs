@@ -20,6 +20,9 @@ const APPLY_FIRST: &str = "/opt/mco host apply -f /root/first.yaml --yes";
 const APPLY_SECOND: &str = "/opt/mco host apply -f /root/second.yaml --yes";
 const ROLL_BACK: &str = "/opt/mco host rollback --yes";
 
+/// Interval at which a running change is examined.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// A change of a machine, executed once as a whole.
 #[derive(Debug)]
 pub(crate) struct WholeRun {
@@ -35,6 +38,8 @@ pub(crate) struct WholeRun {
     pub(crate) log: WriteLog,
     /// Number of writes when the command reported its success.
     pub(crate) reported: usize,
+    /// Time from the start of the command to its first write.
+    pub(crate) begun: Duration,
     /// Time from the start of the command to its end.
     pub(crate) duration: Duration,
 }
@@ -101,8 +106,16 @@ impl WholeRun {
         folder: &Arc<VmFolder>,
     ) -> anyhow::Result<(Self, SavedMachine)> {
         let mut vm = start.restore_recorded(folder)?;
-        let clock = Instant::now();
-        let output = vm.run(command)?;
+        let (clock, quiet, mut begun) = (Instant::now(), vm.log_size(), Duration::ZERO);
+        vm.begin(command)?;
+        let output = loop {
+            if let Some(output) = vm.finish_within(LOOK)? {
+                break output;
+            }
+            if vm.log_size() <= quiet {
+                begun = clock.elapsed();
+            }
+        };
         let (duration, size) = (clock.elapsed(), vm.log_size());
         anyhow::ensure!(matches!(output.code, 0 | 3), "{name}: {output:?}");
         vm.ask("sync")?;
@@ -115,8 +128,9 @@ impl WholeRun {
             direction: direction(name),
         };
         let reported = log.writes_within(size);
-        eprintln!("{name}: {duration:.1?}, {reported} of {} writes", log.writes.len());
+        let writes = log.writes.len();
+        eprintln!("{name}: {begun:.1?} to {duration:.1?}, {reported} of {writes} writes");
         let start = start.clone();
-        Ok((Self { name, start, command, change, log, reported, duration }, end))
+        Ok((Self { name, start, command, change, log, reported, begun, duration }, end))
     }
 }

@@ -11,7 +11,7 @@ use mco_testkit::{
 };
 
 use crate::{
-    check::{Change, Position, direction, stale},
+    check::{Change, Position, differing, direction},
     configs, done, setting,
 };
 
@@ -34,9 +34,9 @@ fn every_change_is_synced_before_the_next_relies_on_it() {
     let Some(recorded) = record_all() else { return };
     let count = setting("MCO_VM_STATES_PER_CALL", STATES_PER_CALL);
     for it in &recorded {
-        done(it.examine(count, |_, _| true));
+        done(it.examine(count, |_| true));
         let live = done(it.execute_all()).live();
-        let missed = stale(&live, &it.change.after);
+        let missed = differing(&live, &it.change.after);
         assert!(missed.is_empty(), "{}: the model misses changes of {missed:?}", it.name);
     }
 }
@@ -45,15 +45,14 @@ fn every_change_is_synced_before_the_next_relies_on_it() {
 #[test]
 fn a_missing_sync_is_noticed() {
     let Some(recorded) = record_all() else { return };
-    let is_file = |path: &str| path.ends_with(".mco-new") || path == PROGRESS;
     for it in &recorded {
-        let kinds: [(&str, &dyn Fn(&str) -> bool); 3] = [
-            ("files before their rename", &|path| path.ends_with(".mco-new")),
-            ("directories", &|path| !is_file(path)),
-            ("the directory of records", &|path| path == "/etc/machine-config-daemon"),
-        ];
-        for (kind, is_kind) in kinds {
-            let kept = |_, call: &Call| !matches!(call, Call::Sync(path) if is_kind(path));
+        for kind in ["files before their rename", "directories", "the directory of records"] {
+            let is_kind = |path: &str| match kind {
+                "files before their rename" => path.ends_with(".mco-new"),
+                "directories" => !path.ends_with(".mco-new") && path != PROGRESS,
+                _ => path == "/etc/machine-config-daemon",
+            };
+            let kept = |call: &Call| !matches!(call, Call::Sync(path) if is_kind(path));
             assert!(it.examine(2, kept).is_err(), "{}: no sync of {kind} is needed", it.name);
         }
     }
@@ -101,12 +100,12 @@ fn record(name: &str, words: &[&str], root: &Path) -> anyhow::Result<RecordedCha
 
 impl RecordedChange {
     /// Examines states after each call. Calls for which `kept` returns false are not executed.
-    fn examine(&self, count: usize, kept: impl Fn(usize, &Call) -> bool) -> anyhow::Result<()> {
+    fn examine(&self, count: usize, kept: impl Fn(&Call) -> bool) -> anyhow::Result<()> {
         let (name, change) = (&self.name, &self.change);
         let mut model = Model::new(&change.before);
         let mut random = fastrand::Rng::with_seed(setting("MCO_VM_SEED", 1) as u64);
         for (number, call) in self.calls.iter().enumerate() {
-            if !kept(number, call) {
+            if !kept(call) {
                 continue;
             }
             model.execute(call)?;
@@ -119,7 +118,7 @@ impl RecordedChange {
         anyhow::ensure!(
             change.position(&end) == Position::After,
             "{name}: success was reported, but {:?} are not durable",
-            stale(&end, &change.after)
+            differing(&end, &change.after)
         );
         Ok(())
     }

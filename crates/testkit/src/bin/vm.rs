@@ -2,8 +2,6 @@
 //!
 //! `cargo run -p mco-testkit --bin vm -- one` or `boot`; `make vm-tools` prepares it.
 
-#![expect(clippy::disallowed_methods, reason = "a development tool reads its arguments")]
-
 use std::{
     env,
     io::{self, BufRead as _, Write as _},

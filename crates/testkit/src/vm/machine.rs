@@ -162,6 +162,13 @@ impl Vm {
         Ok(Disk::new(self.disks.root.clone(), self.layout))
     }
 
+    /// Cuts the power and boots the machine again by its boot loader.
+    pub fn cut_and_boot(self) -> anyhow::Result<Self> {
+        let (folder, disks, layout) = (Arc::clone(&self.folder), self.disks.clone(), self.layout);
+        self.cut()?;
+        Self::start(&folder, disks, layout, &Start::BootLoader)
+    }
+
     /// Shuts the machine down and boots it again by its boot loader.
     pub fn reboot(self) -> anyhow::Result<Self> {
         let (folder, disks, layout) = (Arc::clone(&self.folder), self.disks.clone(), self.layout);
