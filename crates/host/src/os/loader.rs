@@ -90,19 +90,18 @@ pub(crate) fn restage(
     let kept: Vec<(String, String)> = serde_json::from_str(before).map_err(|error| {
         SystemError::Command { command: "restage".to_owned(), fault: error.to_string() }
     })?;
-    let mut differs = false;
     for (path, before) in &kept {
         if text(root, path)? == *before {
             continue;
         }
-        differs = true;
         if before.is_empty() {
             root.remove(path)?;
         } else {
             write(root, path, before)?;
         }
     }
-    if differs && detect(root)? == Some(Loader::Grub) {
+    // Always: a crash may have happened between the write and this command.
+    if detect(root)? == Some(Loader::Grub) {
         update_menu(root, runner)?;
     }
     Ok(Restored::Done)
@@ -258,6 +257,38 @@ mod tests {
         restage(&root, &tools, &before).unwrap();
         assert!(!root.exists(GRUB_SETTINGS).unwrap());
         assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 3]);
+    }
+
+    #[test]
+    fn a_restore_after_a_crash_writes_the_menu_again() {
+        let (_folder, root) = machine(&[(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", "")]);
+        let tools = Tools::default();
+        let before = staged(&root).unwrap().unwrap();
+        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
+        // The crash came after the settings were restored and before the menu was.
+        root.remove(GRUB_SETTINGS).unwrap();
+        restage(&root, &tools, &before).unwrap();
+        assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 2]);
+    }
+
+    #[test]
+    fn grub_replaces_its_menu() {
+        struct Mkconfig(Root);
+        impl CommandRunner for Mkconfig {
+            fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+                assert_eq!(command, [MKCONFIG, "-o", NEW_MENU]);
+                assert_eq!(text(&self.0, MENU)?, "old", "the menu in use is whole meanwhile");
+                self.0.write(NEW_MENU, b"new", 0o600)?;
+                Ok(String::new())
+            }
+        }
+        let settings = "/etc/default/grub.d/init.cfg";
+        let files = [(UPDATE_GRUB, ""), (MKCONFIG, ""), (settings, ""), (MENU, "old")];
+        let (_folder, root) = machine(&files);
+        let tools = Mkconfig(root.try_clone().unwrap());
+        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
+        assert_eq!(text(&root, MENU).unwrap(), "new");
+        assert!(!root.exists(NEW_MENU).unwrap());
     }
 
     #[test]
