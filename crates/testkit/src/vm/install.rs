@@ -11,7 +11,7 @@ use super::{
     Disk, Layout, SavedMachine, Vm, VmFolder, VmPrerequisites,
     disk::copy_part,
     machine::make_opt,
-    qemu::{Disks, Start},
+    qemu::{Disks, Start, hardware_hash},
 };
 
 /// Arguments of the boot that installs the boot loader.
@@ -23,7 +23,7 @@ pub(super) fn saved(
     layout: Layout,
 ) -> anyhow::Result<SavedMachine> {
     let name = layout.name();
-    let path = prerequisites.file(&format!("saved-{name}"));
+    let path = prerequisites.file(&format!("saved-{name}-{:016x}", hardware_hash()));
     let lock = File::create(prerequisites.file(&format!(".saved-{name}.lock")))
         .context("failed to create the lock of a saved machine")?;
     lock.lock().context("failed to wait for another process that saves the machine")?;

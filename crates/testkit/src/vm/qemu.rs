@@ -146,6 +146,15 @@ const HARDWARE: [&str; 20] = [
     "-nographic",
 ];
 
+/// Returns a number that differs for other hardware.
+pub(super) fn hardware_hash() -> u64 {
+    let bytes = HARDWARE.iter().flat_map(|word| word.bytes());
+    // FNV-1a.
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
 fn drives(disks: &Disks) -> Vec<String> {
     let mut words = Vec::new();
     let mut add = |option: &str, value: String| words.extend([option.to_owned(), value]);

@@ -6,13 +6,13 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Stdio,
     sync::Arc,
 };
 
 use mco_testkit::{
     PATIENCE,
-    api::wait,
+    api::{command, wait},
     vm::{Layout, SavedMachine, VmFolder, VmPrerequisites},
 };
 
@@ -48,7 +48,7 @@ fn a_machine_is_saved_restored_cut_and_removed() {
 #[test]
 fn a_machine_is_removed_after_its_process_was_killed() {
     let Some(_) = prerequisites() else { return };
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vm"));
+    let mut command = command(env!("CARGO_BIN_EXE_vm"));
     let started = command.arg("one").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = started.expect("the process starts");
     let output = BufReader::new(child.stdout.take().expect("standard output is piped"));
