@@ -16,7 +16,7 @@ use crate::{
 /// Power cuts of all changes together; `make soak` makes more.
 const CUTS: usize = 30;
 /// Power cuts after which the machine boots and the change is repeated.
-const BOOTS: usize = 6;
+const BOOTS: usize = 3;
 /// Attempts to cut the power at a moment when the change has begun.
 const ATTEMPTS: usize = 8;
 
