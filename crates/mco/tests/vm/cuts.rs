@@ -62,7 +62,7 @@ fn cut(
 ) -> anyhow::Result<(Disk, Position)> {
     for attempt in 1..=ATTEMPTS {
         let mut vm = run.start.restore(&fixture.folder)?;
-        let moment = run.begun + (run.duration - run.begun).mul_f32(random.f32());
+        let moment = run.begun + run.duration.saturating_sub(run.begun).mul_f32(random.f32());
         vm.begin(run.command)?;
         let output = vm.finish_within(moment)?;
         let disk = vm.cut()?;
