@@ -11,14 +11,17 @@ SEEDS ?= 200000
 # Number of random mixes of faults that `make soak` applies to a rollout, and the first seed.
 MIXES ?= 10000
 FIRST ?= 0
+# Number of power cuts, and of states of a disk with a volatile cache, that `make soak` examines.
+CUTS ?= 300
+STATES ?= 6000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test check deny tools lab-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools vm-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: tools lab-tools fmt lint doc deny oracle unit ## Run everything that CI checks
+test: tools lab-tools vm-tools fmt lint doc deny oracle unit ## Run everything that CI checks
 
 check: fmt lint oracle ## Run the quick checks: format, lints, oracles, and the tests that need no other program
 	$(CARGO) test --workspace --lib --bins --quiet
@@ -29,6 +32,9 @@ tools: ## Install the programs that the tests use beyond Rust: ignition-validate
 
 lab-tools: ## Build the lab's prerequisites: the root file system of its machines, and Kubernetes
 	@scripts/lab || { code=$$?; [ $$code -eq 3 ] && echo "lab: the tests of the lab are skipped"; [ $$code -eq 3 ]; }
+
+vm-tools: ## Build the disks of the machines that have a kernel of their own
+	@scripts/vm || { code=$$?; [ $$code -eq 3 ] && echo "vm: the tests of machines with their own kernel are skipped"; [ $$code -eq 3 ]; }
 
 fmt: ## Check the format of the code
 	$(CARGO) fmt --all -- --check
@@ -52,10 +58,13 @@ unit: ## Run all tests of all crates
 oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
-soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and under $(MIXES) random mixes
+soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and $(MIXES) random mixes; cut the power $(CUTS) times
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
 	MCO_CHAOS_ALL=1 MCO_CHAOS_SEEDS=$(MIXES) MCO_CHAOS_SEED=$(FIRST) \
 		$(CARGO) test --release --quiet --package mco --test chaos -- --nocapture --test-threads 1
+	MCO_VM_CUTS=$(CUTS) MCO_VM_BOOTS=$(CUTS) MCO_VM_STATES=$(STATES) MCO_VM_STATES_PER_CALL=100 \
+		MCO_VM_SEED=$(FIRST) \
+		$(CARGO) test --release --quiet --package mco --test vm -- --nocapture --test-threads 1
 
 gen: ## Write the generated files in deploy/
 	$(CARGO) run --quiet --package xtask -- gen

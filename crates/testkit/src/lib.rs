@@ -13,6 +13,8 @@ pub mod oracle;
 pub mod pki;
 pub mod sim;
 pub mod switch;
+pub mod syscalls;
+pub mod vm;
 
 /// Timeout of every wait in tests. Long enough that only a broken program exceeds it, on the
 /// slowest machine too.

@@ -13,6 +13,9 @@ const GRUB_FOLDER: &str = "/etc/default/grub.d";
 /// Read after the distribution's own settings.
 const GRUB_SETTINGS: &str = "/etc/default/grub.d/90-mco.cfg";
 const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
+const MKCONFIG: &str = "/usr/sbin/grub-mkconfig";
+const MENU: &str = "/boot/grub/grub.cfg";
+const NEW_MENU: &str = "/boot/grub/grub.cfg.mco";
 const GRUBBY: &str = "/usr/sbin/grubby";
 const ENTRIES: &str = "/boot/loader/entries";
 /// Kernel arguments of new entries.
@@ -87,20 +90,19 @@ pub(crate) fn restage(
     let kept: Vec<(String, String)> = serde_json::from_str(before).map_err(|error| {
         SystemError::Command { command: "restage".to_owned(), fault: error.to_string() }
     })?;
-    let mut differs = false;
     for (path, before) in &kept {
         if text(root, path)? == *before {
             continue;
         }
-        differs = true;
         if before.is_empty() {
             root.remove(path)?;
         } else {
             write(root, path, before)?;
         }
     }
-    if differs && detect(root)? == Some(Loader::Grub) {
-        runner.run(&[UPDATE_GRUB])?;
+    // Always: a crash may have happened between the write and this command.
+    if detect(root)? == Some(Loader::Grub) {
+        update_menu(root, runner)?;
     }
     Ok(Restored::Done)
 }
@@ -127,7 +129,19 @@ fn grub(root: &Root, runner: &dyn CommandRunner, wanted: &str) -> Result<(), Sys
         root.write(GRUB_SETTINGS, wanted.as_bytes(), 0o644)?;
     }
     // Always: a crash may have happened between the write and this command.
-    runner.run(&[UPDATE_GRUB]).map(drop)
+    update_menu(root, runner)
+}
+
+/// Writes the menu beside the present one and replaces that, because `update-grub` empties the menu
+/// in place and syncs nothing: a power cut could leave an empty menu, or the previous one.
+fn update_menu(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    if !root.exists(MKCONFIG)? {
+        return runner.run(&[UPDATE_GRUB]).map(drop);
+    }
+    runner.run(&[MKCONFIG, "-o", NEW_MENU])?;
+    write(root, MENU, &text(root, NEW_MENU)?)?;
+    root.remove(NEW_MENU)?;
+    Ok(())
 }
 
 fn grubby(
@@ -243,6 +257,38 @@ mod tests {
         restage(&root, &tools, &before).unwrap();
         assert!(!root.exists(GRUB_SETTINGS).unwrap());
         assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 3]);
+    }
+
+    #[test]
+    fn a_restore_after_a_crash_writes_the_menu_again() {
+        let (_folder, root) = machine(&[(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", "")]);
+        let tools = Tools::default();
+        let before = staged(&root).unwrap().unwrap();
+        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
+        // The crash came after the settings were restored and before the menu was.
+        root.remove(GRUB_SETTINGS).unwrap();
+        restage(&root, &tools, &before).unwrap();
+        assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 2]);
+    }
+
+    #[test]
+    fn grub_replaces_its_menu() {
+        struct Mkconfig(Root);
+        impl CommandRunner for Mkconfig {
+            fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+                assert_eq!(command, [MKCONFIG, "-o", NEW_MENU]);
+                assert_eq!(text(&self.0, MENU)?, "old", "the menu in use is whole meanwhile");
+                self.0.write(NEW_MENU, b"new", 0o600)?;
+                Ok(String::new())
+            }
+        }
+        let settings = "/etc/default/grub.d/init.cfg";
+        let files = [(UPDATE_GRUB, ""), (MKCONFIG, ""), (settings, ""), (MENU, "old")];
+        let (_folder, root) = machine(&files);
+        let tools = Mkconfig(root.try_clone().unwrap());
+        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
+        assert_eq!(text(&root, MENU).unwrap(), "new");
+        assert!(!root.exists(NEW_MENU).unwrap());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod daemon;
 mod lab;
 mod real;
 mod sim;
+mod vm;
 
 use mco_testkit::oracle;
 

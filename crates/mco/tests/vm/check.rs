@@ -1,0 +1,244 @@
+//! The rules that every state of a machine obeys in which a power cut leaves it.
+
+use std::sync::Arc;
+
+use mco_testkit::vm::{Entry, Tree};
+use serde::Deserialize;
+use serde_json::Value;
+
+const RECORDS: &str = "/etc/machine-config-daemon";
+const CURRENT: &str = "/etc/machine-config-daemon/currentconfig";
+const LEDGER: &str = "/etc/machine-config-daemon/mco-update.json";
+const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
+const PACKS: &str = "/etc/machine-config-daemon/mco-before";
+
+/// The parts of a recorded change that the rules need.
+#[derive(Debug, Deserialize)]
+struct Ledger {
+    pack: String,
+    plan: Plan,
+}
+
+#[derive(Debug, Deserialize)]
+struct Plan {
+    steps: Vec<Value>,
+}
+
+/// A change of a machine: an apply or a rollback.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Files before the change.
+    pub(crate) before: Tree,
+    /// Files after the whole change.
+    pub(crate) after: Tree,
+    /// The direction of the change.
+    pub(crate) direction: Direction,
+}
+
+/// The direction of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// To the config that is on record as the target.
+    Apply,
+    /// Back from it.
+    RollBack,
+}
+
+/// The position of a state in the change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Position {
+    /// Nothing has changed.
+    Before,
+    /// The change has begun and is on record.
+    Between,
+    /// The change is complete.
+    After,
+}
+
+impl Change {
+    /// Returns the faults of a state after a power cut; none if it obeys all rules.
+    pub(crate) fn faults(&self, state: &Tree) -> Vec<String> {
+        let (old, new) = (differing(state, &self.before), differing(state, &self.after));
+        let mut faults = self.torn(state, &old, &new);
+        match &ledger(state) {
+            Err(fault) => faults.push(fault.clone()),
+            Ok(None) if old.is_empty() || new.is_empty() => {}
+            Ok(None) => {
+                faults.push(format!("no change is on record, but {old:?} changed, {new:?} not"));
+            }
+            Ok(Some(ledger)) => {
+                faults.extend(self.lost_pack(state, ledger));
+                let missing = if self.direction == Direction::Apply { &new } else { &old };
+                faults.extend(self.ahead(state, ledger, missing));
+            }
+        }
+        faults
+    }
+
+    /// Returns the position of a state that has no faults.
+    pub(crate) fn position(&self, state: &Tree) -> Position {
+        let is = |wanted: &Tree| same_records(state, wanted) && differing(state, wanted).is_empty();
+        if is(&self.after) {
+            Position::After
+        } else if is(&self.before) {
+            Position::Before
+        } else {
+            Position::Between
+        }
+    }
+
+    /// Every path is as it was before the change or as it is after it.
+    fn torn(&self, state: &Tree, old: &[&str], new: &[&str]) -> Vec<String> {
+        let both = old.iter().filter(|path| new.contains(path));
+        both.map(|path| {
+            let entries = [state, &self.before, &self.after].map(|tree| tree.entries.get(*path));
+            format!("{path} is neither old nor new: {entries:?}")
+        })
+        .collect()
+    }
+
+    /// The contents that a rollback needs are complete as long as the change is on record.
+    fn lost_pack(&self, state: &Tree, ledger: &Ledger) -> Option<String> {
+        let path = format!("{PACKS}/{}", ledger.pack);
+        let whole = self.after.bytes(&path).or_else(|| self.before.bytes(&path));
+        (whole.is_none() || state.bytes(&path) != whole)
+            .then(|| format!("{path} is not complete, but the change is on record"))
+    }
+
+    /// The record is not ahead of files, units and boot loader.
+    fn ahead(&self, state: &Tree, ledger: &Ledger, missing: &[&str]) -> Vec<String> {
+        let progress = progress(state);
+        let phase = progress.get("stage").and_then(Value::as_str).unwrap_or("applying");
+        if matches!(phase, "undoing" | "returning") {
+            return Vec::new();
+        }
+        let mut faults = Vec::new();
+        let (from, to) = match self.direction {
+            Direction::Apply => (&self.before, &self.after),
+            Direction::RollBack => (&self.after, &self.before),
+        };
+        let recorded = state.bytes(CURRENT);
+        let is_new = recorded.is_some() && recorded == to.bytes(CURRENT);
+        if is_new && recorded != from.bytes(CURRENT) && !missing.is_empty() {
+            faults.push(format!("the config is on record, but {missing:?} are not there"));
+        }
+        if phase == "rebooting" && (!is_new || !missing.is_empty()) {
+            faults
+                .push(format!("only the reboot is left on record, but {missing:?} are not there"));
+        }
+        let done = progress.get("done").and_then(Value::as_u64).unwrap_or(0);
+        let done = usize::try_from(done).unwrap_or(usize::MAX);
+        for path in ledger.plan.steps.iter().take(done).filter_map(changed) {
+            if missing.contains(&path.as_str()) {
+                faults.push(format!("the step of {path} is on record, but {path} is not there"));
+            }
+        }
+        faults
+    }
+}
+
+/// Returns the direction of the change with this name.
+pub(crate) fn direction(name: &str) -> Direction {
+    if name == "rollback" { Direction::RollBack } else { Direction::Apply }
+}
+
+/// Returns the paths outside of the records whose entry is not the one in `wanted`.
+///
+/// Directories that are left empty are not counted: no config manages them.
+pub(crate) fn differing<'s>(state: &'s Tree, wanted: &'s Tree) -> Vec<&'s str> {
+    let compared = |path: &str| !path.starts_with(RECORDS) && !is_temporary(path);
+    let differs = |(path, entry): &(&'s String, &'s Entry)| {
+        let is_left = || matches!(entry, Entry::Directory { .. });
+        wanted.entries.get(*path).map_or_else(|| !is_left(), |wanted| wanted != *entry)
+    };
+    let changed = state.entries.iter().filter(differs).map(|(path, _)| path);
+    let lost = wanted.entries.keys().filter(|path| !state.entries.contains_key(*path));
+    changed.chain(lost).map(String::as_str).filter(|path| compared(path)).collect()
+}
+
+/// Returns true if both have the same config on record, and the same change in progress.
+fn same_records(one: &Tree, other: &Tree) -> bool {
+    let has_ledger = |tree: &Tree| tree.entries.contains_key(LEDGER);
+    let stage = |tree: &Tree| progress(tree).get("stage").cloned();
+    one.bytes(CURRENT) == other.bytes(CURRENT)
+        && has_ledger(one) == has_ledger(other)
+        && (!has_ledger(one) || stage(one) == stage(other))
+}
+
+/// Returns the change that is on record, if any. Fails if it cannot be read.
+fn ledger(state: &Tree) -> Result<Option<Ledger>, String> {
+    let Some(bytes) = state.bytes(LEDGER) else { return Ok(None) };
+    let parsed = serde_json::from_slice(bytes);
+    parsed.map(Some).map_err(|error| format!("{LEDGER} cannot be read: {error}"))
+}
+
+/// Returns the last complete line of the progress.
+fn progress(state: &Tree) -> Value {
+    let bytes = state.bytes(PROGRESS).unwrap_or_default();
+    let whole = bytes.iter().rposition(|&byte| byte == b'\n').unwrap_or_default();
+    let mut lines = bytes.get(..whole).unwrap_or_default().rsplit(|&byte| byte == b'\n');
+    lines.find_map(|line| serde_json::from_slice(line).ok()).unwrap_or_default()
+}
+
+/// Returns the path that a step writes or removes.
+fn changed(step: &Value) -> Option<String> {
+    let (kind, value) = step.as_object()?.iter().next()?;
+    match kind.as_str() {
+        "writeFile" | "removeFile" => value.as_str().map(str::to_owned),
+        "writeUnit" | "removeUnit" => Some(format!("/etc/systemd/system/{}", value.as_str()?)),
+        "stageKernelArguments" => Some("/boot/grub/grub.cfg".to_owned()),
+        _ => None,
+    }
+}
+
+/// Returns true for the name under which a file is written before it is renamed.
+fn is_temporary(path: &str) -> bool {
+    path.ends_with(".mco-new") || path.ends_with("/grub.cfg.new")
+}
+
+/// Paths and contents.
+type Files<'a> = &'a [(&'a str, &'a str)];
+
+/// Builds a tree of files.
+fn tree(files: Files<'_>) -> Tree {
+    let entry = |text: &str| Entry::File {
+        mode: 0o100_644,
+        owner: (0, 0),
+        bytes: Arc::new(text.as_bytes().to_owned()),
+    };
+    let entries = files.iter().map(|(path, text)| ((*path).to_owned(), entry(text))).collect();
+    Tree { entries }
+}
+
+#[test]
+fn the_rules_tell_good_states_from_bad_ones() {
+    let plan = r#"{"pack":"p","plan":{"steps":[{"writeFile":"/etc/a"},{"writeFile":"/etc/b"}]}}"#;
+    let pack = "/etc/machine-config-daemon/mco-before/p";
+    let before = tree(&[("/etc/a", "1"), ("/etc/b", "1"), ("/etc/c", "1"), (CURRENT, "one")]);
+    let after = [("/etc/a", "2"), ("/etc/b", "2"), ("/etc/c", "1"), (CURRENT, "two")];
+    let rebooting = "{\"stage\":\"rebooting\",\"done\":2}\n";
+    let after = [after.as_slice(), &[(LEDGER, plan), (pack, "p"), (PROGRESS, rebooting)]].concat();
+    let change = Change { before, after: tree(&after), direction: Direction::Apply };
+    let base = [("/etc/a", "2"), ("/etc/b", "1"), ("/etc/c", "1"), (CURRENT, "one")];
+    let recorded = [(LEDGER, plan), (pack, "p")];
+    let cases: [(&str, Files<'_>, usize); 8] = [
+        ("on record", &[], 0),
+        ("a step is done", &[(PROGRESS, "{\"stage\":\"applying\",\"done\":1}\n")], 0),
+        ("a step is on record that was not done", &[(PROGRESS, "\n{\"done\":2}\n")], 1),
+        ("a torn file", &[("/etc/b", "")], 1),
+        ("an unmanaged file", &[("/etc/c", "2")], 1),
+        ("the config is ahead", &[(CURRENT, "two")], 1),
+        ("the reboot is ahead", &[(PROGRESS, rebooting)], 2),
+        ("a torn pack", &[(pack, "")], 1),
+    ];
+    for (name, other, count) in cases {
+        let mut state = tree(&[base.as_slice(), &recorded].concat());
+        state.entries.extend(tree(other).entries);
+        let faults = change.faults(&state);
+        assert_eq!(faults.len(), count, "{name}: {faults:?}");
+    }
+    assert_eq!(change.faults(&tree(&base)).len(), 1, "nothing is on record");
+    assert_eq!(change.position(&change.before), Position::Before);
+    assert_eq!(change.position(&change.after), Position::After);
+    assert_eq!(change.position(&tree(&base)), Position::Between);
+}

@@ -1,0 +1,136 @@
+//! The machines that the tests of power cuts start from, and one whole run of each change.
+
+#![expect(clippy::disallowed_methods, reason = "measures the time that a whole change takes")]
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use mco_testkit::vm::{Layout, SavedMachine, Vm, VmFolder, VmPrerequisites, WriteLog};
+
+use crate::{
+    check::{Change, direction},
+    configs, done, prerequisites,
+};
+
+const APPLY_FIRST: &str = "/opt/mco host apply -f /root/first.yaml --yes";
+const APPLY_SECOND: &str = "/opt/mco host apply -f /root/second.yaml --yes";
+const ROLL_BACK: &str = "/opt/mco host rollback --yes";
+
+/// Interval at which a running change is examined.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A change of a machine, executed once as a whole.
+#[derive(Debug)]
+pub(crate) struct WholeRun {
+    /// The name of the change.
+    pub(crate) name: &'static str,
+    /// The machine before the change.
+    pub(crate) start: SavedMachine,
+    /// The command that makes the change.
+    pub(crate) command: &'static str,
+    /// Files before and after it.
+    pub(crate) change: Change,
+    /// Writes to the disk.
+    pub(crate) log: WriteLog,
+    /// Number of writes when the command reported its success.
+    pub(crate) reported: usize,
+    /// Time from the start of the command to its first write.
+    pub(crate) begun: Duration,
+    /// Time from the start of the command to its end.
+    pub(crate) duration: Duration,
+}
+
+/// The changes of one machine.
+#[derive(Debug)]
+pub(crate) struct Fixture {
+    /// Folder of all machines. Removed with the process.
+    pub(crate) folder: Arc<VmFolder>,
+    /// A first install, an apply and a rollback.
+    pub(crate) runs: [WholeRun; 3],
+}
+
+/// Lets one test at a time start machines, each up to two.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the fixture, which the first call creates. Prints a line and returns `None` if the test
+/// cannot run here.
+pub(crate) fn fixture() -> Option<&'static Fixture> {
+    static FIXTURE: OnceLock<Option<Fixture>> = OnceLock::new();
+    FIXTURE.get_or_init(|| prerequisites().map(|found| done(Fixture::new(&found)))).as_ref()
+}
+
+/// Restores a machine with `mco` in `/opt` and the manifests in `/root`.
+pub(crate) fn machine(
+    prerequisites: &VmPrerequisites,
+    layout: Layout,
+    folder: &Arc<VmFolder>,
+) -> anyhow::Result<Vm> {
+    let saved = SavedMachine::find(prerequisites, layout)?
+        .with_program(folder, Path::new(env!("CARGO_BIN_EXE_mco")))?;
+    let mut vm = saved.restore(folder)?;
+    vm.ask("mount /opt")?;
+    vm.write("/root/first.yaml", configs::first().as_bytes())?;
+    vm.write("/root/second.yaml", configs::second().as_bytes())?;
+    vm.ask("sync")?;
+    Ok(vm)
+}
+
+impl Fixture {
+    fn new(prerequisites: &VmPrerequisites) -> anyhow::Result<Self> {
+        let folder = Arc::new(VmFolder::make(&prerequisites.machines())?);
+        let fresh = machine(prerequisites, Layout::One, &folder)?.save()?;
+        let (install, _) = WholeRun::new("install", &fresh, APPLY_SECOND, &folder)?;
+        let mut vm = fresh.restore(&folder)?;
+        vm.ask(APPLY_FIRST)?;
+        vm.ask("sync")?;
+        let first = vm.save()?;
+        let (apply, second) = WholeRun::new("apply", &first, APPLY_SECOND, &folder)?;
+        let (roll_back, _) = WholeRun::new("rollback", &second, ROLL_BACK, &folder)?;
+        Ok(Self { folder, runs: [install, apply, roll_back] })
+    }
+}
+
+impl WholeRun {
+    /// Executes a change. Returns also the machine after it.
+    fn new(
+        name: &'static str,
+        start: &SavedMachine,
+        command: &'static str,
+        folder: &Arc<VmFolder>,
+    ) -> anyhow::Result<(Self, SavedMachine)> {
+        let mut vm = start.restore_recorded(folder)?;
+        let (clock, quiet, mut begun) = (Instant::now(), vm.log_size(), Duration::ZERO);
+        vm.begin(command)?;
+        let output = loop {
+            if let Some(output) = vm.finish_within(LOOK)? {
+                break output;
+            }
+            if vm.log_size() <= quiet {
+                begun = clock.elapsed();
+            }
+        };
+        let (duration, size) = (clock.elapsed(), vm.log_size());
+        anyhow::ensure!(matches!(output.code, 0 | 3), "{name}: {output:?}");
+        vm.ask("sync")?;
+        let log = vm.log().context("the machine records its writes")?.to_owned();
+        let end = vm.save()?;
+        let log = WriteLog::read(&log)?;
+        let change = Change {
+            before: start.disk().tree(&folder.new_path("before"))?,
+            after: end.disk().tree(&folder.new_path("after"))?,
+            direction: direction(name),
+        };
+        let reported = log.writes_within(size);
+        let writes = log.writes.len();
+        eprintln!("{name}: {begun:.1?} to {duration:.1?}, {reported} of {writes} writes");
+        let start = start.clone();
+        Ok((Self { name, start, command, change, log, reported, begun, duration }, end))
+    }
+}
