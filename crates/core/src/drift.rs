@@ -229,7 +229,6 @@ fn plain(text: &str) -> Want {
 #[must_use]
 pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
     let path = || expected.path.clone();
-    let stat = |fault: &str| Some(Drift::Stat { path: path(), fault: fault.to_owned() });
     match (&expected.want, observed) {
         (Want::Unusable(unusable), _) => Some(Drift::Unusable(unusable.clone())),
         (Want::EmptyOrAbsent, Observed::Missing) => None,
@@ -260,7 +259,8 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             let is_wrong = wrong.contains(&found.as_str());
             is_wrong.then(|| Drift::Enablement { unit: path(), want: *want, found: found.clone() })
         }
-        (Want::Enabled(_), Observed::Unreadable(fault)) => stat(fault),
+        // systemd does not answer, which says nothing about the unit.
+        (Want::Enabled(_), Observed::Unreadable(_)) => None,
         // The daemon never makes these observations for these expectations.
         (Want::Masked, Observed::Enablement(_))
         | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::Link(_)) => {
@@ -302,7 +302,9 @@ pub fn compare_system(
     booted_image: Option<&str>,
     kernel_arguments: &[String],
 ) -> Option<Drift> {
-    if let Some(found) = booted_image.filter(|found| *found != machine.spec.os_image_url) {
+    // A config without an image has no opinion.
+    let wanted = machine.spec.os_image_url.as_str();
+    if let Some(found) = booted_image.filter(|found| !wanted.is_empty() && *found != wanted) {
         let want = machine.spec.os_image_url.clone();
         return Some(Drift::OsImage { want, found: found.to_owned() });
     }

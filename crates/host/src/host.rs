@@ -1,6 +1,8 @@
 //! Writes and removes the files, units and SSH keys of a config. Every call can be repeated; files
 //! that are up to date are not written again.
 
+mod obstacle;
+
 use mco_core::machine;
 use mco_ignition::{
     config::{self, File, Unit},
@@ -54,6 +56,19 @@ pub enum HostError {
         /// The decode error.
         source: ContentError,
     },
+    /// A path of the config cannot be written, because of another path on the machine.
+    #[error(
+        "cannot write {path}: {obstacle} is {kind} that no config manages; remove it, or change \
+         the config"
+    )]
+    Obstructed {
+        /// Path of the file in the config.
+        path: String,
+        /// Path on the machine.
+        obstacle: String,
+        /// Type of the obstacle.
+        kind: &'static str,
+    },
     /// The file has an append section.
     #[error("found an append section when writing files. Append is not supported")]
     Append,
@@ -103,6 +118,7 @@ impl<S: System> Host<S> {
         let bytes = machine::contents(file)
             .map_err(|source| HostError::Decode { path: path.to_owned(), source })?;
         let owner = self.owner(file)?;
+        self.clear_directory(path)?;
         original::keep(&self.root, path, path, self.shipped(path)?)?;
         // Compat: special bits are dropped (pkg/daemon/file_writers.go); configs with them are
         // refused earlier.
@@ -146,9 +162,8 @@ impl<S: System> Host<S> {
         new: &Unit,
         present: &machine::Machine,
     ) -> Result<(), HostError> {
-        let text = |unit: &Unit| unit.contents.clone().unwrap_or_default();
-        let kept = unit::companions(&new.name, &text(new));
-        for other in unit::companions(&old.name, &text(old)) {
+        let kept = unit::companions_in(new);
+        for other in unit::companions_in(old) {
             let is_on = present.unit(&other).is_some_and(|unit| unit.enabled == Some(true));
             if is_on || kept.contains(&other) || unit::links(&self.root, &other)?.is_empty() {
                 continue;
@@ -266,6 +281,7 @@ impl<S: System> Host<S> {
     }
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
+        self.clear_directory(path)?;
         // Compat: only the image's own file in the same place is kept as the original
         // (pkg/daemon/file_writers.go).
         let shipped = format!("/usr{path}");

@@ -9,7 +9,7 @@ mod bus;
 
 use std::{path::Path, sync::OnceLock};
 
-use mco_core::machine::UNIT_TYPES;
+use mco_core::machine::{UNIT_TYPES, is_one_field};
 use tracing::info;
 
 use self::bus::{Bus, BusError, Output, TransientUnit};
@@ -145,8 +145,11 @@ impl System for SystemdSystem {
         match self.bus.query("GetUnitFileState", &full_name(unit)) {
             Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
             Ok(state) => Ok(state),
-            // Read from the tree for units that systemd has not loaded yet or does not have.
-            Err(BusError::Refused { .. }) => Ok(unit::state(&self.root, unit)?.to_owned()),
+            // Read from the tree for units that systemd has not loaded yet or does not have, and
+            // while the bus does not answer, which says nothing about the unit.
+            Err(BusError::Refused { .. } | BusError::Connect { .. } | BusError::Lost(_)) => {
+                Ok(unit::state(&self.root, unit)?.to_owned())
+            }
             Err(error) => Err(failed(&format!("systemctl is-enabled {unit}"), &error)),
         }
     }
@@ -161,15 +164,10 @@ impl System for SystemdSystem {
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
-        done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
-        // Obsolete links are removed last: a power cut in between must not leave a machine without
-        // its kubelet.
-        match unit::enable(&self.root, unit) {
-            // Created by a generator, so that there is no file with obsolete links.
-            Ok(()) | Err(unit::UnitError::Missing { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        unit::enable_by(&self.root, unit, || {
+            let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
+            done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))
+        })
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
@@ -215,6 +213,11 @@ impl System for SystemdSystem {
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
         if self.password(user)?.as_deref() == Some(hash) {
             return Ok(());
+        }
+        // A line break would set the password of another user.
+        if !is_one_field(hash) {
+            let what = format!("the password hash of {user} contains a colon or a line break");
+            return Err(SystemError::Os { what });
         }
         // On standard input, so that neither the journal nor the list of processes shows it.
         self.command(

@@ -322,3 +322,40 @@ fn every_step_has_the_rule_that_decided_it() {
         assert_eq!(why(&step), rules, "{step}");
     }
 }
+
+// covers: C64
+#[test]
+fn related_paths_are_removed_before_they_are_written() {
+    let cases = [
+        ("/etc/a=1 /etc/z=1", "/etc/a/b=1 /etc/z=2", "remove /etc/a; write /etc/a/b; write /etc/z"),
+        ("/etc/a/b=1 /etc/a/c/d=1", "/etc/a=1", "remove /etc/a/b; remove /etc/a/c/d; write /etc/a"),
+        // Unrelated paths are written first: a crash in between leaves a file too many.
+        ("/etc/a=1", "/etc/ab=1", "write /etc/ab; remove /etc/a"),
+        (
+            "a.service=x",
+            "/etc/systemd/system/a.service/b=1",
+            "preset a.service; remove unit a.service; write /etc/systemd/system/a.service/b",
+        ),
+    ];
+    for (from, to, want) in cases {
+        let found = steps(&plan(from, to));
+        assert!(found.starts_with(want), "{from} -> {to}: {found}");
+    }
+}
+
+// covers: C60
+#[test]
+fn a_config_with_paths_that_exclude_one_another_is_refused() {
+    let refused = |to: &str| {
+        let (from, to) = (machine("old", ""), machine("new", to));
+        let refusal = node(&from, &to, &default_policies(), &Circumstances::default());
+        refusal.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("/etc/a=1 /etc/a/b=1"),
+        "can't reconcile config old with new: machineconfig \"new\" cannot be applied: /etc/a/b is \
+         below /etc/a, which is a file of the same config"
+    );
+    let text = refused("/etc/systemd=1");
+    assert!(text.ends_with("/etc/systemd cannot be a file: it is a directory of the system"));
+}
