@@ -151,7 +151,12 @@ impl<S: System> Host<S> {
     /// Writes a unit that has contents.
     pub fn write_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
         let text = unit.contents.as_deref().unwrap_or_default();
-        self.write_unit_file(&machine::unit_path(&unit.name), text)
+        let path = machine::unit_path(&unit.name);
+        if !self.has_original(&path)? {
+            // Left by a config that had the path as a file.
+            self.root.remove(&original::stamp_path(&path))?;
+        }
+        self.write_unit_file(&path, text)
     }
 
     /// Disables units that the old unit file listed in `Also=` and the new one does not, except
@@ -199,13 +204,15 @@ impl<S: System> Host<S> {
     /// stays; the reference removes it, and with it, say, a kubelet.
     pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
         let path = machine::unit_path(&unit.name);
-        let is_file = self.root.stat(&path)?.is_some_and(|found| found.is_file());
-        if is_file && !machine::has_file(unit) {
+        let found = self.root.stat(&path)?;
+        let is_other = found.is_some_and(|found| found.is_file() || found.is_directory());
+        if is_other && !machine::has_file(unit) {
             return Ok(());
         }
         let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
         self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
-        Ok(())
+        // Links to a unit that does not exist any longer enable nothing.
+        Ok(unit::remove_dangling_links(&self.root, &unit.name)?)
     }
 
     /// Removes links that older releases created and never removed.
@@ -284,11 +291,15 @@ impl<S: System> Host<S> {
         self.clear_directory(path)?;
         // Compat: only the image's own file in the same place is kept as the original
         // (pkg/daemon/file_writers.go).
-        let shipped = format!("/usr{path}");
-        if self.is_image()? && self.root.exists(&shipped)? {
-            original::keep(&self.root, path, &shipped, self.shipped(path)?)?;
+        if self.has_original(path)? {
+            original::keep(&self.root, path, &format!("/usr{path}"), self.shipped(path)?)?;
         }
         self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
+    }
+
+    /// Returns true if the image ships a unit or drop-in at this path.
+    fn has_original(&self, path: &str) -> Result<bool, HostError> {
+        Ok(self.is_image()? && self.root.exists(&format!("/usr{path}"))?)
     }
 
     fn write_if_different(
@@ -332,10 +343,10 @@ impl<S: System> Host<S> {
         if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
+        // A relative link that the image ships leads nowhere from below `/usr`, and counts.
         let in_image = || {
-            Ok::<_, HostError>(
-                path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?,
-            )
+            let found = self.root.stat(&format!("/usr{path}"))?;
+            Ok::<_, HostError>(path.starts_with("/etc/") && found.is_some())
         };
         let shipped = match self.system.packaged(path)? {
             Packaged::Yes => true,

@@ -264,6 +264,17 @@ fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
     Ok(())
 }
 
+/// Removes the links of a unit that does not exist any longer.
+pub(crate) fn remove_dangling_links(root: &Root, unit: &str) -> Result<(), RootError> {
+    for link in links_to(root, unit)? {
+        // An instance of a template may have a file of its own.
+        if matches!(lookup(root, last(&link))?, Lookup::Missing) {
+            unlink(root, &link)?;
+        }
+    }
+    Ok(())
+}
+
 /// Enables or disables a unit according to the operating system's presets.
 ///
 /// Does nothing for a masked unit or an alias, as systemctl does.

@@ -194,7 +194,8 @@ mod tests {
     // covers: C60
     #[test]
     fn a_path_below_a_file_and_a_file_in_place_of_a_directory_are_named() {
-        let files = r#"{"files": [{"path": "/etc/a/b/c"}, {"path": "/etc/a"}, {"path": "/etc/ab"}]}"#;
+        let files =
+            r#"{"files": [{"path": "/etc/a/b/c"}, {"path": "/etc/a"}, {"path": "/etc/ab"}]}"#;
         assert_eq!(
             found(files, "[]"),
             ["/etc/a/b/c is below /etc/a, which is a file of the same config"]

@@ -14,7 +14,7 @@ use mco_daemon::{
     execute::{self, Outcome},
     ledger, verify,
 };
-use mco_host::{Host, Root, SimulatedSystem, System as _};
+use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::{Value, json};
 
 use crate::crash::{folder, open, tree};
@@ -22,7 +22,7 @@ use crate::crash::{folder, open, tree};
 type Simulated = Host<SimulatedSystem>;
 
 /// Number of pairs of configs.
-const PAIRS: u64 = 1500;
+const PAIRS: u64 = 1000;
 
 /// Files of configs: above and below one another, over files, links and directories of the system,
 /// and where units live.
@@ -211,6 +211,7 @@ fn differences(
 /// What became of all pairs.
 #[derive(Debug, Default)]
 struct Count {
+    invalid: usize,
     reverted: usize,
     refused: usize,
     failed: usize,
@@ -219,6 +220,10 @@ struct Count {
 fn play(seed: u64, count: &mut Count) -> Result<(), String> {
     let mut random = Random(seed);
     let (a, b) = (random.config("rendered-worker-a"), random.config("rendered-worker-b"));
+    if Machine::read(&a).is_err() || Machine::read(&b).is_err() {
+        count.invalid += 1;
+        return Ok(());
+    }
     let folder = folder();
     let mut host = create_machine(folder.path());
     let blank = Machine::blank();
@@ -264,10 +269,15 @@ fn any_update_and_its_revert_end_where_they_began() {
             faults.push(format!("seed {seed}: {fault}\n{text}"));
         }
     }
-    assert!(faults.is_empty(), "{} faults, {count:?}\n{}", faults.len(), faults[..faults.len().min(5)].join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} faults, {count:?}\n{}",
+        faults.len(),
+        faults[..faults.len().min(5)].join("\n")
+    );
     if first.is_none() {
         // Most pairs must be worth something.
-        assert!(count.reverted > 400 && count.refused > 50, "{count:?}");
+        assert!(count.reverted > 150 && count.refused > 150, "{count:?}");
     }
 }
 

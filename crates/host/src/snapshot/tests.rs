@@ -132,8 +132,13 @@ fn a_label_survives_replacement_if_the_disk_has_labels() {
 /// An access control list that lets the user 1000 read, in the kernel's format.
 fn access_list() -> Vec<u8> {
     let nobody = u32::MAX;
-    let entries =
-        [(1_u16, 6_u16, nobody), (2, 4, 1000), (4, 4, nobody), (0x10, 4, nobody), (0x20, 4, nobody)];
+    let entries = [
+        (1_u16, 6_u16, nobody),
+        (2, 4, 1000),
+        (4, 4, nobody),
+        (0x10, 4, nobody),
+        (0x20, 4, nobody),
+    ];
     let mut bytes = 2_u32.to_le_bytes().to_vec();
     for (tag, rights, id) in entries {
         bytes.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());

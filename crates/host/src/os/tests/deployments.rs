@@ -96,7 +96,11 @@ impl State {
 
     /// Stages a change of the deployment that is booted next.
     fn stage(&mut self, change: impl FnOnce(&mut Deployment)) {
-        let base = if self.list[0].staged { self.list.remove(0) } else { self.list[self.booted_index()].clone() };
+        let base = if self.list[0].staged {
+            self.list.remove(0)
+        } else {
+            self.list[self.booted_index()].clone()
+        };
         let mut new = Deployment { staged: true, ..base };
         change(&mut new);
         let taken = self.list.iter().filter(|it| it.checksum == new.checksum).map(|it| it.serial);
@@ -156,7 +160,11 @@ impl State {
     }
 
     fn reset(&mut self, words: &[&str]) -> Result<(), String> {
-        let base = if self.list[0].staged { self.list[0].clone() } else { self.list[self.booted_index()].clone() };
+        let base = if self.list[0].staged {
+            self.list[0].clone()
+        } else {
+            self.list[self.booted_index()].clone()
+        };
         let (mut removals, mut packages) = (base.removals, base.packages);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -172,7 +180,11 @@ impl State {
     }
 
     fn install(&mut self, words: &[&str]) -> Result<(), String> {
-        let base = if self.list[0].staged { self.list[0].clone() } else { self.list[self.booted_index()].clone() };
+        let base = if self.list[0].staged {
+            self.list[0].clone()
+        } else {
+            self.list[self.booted_index()].clone()
+        };
         let (mut removals, mut packages) = (base.removals, base.packages);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -180,14 +192,17 @@ impl State {
                 "--install" => {
                     let name = (*words.next().unwrap()).to_owned();
                     if packages.contains(&name) {
-                        return Err(format!("error: Package/capability '{name}' is already requested"));
+                        return Err(format!(
+                            "error: Package/capability '{name}' is already requested"
+                        ));
                     }
                     packages.push(name);
                 }
                 "--uninstall" => {
                     let name = *words.next().unwrap();
                     let at = packages.iter().position(|have| have == name);
-                    let missing = || format!("error: Package/capability '{name}' is not currently requested");
+                    let missing =
+                        || format!("error: Package/capability '{name}' is not currently requested");
                     packages.remove(at.ok_or_else(missing)?);
                 }
                 name if removals.iter().any(|have| have == name) => {
@@ -202,7 +217,8 @@ impl State {
 
     fn rpm_ostree_status(&self) -> Value {
         let deployment = |it: &Deployment| {
-            let removals: Vec<Value> = it.removals.iter().map(|name| json!({"name": name})).collect();
+            let removals: Vec<Value> =
+                it.removals.iter().map(|name| json!({"name": name})).collect();
             json!({
                 "id": it.id(), "checksum": it.checksum, "serial": it.serial,
                 "booted": it.id() == self.booted, "staged": it.staged,
@@ -218,10 +234,12 @@ impl State {
         match words {
             ["status", "--json"] => {
                 let booted = self.booted_index();
-                let entry = |it: &Deployment| json!({
-                    "image": {"image": {"image": it.image, "transport": "registry"}},
-                    "ostree": {"checksum": it.checksum, "deploySerial": it.serial},
-                });
+                let entry = |it: &Deployment| {
+                    json!({
+                        "image": {"image": {"image": it.image, "transport": "registry"}},
+                        "ostree": {"checksum": it.checksum, "deploySerial": it.serial},
+                    })
+                };
                 let staged = self.list.iter().find(|it| it.staged).map(entry);
                 let mut others = self.list.iter().filter(|it| !it.staged && it.id() != self.booted);
                 let queued = !self.list[0].staged && booted != 0;
@@ -335,7 +353,10 @@ fn a_change_that_is_not_booted_yet_is_dropped() {
             assert_eq!(machine.ids(), ["os-c1.0"], "{os:?}");
         }
         let error = os.restage(&machine, "os-gone.0").unwrap_err().to_string();
-        assert!(error.contains("No rollback") || error.contains("no deployment os-gone.0"), "{error}");
+        assert!(
+            error.contains("No rollback") || error.contains("no deployment os-gone.0"),
+            "{error}"
+        );
     }
 }
 

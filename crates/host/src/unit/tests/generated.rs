@@ -62,7 +62,9 @@ impl Random {
 
     /// Returns the text of a unit file or a drop-in.
     fn text(&mut self) -> String {
-        let mut text = self.of(&["", "[Unit]\nDescription=x\n", "\u{feff}", "WantedBy=no.target\n"]).to_owned();
+        let mut text = self
+            .of(&["", "[Unit]\nDescription=x\n", "\u{feff}", "WantedBy=no.target\n"])
+            .to_owned();
         for _ in 0..=self.below(4) {
             text += match self.below(9) {
                 0 => "[Service]\n",
@@ -91,7 +93,8 @@ impl Random {
             let dropin = self.of(&["10.conf", "20.conf", "note.txt"]);
             files.push((format!("{folder}/{name}.d/{dropin}"), self.text()));
         }
-        let presets = self.of(&["enable *\n", "disable *\n", "enable a*\nenable t@.service\ndisable *\n"]);
+        let presets =
+            self.of(&["enable *\n", "disable *\n", "enable a*\nenable t@.service\ndisable *\n"]);
         files.push(("/usr/lib/systemd/system-preset/90.preset".to_owned(), presets.to_owned()));
         files
     }
@@ -125,7 +128,10 @@ fn compare(
     }
     if done.is_ok() && ours.links() != theirs.links() {
         let (mine, real) = (ours.links(), theirs.links());
-        return Err(format!("{verb} {name}: {}\nours:   {mine}\ntheirs: {real}\n{printed}", before.0));
+        return Err(format!(
+            "{verb} {name}: {}\nours:   {mine}\ntheirs: {real}\n{printed}",
+            before.0
+        ));
     }
     if done.is_err() {
         // systemctl creates some of the links before it fails.
@@ -140,7 +146,9 @@ fn compare(
             word => found == word,
         };
         if !is_same {
-            return Err(format!("is-enabled {asked} after {verb} {name}: {found}, systemctl {word}"));
+            return Err(format!(
+                "is-enabled {asked} after {verb} {name}: {found}, systemctl {word}"
+            ));
         }
     }
     Ok(true)
@@ -160,7 +168,8 @@ fn generated_units_are_linked_as_by_systemctl_itself() {
         let files = random.files();
         let (ours, theirs) = (built(&files), built(&files));
         for _ in 0..CALLS {
-            let (verb, name) = (random.of(&["enable", "enable", "disable", "preset"]), random.of(&NAMES));
+            let (verb, name) =
+                (random.of(&["enable", "enable", "disable", "preset"]), random.of(&NAMES));
             match compare(&mut random, &ours, &theirs, (verb, name)) {
                 Ok(true) => compared += 1,
                 Ok(false) => break,
@@ -171,7 +180,12 @@ fn generated_units_are_linked_as_by_systemctl_itself() {
             }
         }
     }
-    assert!(faults.is_empty(), "{} of {TREES}\n{}", faults.len(), faults[..faults.len().min(9)].join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} of {TREES}\n{}",
+        faults.len(),
+        faults[..faults.len().min(9)].join("\n")
+    );
     assert!(compared > 100, "{compared}");
 }
 
