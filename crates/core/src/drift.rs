@@ -231,8 +231,9 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
     let path = || expected.path.clone();
     match (&expected.want, observed) {
         (Want::Unusable(unusable), _) => Some(Drift::Unusable(unusable.clone())),
-        (Want::EmptyOrAbsent, Observed::Missing) => None,
-        (Want::EmptyOrAbsent, found) => file(&expected.path, machine::DEFAULT_MODE, b"", found),
+        (Want::EmptyOrAbsent, found) if *found != Observed::Missing => {
+            file(&expected.path, machine::DEFAULT_MODE, b"", found)
+        }
         (Want::File { mode, contents, owner }, found) => {
             file(&expected.path, *mode, contents, found)
                 .or_else(|| belongs(&expected.path, owner, found))
@@ -259,13 +260,17 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             let is_wrong = wrong.contains(&found.as_str());
             is_wrong.then(|| Drift::Enablement { unit: path(), want: *want, found: found.clone() })
         }
-        // systemd does not answer, which says nothing about the unit.
-        (Want::Enabled(_), Observed::Unreadable(_)) => None,
-        // The daemon never makes these observations for these expectations.
-        (Want::Masked, Observed::Enablement(_))
-        | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::Link(_)) => {
-            None
-        }
+        // If systemd does not answer, nothing is known about the unit. The daemon never makes the
+        // other observations for these expectations.
+        (Want::EmptyOrAbsent, _)
+        | (Want::Masked, Observed::Enablement(_))
+        | (
+            Want::Enabled(_),
+            Observed::Unreadable(_)
+            | Observed::Missing
+            | Observed::Present { .. }
+            | Observed::Link(_),
+        ) => None,
     }
 }
 

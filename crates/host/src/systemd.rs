@@ -6,6 +6,7 @@
 //! outlive a daemon that is killed.
 
 mod bus;
+mod command;
 
 use std::{path::Path, sync::OnceLock};
 
@@ -42,6 +43,8 @@ pub struct SystemdSystem {
     stale: bool,
     os: Backend,
     image: OnceLock<Option<String>>,
+    /// Set once no command of an earlier process runs.
+    orphans_awaited: OnceLock<()>,
 }
 
 impl SystemdSystem {
@@ -57,7 +60,8 @@ impl SystemdSystem {
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
         // An earlier process may have crashed between a change and the reload.
         let os = Backend::detect(&root)?;
-        Ok(Self { root, bus, stale: true, os, image: OnceLock::new() })
+        let (image, orphans_awaited) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { root, bus, stale: true, os, image, orphans_awaited })
     }
 
     /// Cached: it changes with a reboot only.
@@ -87,15 +91,36 @@ impl SystemdSystem {
         done.map_err(|error| failed(&format!("systemctl {verb} {service}"), &error))
     }
 
+    /// Waits for commands that an earlier process started and that outlived it: two of them must not
+    /// change the operating system at the same time. Done once, before the first command.
+    fn await_orphans(&self, command: &[&str]) -> Result<(), SystemError> {
+        if self.orphans_awaited.get().is_some() {
+            return Ok(());
+        }
+        let (pattern, own) = (command::PATTERN, command::process_token());
+        let left = self.bus.await_units(pattern, own, command::LONG_LIMIT);
+        let left = left.map_err(|error| failed(&command.join(" "), &error))?;
+        if !left.is_empty() {
+            let what = format!(
+                "commands of an earlier process do not end ({}); look at them with systemctl status, \
+                 and stop them with systemctl stop",
+                left.join(" ")
+            );
+            return Err(SystemError::Os { what });
+        }
+        self.orphans_awaited.get_or_init(|| ());
+        Ok(())
+    }
+
     fn command(&self, command: &[&str], input: &[u8]) -> Result<String, SystemError> {
-        let name =
-            command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+        self.await_orphans(command)?;
         let shown = command.join(" ");
         let task = TransientUnit {
-            unit: &format!("machine-config-daemon-{name}.service"),
+            unit: &command::unit_name(command),
             description: &format!("machine-config-daemon: {shown}"),
             command,
             after: &[],
+            limit: Some(command::limit(command)),
         };
         info!("Running: {shown}");
         let output = self.bus.run(&task, input).map_err(|error| failed(&shown, &error))?;
@@ -301,11 +326,16 @@ impl System for SystemdSystem {
     }
 
     fn check_kubelet(&self) -> CheckResult {
-        match self.unit_state(kubelet::UNIT) {
-            Ok(state) if state.starts_with("enabled") => kubelet::check(kubelet::HEALTH),
-            Ok(_) => CheckResult::Skipped,
-            Err(error) => CheckResult::Failed(error.to_string()),
+        for unit in kubelet::UNITS {
+            match self.unit_state(unit) {
+                Ok(state) if state.starts_with("enabled") => {
+                    return kubelet::check(kubelet::HEALTH);
+                }
+                Ok(_) => {}
+                Err(error) => return CheckResult::Failed(error.to_string()),
+            }
         }
+        CheckResult::Skipped
     }
 
     fn run_checks(&self) -> CheckResult {
@@ -332,6 +362,7 @@ impl System for SystemdSystem {
             description: &format!("machine-config-daemon: {why}"),
             command: &["/bin/sh", "-c", "systemctl reboot"],
             after: finalize,
+            limit: None,
         };
         match self.bus.start(&task) {
             Ok(()) => Ok(()),

@@ -80,7 +80,7 @@ struct UnitFile {
 enum Lookup {
     Missing,
     Masked(String),
-    Found(UnitFile),
+    Found(Box<UnitFile>),
 }
 
 /// The treatment of invalid links that a unit file asks for.
@@ -386,7 +386,8 @@ fn dropins(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
     for name in install::file_names(unit) {
         for folder in SEARCH {
             let folder = format!("{folder}/{name}.d");
-            for file in root.list(&folder)?.into_iter().filter(|file| file.ends_with(".conf")) {
+            let names = root.list(&folder)?.into_iter();
+            for file in names.filter(|file| file.strip_suffix(".conf").is_some()) {
                 // One of the same name in an earlier directory hides it.
                 found.entry(file.clone()).or_insert(format!("{folder}/{file}"));
             }
@@ -420,7 +421,7 @@ fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
                     let bytes = root.read(&path).ok().flatten().unwrap_or_default();
                     install.add(&name, &String::from_utf8_lossy(&bytes));
                 }
-                return Ok(Lookup::Found(UnitFile { name, path, install }));
+                return Ok(Lookup::Found(Box::new(UnitFile { name, path, install })));
             }
         }
     }

@@ -47,7 +47,7 @@ pub enum Obstacle {
         /// Name of the new config.
         config: String,
         /// The first such path.
-        source: PathConflict,
+        source: Box<PathConflict>,
     },
     /// A section changed that can only be set at installation.
     #[error("new machineconfig {from:?} is not reconcilable against {to:?}: {cause}")]
@@ -152,7 +152,8 @@ pub fn check(
     mco_ignition::check(&to.config)
         .map_err(|source| Obstacle::Invalid { config: to.name.clone(), source })?;
     if let Some(source) = paths::conflicts(&to.config).into_iter().next() {
-        return Err(Obstacle::Path { config: to.name.clone(), source });
+        let (config, source) = (to.name.clone(), Box::new(source));
+        return Err(Obstacle::Path { config, source });
     }
     match cause(from, to, overrides) {
         Some(cause) => {

@@ -62,7 +62,15 @@ fn culprits(provenance: &Provenance, conflict: &PathConflict) -> Vec<String> {
                 let (unit, dropin) = item.key.split_once('/').unwrap_or_default();
                 machine::dropin_path(unit, dropin)
             }
-            _ => return false,
+            Kind::User
+            | Kind::Group
+            | Kind::Disk
+            | Kind::Filesystem
+            | Kind::Luks
+            | Kind::Raid
+            | Kind::KernelArgument
+            | Kind::Extension
+            | Kind::Setting => return false,
         };
         involved.contains(&path.as_str())
     };

@@ -14,7 +14,7 @@ use mco_core::{
 use super::{Host, HostError};
 use crate::{
     original,
-    root::Stat,
+    root::{Root, Stat},
     system::{Packaged, System},
 };
 
@@ -31,15 +31,13 @@ impl<S: System> Host<S> {
             free.extend(self.freed_path(from, step)?);
         }
         for step in &plan.steps {
-            match step {
-                Step::WriteFile(_) | Step::WriteUnit(_) | Step::WriteDropin { .. } => {
-                    let path = step.path().unwrap_or_default();
-                    self.check_above(&path, &free)?;
-                    self.check_directory(&path, &path, &free)?;
-                }
+            let path = step.path().unwrap_or_default();
+            if let Step::WriteFile(_) | Step::WriteUnit(_) | Step::WriteDropin { .. } = step {
+                self.check_above(&path, &free)?;
+                self.check_directory(&path, &path, &free)?;
+            } else if let Step::MaskUnit(_) = step {
                 // A mask replaces a directory, too.
-                Step::MaskUnit(_) => self.check_above(&step.path().unwrap_or_default(), &free)?,
-                _ => {}
+                self.check_above(&path, &free)?;
             }
         }
         Ok(())
@@ -47,10 +45,10 @@ impl<S: System> Host<S> {
 
     /// Returns the path that a step leaves empty, if it does.
     fn freed_path(&self, from: &Machine, step: &Step) -> Result<Option<String>, HostError> {
-        let is_removal = match step {
-            Step::RemoveFile(_) | Step::RemoveDropin { .. } | Step::UnmaskUnit(_) => true,
-            Step::RemoveUnit(unit) => from.unit(unit).is_some_and(machine::has_file),
-            _ => false,
+        let is_removal = if let Step::RemoveUnit(unit) = step {
+            from.unit(unit).is_some_and(machine::has_file)
+        } else {
+            matches!(step, Step::RemoveFile(_) | Step::RemoveDropin { .. } | Step::UnmaskUnit(_))
         };
         let Some(path) = step.path().filter(|_| is_removal) else { return Ok(None) };
         // The original comes back.
@@ -111,7 +109,7 @@ impl<S: System> Host<S> {
     }
 
     fn is_left_behind(&self, path: &str, stat: Stat) -> Result<bool, HostError> {
-        let is_new = stat.mode & 0o7777 == NEW_DIRECTORY && self.root.is_own(stat.owner);
+        let is_new = stat.mode & 0o7777 == NEW_DIRECTORY && Root::is_own(stat.owner);
         Ok(is_new && self.system.packaged(path)? != Packaged::Yes)
     }
 }
@@ -134,7 +132,7 @@ mod tests {
     use mco_core::plan::{self, Circumstances, default_policies};
 
     use super::*;
-    use crate::{root::Root, simulated::SimulatedSystem};
+    use crate::simulated::SimulatedSystem;
 
     /// Returns the config with these files.
     fn config(paths: &[&str]) -> Machine {

@@ -120,6 +120,11 @@ impl Root {
         Ok(true)
     }
 
+    /// Makes a file or directory durable that another program wrote; returns false if there is none.
+    pub fn sync(&self, path: &str) -> Result<bool, RootError> {
+        self.with_open(path, |_| Ok(()))
+    }
+
     pub(super) fn with_open(
         &self,
         path: &str,

@@ -64,7 +64,7 @@ impl Root {
     }
 
     /// Returns true if a file that this process creates has this owner.
-    pub(crate) fn is_own(&self, owner: Owner) -> bool {
+    pub(crate) fn is_own(owner: Owner) -> bool {
         owner.user == geteuid().as_raw() && owner.group == getegid().as_raw()
     }
 

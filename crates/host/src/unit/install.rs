@@ -156,10 +156,10 @@ impl Install {
             return;
         }
         let instance = expand(value, unit);
-        if !name::is_instance(&instance) {
-            self.invalid.get_or_insert(LinkError::NoUnit(name::with_instance(unit, &instance)));
-        } else {
+        if name::is_instance(&instance) {
             self.default_instance = Some(instance).filter(|instance| !instance.is_empty());
+        } else {
+            self.invalid.get_or_insert(LinkError::NoUnit(name::with_instance(unit, &instance)));
         }
     }
 

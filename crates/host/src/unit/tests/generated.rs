@@ -74,7 +74,7 @@ impl Random {
                 4 => "WantedBy=v.target \\\n# inside \\\n w.target\n",
                 _ => "[Install]\n",
             };
-            text += &format!("{}={}\n", self.of(&KEYS), self.of(&VALUES));
+            writeln!(text, "{}={}", self.of(&KEYS), self.of(&VALUES)).unwrap();
         }
         text
     }
