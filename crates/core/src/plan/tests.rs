@@ -110,7 +110,7 @@ fn steps_write_before_they_remove_and_record_the_config_before_services_are_told
         steps(&plan(from, to)),
         "write /etc/a; write /etc/new; write unit new.service; write drop-in x.conf of u.service; \
          remove drop-in y.conf of u.service; preset u.service; enable new.service; remove /etc/gone; \
-         remove drop-in y.conf of u.service; preset old.service; remove unit old.service; \
+         preset old.service; remove unit old.service; \
          protect the kubelet's credentials; write SSH keys; set the password; stage OS image 2; \
          stage kernel arguments -[] +[k]; record the config; reboot"
     );
