@@ -229,11 +229,11 @@ fn plain(text: &str) -> Want {
 #[must_use]
 pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
     let path = || expected.path.clone();
-    let stat = |fault: &str| Some(Drift::Stat { path: path(), fault: fault.to_owned() });
     match (&expected.want, observed) {
         (Want::Unusable(unusable), _) => Some(Drift::Unusable(unusable.clone())),
-        (Want::EmptyOrAbsent, Observed::Missing) => None,
-        (Want::EmptyOrAbsent, found) => file(&expected.path, machine::DEFAULT_MODE, b"", found),
+        (Want::EmptyOrAbsent, found) if *found != Observed::Missing => {
+            file(&expected.path, machine::DEFAULT_MODE, b"", found)
+        }
         (Want::File { mode, contents, owner }, found) => {
             file(&expected.path, *mode, contents, found)
                 .or_else(|| belongs(&expected.path, owner, found))
@@ -260,12 +260,17 @@ pub fn compare(expected: &Expected, observed: &Observed) -> Option<Drift> {
             let is_wrong = wrong.contains(&found.as_str());
             is_wrong.then(|| Drift::Enablement { unit: path(), want: *want, found: found.clone() })
         }
-        (Want::Enabled(_), Observed::Unreadable(fault)) => stat(fault),
-        // The daemon never makes these observations for these expectations.
-        (Want::Masked, Observed::Enablement(_))
-        | (Want::Enabled(_), Observed::Missing | Observed::Present { .. } | Observed::Link(_)) => {
-            None
-        }
+        // If systemd does not answer, nothing is known about the unit. The daemon never makes the
+        // other observations for these expectations.
+        (Want::EmptyOrAbsent, _)
+        | (Want::Masked, Observed::Enablement(_))
+        | (
+            Want::Enabled(_),
+            Observed::Unreadable(_)
+            | Observed::Missing
+            | Observed::Present { .. }
+            | Observed::Link(_),
+        ) => None,
     }
 }
 
@@ -302,7 +307,9 @@ pub fn compare_system(
     booted_image: Option<&str>,
     kernel_arguments: &[String],
 ) -> Option<Drift> {
-    if let Some(found) = booted_image.filter(|found| *found != machine.spec.os_image_url) {
+    // A config without an image has no opinion.
+    let wanted = machine.spec.os_image_url.as_str();
+    if let Some(found) = booted_image.filter(|found| !wanted.is_empty() && *found != wanted) {
         let want = machine.spec.os_image_url.clone();
         return Some(Drift::OsImage { want, found: found.to_owned() });
     }

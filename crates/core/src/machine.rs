@@ -1,5 +1,7 @@
 //! A MachineConfig with its parsed Ignition config, the input of every comparison.
 
+pub mod paths;
+
 use mco_api::{MachineConfig, MachineConfigSpec};
 use mco_ignition::{
     Config, ReadError, UpgradeError,
@@ -122,6 +124,13 @@ pub fn mode(file: &File) -> u32 {
     file.mode.and_then(|mode| u32::try_from(mode).ok()).unwrap_or(DEFAULT_MODE)
 }
 
+/// Returns true if a password hash fits into its field of `/etc/shadow`: a line break would set the
+/// password of another user.
+#[must_use]
+pub fn is_one_field(hash: &str) -> bool {
+    !hash.contains(':') && !hash.contains(char::is_control)
+}
+
 /// Returns the path of a unit file.
 #[must_use]
 pub fn unit_path(unit: &str) -> String {
@@ -186,5 +195,16 @@ mod tests {
             "an empty hash allows a login without a password"
         );
         assert_eq!(users("[]"), None);
+    }
+
+    // covers: C76
+    #[test]
+    fn a_password_hash_is_one_field_of_one_line() {
+        for hash in ["$6$a$b", "*", "!", ""] {
+            assert!(is_one_field(hash), "{hash:?}");
+        }
+        for hash in ["$6$a\nroot:$6$b", "a:b", "a\r", "a\0"] {
+            assert!(!is_one_field(hash), "{hash:?}");
+        }
     }
 }

@@ -124,7 +124,7 @@ pub enum Refusal {
 
 fn clause(from: &str, to: &str, obstacle: &Obstacle) -> String {
     match obstacle {
-        Obstacle::KernelFips => String::new(),
+        Obstacle::KernelFips | Obstacle::Path { .. } => String::new(),
         Obstacle::Unreadable { .. } | Obstacle::Invalid { .. } | Obstacle::Section { .. } => {
             format!("configs {from}, {to} are not reconcilable: ")
         }

@@ -35,7 +35,7 @@ pub use self::{
     stream::{StreamError, stream_of},
     validate::{EXTENSIONS, validate},
 };
-use crate::goyaml::UnreadableText;
+use crate::{goyaml::UnreadableText, machine::paths::PathConflict};
 
 /// The images that apply if no config sets another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -125,6 +125,16 @@ pub enum RenderError {
         /// Size in bytes.
         size: usize,
     },
+    /// The merged config has a path that no machine can have.
+    #[error("no node of pool {pool} can apply its MachineConfigs ({})", .configs.join(", "))]
+    Path {
+        /// Name of the pool.
+        pool: PoolName,
+        /// The MachineConfigs that set the paths involved.
+        configs: Vec<String>,
+        /// The first such path.
+        source: PathConflict,
+    },
     /// Both a config and the pool set the operating system.
     #[error(
         "cannot override MachineConfig osImageURL and set MachineConfigPool spec.osImageStream.name simultaneously"
@@ -171,6 +181,7 @@ impl RenderError {
             | Self::Unhashable { .. }
             | Self::Name { .. }
             | Self::TooLarge { .. }
+            | Self::Path { .. }
             | Self::StreamAndOverride => Stage::Merge,
         }
     }

@@ -1,6 +1,8 @@
 //! Writes and removes the files, units and SSH keys of a config. Every call can be repeated; files
 //! that are up to date are not written again.
 
+mod obstacle;
+
 use mco_core::machine;
 use mco_ignition::{
     config::{self, File, Unit},
@@ -54,6 +56,19 @@ pub enum HostError {
         /// The decode error.
         source: ContentError,
     },
+    /// A path of the config cannot be written, because of another path on the machine.
+    #[error(
+        "cannot write {path}: {obstacle} is {kind} that no config manages; remove it, or change \
+         the config"
+    )]
+    Obstructed {
+        /// Path of the file in the config.
+        path: String,
+        /// Path on the machine.
+        obstacle: String,
+        /// Type of the obstacle.
+        kind: &'static str,
+    },
     /// The file has an append section.
     #[error("found an append section when writing files. Append is not supported")]
     Append,
@@ -103,6 +118,7 @@ impl<S: System> Host<S> {
         let bytes = machine::contents(file)
             .map_err(|source| HostError::Decode { path: path.to_owned(), source })?;
         let owner = self.owner(file)?;
+        self.clear_directory(path)?;
         original::keep(&self.root, path, path, self.shipped(path)?)?;
         // Compat: special bits are dropped (pkg/daemon/file_writers.go); configs with them are
         // refused earlier.
@@ -135,7 +151,12 @@ impl<S: System> Host<S> {
     /// Writes a unit that has contents.
     pub fn write_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
         let text = unit.contents.as_deref().unwrap_or_default();
-        self.write_unit_file(&machine::unit_path(&unit.name), text)
+        let path = machine::unit_path(&unit.name);
+        if !self.has_original(&path)? {
+            // Left by a config that had the path as a file.
+            self.root.remove(&original::stamp_path(&path))?;
+        }
+        self.write_unit_file(&path, text)
     }
 
     /// Disables units that the old unit file listed in `Also=` and the new one does not, except
@@ -146,9 +167,8 @@ impl<S: System> Host<S> {
         new: &Unit,
         present: &machine::Machine,
     ) -> Result<(), HostError> {
-        let text = |unit: &Unit| unit.contents.clone().unwrap_or_default();
-        let kept = unit::companions(&new.name, &text(new));
-        for other in unit::companions(&old.name, &text(old)) {
+        let kept = unit::companions_in(new);
+        for other in unit::companions_in(old) {
             let is_on = present.unit(&other).is_some_and(|unit| unit.enabled == Some(true));
             if is_on || kept.contains(&other) || unit::links(&self.root, &other)?.is_empty() {
                 continue;
@@ -184,13 +204,15 @@ impl<S: System> Host<S> {
     /// stays; the reference removes it, and with it, say, a kubelet.
     pub fn remove_unit(&mut self, unit: &Unit) -> Result<(), HostError> {
         let path = machine::unit_path(&unit.name);
-        let is_file = self.root.stat(&path)?.is_some_and(|found| found.is_file());
-        if is_file && !machine::has_file(unit) {
+        let found = self.root.stat(&path)?;
+        let is_other = found.is_some_and(|found| found.is_file() || found.is_directory());
+        if is_other && !machine::has_file(unit) {
             return Ok(());
         }
         let old = if unit.mask == Some(true) { None } else { unit.contents.as_deref() };
         self.release(&path, old.map(str::as_bytes), Shipped::Yes)?;
-        Ok(())
+        // Links to a unit that does not exist any longer enable nothing.
+        Ok(unit::remove_dangling_links(&self.root, &unit.name)?)
     }
 
     /// Removes links that older releases created and never removed.
@@ -266,13 +288,18 @@ impl<S: System> Host<S> {
     }
 
     fn write_unit_file(&mut self, path: &str, text: &str) -> Result<(), HostError> {
+        self.clear_directory(path)?;
         // Compat: only the image's own file in the same place is kept as the original
         // (pkg/daemon/file_writers.go).
-        let shipped = format!("/usr{path}");
-        if self.is_image()? && self.root.exists(&shipped)? {
-            original::keep(&self.root, path, &shipped, self.shipped(path)?)?;
+        if self.has_original(path)? {
+            original::keep(&self.root, path, &format!("/usr{path}"), self.shipped(path)?)?;
         }
         self.write_if_different(path, text.as_bytes(), machine::DEFAULT_MODE, Owner::default())
+    }
+
+    /// Returns true if the image ships a unit or drop-in at this path.
+    fn has_original(&self, path: &str) -> Result<bool, HostError> {
+        Ok(self.is_image()? && self.root.exists(&format!("/usr{path}"))?)
     }
 
     fn write_if_different(
@@ -316,10 +343,10 @@ impl<S: System> Host<S> {
         if !self.root.exists(path)? {
             return Ok(Shipped::No);
         }
+        // A relative link that the image ships leads nowhere from below `/usr`, and counts.
         let in_image = || {
-            Ok::<_, HostError>(
-                path.starts_with("/etc/") && self.root.exists(&format!("/usr{path}"))?,
-            )
+            let found = self.root.stat(&format!("/usr{path}"))?;
+            Ok::<_, HostError>(path.starts_with("/etc/") && found.is_some())
         };
         let shipped = match self.system.packaged(path)? {
             Packaged::Yes => true,

@@ -1,4 +1,5 @@
-//! Checks the health endpoint of a machine's kubelet.
+//! The kubelet of a machine: its unit, its credentials and its health endpoint, which depend on the
+//! distribution of Kubernetes.
 
 use std::{
     io::{Read as _, Write as _},
@@ -6,10 +7,43 @@ use std::{
     time::Duration,
 };
 
-use crate::system::CheckResult;
+use crate::{
+    root::{Root, RootError},
+    system::CheckResult,
+};
 
-/// Unit of the kubelet.
-pub(crate) const UNIT: &str = "kubelet.service";
+/// Units that run a kubelet: that of OpenShift and kubeadm, K3s, RKE2, k0s and `MicroK8s`.
+pub(crate) const UNITS: [&str; 8] = [
+    "kubelet.service",
+    "k3s.service",
+    "k3s-agent.service",
+    "rke2-server.service",
+    "rke2-agent.service",
+    "k0scontroller.service",
+    "k0sworker.service",
+    "snap.microk8s.daemon-kubelite.service",
+];
+
+/// Credentials of the kubelet: of OpenShift, kubeadm, K3s, RKE2, k0s and `MicroK8s`.
+const CREDENTIALS: [&str; 6] = [
+    "/etc/kubernetes/kubeconfig",
+    "/etc/kubernetes/kubelet.conf",
+    "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+    "/var/lib/rancher/rke2/agent/kubelet.kubeconfig",
+    "/var/lib/k0s/kubelet.conf",
+    "/var/snap/microk8s/current/credentials/kubelet.config",
+];
+
+/// Returns the paths of the kubelet's credentials that the machine has.
+pub fn credentials(root: &Root) -> Result<Vec<&'static str>, RootError> {
+    let mut found = Vec::new();
+    for path in CREDENTIALS {
+        if root.exists(path)? {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
 
 /// Default address of the health endpoint.
 pub(crate) const HEALTH: SocketAddr =
@@ -49,6 +83,25 @@ mod tests {
     use std::net::TcpListener;
 
     use super::*;
+
+    // covers: C77
+    #[test]
+    fn credentials_are_found_on_every_distribution() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        assert!(credentials(&root).unwrap().is_empty(), "a machine that has not joined");
+        for path in CREDENTIALS.iter().skip(1) {
+            root.write(path, b"", 0o600).unwrap();
+            assert_eq!(credentials(&root).unwrap(), [*path]);
+            root.remove(path).unwrap();
+        }
+        // MicroK8s has a link to the current revision.
+        root.write("/var/snap/microk8s/7/credentials/kubelet.config", b"", 0o600).unwrap();
+        root.link("7", "/var/snap/microk8s/current").unwrap_err();
+        root.remove_directories("/var/snap/microk8s/current").unwrap();
+        root.link("7", "/var/snap/microk8s/current").unwrap();
+        assert_eq!(credentials(&root).unwrap(), [CREDENTIALS[5]]);
+    }
 
     #[test]
     fn only_ok_passes() {

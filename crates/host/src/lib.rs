@@ -19,6 +19,7 @@ mod systemd;
 pub mod unit;
 
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
+pub use kubelet::credentials as kubelet_credentials;
 pub use offline::OfflineSystem;
 pub use root::{Attribute, Durable, Lock, Owner, Root, RootError, Stat};
 pub use simulated::{BootState, CallLog, SimulatedSystem};

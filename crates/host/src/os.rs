@@ -95,7 +95,7 @@ impl Backend {
     ) -> Result<Option<String>, SystemError> {
         match self {
             Self::RpmOstree => Ok(ostree::status(runner)?.booted()?.image()),
-            Self::Bootc => bootc::booted(runner),
+            Self::Bootc => bootc::booted_image(runner),
             Self::None => Ok(None),
         }
     }
@@ -107,6 +107,10 @@ impl Backend {
         runner: &dyn CommandRunner,
         image: &str,
     ) -> Result<(), SystemError> {
+        // A config without an image has no opinion.
+        if image.is_empty() {
+            return Ok(());
+        }
         // The pull secrets may have changed since the daemon started.
         auth::link(root, self)?;
         match self {
@@ -187,8 +191,8 @@ impl Backend {
     /// Returns an opaque description of the booted deployment, for [`Backend::restage`].
     pub(crate) fn staged(self, runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
         match self {
-            Self::RpmOstree => Ok(Some(ostree::status(runner)?.booted()?.checksum.clone())),
-            Self::Bootc => bootc::booted(runner),
+            Self::RpmOstree => Ok(Some(ostree::status(runner)?.booted()?.id.clone())),
+            Self::Bootc => bootc::booted_deployment(runner),
             Self::None => Ok(None),
         }
     }

@@ -46,6 +46,9 @@ pub enum Before {
         mode: u32,
         /// Owner.
         owner: Owner,
+        /// Extended attributes.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attributes: Vec<Attribute>,
     },
     /// A pipe, a socket or a device, which no update replaces.
     Special,
@@ -181,7 +184,7 @@ impl Snapshot {
         let Some(stat) = root.stat(path)? else { return Ok(Before::Absent) };
         let (mode, owner) = (stat.mode & 0o7777, stat.owner);
         if stat.is_directory() {
-            return Ok(Before::Directory { mode, owner });
+            return Ok(Before::Directory { mode, owner, attributes: root.attributes(path)? });
         }
         if stat.is_link() {
             return Ok(root.read_link(path)?.map_or(Before::Absent, Before::Link));
@@ -261,7 +264,7 @@ impl Snapshot {
         match before {
             Before::Absent | Before::Special => Ok(()),
             Before::Link(target) => Ok(root.link(target, path)?),
-            Before::Directory { mode, owner } => {
+            Before::Directory { mode, owner, attributes } => {
                 root.create_directory(path)?;
                 let found = root.stat(path)?;
                 if found.is_some_and(|found| found.owner != *owner) {
@@ -269,6 +272,9 @@ impl Snapshot {
                 }
                 if found.is_some_and(|found| found.mode & 0o7777 != *mode) {
                     root.set_mode(path, *mode)?;
+                }
+                if root.attributes(path)? != *attributes {
+                    root.set_attributes(path, attributes)?;
                 }
                 Ok(())
             }

@@ -6,10 +6,11 @@
 //! outlive a daemon that is killed.
 
 mod bus;
+mod command;
 
 use std::{path::Path, sync::OnceLock};
 
-use mco_core::machine::UNIT_TYPES;
+use mco_core::machine::{UNIT_TYPES, is_one_field};
 use tracing::info;
 
 use self::bus::{Bus, BusError, Output, TransientUnit};
@@ -42,6 +43,8 @@ pub struct SystemdSystem {
     stale: bool,
     os: Backend,
     image: OnceLock<Option<String>>,
+    /// Set once no command of an earlier process runs.
+    orphans_awaited: OnceLock<()>,
 }
 
 impl SystemdSystem {
@@ -57,7 +60,8 @@ impl SystemdSystem {
         let bus = Bus::new(path).map_err(|error| failed("start", &error))?;
         // An earlier process may have crashed between a change and the reload.
         let os = Backend::detect(&root)?;
-        Ok(Self { root, bus, stale: true, os, image: OnceLock::new() })
+        let (image, orphans_awaited) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { root, bus, stale: true, os, image, orphans_awaited })
     }
 
     /// Cached: it changes with a reboot only.
@@ -87,15 +91,36 @@ impl SystemdSystem {
         done.map_err(|error| failed(&format!("systemctl {verb} {service}"), &error))
     }
 
+    /// Waits for commands that an earlier process started and that outlived it: two of them must not
+    /// change the operating system at the same time. Done once, before the first command.
+    fn await_orphans(&self, command: &[&str]) -> Result<(), SystemError> {
+        if self.orphans_awaited.get().is_some() {
+            return Ok(());
+        }
+        let (pattern, own) = (command::PATTERN, command::process_token());
+        let left = self.bus.await_units(pattern, own, command::LONG_LIMIT);
+        let left = left.map_err(|error| failed(&command.join(" "), &error))?;
+        if !left.is_empty() {
+            let what = format!(
+                "commands of an earlier process do not end ({}); look at them with systemctl status, \
+                 and stop them with systemctl stop",
+                left.join(" ")
+            );
+            return Err(SystemError::Os { what });
+        }
+        self.orphans_awaited.get_or_init(|| ());
+        Ok(())
+    }
+
     fn command(&self, command: &[&str], input: &[u8]) -> Result<String, SystemError> {
-        let name =
-            command.first().map_or("", |program| program.rsplit('/').next().unwrap_or(program));
+        self.await_orphans(command)?;
         let shown = command.join(" ");
         let task = TransientUnit {
-            unit: &format!("machine-config-daemon-{name}.service"),
+            unit: &command::unit_name(command),
             description: &format!("machine-config-daemon: {shown}"),
             command,
             after: &[],
+            limit: Some(command::limit(command)),
         };
         info!("Running: {shown}");
         let output = self.bus.run(&task, input).map_err(|error| failed(&shown, &error))?;
@@ -145,8 +170,11 @@ impl System for SystemdSystem {
         match self.bus.query("GetUnitFileState", &full_name(unit)) {
             Ok(state) if state.is_empty() => Ok("not-found".to_owned()),
             Ok(state) => Ok(state),
-            // Read from the tree for units that systemd has not loaded yet or does not have.
-            Err(BusError::Refused { .. }) => Ok(unit::state(&self.root, unit)?.to_owned()),
+            // Read from the tree for units that systemd has not loaded yet or does not have, and
+            // while the bus does not answer, which says nothing about the unit.
+            Err(BusError::Refused { .. } | BusError::Connect { .. } | BusError::Lost(_)) => {
+                Ok(unit::state(&self.root, unit)?.to_owned())
+            }
             Err(error) => Err(failed(&format!("systemctl is-enabled {unit}"), &error)),
         }
     }
@@ -161,15 +189,10 @@ impl System for SystemdSystem {
     fn enable(&mut self, unit: &str) -> Result<(), SystemError> {
         let units = [full_name(unit)];
         self.stale = true;
-        let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
-        done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))?;
-        // Obsolete links are removed last: a power cut in between must not leave a machine without
-        // its kubelet.
-        match unit::enable(&self.root, unit) {
-            // Created by a generator, so that there is no file with obsolete links.
-            Ok(()) | Err(unit::UnitError::Missing { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        unit::enable_by(&self.root, unit, || {
+            let done = self.bus.call("EnableUnitFiles", &(&units[..], false, true));
+            done.map_err(|error| failed(&format!("systemctl enable {unit}"), &error))
+        })
     }
 
     fn disable(&mut self, unit: &str) -> Result<(), SystemError> {
@@ -215,6 +238,11 @@ impl System for SystemdSystem {
     fn set_password(&mut self, user: &str, hash: &str) -> Result<(), SystemError> {
         if self.password(user)?.as_deref() == Some(hash) {
             return Ok(());
+        }
+        // A line break would set the password of another user.
+        if !is_one_field(hash) {
+            let what = format!("the password hash of {user} contains a colon or a line break");
+            return Err(SystemError::Os { what });
         }
         // On standard input, so that neither the journal nor the list of processes shows it.
         self.command(
@@ -298,11 +326,16 @@ impl System for SystemdSystem {
     }
 
     fn check_kubelet(&self) -> CheckResult {
-        match self.unit_state(kubelet::UNIT) {
-            Ok(state) if state.starts_with("enabled") => kubelet::check(kubelet::HEALTH),
-            Ok(_) => CheckResult::Skipped,
-            Err(error) => CheckResult::Failed(error.to_string()),
+        for unit in kubelet::UNITS {
+            match self.unit_state(unit) {
+                Ok(state) if state.starts_with("enabled") => {
+                    return kubelet::check(kubelet::HEALTH);
+                }
+                Ok(_) => {}
+                Err(error) => return CheckResult::Failed(error.to_string()),
+            }
         }
+        CheckResult::Skipped
     }
 
     fn run_checks(&self) -> CheckResult {
@@ -329,6 +362,7 @@ impl System for SystemdSystem {
             description: &format!("machine-config-daemon: {why}"),
             command: &["/bin/sh", "-c", "systemctl reboot"],
             after: finalize,
+            limit: None,
         };
         match self.bus.start(&task) {
             Ok(()) => Ok(()),

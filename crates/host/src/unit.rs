@@ -5,10 +5,13 @@
 //! for the units in `Also=`.
 
 mod install;
+mod lines;
 pub(crate) mod name;
 mod preset;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+
+use mco_ignition::config;
 
 use crate::root::{Root, RootError};
 
@@ -77,7 +80,7 @@ struct UnitFile {
 enum Lookup {
     Missing,
     Masked(String),
-    Found(UnitFile),
+    Found(Box<UnitFile>),
 }
 
 /// The treatment of invalid links that a unit file asks for.
@@ -93,6 +96,60 @@ pub fn enable(root: &Root, unit: &str) -> Result<(), UnitError> {
 }
 
 fn enable_with(root: &Root, unit: &str, on_invalid: OnInvalidLink) -> Result<(), UnitError> {
+    let wanted = wanted_links(root, unit)?;
+    if on_invalid == OnInvalidLink::Fail && !wanted.invalid.is_empty() {
+        return Err(UnitError::InvalidLinks(wanted.invalid));
+    }
+    // New links first: a crash in between leaves a link too many and never a disabled unit.
+    for (link, target) in &wanted.links {
+        let path = format!("{ETC}/{link}");
+        if !is_same_unit_link(root, &path, target)? {
+            root.link(target, &path)?;
+        }
+    }
+    for link in obsolete_links(root, &wanted)? {
+        unlink(root, &link)?;
+    }
+    Ok(())
+}
+
+/// Enables a unit by `enable`, which calls systemd, and removes links that the unit's files asked
+/// for earlier.
+///
+/// systemd decides which links there are: it is called again after a removal, and creates the
+/// removed link again if it wants it.
+pub(crate) fn enable_by<E: From<RootError>>(
+    root: &Root,
+    unit: &str,
+    mut enable: impl FnMut() -> Result<(), E>,
+) -> Result<(), E> {
+    let before = links_to(root, unit)?;
+    enable()?;
+    let obsolete = match wanted_links(root, unit) {
+        Ok(wanted) if wanted.invalid.is_empty() => obsolete_links(root, &wanted)?,
+        Err(UnitError::Root(error)) => return Err(error.into()),
+        // systemd accepts it; there is no telling which links are obsolete.
+        Ok(_) | Err(_) => Vec::new(),
+    };
+    let mut has_removed = false;
+    // Links that systemd has just created are not obsolete.
+    for link in obsolete.iter().filter(|link| before.contains(link)) {
+        unlink(root, link)?;
+        has_removed = true;
+    }
+    if has_removed { enable() } else { Ok(()) }
+}
+
+/// The links that the files of a unit ask for.
+struct WantedLinks {
+    /// Name of the unit, after resolving aliases.
+    name: String,
+    /// Each link, relative to the directory of units, with its target.
+    links: Vec<(String, String)>,
+    invalid: Vec<LinkError>,
+}
+
+fn wanted_links(root: &Root, unit: &str) -> Result<WantedLinks, UnitError> {
     let mut wanted = Vec::new();
     let mut invalid = Vec::new();
     let mut pending = VecDeque::from([unit.to_owned()]);
@@ -117,38 +174,44 @@ fn enable_with(root: &Root, unit: &str, on_invalid: OnInvalidLink) -> Result<(),
             return Err(UnitError::InvalidLinks(vec![LinkError::Linked(unit)]));
         }
         seen.push(unit);
-        let links = found.install.links(&found.name);
-        invalid.extend(links.invalid);
-        for alias in links.aliases {
-            match alias_conflict(root, &alias, &found.path)? {
-                Some(conflict) => invalid.push(conflict),
-                None => wanted.push((alias, found.path.clone())),
-            }
+        match found.install.invalid {
+            Some(invalid) if first.is_none() => return Err(UnitError::InvalidLinks(vec![invalid])),
+            Some(_) => continue,
+            None => {}
         }
-        wanted.extend(links.wanted.into_iter().map(|link| (link, found.path.clone())));
+        // Compat: the first setting that asks for a link decides: if one of its links is invalid, the
+        // unit cannot be enabled, and invalid links of later settings do not count.
+        let mut is_decided = false;
+        for mut links in found.install.links(&found.name) {
+            for alias in std::mem::take(&mut links.aliases) {
+                match alias_conflict(root, &alias, &found.path)? {
+                    Some(conflict) => links.invalid.push(conflict),
+                    None => links.wanted.push(alias),
+                }
+            }
+            if !is_decided {
+                is_decided = !links.invalid.is_empty() || !links.wanted.is_empty();
+                invalid.append(&mut links.invalid);
+            }
+            wanted.extend(links.wanted.into_iter().map(|link| (link, found.path.clone())));
+        }
         pending.extend(found.install.also);
         first.get_or_insert(found.name);
     }
-    if on_invalid == OnInvalidLink::Fail && !invalid.is_empty() {
-        return Err(UnitError::InvalidLinks(invalid));
-    }
-    // New links first: a crash in between leaves a link too many and never a disabled unit.
-    for (link, target) in &wanted {
-        let path = format!("{ETC}/{link}");
-        if !is_same_unit_link(root, &path, target)? {
-            root.link(target, &path)?;
-        }
-    }
-    let unit = first.as_deref().unwrap_or(unit);
-    for link in links_to(root, unit)? {
+    let name = first.unwrap_or_else(|| unit.to_owned());
+    Ok(WantedLinks { name, links: wanted, invalid })
+}
+
+/// Returns the links of a unit that its files do not ask for any longer.
+fn obsolete_links(root: &Root, wanted: &WantedLinks) -> Result<Vec<String>, RootError> {
+    let unit = wanted.name.as_str();
+    let is_obsolete = |link: &String| {
         // A template has many instances, and each of them is enabled by itself.
         let is_instance = name::kind(unit) == Some(Kind::Template)
-            && name::kind(last(&link)) == Some(Kind::Instance);
-        if !is_instance && !wanted.iter().any(|(kept, _)| *kept == link) {
-            unlink(root, &link)?;
-        }
-    }
-    Ok(())
+            && name::kind(last(link)) == Some(Kind::Instance);
+        !is_instance && !wanted.links.iter().any(|(kept, _)| kept == link)
+    };
+    Ok(links_to(root, unit)?.into_iter().filter(is_obsolete).collect())
 }
 
 /// Returns true if a link already leads to the same unit in another directory of system units.
@@ -201,6 +264,17 @@ fn remove_links(root: &Root, unit: &str) -> Result<(), UnitError> {
     Ok(())
 }
 
+/// Removes the links of a unit that does not exist any longer.
+pub(crate) fn remove_dangling_links(root: &Root, unit: &str) -> Result<(), RootError> {
+    for link in links_to(root, unit)? {
+        // An instance of a template may have a file of its own.
+        if matches!(lookup(root, last(&link))?, Lookup::Missing) {
+            unlink(root, &link)?;
+        }
+    }
+    Ok(())
+}
+
 /// Enables or disables a unit according to the operating system's presets.
 ///
 /// Does nothing for a masked unit or an alias, as systemctl does.
@@ -228,6 +302,8 @@ pub fn state(root: &Root, unit: &str) -> Result<&'static str, UnitError> {
         {
             return Ok("alias");
         }
+        // systemd's word for a file that it does not load.
+        Lookup::Found(found) if found.install.invalid.is_some() => return Ok("bad"),
         Lookup::Found(found) => found,
     };
     let links = links_to(root, &found.name)?;
@@ -279,20 +355,45 @@ pub fn folders(root: &Root) -> Result<Vec<String>, RootError> {
 /// Returns the units that are enabled and disabled along with a unit, from the text of its file.
 #[must_use]
 pub fn companions(unit: &str, text: &str) -> Vec<String> {
-    let install = Install::parse(text);
+    let install = Install::parse(unit, text);
     let default = install.default_unit(unit);
     install.also.into_iter().chain(default).collect()
 }
 
-/// Returns the text of a unit's file, if it exists and is not masked.
+/// Returns the units that are enabled and disabled along with a unit of a config, from its file and
+/// its drop-ins.
+#[must_use]
+pub fn companions_in(unit: &config::Unit) -> Vec<String> {
+    let dropins = unit.dropins.iter().filter_map(|dropin| dropin.contents.as_deref());
+    let texts = unit.contents.as_deref().into_iter().chain(dropins);
+    texts.flat_map(|text| companions(&unit.name, text)).collect()
+}
+
+/// Returns the text of a unit's file and of its drop-ins, if the unit exists and is not masked.
 pub fn text(root: &Root, unit: &str) -> Result<Option<String>, RootError> {
-    match lookup(root, unit)? {
-        Lookup::Missing | Lookup::Masked(_) => Ok(None),
-        Lookup::Found(found) => {
-            let bytes = root.read(&found.path)?.unwrap_or_default();
-            Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+    let Lookup::Found(found) = lookup(root, unit)? else { return Ok(None) };
+    let mut text = String::new();
+    for path in std::iter::once(found.path).chain(dropins(root, &found.name)?) {
+        let bytes = root.read(&path).ok().flatten().unwrap_or_default();
+        text.extend([&String::from_utf8_lossy(&bytes), "\n"]);
+    }
+    Ok(Some(text))
+}
+
+/// Returns the paths of a unit's drop-ins, in the order in which they count.
+fn dropins(root: &Root, unit: &str) -> Result<Vec<String>, RootError> {
+    let mut found = BTreeMap::new();
+    for name in install::file_names(unit) {
+        for folder in SEARCH {
+            let folder = format!("{folder}/{name}.d");
+            let names = root.list(&folder)?.into_iter();
+            for file in names.filter(|file| file.strip_suffix(".conf").is_some()) {
+                // One of the same name in an earlier directory hides it.
+                found.entry(file.clone()).or_insert(format!("{folder}/{file}"));
+            }
         }
     }
+    Ok(found.into_values().collect())
 }
 
 /// Removes temporary links of an interrupted write for the unit.
@@ -314,8 +415,13 @@ fn lookup(root: &Root, unit: &str) -> Result<Lookup, RootError> {
             Location::Masked(path) => return Ok(Lookup::Masked(path)),
             Location::Alias(other) => name = other,
             Location::File(path, text) => {
-                let install = Install::parse(&text);
-                return Ok(Lookup::Found(UnitFile { name, path, install }));
+                let mut install = Install::parse(&name, &text);
+                for path in dropins(root, &name)? {
+                    // One that cannot be read, such as a directory, does not count.
+                    let bytes = root.read(&path).ok().flatten().unwrap_or_default();
+                    install.add(&name, &String::from_utf8_lossy(&bytes));
+                }
+                return Ok(Lookup::Found(Box::new(UnitFile { name, path, install })));
             }
         }
     }

@@ -6,7 +6,10 @@
 use mco_api::{MachineConfig, machine_configuration::StorageOverride};
 use mco_ignition::{CheckError, ReadError, config::User};
 
-use crate::machine::{Machine, UnreadableConfig};
+use crate::machine::{
+    Machine, UnreadableConfig, is_one_field,
+    paths::{self, PathConflict},
+};
 
 /// The only user that configs may manage.
 pub const CORE_USER: &str = "core";
@@ -37,6 +40,14 @@ pub enum Obstacle {
         config: String,
         /// The first violation found.
         source: CheckError,
+    },
+    /// The new config has a path that no machine can have.
+    #[error("machineconfig {config:?} cannot be applied: {source}")]
+    Path {
+        /// Name of the new config.
+        config: String,
+        /// The first such path.
+        source: Box<PathConflict>,
     },
     /// A section changed that can only be set at installation.
     #[error("new machineconfig {from:?} is not reconcilable against {to:?}: {cause}")]
@@ -114,6 +125,9 @@ pub enum Cause {
     /// A user field other than SSH keys and password differs.
     #[error("invalid passwd change(s): SSH keys and password hash are not reconcilable")]
     UserFields,
+    /// The password hash has more than one field or line.
+    #[error("invalid passwd change(s): password hash contains a colon or a line break")]
+    PasswordHash,
     /// A section of the Ignition config differs.
     #[error("ignition {0} section contains changes")]
     Ignition(&'static str),
@@ -137,6 +151,10 @@ pub fn check(
 ) -> Result<(), Obstacle> {
     mco_ignition::check(&to.config)
         .map_err(|source| Obstacle::Invalid { config: to.name.clone(), source })?;
+    if let Some(source) = paths::conflicts(&to.config).into_iter().next() {
+        let (config, source) = (to.name.clone(), Box::new(source));
+        return Err(Obstacle::Path { config, source });
+    }
     match cause(from, to, overrides) {
         Some(cause) => {
             Err(Obstacle::Section { from: from.name.clone(), to: to.name.clone(), cause })
@@ -173,6 +191,9 @@ fn users(from: &Machine, to: &Machine) -> Option<Cause> {
     let last = new.users.last()?;
     if last.password_hash.is_none() && last.ssh_authorized_keys.is_empty() {
         return Some(Cause::EmptyUser);
+    }
+    if !new.users.iter().all(|user| user.password_hash.as_deref().is_none_or(is_one_field)) {
+        return Some(Cause::PasswordHash);
     }
     let settable = User {
         name: last.name.clone(),

@@ -81,6 +81,10 @@ fn unreconcilable_changes_are_refused_in_the_words_of_the_reference() {
             format!("{users}SSH keys and password hash are not reconcilable"),
         ),
         (
+            r#","passwd":{"users":[{"name":"core","passwordHash":"x\nroot:y"}]}"#,
+            format!("{users}password hash contains a colon or a line break"),
+        ),
+        (
             r#","kernelArguments":{"shouldExist":["a"]}"#,
             "ignition kargs section contains changes".to_owned(),
         ),

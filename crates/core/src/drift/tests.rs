@@ -166,3 +166,15 @@ fn the_booted_system_is_compared_too() {
         Some("missing expected kernel arguments: [quiet a=1]")
     );
 }
+
+// covers: C85, C99
+#[test]
+fn no_image_and_no_answer_are_no_drift() {
+    let config = crate::fixture::machine("config", "/etc/a=1");
+    assert_eq!(compare_system(&config, Some("booted"), &[]), None, "no image, no opinion");
+    let unit = Expected { path: "a.service".to_owned(), want: Want::Enabled(true) };
+    let outage = Observed::Unreadable("failed to reach systemd".to_owned());
+    assert_eq!(compare(&unit, &outage), None);
+    let file = Expected { path: "/etc/a".to_owned(), want: Want::EmptyOrAbsent };
+    assert!(compare(&file, &outage).is_some(), "a file that cannot be read is drift");
+}

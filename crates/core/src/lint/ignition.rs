@@ -3,12 +3,15 @@
 //! The daemon's rules are checked on the document and not on the parsed config, so that the faults of
 //! a config that fails to parse are reported too.
 
-use mco_ignition::{CheckError, ReadError, Report, report::Step};
+use mco_ignition::{CheckError, Config, ReadError, Report, report::Step};
 
 use super::{
-    Fault, FieldPath, Object, Severity, SpannedValue, file, systemd, user,
+    Fault, FieldPath, Object, Severity, SpannedValue, file,
+    pool::PATH_CONFLICT,
+    systemd, user,
     value::{PathStep, Value},
 };
+use crate::machine::paths;
 
 /// Sections that take effect at first boot only; a running node refuses to change them.
 const FIRST_BOOT_ONLY: [(&str, &str); 8] = [
@@ -60,9 +63,12 @@ fn format(
             if let Err(CheckError::Invalid(found)) = document.check() {
                 report(object, root, &found, own, faults);
             }
-            if let Err(error) = document.upgrade() {
-                let fault = Fault::error("IgnitionUpgrade", error.to_string());
-                faults.push(object.fault_at(root, fault));
+            match document.upgrade() {
+                Ok(config) => conflicts(object, root, &config, faults),
+                Err(error) => {
+                    let fault = Fault::error("IgnitionUpgrade", error.to_string());
+                    faults.push(object.fault_at(root, fault));
+                }
             }
         }
         Err(error @ (ReadError::InvalidVersion | ReadError::UnknownVersion)) => {
@@ -80,6 +86,22 @@ fn format(
             let line = text.lines().next().unwrap_or_default().to_owned();
             faults.push(object.fault_at(root, Fault::error("IgnitionInvalid", line)));
         }
+    }
+}
+
+/// Adds the faults of paths that exclude one another.
+fn conflicts(object: &Object, root: &FieldPath, config: &Config, faults: &mut Vec<Fault>) {
+    for conflict in paths::conflicts(config) {
+        let list = root.member("storage").member("files");
+        let files = object.root.find(&list).map(SpannedValue::items).unwrap_or_default();
+        let is_named = |file: &SpannedValue| {
+            file.get("path").and_then(SpannedValue::as_str) == Some(conflict.path())
+        };
+        let at = files.iter().position(is_named);
+        let path = at.map_or_else(|| root.clone(), |index| list.index(index).member("path"));
+        let fault = Fault::error(PATH_CONFLICT, conflict.to_string());
+        let fault = fault.hint("rename or remove one of the two paths");
+        faults.push(object.fault_at(&path, fault));
     }
 }
 

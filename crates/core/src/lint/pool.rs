@@ -82,6 +82,9 @@ fn rendered(
     }
 }
 
+/// Code of a fault in paths that exclude one another.
+pub(super) const PATH_CONFLICT: &str = "PathConflict";
+
 fn failed(
     manifests: &Manifests,
     pool: &Pool,
@@ -112,6 +115,13 @@ fn failed(
         }
         RenderError::TooLarge { .. } => {
             Fault::error("TooLarge", message).hint("move large files into the OS image")
+        }
+        RenderError::Path { .. } => {
+            // One config with both paths has a fault of its own.
+            if faults.iter().any(|fault| fault.code == PATH_CONFLICT) {
+                return;
+            }
+            Fault::error(PATH_CONFLICT, message).hint("rename or remove one of the two paths")
         }
         RenderError::StreamAndOverride => Fault::error("StreamAndOverride", message)
             .hint("remove osImageURL from the MachineConfig, or osImageStream from the pool"),

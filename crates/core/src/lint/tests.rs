@@ -89,7 +89,13 @@ fn a_type_error_names_the_path_of_the_field() {
 fn faults_name_code_and_path() {
     let file = json!({"path": "/etc/a", "mode": 644, "contents": {"source": "data:,a"}});
     let ignition = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": [file]}});
+    let files = json!([{"path": "/etc/a/b"}, {"path": "/etc/a"}]);
+    let related = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": files}});
+    let user = json!({"name": "core", "passwordHash": "$6$a\nroot:$6$b"});
+    let password = json!({"ignition": {"version": "3.2.0"}, "passwd": {"users": [user]}});
     let rows = [
+        (json!({"config": related}), "PathConflict spec.config.storage.files[0].path"),
+        (json!({"config": password}), "PasswordHash spec.config.passwd.users[0].passwordHash"),
         (json!({"kernelType": "fast"}), "InvalidKernelType spec.kernelType"),
         (json!({"extensions": ["usbguardd"]}), "UnknownExtension spec.extensions[0]"),
         (json!({"kernelArgs": []}), "UnknownField spec.kernelArgs"),

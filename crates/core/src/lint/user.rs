@@ -5,6 +5,8 @@ use super::{
     value::{Entry, Value},
 };
 
+use crate::machine::is_one_field;
+
 /// Fields that the daemon can change on a running node.
 const MANAGED: [&str; 3] = ["name", "passwordHash", "sshAuthorizedKeys"];
 
@@ -44,6 +46,12 @@ fn is_unmanaged(entry: &Entry) -> bool {
 
 fn password(object: &Object, user: &SpannedValue, path: &FieldPath, faults: &mut Vec<Fault>) {
     let hash = user.get("passwordHash").and_then(SpannedValue::as_str).unwrap_or_default();
+    if !is_one_field(hash) {
+        let message = "passwordHash contains a colon or a line break, which end the field";
+        let fault = Fault::error("PasswordHash", message);
+        let fault = fault.hint("create a hash with: mkpasswd --method=yescrypt");
+        faults.push(object.fault_at(&path.member("passwordHash"), fault));
+    }
     if !hash.is_empty() && !hash.starts_with(['$', '!', '*', '_']) {
         let message = "passwordHash is not a hash; it may be the plain password";
         let fault = Fault::warning("PlainPassword", message);

@@ -3,16 +3,20 @@
 //! Files come first, then units, then the removal of files and units that are no longer in the
 //! config, SSH keys, the operating system, and last the record of the config: from then on the disk
 //! has the new config. Services are reloaded or restarted afterwards. Every step is idempotent.
+//!
+//! A path that lies above or below one that is written is removed before all of them: a machine
+//! cannot have the file `/etc/a` and the file `/etc/a/b` at the same time.
+
+mod units;
 
 use std::{collections::BTreeSet, fmt};
 
-use mco_ignition::config::Unit;
 use serde::{Deserialize, Serialize};
 
 use super::{Action, ApplyMode, Circumstances, Force};
 use crate::{
-    diff::{Change, ConfigDiff},
-    machine::{self, Machine},
+    diff::{Change, ConfigDiff, ImageMode},
+    machine::{self, Machine, paths},
 };
 
 /// A step of a plan. Contents are those of the target config.
@@ -110,6 +114,37 @@ impl Step {
         )
     }
 
+    /// Returns the path that the step writes or removes; `None` if there is no single one.
+    #[must_use]
+    pub fn path(&self) -> Option<String> {
+        match self {
+            Self::WriteFile(path) | Self::RemoveFile(path) => Some(path.clone()),
+            Self::WriteUnit(unit)
+            | Self::MaskUnit(unit)
+            | Self::UnmaskUnit(unit)
+            | Self::RemoveUnit(unit) => Some(machine::unit_path(unit)),
+            Self::WriteDropin { unit, dropin } | Self::RemoveDropin { unit, dropin } => {
+                Some(machine::dropin_path(unit, dropin))
+            }
+            Self::EnableUnit(_)
+            | Self::DisableUnit(_)
+            | Self::PresetUnit(_)
+            | Self::ProtectKubeconfig
+            | Self::WriteKeys
+            | Self::SetPassword
+            | Self::StageOs(_)
+            | Self::StageKernelArguments { .. }
+            | Self::StageKernel(_)
+            | Self::StageExtensions { .. }
+            | Self::RecordConfig
+            | Self::RemoveForceFile
+            | Self::ReloadSystemd
+            | Self::ReloadService(_)
+            | Self::RestartService(_)
+            | Self::Reboot => None,
+        }
+    }
+
     /// Returns the subject of the step in the words of the policy decisions; `None` if the step
     /// belongs to no single difference.
     pub(super) fn subject(&self) -> Option<String> {
@@ -147,11 +182,21 @@ pub(super) fn steps(
     actions: &[Action],
     circumstances: &Circumstances,
 ) -> Vec<Step> {
-    let mut steps = Vec::new();
-    write_files(&mut steps, diff, to, circumstances);
-    write_units(&mut steps, diff, to, circumstances.force);
-    remove_files(&mut steps, diff, to);
-    remove_units(&mut steps, diff, from, to);
+    let mut writes = Vec::new();
+    write_files(&mut writes, diff, to, circumstances);
+    let changed = units::changed_units(diff, to, circumstances.force);
+    units::write_units(&mut writes, &changed, from);
+    // A drop-in may have an `[Install]` section, which must not count any longer.
+    let (mut steps, dropins) = split_obstacles(units::remove_dropins(from, to), &writes);
+    let mut removals = Vec::new();
+    remove_files(&mut removals, diff, to);
+    units::remove_units(&mut removals, diff, to);
+    units::preset_companions(&mut removals, from, to);
+    let (obstacles, removals) = split_obstacles(removals, &writes);
+    steps.extend(obstacles.into_iter().chain(writes).chain(dropins));
+    units::enable_units(&mut steps, &changed);
+    steps.extend(removals);
+    units::enable_again(&mut steps, to);
     if circumstances.mode == ApplyMode::Serving {
         steps.push(Step::ProtectKubeconfig);
     }
@@ -159,7 +204,7 @@ pub(super) fn steps(
     if diff.users.is_some() || (circumstances.force == Force::Yes && has_users) {
         steps.extend([Step::WriteKeys, Step::SetPassword]);
     }
-    stage_system(&mut steps, diff);
+    stage_system(&mut steps, diff, from, to);
     steps.push(Step::RecordConfig);
     if circumstances.force == Force::Yes {
         steps.push(Step::RemoveForceFile);
@@ -174,6 +219,23 @@ pub(super) fn steps(
         Action::Reboot => Some(Step::Reboot),
     }));
     steps
+}
+
+/// Splits removals into those that must come before the writes, and the others.
+fn split_obstacles(removals: Vec<Step>, writes: &[Step]) -> (Vec<Step>, Vec<Step>) {
+    let written: BTreeSet<String> = writes.iter().filter_map(Step::path).collect();
+    let is_obstacle = |step: &Step| {
+        let path = if let Step::PresetUnit(unit) = step {
+            // Presets of a unit are applied while its file exists.
+            machine::unit_path(unit)
+        } else {
+            step.path().unwrap_or_default()
+        };
+        let mut below = written.range(format!("{path}/")..);
+        let is_above = below.next().is_some_and(|it| paths::are_related(it, &path));
+        is_above || paths::ancestors(&path).any(|above| written.contains(above))
+    };
+    removals.into_iter().partition(is_obstacle)
 }
 
 fn write_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, at: &Circumstances) {
@@ -193,45 +255,13 @@ fn write_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, at: &Circ
     }
 }
 
-fn write_units(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine, force: Force) {
-    let differs: BTreeSet<&str> = diff
-        .units
-        .iter()
-        .filter(|unit| unit.change != Change::Removed)
-        .map(|unit| unit.name.as_str())
-        .collect();
-    let written = |unit: &&Unit| differs.contains(unit.name.as_str()) || force == Force::Yes;
-    let units = || to.config.systemd.units.iter().filter(written);
-    for unit in units() {
-        for dropin in &unit.dropins {
-            steps.push(Step::WriteDropin { unit: unit.name.clone(), dropin: dropin.name.clone() });
-        }
-        if unit.mask == Some(true) {
-            steps.push(Step::MaskUnit(unit.name.clone()));
-        } else if machine::has_contents(unit) {
-            steps.push(Step::WriteUnit(unit.name.clone()));
-        } else if unit.mask == Some(false) {
-            steps.push(Step::UnmaskUnit(unit.name.clone()));
-        }
-    }
-    // All units are written before the first is enabled, because one may refer to another. The
-    // config comes after the presets of the system, and disabling after enabling: the last call
-    // wins if a unit enables others (`Also=`).
-    let each = |enabled: Option<bool>, step: fn(String) -> Step| {
-        units().filter(move |unit| unit.enabled == enabled).map(move |unit| step(unit.name.clone()))
-    };
-    steps.extend(each(None, Step::PresetUnit));
-    steps.extend(each(Some(true), Step::EnableUnit));
-    steps.extend(each(Some(false), Step::DisableUnit));
-}
-
 fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
     // The path moved to another section of the config, which has written it by now.
     let is_elsewhere = |path: &str| {
         let mut units = to.config.systemd.units.iter();
         units.any(|unit| {
             let mut dropins = unit.dropins.iter();
-            machine::unit_path(&unit.name) == path
+            (machine::has_file(unit) && machine::unit_path(&unit.name) == path)
                 || dropins.any(|dropin| machine::dropin_path(&unit.name, &dropin.name) == path)
         })
     };
@@ -246,40 +276,29 @@ fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
     }
 }
 
-fn remove_units(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &Machine) {
-    for unit in &from.config.systemd.units {
-        for dropin in &unit.dropins {
-            let stays = to
-                .unit(&unit.name)
-                .is_some_and(|new| new.dropins.iter().any(|kept| kept.name == dropin.name));
-            let is_file = to.file(&machine::dropin_path(&unit.name, &dropin.name)).is_some();
-            if !stays && !is_file {
-                let (unit, dropin) = (unit.name.clone(), dropin.name.clone());
-                steps.push(Step::RemoveDropin { unit, dropin });
-            }
-        }
-    }
-    for unit in diff.units.iter().filter(|unit| unit.change == Change::Removed) {
-        steps.push(Step::PresetUnit(unit.name.clone()));
-        if to.file(&machine::unit_path(&unit.name)).is_none() {
-            steps.push(Step::RemoveUnit(unit.name.clone()));
-        }
-    }
-}
-
-fn stage_system(steps: &mut Vec<Step>, diff: &ConfigDiff) {
-    if let Some(image) = &diff.os_image {
-        steps.push(Step::StageOs(image.to.clone()));
-    }
+fn stage_system(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &Machine) {
+    // A config without an image has no opinion: the booted image stays.
+    let own = [to.spec.os_image_url.as_str()];
+    let image = diff.os_image.as_ref().and_then(|image| {
+        let named = std::iter::once(image.to.as_str()).chain(own);
+        named.into_iter().find(|image| !image.is_empty())
+    });
+    steps.extend(image.map(|image| Step::StageOs(image.to_owned())));
     if let Some(change) = &diff.kernel_arguments {
         let (remove, add) = (change.remove.clone(), change.add.clone());
         steps.push(Step::StageKernelArguments { remove, add });
     }
+    // Kernels and extensions are packages on top of an image, and installed again with a new one.
+    // A built image contains them.
+    let is_renewed = image.is_some() && diff.image_mode != ImageMode::On;
     if let Some(kernel) = &diff.kernel_type {
         steps.push(Step::StageKernel(kernel.to.clone()));
+    } else if is_renewed && to.kernel() != "default" {
+        steps.push(Step::StageKernel(to.kernel().to_owned()));
     }
-    if let Some(change) = &diff.extensions {
-        let (remove, add) = (change.remove.clone(), change.add.clone());
+    let extensions = &to.spec.extensions;
+    if diff.extensions.is_some() || (is_renewed && !extensions.is_empty()) {
+        let (remove, add) = (from.spec.extensions.clone(), extensions.clone());
         steps.push(Step::StageExtensions { remove, add });
     }
 }

@@ -109,8 +109,8 @@ fn steps_write_before_they_remove_and_record_the_config_before_services_are_told
     assert_eq!(
         steps(&plan(from, to)),
         "write /etc/a; write /etc/new; write unit new.service; write drop-in x.conf of u.service; \
-         preset u.service; enable new.service; remove /etc/gone; \
-         remove drop-in y.conf of u.service; preset old.service; remove unit old.service; \
+         remove drop-in y.conf of u.service; preset u.service; enable new.service; remove /etc/gone; \
+         preset old.service; remove unit old.service; \
          protect the kubelet's credentials; write SSH keys; set the password; stage OS image 2; \
          stage kernel arguments -[] +[k]; record the config; reboot"
     );
@@ -321,4 +321,88 @@ fn every_step_has_the_rule_that_decided_it() {
     for (step, rules) in cases {
         assert_eq!(why(&step), rules, "{step}");
     }
+}
+
+// covers: C64
+#[test]
+fn related_paths_are_removed_before_they_are_written() {
+    let cases = [
+        ("/etc/a=1 /etc/z=1", "/etc/a/b=1 /etc/z=2", "remove /etc/a; write /etc/a/b; write /etc/z"),
+        ("/etc/a/b=1 /etc/a/c/d=1", "/etc/a=1", "remove /etc/a/b; remove /etc/a/c/d; write /etc/a"),
+        // Unrelated paths are written first: a crash in between leaves a file too many.
+        ("/etc/a=1", "/etc/ab=1", "write /etc/ab; remove /etc/a"),
+        (
+            "a.service=x",
+            "/etc/systemd/system/a.service/b=1",
+            "preset a.service; remove unit a.service; write /etc/systemd/system/a.service/b",
+        ),
+    ];
+    for (from, to, want) in cases {
+        let found = steps(&plan(from, to));
+        assert!(found.starts_with(want), "{from} -> {to}: {found}");
+    }
+}
+
+// covers: C60
+#[test]
+fn a_config_with_paths_that_exclude_one_another_is_refused() {
+    let refused = |to: &str| {
+        let (from, to) = (machine("old", ""), machine("new", to));
+        let refusal = node(&from, &to, &default_policies(), &Circumstances::default());
+        refusal.unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused("/etc/a=1 /etc/a/b=1"),
+        "can't reconcile config old with new: machineconfig \"new\" cannot be applied: /etc/a/b is \
+         below /etc/a, which is a file of the same config"
+    );
+    let text = refused("/etc/systemd=1");
+    assert!(text.ends_with("/etc/systemd cannot be a file: it is a directory of the system"));
+}
+
+// covers: C80, C83
+#[test]
+fn kernel_and_extensions_are_staged_again_with_a_new_image() {
+    let staged = |from: &str, to: &str| {
+        let plan = plan(from, to);
+        let staged = plan.steps.iter().filter(|step| step.stages());
+        staged.map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    let base = "kernel:realtime ext:usbguard";
+    assert_eq!(
+        staged(&format!("os:1 {base}"), &format!("os:2 {base}")),
+        "stage OS image 2; stage kernel realtime; stage extensions -[usbguard] +[usbguard]"
+    );
+    assert_eq!(staged(&format!("os:1 {base}"), &format!("os:1 {base} /etc/a=1")), "");
+    assert_eq!(staged("os:1", "os:2"), "stage OS image 2");
+    // A config without an image has no opinion.
+    assert_eq!(staged(&format!("os:1 {base}"), base), "");
+    assert_eq!(staged("os:1", "kernel:realtime"), "stage kernel realtime");
+}
+
+// covers: C68, C73
+#[test]
+fn units_are_enabled_after_drop_ins_are_removed_and_again_if_one_is_disabled_after() {
+    let cases = [
+        (
+            "a.service=x a.service/b.conf=1",
+            "a.service=x",
+            "write unit a.service; remove drop-in b.conf of a.service; enable a.service",
+        ),
+        ("a.service=x", "a.service", "remove unit a.service; preset a.service"),
+    ];
+    for (from, to, want) in cases {
+        let found = steps(&plan(from, to));
+        assert!(found.starts_with(want), "{from} -> {to}: {found}");
+    }
+    let mut from = machine("old", "a.service=x v.service=x");
+    let mut to = machine("new", "a.service=x");
+    for config in [&mut from, &mut to] {
+        let unit = &mut config.config.systemd.units[0];
+        unit.enabled = Some(true);
+        unit.contents = Some("[Install]\nAlso=v.service\n".to_owned());
+    }
+    let again = node(&from, &to, &default_policies(), &Circumstances::default()).unwrap();
+    let want = "preset v.service; remove unit v.service; enable a.service";
+    assert!(steps(&again).starts_with(want), "{}", steps(&again));
 }

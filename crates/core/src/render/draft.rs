@@ -1,16 +1,20 @@
 //! The merged configs of a pool, before remote contents are embedded and the result is named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mco_api::{MachineConfig, MachineConfigSpec, PoolName, RawConfig};
 use mco_ignition::Config;
 
 use super::{
-    BaseImages, Input, OsImage, RenderError, Rendered,
+    BaseImages, Input, Item, Kind, OsImage, Provenance, RenderError, Rendered,
     merge::{self, Merged},
     name,
     remote::{self, RemoteError, Source},
     validate,
+};
+use crate::machine::{
+    self,
+    paths::{self, PathConflict},
 };
 
 /// The merged configs of a pool, without a name yet.
@@ -35,9 +39,45 @@ pub fn draft(
     }
     let ordered = merge::in_order(checked)?;
     let merged = merge::all(ordered, images)?;
+    if let Some(source) = paths::conflicts(&merged.config).into_iter().next() {
+        let configs = culprits(&merged.provenance, &source);
+        return Err(RenderError::Path { pool: pool.clone(), configs, source });
+    }
     let os_image =
         if merged.os_image_url == images.os { OsImage::Base } else { OsImage::Overridden };
     Ok(Draft { pool: pool.clone(), merged, os_image })
+}
+
+/// Returns the configs that set the paths of a conflict, in merge order.
+fn culprits(provenance: &Provenance, conflict: &PathConflict) -> Vec<String> {
+    let involved: &[&str] = match conflict {
+        PathConflict::BelowFile { path, file } => &[path, file],
+        PathConflict::SystemDirectory { path } => &[path],
+    };
+    let is_involved = |item: &Item| {
+        let path = match item.kind {
+            Kind::Path => item.key.clone(),
+            Kind::Unit => machine::unit_path(&item.key),
+            Kind::Dropin => {
+                let (unit, dropin) = item.key.split_once('/').unwrap_or_default();
+                machine::dropin_path(unit, dropin)
+            }
+            Kind::User
+            | Kind::Group
+            | Kind::Disk
+            | Kind::Filesystem
+            | Kind::Luks
+            | Kind::Raid
+            | Kind::KernelArgument
+            | Kind::Extension
+            | Kind::Setting => return false,
+        };
+        involved.contains(&path.as_str())
+    };
+    let items = provenance.items().filter(|(item, _)| is_involved(item));
+    let numbers: BTreeSet<usize> =
+        items.flat_map(|(_, parts)| parts.iter().map(|part| part.config)).collect();
+    numbers.iter().filter_map(|number| provenance.configs().get(*number).cloned()).collect()
 }
 
 impl Draft {

@@ -61,7 +61,10 @@ pub fn check_reconcilable(
                 cause: cause.clone(),
             })
         }
-        Obstacle::Unreadable { .. } | Obstacle::Invalid { .. } | Obstacle::KernelFips => None,
+        Obstacle::Unreadable { .. }
+        | Obstacle::Invalid { .. }
+        | Obstacle::Path { .. }
+        | Obstacle::KernelFips => None,
     };
     Err(blamed.unwrap_or_else(|| {
         let machines = parts.iter().filter_map(|part| Machine::read(part).ok());

@@ -310,3 +310,25 @@ fn provenance_names_every_contributing_config() {
     assert_eq!(contributors(Kind::Setting, "kernelType"), [2]);
     assert_eq!(contributors(Kind::Path, "/nowhere"), [0; 0]);
 }
+
+// covers: REN-17
+#[test]
+fn configs_whose_paths_exclude_one_another_are_not_rendered() {
+    let with_file = |name: &str, path: &str| {
+        let text = format!(
+            r#"{{"ignition": {{"version": "3.5.0"}}, "storage": {{"files": [{{"path": "{path}"}}]}}}}"#
+        );
+        ignition(name, "worker", &text)
+    };
+    let (above, below) = (with_file("10-above", "/etc/a"), with_file("20-below", "/etc/a/b"));
+    let other = with_file("30-other", "/etc/ab");
+    let name: PoolName = "worker".parse().unwrap();
+    let error = pool(&name, &[&other, &below, &above], &BaseImages::default()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "no node of pool worker can apply its MachineConfigs (10-above, 20-below)"
+    );
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert_eq!(source, "/etc/a/b is below /etc/a, which is a file of the same config");
+    assert!(pool(&name, &[&other, &above], &BaseImages::default()).is_ok());
+}

@@ -31,6 +31,8 @@ mod protocol;
 #[cfg(test)]
 mod restore;
 #[cfg(test)]
+mod revert;
+#[cfg(test)]
 mod start;
 #[cfg(test)]
 mod timeouts;

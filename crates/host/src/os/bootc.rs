@@ -6,6 +6,7 @@ use super::{CommandRunner, parse_error};
 use crate::system::{Restored, SystemError};
 
 const BOOTC: &str = "/usr/bin/bootc";
+const OSTREE: &str = "/usr/bin/ostree";
 
 #[derive(Deserialize)]
 struct Host {
@@ -13,13 +14,20 @@ struct Host {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Status {
+    staged: Option<Entry>,
     booted: Option<Entry>,
+    rollback: Option<Entry>,
+    /// True if the machine boots the rollback deployment next.
+    #[serde(default)]
+    rollback_queued: bool,
 }
 
 #[derive(Deserialize)]
 struct Entry {
     image: Option<Image>,
+    ostree: Option<Deployment>,
 }
 
 #[derive(Deserialize)]
@@ -32,24 +40,84 @@ struct Reference {
     image: String,
 }
 
-/// Returns the booted image.
-pub(super) fn booted(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Deployment {
+    checksum: String,
+    #[serde(default)]
+    deploy_serial: u32,
+}
+
+impl Entry {
+    fn image(&self) -> Option<&str> {
+        self.image.as_ref().map(|image| image.image.image.as_str())
+    }
+
+    /// Returns commit and serial number, or the image if bootc does not tell.
+    fn id(&self) -> Option<String> {
+        let deployment = self.ostree.as_ref();
+        let id = deployment.map(|it| format!("{}.{}", it.checksum, it.deploy_serial));
+        id.or_else(|| self.image().map(str::to_owned))
+    }
+
+    fn is(&self, id: &str) -> bool {
+        self.id().as_deref() == Some(id)
+    }
+}
+
+fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> {
     let text = runner.run(&[BOOTC, "status", "--json"])?;
     let host: Host =
         serde_json::from_str(&text).map_err(|error| parse_error("bootc status --json", &error))?;
-    let image = host.status.booted.and_then(|entry| entry.image);
-    Ok(image.map(|image| image.image.image))
+    Ok(host.status)
+}
+
+/// Returns the booted image.
+pub(super) fn booted_image(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+    let booted = status(runner)?.booted;
+    Ok(booted.and_then(|entry| entry.image().map(str::to_owned)))
+}
+
+/// Returns the id of the booted deployment.
+pub(super) fn booted_deployment(runner: &dyn CommandRunner) -> Result<Option<String>, SystemError> {
+    Ok(status(runner)?.booted.and_then(|entry| entry.id()))
 }
 
 pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), SystemError> {
-    if booted(runner)?.as_deref() == Some(image) {
-        return Ok(());
+    let found = status(runner)?;
+    if found.booted.as_ref().and_then(Entry::image) == Some(image) {
+        return drop_staged(runner, &found);
     }
     runner.run(&[BOOTC, "switch", image]).map(drop)
 }
 
+/// Makes the deployment `before` the one that the machine boots next. Needs no registry, and can be
+/// repeated.
 pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
-    let is_same_boot = booted(runner)?.as_deref() == Some(before);
-    runner.run(&[BOOTC, "switch", before])?;
-    Ok(if is_same_boot { Restored::Done } else { Restored::NeedsReboot })
+    let found = status(runner)?;
+    if found.booted.as_ref().is_some_and(|entry| entry.is(before)) {
+        drop_staged(runner, &found)?;
+        if found.rollback_queued {
+            // A second rollback takes the first back.
+            runner.run(&[BOOTC, "rollback"])?;
+        }
+        return Ok(Restored::Done);
+    }
+    if !found.rollback.as_ref().is_some_and(|entry| entry.is(before)) {
+        let what = format!("the machine has no deployment {before} to go back to");
+        return Err(SystemError::Os { what });
+    }
+    if !found.rollback_queued {
+        drop_staged(runner, &found)?;
+        runner.run(&[BOOTC, "rollback"])?;
+    }
+    Ok(Restored::NeedsReboot)
+}
+
+/// Drops the staged deployment, which is the first of the list. bootc has no command for it.
+fn drop_staged(runner: &dyn CommandRunner, found: &Status) -> Result<(), SystemError> {
+    match found.staged {
+        Some(_) => runner.run(&[OSTREE, "admin", "undeploy", "0"]).map(drop),
+        None => Ok(()),
+    }
 }

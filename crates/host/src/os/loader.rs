@@ -2,6 +2,9 @@
 //!
 //! Three kinds are supported: grub with a directory of settings (Debian and its kin), `grubby`
 //! (Fedora and its kin), and boot loader entries with `/etc/kernel/cmdline` (systemd-boot).
+//!
+//! `/boot` may be a file system of its own. All that a tool wrote there is durable before the step
+//! counts as done, so that the record of the config is never ahead of the boot loader.
 
 use super::{CommandRunner, words};
 use crate::{
@@ -13,11 +16,15 @@ const GRUB_FOLDER: &str = "/etc/default/grub.d";
 /// Read after the distribution's own settings.
 const GRUB_SETTINGS: &str = "/etc/default/grub.d/90-mco.cfg";
 const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
-const MKCONFIG: &str = "/usr/sbin/grub-mkconfig";
-const MENU: &str = "/boot/grub/grub.cfg";
-const NEW_MENU: &str = "/boot/grub/grub.cfg.mco";
+const GRUB_MKCONFIG: &str = "/usr/sbin/grub-mkconfig";
+const GRUB_CONFIG: &str = "/boot/grub/grub.cfg";
+const NEW_GRUB_CONFIG: &str = "/boot/grub/grub.cfg.mco-new";
 const GRUBBY: &str = "/usr/sbin/grubby";
-const ENTRIES: &str = "/boot/loader/entries";
+/// Directories of boot loader entries, by the place where the boot partition is mounted.
+const ENTRIES: [&str; 3] =
+    ["/boot/loader/entries", "/efi/loader/entries", "/boot/efi/loader/entries"];
+/// The environment of GRUB, in which Fedora keeps kernel arguments, too.
+const GRUB_ENVIRONMENT: &str = "/boot/grub2/grubenv";
 /// Kernel arguments of new entries.
 const CMDLINE: &str = "/etc/kernel/cmdline";
 
@@ -51,15 +58,16 @@ pub(crate) fn stage(
     let (remove, add) = (words(remove), words(add));
     match detect(root)? {
         Some(Loader::Grub) => grub(root, runner, &settings(&add)),
-        Some(Loader::Grubby) => grubby(runner, &remove, &add),
+        Some(Loader::Grubby) => grubby(root, runner, &remove, &add),
         Some(Loader::Entries) => edit_entries(root, &remove, &add),
         None => Err(SystemError::Os {
             what: format!(
                 "this machine cannot change kernel arguments (-[{}] +[{}]): it has neither \
-                 {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {ENTRIES}. Set them \
-                 by hand, or remove them from the config",
+                 {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {}. Set them by \
+                 hand, or remove them from the config",
                 remove.join(" "),
-                add.join(" ")
+                add.join(" "),
+                ENTRIES.join(", ")
             ),
         }),
     }
@@ -102,7 +110,7 @@ pub(crate) fn restage(
     }
     // Always: a crash may have happened between the write and this command.
     if detect(root)? == Some(Loader::Grub) {
-        update_menu(root, runner)?;
+        write_grub_config(root, runner)?;
     }
     Ok(Restored::Done)
 }
@@ -129,22 +137,48 @@ fn grub(root: &Root, runner: &dyn CommandRunner, wanted: &str) -> Result<(), Sys
         root.write(GRUB_SETTINGS, wanted.as_bytes(), 0o644)?;
     }
     // Always: a crash may have happened between the write and this command.
-    update_menu(root, runner)
+    write_grub_config(root, runner)
 }
 
-/// Writes the menu beside the present one and replaces that, because `update-grub` empties the menu
-/// in place and syncs nothing: a power cut could leave an empty menu, or the previous one.
-fn update_menu(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
-    if !root.exists(MKCONFIG)? {
-        return runner.run(&[UPDATE_GRUB]).map(drop);
+/// Generates the configuration of GRUB anew.
+///
+/// `update-grub` calls `grub-mkconfig`, which copies its result over the old file: a power cut in
+/// between leaves a machine that does not boot. Therefore the result is written beside the old file,
+/// synced, and renamed.
+fn write_grub_config(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    let old = root.stat(GRUB_CONFIG)?.filter(crate::root::Stat::is_file);
+    let (Some(old), true) = (old, root.exists(GRUB_MKCONFIG)?) else {
+        runner.run(&[UPDATE_GRUB])?;
+        return sync_boot(root);
+    };
+    root.remove(NEW_GRUB_CONFIG)?;
+    runner.run(&[GRUB_MKCONFIG, "-o", NEW_GRUB_CONFIG])?;
+    if root.stat(NEW_GRUB_CONFIG)?.is_none() {
+        return Err(SystemError::Command {
+            command: format!("{GRUB_MKCONFIG} -o {NEW_GRUB_CONFIG}"),
+            fault: "it wrote no file".to_owned(),
+        });
     }
-    runner.run(&[MKCONFIG, "-o", NEW_MENU])?;
-    write(root, MENU, &text(root, NEW_MENU)?)?;
-    root.remove(NEW_MENU)?;
+    root.set_owner(NEW_GRUB_CONFIG, old.owner)?;
+    root.set_mode(NEW_GRUB_CONFIG, old.mode & 0o7777)?;
+    Ok(root.rename(NEW_GRUB_CONFIG, GRUB_CONFIG)?)
+}
+
+/// Makes durable all that a tool of the machine may have written for the boot loader.
+fn sync_boot(root: &Root) -> Result<(), SystemError> {
+    let files = entries(root)?;
+    let fixed = [GRUB_CONFIG, GRUB_ENVIRONMENT, CMDLINE, "/boot/grub", "/boot/grub2"];
+    for path in files.iter().map(String::as_str).chain(fixed).chain(ENTRIES) {
+        // A link is not followed; its target is one of the others.
+        if root.stat(path)?.is_some_and(|found| found.is_file() || found.is_directory()) {
+            root.sync(path)?;
+        }
+    }
     Ok(())
 }
 
 fn grubby(
+    root: &Root,
     runner: &dyn CommandRunner,
     remove: &[String],
     add: &[String],
@@ -158,7 +192,8 @@ fn grubby(
     if !add.is_empty() {
         command.push(&new);
     }
-    runner.run(&command).map(drop)
+    runner.run(&command)?;
+    sync_boot(root)
 }
 
 fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), SystemError> {
@@ -192,11 +227,13 @@ fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), Sy
 /// Lists boot loader entries that have arguments.
 fn entries(root: &Root) -> Result<Vec<String>, SystemError> {
     let mut found = Vec::new();
-    for name in root.list(ENTRIES)? {
-        let path = format!("{ENTRIES}/{name}");
-        let is_entry = name.strip_suffix(".conf").is_some();
-        if is_entry && text(root, &path)?.lines().any(|line| line.starts_with("options")) {
-            found.push(path);
+    for folder in ENTRIES {
+        for name in root.list(folder)? {
+            let path = format!("{folder}/{name}");
+            let is_entry = name.strip_suffix(".conf").is_some();
+            if is_entry && text(root, &path)?.lines().any(|line| line.starts_with("options")) {
+                found.push(path);
+            }
         }
     }
     Ok(found)
@@ -259,6 +296,47 @@ mod tests {
         assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 3]);
     }
 
+    /// A grub-mkconfig that writes the settings into its output.
+    struct Mkconfig(Root);
+
+    impl CommandRunner for Mkconfig {
+        fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+            let [GRUB_MKCONFIG, "-o", output] = command else { panic!("{command:?}") };
+            assert_ne!(*output, GRUB_CONFIG, "it would be rewritten in place");
+            let settings = text(&self.0, GRUB_SETTINGS)?;
+            if settings.contains("fail") {
+                self.0.write(output, b"half", 0o600)?;
+                let fault = "exit status 1".to_owned();
+                return Err(SystemError::Command { command: command.join(" "), fault });
+            }
+            self.0.write(output, settings.as_bytes(), 0o600)?;
+            Ok(String::new())
+        }
+    }
+
+    // covers: C129
+    #[test]
+    fn the_configuration_of_grub_is_replaced_and_never_rewritten_in_place() {
+        let (_folder, root) = machine(&[
+            (UPDATE_GRUB, ""),
+            (GRUB_MKCONFIG, ""),
+            ("/etc/default/grub.d/init.cfg", ""),
+            (GRUB_CONFIG, "old"),
+            (NEW_GRUB_CONFIG, "left by a crash"),
+        ]);
+        root.set_mode(GRUB_CONFIG, 0o444).unwrap();
+        let tools = Mkconfig(root.try_clone().unwrap());
+        let before = staged(&root).unwrap().unwrap();
+        assert!(stage(&root, &tools, &[], &list(&["fail"])).is_err());
+        assert_eq!(text(&root, GRUB_CONFIG).unwrap(), "old", "nothing is half done");
+        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
+        assert!(text(&root, GRUB_CONFIG).unwrap().contains("nosmt"));
+        assert_eq!(root.stat(GRUB_CONFIG).unwrap().unwrap().mode & 0o7777, 0o444);
+        assert!(!root.exists(NEW_GRUB_CONFIG).unwrap());
+        restage(&root, &tools, &before).unwrap();
+        assert_eq!(text(&root, GRUB_CONFIG).unwrap(), "");
+    }
+
     #[test]
     fn a_restore_after_a_crash_writes_the_menu_again() {
         let (_folder, root) = machine(&[(UPDATE_GRUB, ""), ("/etc/default/grub.d/init.cfg", "")]);
@@ -269,26 +347,6 @@ mod tests {
         root.remove(GRUB_SETTINGS).unwrap();
         restage(&root, &tools, &before).unwrap();
         assert_eq!(*tools.0.lock().unwrap(), [UPDATE_GRUB; 2]);
-    }
-
-    #[test]
-    fn grub_replaces_its_menu() {
-        struct Mkconfig(Root);
-        impl CommandRunner for Mkconfig {
-            fn run(&self, command: &[&str]) -> Result<String, SystemError> {
-                assert_eq!(command, [MKCONFIG, "-o", NEW_MENU]);
-                assert_eq!(text(&self.0, MENU)?, "old", "the menu in use is whole meanwhile");
-                self.0.write(NEW_MENU, b"new", 0o600)?;
-                Ok(String::new())
-            }
-        }
-        let settings = "/etc/default/grub.d/init.cfg";
-        let files = [(UPDATE_GRUB, ""), (MKCONFIG, ""), (settings, ""), (MENU, "old")];
-        let (_folder, root) = machine(&files);
-        let tools = Mkconfig(root.try_clone().unwrap());
-        stage(&root, &tools, &[], &list(&["nosmt"])).unwrap();
-        assert_eq!(text(&root, MENU).unwrap(), "new");
-        assert!(!root.exists(NEW_MENU).unwrap());
     }
 
     #[test]
@@ -309,6 +367,7 @@ mod tests {
             (entry, "title A\noptions root=/dev/x quiet\nlinux /vmlinuz\n"),
             ("/boot/loader/entries/readme.txt", "options x\n"),
             (CMDLINE, "root=/dev/x quiet\n"),
+            ("/efi/loader/entries/b.conf", "options root=/dev/x quiet\n"),
         ]);
         let tools = Tools::default();
         let before = staged(&root).unwrap().unwrap();
@@ -317,6 +376,8 @@ mod tests {
             let want = "title A\noptions root=/dev/x nosmt\nlinux /vmlinuz\n";
             assert_eq!(text(&root, entry).unwrap(), want);
             assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x nosmt\n");
+            let other = text(&root, "/efi/loader/entries/b.conf").unwrap();
+            assert_eq!(other, "options root=/dev/x nosmt\n");
         }
         assert_eq!(restage(&root, &tools, &before).unwrap(), Restored::Done);
         assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");

@@ -48,7 +48,9 @@ pub(super) struct Status {
 pub(super) struct Deployment {
     booted: bool,
     staged: bool,
-    pub(super) checksum: String,
+    /// Name of the operating system, commit and serial number. Two deployments of one commit, say
+    /// with other kernel arguments, differ in the serial number only.
+    pub(super) id: String,
     container_image_reference: Option<String>,
     requested_packages: Vec<String>,
     packages: Vec<String>,
@@ -72,6 +74,16 @@ impl Status {
 
     fn staged(&self) -> Option<&Deployment> {
         self.deployments.iter().find(|it| it.staged)
+    }
+
+    /// Returns the deployment that the next change is based on: the staged one, or the booted one.
+    fn base(&self) -> Result<&Deployment, SystemError> {
+        self.staged().map_or_else(|| self.booted(), Ok)
+    }
+
+    /// Returns true if the machine boots this deployment next.
+    fn is_next(&self, id: &str) -> bool {
+        self.deployments.first().is_some_and(|it| it.id == id)
     }
 }
 
@@ -113,6 +125,9 @@ pub(super) fn rebase(
         // Also in the machine's journal, in case the machine does not boot.
         log::write(root, Priority::Error, &text);
     }
+    // The packages of another kernel conflict with the kernel of the new image; they are installed
+    // again afterwards.
+    reset_kernel(runner, status.booted()?)?;
     match storage::find(root, runner, image)? {
         Some(local) => rebase_from_storage(root, runner, &local),
         None => rebase_from_registry(runner, image),
@@ -218,25 +233,36 @@ pub(super) fn kernel(runner: &dyn CommandRunner, kernel: &str) -> Result<(), Sys
         _ => &[],
     };
     let status = status(runner)?;
-    let booted = status.booted()?;
-    let removed: Vec<&str> = booted.base_removals.iter().map(|it| it.name.as_str()).collect();
-    let is_other = |package: &&str| REALTIME.contains(package) || LARGE_PAGES.contains(package);
-    let layered: Vec<&str> =
-        booted.requested_packages.iter().map(String::as_str).filter(is_other).collect();
-    info!("Initiating switch to kernel {kernel}");
-    if !removed.is_empty() && !layered.is_empty() {
-        let mut command = [&[RPM_OSTREE, "override", "reset"], removed.as_slice()].concat();
-        for package in layered {
-            command.extend(["--uninstall", package]);
-        }
-        runner.run(&command)?;
+    let base = status.base()?;
+    let has = |package: &&str| base.requested_packages.iter().any(|have| have == *package);
+    if base.staged && !install.is_empty() && install.iter().all(has) {
+        // Staged by an interrupted attempt.
+        return Ok(());
     }
+    info!("Initiating switch to kernel {kernel}");
+    reset_kernel(runner, base)?;
     if install.is_empty() {
         return Ok(());
     }
     let mut command = [&[RPM_OSTREE, "override", "remove"], KERNEL.as_slice()].concat();
     for package in install {
         command.extend(["--install", package]);
+    }
+    runner.run(&command).map(drop)
+}
+
+/// Stages the default kernel, if the deployment has another.
+fn reset_kernel(runner: &dyn CommandRunner, base: &Deployment) -> Result<(), SystemError> {
+    let removed: Vec<&str> = base.base_removals.iter().map(|it| it.name.as_str()).collect();
+    let is_other = |package: &&str| REALTIME.contains(package) || LARGE_PAGES.contains(package);
+    let layered: Vec<&str> =
+        base.requested_packages.iter().map(String::as_str).filter(is_other).collect();
+    if removed.is_empty() || layered.is_empty() {
+        return Ok(());
+    }
+    let mut command = [&[RPM_OSTREE, "override", "reset"], removed.as_slice()].concat();
+    for package in layered {
+        command.extend(["--uninstall", package]);
     }
     runner.run(&command).map(drop)
 }
@@ -261,7 +287,8 @@ pub(super) fn extensions(
         }
     }
     let before = status(runner)?;
-    let present = &before.booted()?.requested_packages;
+    let base = before.base()?;
+    let present = &base.requested_packages;
     let mut command = vec![RPM_OSTREE, "update"];
     for package in required.iter().filter(|it| !present.iter().any(|have| have == *it)) {
         command.extend(["--install", package]);
@@ -274,9 +301,10 @@ pub(super) fn extensions(
     }
     if command.len() > 2 {
         runner.run(&command)?;
-        verify(runner, &required)?;
+        return verify(runner, &required);
     }
-    Ok(())
+    // A new image carries the packages over, and must have them.
+    if base.staged { verify(runner, &required) } else { Ok(()) }
 }
 
 /// Fails unless the staged deployment has the required packages.
@@ -301,11 +329,28 @@ fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemErr
     })
 }
 
+/// Makes the deployment `before` the one that the machine boots next. Can be repeated.
 pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
-    runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
-    if status(runner)?.booted()?.checksum == before {
+    let found = status(runner)?;
+    if found.booted()?.id == before {
+        if found.is_next(before) {
+            return Ok(Restored::Done);
+        }
+        runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
         return Ok(Restored::Done);
     }
+    // The good deployment may be pending since an earlier attempt, and `cleanup -p` removes pending
+    // ones; a second `rollback` would go forward again.
+    if found.is_next(before) {
+        return Ok(Restored::NeedsReboot);
+    }
+    if found.staged().is_some() {
+        runner.run(&[RPM_OSTREE, "cleanup", "-p"])?;
+    }
     runner.run(&[RPM_OSTREE, "rollback"])?;
-    Ok(Restored::NeedsReboot)
+    if status(runner)?.is_next(before) {
+        return Ok(Restored::NeedsReboot);
+    }
+    let what = format!("the machine has no deployment {before} to go back to");
+    Err(SystemError::Os { what })
 }

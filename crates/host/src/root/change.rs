@@ -36,6 +36,29 @@ impl Root {
         }
     }
 
+    /// Removes a directory that contains nothing but directories; returns false if it contains
+    /// anything else, and then removes nothing.
+    pub fn remove_directories(&self, path: &str) -> Result<bool, RootError> {
+        let mut found = vec![path.to_owned()];
+        let mut seen = 0;
+        while let Some(folder) = found.get(seen).cloned() {
+            seen += 1;
+            for name in self.list(&folder)? {
+                let child = format!("{folder}/{name}");
+                if !self.stat(&child)?.is_some_and(|stat| stat.is_directory()) {
+                    return Ok(false);
+                }
+                found.push(child);
+            }
+        }
+        for folder in found.iter().rev() {
+            if !self.remove_empty_directory(folder)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Removes a directory and everything in it; links in it are not followed.
     pub fn remove_tree(&self, path: &str) -> Result<(), RootError> {
         let (directory, name) = self.parent(path)?;
@@ -97,7 +120,12 @@ impl Root {
         Ok(true)
     }
 
-    fn with_open(
+    /// Makes a file or directory durable that another program wrote; returns false if there is none.
+    pub fn sync(&self, path: &str) -> Result<bool, RootError> {
+        self.with_open(path, |_| Ok(()))
+    }
+
+    pub(super) fn with_open(
         &self,
         path: &str,
         change: impl FnOnce(&std::os::fd::OwnedFd) -> io::Result<()>,

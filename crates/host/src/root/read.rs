@@ -115,11 +115,8 @@ impl Root {
             let entries = directory.entries()?;
             entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
         };
-        let found = match self.open_directory(&relative).and_then(names) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
-            listed => absent_is_none(path, listed),
-        };
-        let mut found = found?.unwrap_or_default();
+        let listed = self.open_directory(&relative).and_then(names);
+        let mut found = absent_is_none(path, listed)?.unwrap_or_default();
         found.sort();
         Ok(found)
     }
@@ -128,10 +125,8 @@ impl Root {
     pub fn directory(&self, path: &str) -> Result<Option<OwnedFd>, RootError> {
         let relative: PathBuf = parts(path)?.into_iter().collect();
         let relative = if relative.as_os_str().is_empty() { PathBuf::from(".") } else { relative };
-        match self.open_directory(&relative) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(None),
-            opened => Ok(absent_is_none(path, opened)?.map(|dir| dir.into_std_file().into())),
-        }
+        let opened = absent_is_none(path, self.open_directory(&relative))?;
+        Ok(opened.map(|directory| directory.into_std_file().into()))
     }
 
     /// Opens the parent directory of a path, if it exists; also returns the last name.
@@ -141,11 +136,7 @@ impl Root {
         if relative.as_os_str().is_empty() {
             relative.push(".");
         }
-        let directory = match self.open_directory(&relative) {
-            Err(error) if error.kind() == io::ErrorKind::NotADirectory => None,
-            opened => absent_is_none(path, opened)?,
-        };
-        Ok((directory, name))
+        Ok((absent_is_none(path, self.open_directory(&relative))?, name))
     }
 
     fn read_bytes(&self, path: &str) -> io::Result<Vec<u8>> {
@@ -197,7 +188,12 @@ fn joined(link: &str, target: &str) -> String {
 fn absent_is_none<T>(path: &str, found: io::Result<T>) -> Result<Option<T>, RootError> {
     match found {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // Below a file there is nothing either.
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
         Err(source) => Err(refused(path, source)),
     }
 }

@@ -16,10 +16,15 @@ use rustix::{
         symlinkat, unlinkat,
     },
     io::Errno,
-    process::geteuid,
+    process::{getegid, geteuid},
 };
 
-use super::{Attribute, Owner, Root, RootError, attribute, change::refused, split};
+use super::{
+    Attribute, Owner, Root, RootError,
+    attribute::{self, Which},
+    change::refused,
+    split,
+};
 use crate::fault::{Injected, WRITE, crashed};
 
 /// Longer names are cut for the temporary name: with the suffix it must fit into 255 bytes.
@@ -56,6 +61,11 @@ impl Root {
     #[must_use]
     pub fn can_chown(&self) -> bool {
         geteuid().is_root()
+    }
+
+    /// Returns true if a file that this process creates has this owner.
+    pub(crate) fn is_own(owner: Owner) -> bool {
+        owner.user == geteuid().as_raw() && owner.group == getegid().as_raw()
     }
 
     /// Like [`Root::write`]; the file has this owner before it is visible.
@@ -189,8 +199,8 @@ impl Root {
         // After the owner, because chown clears special bits.
         fchmod(&file, Mode::from_raw_mode(new.mode & 0o7777))?;
         match new.attributes {
-            Some(attributes) => attribute::put(&file, attributes)?,
-            None => attribute::put(&file, &attribute::of(directory, name)?)?,
+            Some(attributes) => attribute::replace(&file, attributes)?,
+            None => attribute::put(&file, &attribute::of(directory, name, Which::Labels)?)?,
         }
         self.fault_point("fsync", name)?;
         Ok(fsync(&file)?)

@@ -128,3 +128,57 @@ fn a_label_survives_replacement_if_the_disk_has_labels() {
     assert_eq!(root.attributes("/a").unwrap(), [label]);
     assert_eq!(fs::metadata(folder.path().join("a")).unwrap().permissions().mode() & 0o777, 0o644);
 }
+
+/// An access control list that lets the user 1000 read, in the kernel's format.
+fn access_list() -> Vec<u8> {
+    let nobody = u32::MAX;
+    let entries = [
+        (1_u16, 6_u16, nobody),
+        (2, 4, 1000),
+        (4, 4, nobody),
+        (0x10, 4, nobody),
+        (0x20, 4, nobody),
+    ];
+    let mut bytes = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        bytes.extend([&tag.to_le_bytes()[..], &rights.to_le_bytes(), &id.to_le_bytes()].concat());
+    }
+    bytes
+}
+
+// covers: C91
+#[test]
+fn access_control_lists_and_capabilities_come_back() {
+    let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    root.write("/d/plain", b"old", 0o644).unwrap();
+    root.write("/d/ping", b"old", 0o755).unwrap();
+    // The list of the directory is for new entries: a restored file must not have it.
+    let rights = [
+        ("d", "system.posix_acl_default", access_list()),
+        ("d", "system.posix_acl_access", access_list()),
+        ("d/ping", "system.posix_acl_access", access_list()),
+        ("d/ping", "security.capability", [&[1, 0, 0, 2][..], &[0, 32], &[0; 14]].concat()),
+    ];
+    for (path, name, value) in rights {
+        let file = fs::File::open(folder.path().join(path)).unwrap();
+        if let Err(error) =
+            rustix::fs::fsetxattr(&file, name, &value, rustix::fs::XattrFlags::empty())
+        {
+            eprintln!("skipped: {name} cannot be set: {error}");
+            return;
+        }
+    }
+    let of = |path: &str| (root.stat(path).unwrap(), root.attributes(path).unwrap());
+    let all = || ["/d", "/d/plain", "/d/ping"].map(of);
+    let before = all();
+    assert_eq!(before.each_ref().map(|(_, found)| found.len()), [2, 0, 2]);
+    let (taken, pack) =
+        Snapshot::take(&root, &wanted(&["/d/plain", "/d/ping"], &["/d"], &[])).unwrap();
+    root.write("/d/ping", b"new", 0o755).unwrap();
+    let rights = root.attributes("/d/ping").unwrap();
+    assert!(!rights.iter().any(|it| it.name == "security.capability"), "{rights:?}");
+    root.remove_tree("/d").unwrap();
+    taken.restore(&root, &pack).unwrap();
+    assert_eq!(all(), before);
+}

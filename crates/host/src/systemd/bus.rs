@@ -8,22 +8,29 @@ use std::{
     io::Read as _,
     os::fd::OwnedFd,
     path::Path,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     time::Duration,
 };
 
 use futures::StreamExt as _;
 use tokio::runtime::Runtime;
+use tracing::info;
 use zbus::{DynamicType, OwnedObjectPath, Proxy, Variant, connection::Builder};
 
 /// Longer than any unit's default timeout to start or stop.
 const JOB_LIMIT: Duration = Duration::from_mins(10);
-/// Longer than pulling an image over a slow line.
-const COMMAND_LIMIT: Duration = Duration::from_hours(2);
+/// Time that systemd has to kill a command that timed out.
+const KILL_LIMIT: Duration = Duration::from_mins(2);
+/// Time for the output of a command that has ended: a process that it left may hold the pipe open.
+const OUTPUT_GRACE: Duration = Duration::from_secs(5);
+/// Interval at which a command that still runs is logged.
+const PROGRESS_INTERVAL: Duration = Duration::from_mins(1);
+/// Interval at which the commands of an earlier process are looked up.
+const ORPHAN_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest output of a command that is kept: lists of images are long.
-const OUTPUT_LIMIT: u64 = 8 << 20;
+const OUTPUT_LIMIT: usize = 8 << 20;
 /// Longest error output that is kept.
-const STDERR_LIMIT: u64 = 64 << 10;
+const STDERR_LIMIT: usize = 64 << 10;
 
 const SYSTEMD: &str = "org.freedesktop.systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
@@ -66,6 +73,8 @@ pub(super) struct TransientUnit<'a> {
     pub(super) command: &'a [&'a str],
     /// Units that must have run before.
     pub(super) after: &'a [&'a str],
+    /// Time after which systemd kills the command; none for no limit.
+    pub(super) limit: Option<Duration>,
 }
 
 /// The result of a command.
@@ -145,10 +154,39 @@ impl Bus {
         });
         let readers = [(reader, OUTPUT_LIMIT), (stderr_reader, STDERR_LIMIT)].map(read_pipe);
         let ended = self.finish(task, stdin.into(), writer.into(), stderr.into());
-        // All threads end: every other end of the pipes is closed by now.
-        let _ = feeder.join();
-        let [text, stderr] = readers.map(|it| it.join().unwrap_or_default());
+        // The feeder is not awaited: it ends with the last reader of its pipe.
+        drop(feeder);
+        let [text, stderr] = readers.map(|reader| reader.finish(OUTPUT_GRACE));
         Ok(Output { status: ended?, text, stderr })
+    }
+
+    /// Waits until no other unit than those of `own` matches `pattern`, at most for `limit`. Returns
+    /// the units that are still there.
+    pub(super) fn await_units(
+        &self,
+        pattern: &str,
+        own: &str,
+        limit: Duration,
+    ) -> Result<Vec<String>, BusError> {
+        let states = ["active", "activating", "reloading", "deactivating"].as_slice();
+        let patterns = [pattern];
+        let body = (states, patterns.as_slice());
+        self.with(async |manager| {
+            let mut waited = Duration::ZERO;
+            loop {
+                let found: Vec<Listed> = manager.call("ListUnitsByPatterns", &body).await?;
+                let names = found.into_iter().map(|unit| unit.0);
+                let others: Vec<String> = names.filter(|name| !name.contains(own)).collect();
+                if others.is_empty() || waited >= limit {
+                    return Ok(others);
+                }
+                if waited.is_zero() {
+                    info!(units = others.join(" "), "Waiting for commands of an earlier process");
+                }
+                tokio::time::sleep(ORPHAN_INTERVAL).await;
+                waited += ORPHAN_INTERVAL;
+            }
+        })
     }
 
     fn finish(
@@ -170,7 +208,8 @@ impl Bus {
             let body = (task.unit, "fail", properties, none);
             let job: OwnedObjectPath = manager.call("StartTransientUnit", &body).await?;
             drop(body);
-            wait_for_job(&mut ended, &job, COMMAND_LIMIT).await
+            let limit = task.limit.unwrap_or(Duration::MAX).saturating_add(KILL_LIMIT);
+            wait_for_command(task, &mut ended, &job, limit).await
         })?;
         match result.as_deref() {
             Some("failed") => self.exit_code(task.unit),
@@ -180,13 +219,18 @@ impl Bus {
 
     /// Returns the exit code of a failed command, and resets its unit.
     fn exit_code(&self, unit: &str) -> Result<i32, BusError> {
-        self.with(async |manager| {
+        let (result, status) = self.with(async |manager| {
             let path: OwnedObjectPath = manager.call("GetUnit", &(unit,)).await?;
             let service = Proxy::new(manager.connection(), SYSTEMD, path, SERVICE).await?;
+            let result: String = service.get_property("Result").await?;
             let status: i32 = service.get_property("ExecMainStatus").await?;
             manager.call_method("ResetFailedUnit", &(unit,)).await?;
-            Ok(if status == 0 { -1 } else { status })
-        })
+            Ok((result, if status == 0 { -1 } else { status }))
+        })?;
+        match result.as_str() {
+            "timeout" => Err(BusError::Timeout { unit: unit.to_owned() }),
+            _ => Ok(status),
+        }
     }
 
     fn with<T>(
@@ -240,15 +284,40 @@ impl std::fmt::Debug for Bus {
     }
 }
 
-/// Reads the beginning of a pipe, and discards the rest.
-fn read_pipe((reader, limit): (std::io::PipeReader, u64)) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut text = Vec::new();
-        let mut reader = reader.take(limit);
-        let _ = reader.read_to_end(&mut text);
-        let _ = std::io::copy(&mut reader.into_inner(), &mut std::io::sink());
+/// A unit in systemd's list; the first member is its name.
+type Listed =
+    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
+
+/// A thread that reads a pipe.
+struct PipeText {
+    text: Arc<Mutex<Vec<u8>>>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl PipeText {
+    /// Returns what was read when the pipe is closed, or after `grace`.
+    fn finish(self, grace: Duration) -> String {
+        let _ = self.ended.recv_timeout(grace);
+        let text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&text).into_owned()
-    })
+    }
+}
+
+/// Reads the beginning of a pipe, and discards the rest.
+fn read_pipe((mut reader, limit): (std::io::PipeReader, usize)) -> PipeText {
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let (end, ended) = mpsc::channel();
+    let kept = Arc::clone(&text);
+    std::thread::spawn(move || {
+        let mut buffer = vec![0; 16 << 10];
+        while let Ok(length @ 1..) = reader.read(&mut buffer) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            let room = limit.saturating_sub(kept.len()).min(length);
+            kept.extend_from_slice(buffer.get(..room).unwrap_or_default());
+        }
+        let _ = end.send(());
+    });
+    PipeText { text, ended }
 }
 
 fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str, Variant<'a>)> {
@@ -259,6 +328,10 @@ fn properties<'a>(task: &TransientUnit<'a>, kind: &'a str) -> Vec<(&'static str,
         ("Type", Variant::from(kind.to_owned())),
         ("ExecStart", Variant::from(vec![(program, words, false)])),
     ];
+    if let Some(limit) = task.limit {
+        let limit = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        properties.push(("TimeoutStartUSec", Variant::from(limit)));
+    }
     if !task.after.is_empty() {
         let after: Vec<String> = task.after.iter().map(|&unit| unit.to_owned()).collect();
         properties.push(("Requires", Variant::from(after.clone())));
@@ -286,6 +359,24 @@ async fn subscribe_to_jobs(
         Err(zbus::Error::MethodError(name, ..)) if name.as_str() == SUBSCRIBED => Ok(stream),
         Err(error) => Err(error),
     }
+}
+
+/// Waits for the end of a command, and logs while it runs; returns none if it times out.
+async fn wait_for_command(
+    task: &TransientUnit<'_>,
+    ended: &mut zbus::proxy::SignalStream<'static>,
+    job: &OwnedObjectPath,
+    limit: Duration,
+) -> Result<Option<String>, zbus::Error> {
+    let mut waited = Duration::ZERO;
+    while waited < limit {
+        if let Some(result) = wait_for_job(ended, job, PROGRESS_INTERVAL).await? {
+            return Ok(Some(result));
+        }
+        waited += PROGRESS_INTERVAL;
+        info!(unit = task.unit, minutes = waited.as_secs() / 60, "Command still runs");
+    }
+    Ok(None)
 }
 
 /// Waits for the end of a job; returns none if it times out.
@@ -339,9 +430,32 @@ mod tests {
             description: "b",
             command: &["/bin/true"],
             after: &["f.service"],
+            limit: None,
         };
-        let names: Vec<&str> = properties(&task, "exec").iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, ["Description", "Type", "ExecStart", "Requires", "After"]);
+        let names = |task: &TransientUnit<'_>| -> Vec<&str> {
+            properties(task, "exec").iter().map(|(name, _)| *name).collect()
+        };
+        assert_eq!(names(&task), ["Description", "Type", "ExecStart", "Requires", "After"]);
+        let limited = TransientUnit { after: &[], limit: Some(Duration::from_mins(1)), ..task };
+        assert_eq!(names(&limited), ["Description", "Type", "ExecStart", "TimeoutStartUSec"]);
+    }
+
+    #[test]
+    fn a_pipe_that_is_held_open_does_not_block_the_daemon() {
+        use std::io::Write as _;
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"result").unwrap();
+        // Another process keeps the other end.
+        let held = writer.try_clone().unwrap();
+        drop(writer);
+        let text = read_pipe((reader, 3));
+        let begun = std::time::Instant::now();
+        while text.text.lock().unwrap().len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "the bytes are not read");
+            std::thread::yield_now();
+        }
+        assert_eq!(text.finish(Duration::ZERO), "res", "the beginning is kept");
+        drop(held);
     }
 
     #[tokio::test]

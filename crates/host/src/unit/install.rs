@@ -2,9 +2,15 @@
 
 use std::fmt;
 
-use super::name::{self, Kind};
+use super::{
+    lines,
+    name::{self, Kind},
+};
 
-/// A parsed `[Install]` section.
+/// Types of units that may have aliases; systemd ignores those of the others.
+const ALIAS_TYPES: [&str; 6] = ["service", "socket", "target", "device", "timer", "path"];
+
+/// The `[Install]` sections of a unit file and its drop-ins.
 #[derive(Debug, Default)]
 pub(super) struct Install {
     wanted_by: Vec<String>,
@@ -13,9 +19,11 @@ pub(super) struct Install {
     alias: Vec<String>,
     pub(super) also: Vec<String>,
     default_instance: Option<String>,
+    /// The first value with which systemd does not load the file.
+    pub(super) invalid: Option<LinkError>,
 }
 
-/// The links of a unit, relative to the directory of units.
+/// The links that one setting asks for, relative to the directory of units.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     /// Links in `.wants`, `.requires` and `.upholds` directories.
@@ -89,38 +97,70 @@ impl fmt::Display for LinkError {
 }
 
 impl Install {
-    pub(super) fn parse(text: &str) -> Self {
+    /// Parses the text of a unit file, or of a drop-in.
+    pub(super) fn parse(unit: &str, text: &str) -> Self {
         let mut install = Self::default();
+        install.add(unit, text);
+        install
+    }
+
+    /// Adds the text of the unit file or of a drop-in of `unit`, as systemd parses it.
+    pub(super) fn add(&mut self, unit: &str, text: &str) {
         let mut inside = false;
-        for line in logical_lines(text) {
+        for line in lines::logical(text) {
             let line = line.trim();
             if line.starts_with('[') {
                 inside = line == "[Install]";
                 continue;
             }
-            let Some((key, value)) = line.split_once('=') else { continue };
-            if !inside || line.starts_with(['#', ';']) {
-                continue;
-            }
+            let Some((key, value)) = line.split_once('=').filter(|_| inside) else { continue };
+            let value = value.trim();
             let list = match key.trim() {
-                "WantedBy" => &mut install.wanted_by,
-                "RequiredBy" => &mut install.required_by,
-                "UpheldBy" => &mut install.upheld_by,
-                "Alias" => &mut install.alias,
-                "Also" => &mut install.also,
+                "WantedBy" => &mut self.wanted_by,
+                "RequiredBy" => &mut self.required_by,
+                "UpheldBy" => &mut self.upheld_by,
+                "Alias" if ALIAS_TYPES.contains(&name::suffix(unit)) => &mut self.alias,
+                // Not quoted and never cleared, as in systemd.
+                "Also" => {
+                    self.add_also(unit, value);
+                    continue;
+                }
                 "DefaultInstance" => {
-                    install.default_instance = Some(value.trim().to_owned());
+                    self.set_default_instance(unit, value);
                     continue;
                 }
                 _ => continue,
             };
             // An empty value clears the list.
-            if value.trim().is_empty() {
+            if value.is_empty() {
                 list.clear();
             }
-            list.extend(value.split_whitespace().map(str::to_owned));
+            list.extend(lines::words(value));
         }
-        install
+    }
+
+    fn add_also(&mut self, unit: &str, value: &str) {
+        for word in value.split_whitespace() {
+            let other = expand(word, unit);
+            if name::kind(&other).is_none() {
+                self.invalid.get_or_insert(LinkError::NoUnit(other));
+                return;
+            }
+            self.also.push(other);
+        }
+    }
+
+    fn set_default_instance(&mut self, unit: &str, value: &str) {
+        // Means nothing for other units, and systemd ignores it.
+        if name::kind(unit) != Some(Kind::Template) {
+            return;
+        }
+        let instance = expand(value, unit);
+        if name::is_instance(&instance) {
+            self.default_instance = Some(instance).filter(|instance| !instance.is_empty());
+        } else {
+            self.invalid.get_or_insert(LinkError::NoUnit(name::with_instance(unit, &instance)));
+        }
     }
 
     /// Returns true if the section asks for any links.
@@ -130,21 +170,19 @@ impl Install {
             .any(|list| !list.is_empty())
     }
 
-    /// Returns the links for `unit`.
-    pub(super) fn links(&self, unit: &str) -> Links {
-        let mut links = Links::default();
+    /// Returns the links for `unit`, by setting, in systemd's order.
+    pub(super) fn links(&self, unit: &str) -> Vec<Links> {
+        let mut aliases = Links::default();
         for alias in &self.alias {
-            self.link_alias(unit, &expand(alias, unit), &mut links);
+            self.link_alias(unit, &expand(alias, unit), &mut aliases);
         }
         let lists = [
             (&self.wanted_by, "wants"),
             (&self.required_by, "requires"),
             (&self.upheld_by, "upholds"),
         ];
-        for (list, suffix) in lists {
-            self.link_wanted(unit, list, suffix, &mut links);
-        }
-        links
+        let others = lists.map(|(list, suffix)| self.link_wanted(unit, list, suffix));
+        std::iter::once(aliases).chain(others).collect()
     }
 
     /// Returns true if `unit` asks for a link of this name.
@@ -163,7 +201,8 @@ impl Install {
         is_template.then(|| name::with_instance(unit, instance))
     }
 
-    fn link_wanted(&self, unit: &str, list: &[String], suffix: &str, links: &mut Links) {
+    fn link_wanted(&self, unit: &str, list: &[String], suffix: &str) -> Links {
+        let mut links = Links::default();
         let is_template = name::kind(unit) == Some(Kind::Template);
         let default = self.default_unit(unit);
         // A template without a default instance takes the instance of the unit that wants it, which
@@ -173,15 +212,16 @@ impl Install {
         for by in list {
             let by = expand(by, &linked);
             match name::kind(&by) {
-                None => return links.invalid.push(LinkError::NoUnit(by)),
+                None => links.invalid.push(LinkError::NoUnit(by)),
                 Some(Kind::Plain) if must_have_instance => {
-                    return links.invalid.push(LinkError::NoInstance { unit: linked, by });
+                    links.invalid.push(LinkError::NoInstance { unit: linked.clone(), by });
                 }
                 Some(Kind::Plain | Kind::Template | Kind::Instance) => {
                     links.wanted.push(format!("{by}.{suffix}/{linked}"));
                 }
             }
         }
+        links
     }
 
     fn link_alias(&self, unit: &str, alias: &str, links: &mut Links) {
@@ -217,8 +257,6 @@ impl Install {
 
 /// Returns true if a unit may have this alias.
 fn is_valid_alias(alias: &str, unit: &str) -> bool {
-    // systemd allows aliases for these types only.
-    let types = ["service", "socket", "target", "device", "timer", "path"];
     let suffix = name::suffix(alias);
     let fits = match (name::kind(alias), name::kind(unit)) {
         (Some(Kind::Plain), Some(Kind::Plain))
@@ -228,7 +266,7 @@ fn is_valid_alias(alias: &str, unit: &str) -> bool {
         }
         (None | Some(_), None | Some(_)) => false,
     };
-    fits && suffix == name::suffix(unit) && types.contains(&suffix)
+    fits && suffix == name::suffix(unit)
 }
 
 /// Returns the file names of a unit: its own, and for an instance its template's.
@@ -259,25 +297,4 @@ fn expand(text: &str, unit: &str) -> String {
         }
     }
     expanded
-}
-
-/// Returns the lines of a unit file, with continuation lines joined.
-fn logical_lines(text: &str) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    let mut continues = false;
-    for line in text.lines() {
-        let (part, next) = match line.strip_suffix('\\') {
-            Some(part) => (part, true),
-            None => (line, false),
-        };
-        match lines.last_mut() {
-            Some(last) if continues => {
-                last.push(' ');
-                last.push_str(part);
-            }
-            _ => lines.push(part.to_owned()),
-        }
-        continues = next;
-    }
-    lines
 }

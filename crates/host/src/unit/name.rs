@@ -19,11 +19,10 @@ const MAX_LENGTH: usize = 255;
 /// Returns the kind of a name; none if it is not a valid unit name.
 pub(crate) fn kind(name: &str) -> Option<Kind> {
     let (stem, suffix) = name.rsplit_once('.')?;
-    let fits = |letter: char| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter);
     let is_name = !stem.is_empty()
         && name.len() <= MAX_LENGTH
         && UNIT_TYPES.contains(&suffix)
-        && name.chars().all(fits);
+        && is_instance(name);
     if !is_name {
         return None;
     }
@@ -33,6 +32,11 @@ pub(crate) fn kind(name: &str) -> Option<Kind> {
         Some((_, "")) => Some(Kind::Template),
         Some((_, _)) => Some(Kind::Instance),
     }
+}
+
+/// Returns true if a text has only letters that names of units may have.
+pub(crate) fn is_instance(text: &str) -> bool {
+    text.chars().all(|letter| letter.is_ascii_alphanumeric() || ":-_.\\@".contains(letter))
 }
 
 /// Returns the suffix of a name.

@@ -4,6 +4,8 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use super::*;
 
+mod generated;
+
 struct Tree {
     folder: tempfile::TempDir,
     root: Root,

@@ -148,6 +148,7 @@ fn render_error(manifests: &Manifests, pool: &Pool, error: RenderError) -> anyho
         | RenderError::Unhashable { .. }
         | RenderError::Name { .. }
         | RenderError::TooLarge { .. }
+        | RenderError::Path { .. }
         | RenderError::StreamAndOverride => None,
     };
     let error = anyhow::Error::new(error);

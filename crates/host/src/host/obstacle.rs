@@ -1,0 +1,191 @@
+//! Paths of the machine that are in the way of those of a config.
+//!
+//! A file replaces a directory only if the directory is one that a config left behind: it contains
+//! nothing else than directories, no package owns it, and it has the permissions of a new one, so
+//! that going back to the earlier config creates an equal one.
+
+use std::collections::BTreeSet;
+
+use mco_core::{
+    machine::{self, Machine, paths},
+    plan::{NodePlan, Step},
+};
+
+use super::{Host, HostError};
+use crate::{
+    original,
+    root::{Root, Stat},
+    system::{Packaged, System},
+};
+
+/// Permissions of a directory that a write creates.
+const NEW_DIRECTORY: u32 = 0o755;
+
+impl<S: System> Host<S> {
+    /// Fails if a step of `plan`, which leaves the config `from`, cannot write its path.
+    ///
+    /// Called before the node is drained: a change that a machine cannot take must not touch it.
+    pub fn check_paths(&self, from: &Machine, plan: &NodePlan) -> Result<(), HostError> {
+        let mut free = BTreeSet::new();
+        for step in &plan.steps {
+            free.extend(self.freed_path(from, step)?);
+        }
+        for step in &plan.steps {
+            let path = step.path().unwrap_or_default();
+            if let Step::WriteFile(_) | Step::WriteUnit(_) | Step::WriteDropin { .. } = step {
+                self.check_above(&path, &free)?;
+                self.check_directory(&path, &path, &free)?;
+            } else if let Step::MaskUnit(_) = step {
+                // A mask replaces a directory, too.
+                self.check_above(&path, &free)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the path that a step leaves empty, if it does.
+    fn freed_path(&self, from: &Machine, step: &Step) -> Result<Option<String>, HostError> {
+        let is_removal = if let Step::RemoveUnit(unit) = step {
+            from.unit(unit).is_some_and(machine::has_file)
+        } else {
+            matches!(step, Step::RemoveFile(_) | Step::RemoveDropin { .. } | Step::UnmaskUnit(_))
+        };
+        let Some(path) = step.path().filter(|_| is_removal) else { return Ok(None) };
+        // The original comes back.
+        let is_restored = self.root.stat(&original::copy_path(&path))?.is_some();
+        Ok((!is_restored).then_some(path))
+    }
+
+    /// Fails if a path above this one is not a directory and stays.
+    fn check_above(&self, path: &str, free: &BTreeSet<String>) -> Result<(), HostError> {
+        let mut above: Vec<&str> = paths::ancestors(path).collect();
+        above.reverse();
+        for obstacle in above {
+            if self.root.directory(obstacle)?.is_some() {
+                continue;
+            }
+            return match self.root.stat(obstacle)? {
+                Some(stat) if !free.contains(obstacle) => Err(obstructed(path, obstacle, stat)),
+                _ => Ok(()),
+            };
+        }
+        Ok(())
+    }
+
+    /// Fails if the directory at `at`, if there is one, cannot make place for the file at `path`.
+    fn check_directory(
+        &self,
+        path: &str,
+        at: &str,
+        free: &BTreeSet<String>,
+    ) -> Result<(), HostError> {
+        let Some(stat) = self.root.stat(at)?.filter(Stat::is_directory) else { return Ok(()) };
+        if !self.is_left_behind(at, stat)? {
+            return Err(obstructed(path, at, stat));
+        }
+        for name in self.root.list(at)? {
+            let child = format!("{at}/{name}");
+            match self.root.stat(&child)? {
+                Some(stat) if stat.is_directory() => self.check_directory(path, &child, free)?,
+                Some(stat) if !free.contains(&child) => {
+                    return Err(obstructed(path, &child, stat));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the directory at a path, if it contains nothing but directories that configs left
+    /// behind.
+    pub(super) fn clear_directory(&self, path: &str) -> Result<(), HostError> {
+        let found = self.root.stat(path)?.filter(Stat::is_directory);
+        if let Some(stat) = found
+            && self.is_left_behind(path, stat)?
+        {
+            self.root.remove_directories(path)?;
+        }
+        Ok(())
+    }
+
+    fn is_left_behind(&self, path: &str, stat: Stat) -> Result<bool, HostError> {
+        let is_new = stat.mode & 0o7777 == NEW_DIRECTORY && Root::is_own(stat.owner);
+        Ok(is_new && self.system.packaged(path)? != Packaged::Yes)
+    }
+}
+
+fn obstructed(path: &str, obstacle: &str, stat: Stat) -> HostError {
+    let kind = if stat.is_directory() {
+        "a directory"
+    } else if stat.is_link() {
+        "a link"
+    } else {
+        "a file"
+    };
+    HostError::Obstructed { path: path.to_owned(), obstacle: obstacle.to_owned(), kind }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use mco_core::plan::{self, Circumstances, default_policies};
+
+    use super::*;
+    use crate::simulated::SimulatedSystem;
+
+    /// Returns the config with these files.
+    fn config(paths: &[&str]) -> Machine {
+        let mut machine = Machine::blank();
+        for path in paths {
+            let file = mco_ignition::config::File {
+                path: (*path).to_owned(),
+                ..mco_ignition::config::File::default()
+            };
+            machine.config.storage.files.push(file);
+        }
+        machine
+    }
+
+    // covers: C60
+    #[test]
+    fn a_path_that_cannot_be_written_is_found_before_the_first_step() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::open(folder.path()).unwrap();
+        for path in ["/etc/ours/a", "/etc/ours/b/c", "/etc/dir/file", "/etc/file"] {
+            root.write(path, b"", 0o644).unwrap();
+        }
+        for (path, mode) in [("/etc/empty", 0o755), ("/etc/closed", 0o700)] {
+            root.create_directory(path).unwrap();
+            let at = folder.path().join(path.trim_start_matches('/'));
+            fs::set_permissions(at, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        root.link("ours", "/etc/link").unwrap();
+        let system = SimulatedSystem::open(&root).unwrap();
+        let mut host = Host { root, system };
+        let from = config(&["/etc/ours/a", "/etc/ours/b/c", "/etc/file"]);
+        let check = |host: &Host<SimulatedSystem>, paths: &[&str]| {
+            let to = config(paths);
+            let plan = plan::node(&from, &to, &default_policies(), &Circumstances::default());
+            host.check_paths(&from, &plan.unwrap()).err().map(|error| error.to_string())
+        };
+        assert_eq!(check(&host, &["/etc/ours"]), None);
+        assert_eq!(check(&host, &["/etc/ours/b"]), None, "its only file is removed");
+        assert_eq!(check(&host, &["/etc/file/below"]), None);
+        assert_eq!(check(&host, &["/etc/empty"]), None);
+        assert_eq!(check(&host, &["/etc/link/a"]), None, "the link leads to a directory");
+        let refused = "that no config manages; remove it, or change the config";
+        let cases = [
+            ("/etc/dir", "cannot write /etc/dir: /etc/dir/file is a file"),
+            ("/etc/closed", "cannot write /etc/closed: /etc/closed is a directory"),
+            ("/etc/dir/file/x", "cannot write /etc/dir/file/x: /etc/dir/file is a file"),
+        ];
+        for (path, want) in cases {
+            assert_eq!(check(&host, &[path]).unwrap(), format!("{want} {refused}"));
+        }
+        host.system.set_packaged_paths(Some(BTreeSet::from(["/etc/empty".to_owned()])));
+        assert!(check(&host, &["/etc/empty"]).is_some(), "a package owns the directory");
+        host.root.write(&original::copy_path("/etc/file"), b"", 0o644).unwrap();
+        assert!(check(&host, &["/etc/file/below"]).is_some(), "its original comes back");
+    }
+}

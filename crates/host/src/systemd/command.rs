@@ -1,0 +1,69 @@
+//! Names and time limits of the transient units that run commands of the machine.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Matches the units of all commands, of this process and of others.
+pub(super) const PATTERN: &str = "machine-config-daemon-run-*.service";
+
+/// Longer than pulling an image over a slow line.
+pub(super) const LONG_LIMIT: Duration = Duration::from_hours(1);
+/// Longer than any other command takes.
+const SHORT_LIMIT: Duration = Duration::from_mins(10);
+
+/// Verbs that pull images or build a deployment.
+const LONG_VERBS: [&str; 8] =
+    ["rebase", "update", "override", "kargs", "switch", "pull", "cp", "run"];
+
+/// Returns the time after which a command counts as hung.
+pub(super) fn limit(command: &[&str]) -> Duration {
+    let is_long = command.get(1).is_some_and(|verb| LONG_VERBS.contains(verb));
+    if is_long { LONG_LIMIT } else { SHORT_LIMIT }
+}
+
+/// Returns a name that no other unit has: not of a command that runs at the same time, and not of
+/// one that an earlier process left.
+pub(super) fn unit_name(command: &[&str]) -> String {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let program = command.first().map_or("", |it| it.rsplit('/').next().unwrap_or(it));
+    let fits = |letter: &char| letter.is_ascii_alphanumeric() || "-_".contains(*letter);
+    let program: String = program.chars().filter(fits).collect();
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    format!("machine-config-daemon-run-{program}-{}-{number}.service", process_token())
+}
+
+/// Returns a text that only the units of this process contain.
+pub(super) fn process_token() -> &'static str {
+    static TOKEN: OnceLock<String> = OnceLock::new();
+    TOKEN.get_or_init(|| {
+        // The kernel generates a new one for each read. The process id alone is not unique: the
+        // daemon has the same one in each of its containers.
+        let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+        let random: String = random.chars().filter(char::is_ascii_hexdigit).take(12).collect();
+        format!("{random}{:x}", std::process::id())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_has_a_unit_and_a_limit_of_its_own() {
+        let rebase = ["/usr/bin/rpm-ostree", "rebase", "--experimental", "x"];
+        let names = [unit_name(&rebase), unit_name(&rebase)];
+        assert_ne!(names[0], names[1]);
+        for name in &names {
+            assert!(name.starts_with("machine-config-daemon-run-rpm-ostree-"), "{name}");
+            assert!(name.contains(process_token()) && name.ends_with(".service"), "{name}");
+        }
+        assert_eq!(limit(&rebase), LONG_LIMIT);
+        assert_eq!(limit(&["/usr/bin/rpm-ostree", "status", "--json"]), SHORT_LIMIT);
+        assert_eq!(limit(&["/usr/sbin/update-grub"]), SHORT_LIMIT);
+    }
+}
