@@ -84,6 +84,9 @@ keys! {
     FIRST_PIVOT_CONFIG: RenderedName = "firstPivotConfig";
     /// Node: marker without a value; the labels of a custom pool were applied once.
     CUSTOM_POOL_LABELS_APPLIED: String = "customPoolLabelsApplied";
+    /// Node: way out of an update that cannot be completed. Set by the administrator, removed by the
+    /// daemon; not in the reference.
+    RECOVER: Recovery = "recover";
     /// Node: action that follows the config change; cleared by the first sync afterwards.
     POST_CONFIG_ACTION: PostConfigAction = "post-config-action";
     /// Node: reason why the previous boot failed to finalize a staged OS update.
@@ -212,6 +215,14 @@ wire_enum! {
         Unreconcilable = "Unreconcilable",
         /// The node is about to reboot.
         Rebooting = "Rebooting",
+    }
+}
+
+wire_enum! {
+    /// Way out of an update that cannot be completed.
+    pub enum Recovery {
+        /// Forget the update and apply the desired config again in full.
+        Abandon = "abandon",
     }
 }
 

@@ -12,6 +12,7 @@ pub mod drift;
 #[cfg(test)]
 mod fixture;
 pub mod goyaml;
+pub mod lifecycle;
 pub mod lint;
 pub mod machine;
 pub mod machine_config_node;

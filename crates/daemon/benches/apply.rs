@@ -18,11 +18,11 @@ use std::{
 };
 
 use mco_api::MachineConfig;
+use mco_apply::{ParsedConfig, execute, first_boot, verify};
 use mco_core::{
     machine::Machine,
     plan::{self, ApplyMode, Circumstances, default_policies},
 };
-use mco_daemon::{execute, first_boot, verify};
 use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::{Value, json};
 
@@ -70,11 +70,12 @@ fn plain(folder: &Path, text: &str) -> Duration {
 }
 
 fn ours(host: &mut Host<SimulatedSystem>, from: &MachineConfig, to: &MachineConfig) -> Duration {
-    let read = |config: &MachineConfig| Machine::read(config).expect("it can be read");
+    let read = |config: &MachineConfig| ParsedConfig::read(config.clone()).expect("it can be read");
+    let (from, to) = (read(from), read(to));
     let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
-    let plan = plan::node(&read(from), &read(to), &default_policies(), &at).expect("a plan");
+    let plan = plan::node(&from.machine, &to.machine, &default_policies(), &at).expect("a plan");
     let began = Instant::now();
-    execute::begin(host, from, to, plan, &mut |_| {}).expect("it is applied");
+    execute::begin(host, &from, &to, plan, &mut |_| {}).expect("it is applied");
     began.elapsed()
 }
 

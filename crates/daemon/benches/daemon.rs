@@ -20,9 +20,10 @@ use k8s_openapi::{
 use kube::{Api, Client, ResourceExt as _, api::PostParams, runtime::wait::await_condition};
 use mco_api::{MachineConfig, MachineConfigPool};
 use mco_apiserver::{ApiServer, Listener, Settings};
+use mco_apply::{disk, first_boot, verify};
 use mco_cluster::{NoteCount, Reporter, Shutdown, client, telemetry};
 use mco_core::machine::Machine;
-use mco_daemon::{DaemonContext, disk, first_boot, state::SharedState, verify};
+use mco_daemon::{DaemonContext, state::SharedState};
 use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::json;
 

@@ -1,10 +1,12 @@
-//! The daemon's reconcile loop: observe the node and the disk, decide, act, report.
+//! The daemon's reconcile loop: observe the node and the disk, decide (`mco_core::lifecycle`), act,
+//! report.
 //!
 //! The loop does not poll. It sleeps until the node's annotations change, the disk drifts, a
 //! deadline passes or a retry is due. Work on the machine runs on its own thread and is never
 //! cancelled: a shutdown waits for its end.
 
 mod adopt;
+mod carry_out;
 mod complete;
 pub(crate) mod confirm;
 mod drain;
@@ -17,21 +19,26 @@ mod update;
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use mco_api::{NodeName, RenderedName, annotation::DrainRequest};
+use mco_api::NodeName;
+use mco_apply::{ParsedConfig, confirm::standby::Program, execute, observe};
 use mco_cluster::{Clock, Shutdown, report::chain};
-use mco_core::{drift, machine::Machine};
+use mco_core::{
+    drift,
+    lifecycle::{
+        self, Action, Decision, DiskView, NodeAnnotations, Observation, Outcome, Phase, State,
+        Wait, Wake,
+    },
+    machine::Machine,
+};
 use mco_host::{Host, System};
 use tokio::{sync::watch, task::JoinError, time::Instant};
 use tracing::{info, warn};
 
-pub use self::error::{DriftDetected, SyncError};
+pub use self::error::SyncError;
+use self::update::Preparation;
 use crate::{
     DaemonContext, Limits,
     cluster::{Changes, Cluster, EventType, NodeState},
-    confirm::standby::Program,
-    decide::{self, NodeAnnotations, Task},
-    disk,
-    heal::RepairHistory,
     metrics::Metrics,
     shared::SharedHost,
     state::SharedState,
@@ -47,19 +54,6 @@ pub enum DaemonExit {
     Rebooting,
 }
 
-/// The next action of the loop after a sync.
-enum AfterSync {
-    /// Sync again at once.
-    SyncAgain,
-    /// Wait for a change, or until the deadline.
-    Wait(Option<Instant>),
-    /// The machine reboots; the loop ends.
-    Rebooting,
-}
-
-/// Longest pause between retries; the first is one second, each further one twice as long.
-const MAX_BACKOFF: Duration = Duration::from_mins(1);
-
 /// The reconcile loop of one node.
 #[derive(Debug)]
 pub struct Agent<S, C> {
@@ -74,23 +68,24 @@ pub struct Agent<S, C> {
     certificate_errors: watch::Receiver<Option<String>>,
     /// Watches the disk for drift while no update runs.
     drift_watch: Option<Watch>,
-    /// The config that the disk was verified against; none after a change on the disk.
-    verified: Option<RenderedName>,
-    /// The pending request to the drain controller, and its start.
-    drain_wait: Option<(DrainRequest, Instant)>,
-    /// Since when the kubelet is unhealthy after an update.
-    kubelet_down_since: Option<Instant>,
-    failures: u32,
+    /// State of the node's life.
+    state: State,
     /// Start of this daemon.
     since: Instant,
-    /// Recent drift repairs.
-    repairs: RepairHistory,
-    /// True once this daemon has prepared the machine.
-    is_prepared: bool,
+    /// Outcome of the last action.
+    outcome: Outcome,
+    /// Records on the disk, as last read.
+    disk: DiskView,
+    /// Error of the last action, if it failed.
+    fault: Option<SyncError>,
+    /// Phase before the last decision.
+    phase_before: Phase,
+    /// Config of the node, while it is needed.
+    current: Option<ParsedConfig>,
+    /// Update that is being prepared.
+    preparation: Option<Preparation>,
     /// The error of the last deployment's finalization, if it failed.
     root_cause: Option<String>,
-    /// True once this daemon has reported the node as Done.
-    has_completed: bool,
     /// True while the machine is being changed, so that a shutdown must wait.
     protected: bool,
     shutdown: Shutdown,
@@ -123,15 +118,15 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             observed,
             certificate_errors,
             drift_watch: None,
-            verified: None,
-            drain_wait: None,
-            kubelet_down_since: None,
-            failures: 0,
+            state: State::default(),
             since: Instant::now(),
-            repairs: RepairHistory::default(),
-            is_prepared: false,
+            outcome: Outcome::Started,
+            disk: DiskView::default(),
+            fault: None,
+            phase_before: Phase::Starting,
+            current: None,
+            preparation: None,
             root_cause: None,
-            has_completed: false,
             protected: false,
             shutdown: Shutdown::new(),
             metrics: around.metrics.clone(),
@@ -147,30 +142,73 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.shutdown = shutdown;
         info!("Starting to manage node: {}", self.node);
         while self.protected || !self.shutdown.is_requested() {
-            let pause = match self.sync().await {
-                Ok(AfterSync::SyncAgain) => continue,
-                Ok(AfterSync::Rebooting) => return DaemonExit::Rebooting,
-                Ok(AfterSync::Wait(until)) => {
-                    self.failures = 0;
-                    until
-                }
+            let decision = self.decide().await;
+            let is_reboot = matches!(decision.action, Action::Reboot(_));
+            self.outcome = match self.carry_out(decision.action).await {
+                Ok(_) if is_reboot && self.limits.reboot.is_none() => return DaemonExit::Rebooting,
+                Ok(outcome) => outcome,
                 Err(error) => {
-                    self.unprotect().await;
-                    self.fail(&error).await;
-                    let pause = Duration::from_secs(1 << self.failures.min(6)).min(MAX_BACKOFF);
-                    self.failures = self.failures.saturating_add(1);
-                    Some(Instant::now() + pause)
+                    let severity = error.severity();
+                    self.fault = Some(error);
+                    Outcome::Failed(severity)
                 }
             };
-            if !self.wait(pause).await {
-                break;
+            if let Wait::Until(until) = decision.wait {
+                match self.wait(self.since + until).await {
+                    Some(wake) => self.outcome = Outcome::Woken(wake),
+                    None => break,
+                }
             }
         }
-        DaemonExit::Stopped
+        // A machine that goes down stops its daemon.
+        if self.state.phase == Phase::Rebooting {
+            DaemonExit::Rebooting
+        } else {
+            DaemonExit::Stopped
+        }
     }
 
-    /// Waits for a change; returns false once the daemon must stop.
-    async fn wait(&mut self, pause: Option<Instant>) -> bool {
+    /// Observes, and decides the next action.
+    async fn decide(&mut self) -> Decision {
+        let seen = match self.observe().await {
+            Ok(seen) => seen,
+            Err(error) => {
+                let outcome = Outcome::Failed(error.severity());
+                self.fault = Some(error);
+                Observation { outcome, ..Observation::default() }
+            }
+        };
+        let limits = self.limits.lifecycle();
+        let before = self.state.phase;
+        let state = std::mem::take(&mut self.state);
+        let decision = lifecycle::next(state, &seen, &limits, self.since.elapsed());
+        self.state = decision.state.clone();
+        self.publish_phase(before);
+        decision
+    }
+
+    async fn observe(&mut self) -> Result<Observation, SyncError> {
+        let node = NodeAnnotations::read(&self.node_state.annotations)?;
+        let outcome = std::mem::take(&mut self.outcome);
+        let is_known = matches!(
+            outcome,
+            Outcome::Prepared
+                | Outcome::Verified(..)
+                | Outcome::Planned(_)
+                | Outcome::Kubelet(_)
+                | Outcome::Health(_)
+        );
+        if !is_known {
+            let disk = self.on_host(observe::disk_view).await?;
+            self.disk = disk.map_err(SyncError::of_disk)?;
+        }
+        self.publish_state(&node);
+        let certificates = self.certificate_errors.borrow_and_update().clone();
+        Ok(Observation { node: Some(node), disk: self.disk.clone(), certificates, outcome })
+    }
+
+    /// Waits for a change, at most until `deadline`; returns none once the daemon must stop.
+    async fn wait(&mut self, deadline: Instant) -> Option<Wake> {
         let shutdown = self.shutdown.clone();
         // A shutdown in the middle of a change waits a little for the last API calls.
         let must_wait = self.protected && shutdown.is_requested();
@@ -180,48 +218,26 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             tokio::time::sleep(shutdown_grace).await;
         };
         tokio::select! {
-            () = stop => return false,
-            () = self.wait_for_change() => {}
-            () = until(pause) => self.verified = None,
-        }
-        true
-    }
-
-    async fn sync(&mut self) -> Result<AfterSync, SyncError> {
-        let node = NodeAnnotations::read(&self.node_state.annotations)?;
-        let disk = self.on_host(read_disk).await??;
-        self.publish_state(&node, &disk);
-        let task = decide::next(&node, &disk);
-        // An unfinished update is completed first, whatever else is wrong with the machine.
-        if !matches!(task, Task::Resume(_)) {
-            self.prepare().await?;
-        }
-        match task {
-            Task::Resume(resume) => self.resume(resume).await,
-            Task::ClearRebooting => self.clear_rebooting().await,
-            Task::SetInitialAnnotations(annotations) => {
-                let pairs = annotations.into_iter().map(|(key, value)| (key, Some(value)));
-                self.annotate(pairs.collect()).await?;
-                Ok(AfterSync::SyncAgain)
-            }
-            Task::Adopt => self.adopt().await,
-            Task::Complete(config) => self.complete(&node, &config).await,
-            Task::Update { from, to } => self.update(&node, &from, &to, disk.force).await,
-            Task::Blocked(missing) => Err(missing.into()),
+            () = stop => None,
+            wake = self.wait_for_change() => Some(wake),
+            () = tokio::time::sleep_until(deadline) => Some(Wake::Deadline),
         }
     }
 
     /// Waits until the node's annotations, the certificate error or a watched path change.
-    async fn wait_for_change(&mut self) {
+    async fn wait_for_change(&mut self) -> Wake {
         tokio::select! {
-            known = newer_node(&mut self.observed, &self.node_state) => self.node_state = known,
-            () = changed(&mut self.certificate_errors) => {}
+            known = newer_node(&mut self.observed, &self.node_state) => {
+                self.node_state = known;
+                Wake::Change
+            }
+            () = changed(&mut self.certificate_errors) => Wake::Change,
             drift = drift_event(&mut self.drift_watch) => {
                 if let Err(error) = drift {
                     warn!(error = chain(&error), "fsnotify error");
                     self.drift_watch = None;
                 }
-                self.verified = None;
+                Wake::Disk
             }
         }
     }
@@ -257,7 +273,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 let paths = expected.iter().map(|item| item.path.as_str());
                 let paths = paths.filter(|path| path.starts_with('/'));
                 // A new force file triggers a sync at once, too.
-                Watch::new(&host.root, paths.chain([crate::execute::FORCE_FILE]))
+                Watch::new(&host.root, paths.chain([execute::FORCE_FILE]))
             })
             .await?;
         let is_new = self.drift_watch.is_none();
@@ -277,22 +293,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             let text = "Config Drift Monitor stopped";
             self.cluster.publish_event(EventType::Normal, "ConfigDriftMonitorStopped", text).await;
         }
-        self.verified = None;
     }
-}
-
-fn read_disk<S: System>(host: &mut Host<S>) -> Result<decide::DiskView, SyncError> {
-    let current = disk::current_config(&host.root)?;
-    let name = current.and_then(|config| config.metadata.name);
-    let update = crate::ledger::open(&host.root)?;
-    Ok(decide::DiskView {
-        // A recorded config without a usable name is treated as not recorded.
-        current: name.and_then(|name| name.parse().ok()),
-        initial_annotations: disk::initial_annotations(&host.root)?,
-        update: update.map(|(ledger, progress)| (progress, ledger.boot_id)),
-        boot_id: host.system.facts()?.boot_id,
-        force: host.root.exists(crate::execute::FORCE_FILE)?,
-    })
 }
 
 /// Waits until the watch delivers a node that is newer than `known` and has other annotations.
@@ -320,13 +321,6 @@ async fn changed<T>(observed: &mut watch::Receiver<T>) {
 async fn drift_event(drift_watch: &mut Option<Watch>) -> Result<(), crate::watch::WatchError> {
     match drift_watch {
         Some(watch) => watch.changed().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }

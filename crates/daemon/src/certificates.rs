@@ -13,6 +13,7 @@ use std::{collections::BTreeMap, time::Duration};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{Client, ResourceExt as _};
 use mco_api::{ControllerConfig, NodeName, annotation, label};
+use mco_apply::execute::KUBECONFIG;
 use mco_cluster::{Api, CallError, Shutdown, apply, report::chain, watch::WatchError};
 use mco_host::{Host, RootError, System, SystemError};
 use tokio::{sync::watch, task::JoinError, time::sleep};
@@ -28,7 +29,6 @@ use crate::{
         self as node, Changes, NodeState,
         object_watch::{AfterChange, watch_one_with_errors},
     },
-    execute::KUBECONFIG,
     shared::SharedHost,
 };
 

@@ -1,21 +1,14 @@
 //! The node daemon: applies the rendered config of one node and reports the progress.
 //!
-//! Each sync observes (annotations, disk, ledger), decides (a pure function), acts (blocking calls,
-//! recorded in the ledger) and reports (annotations, conditions, events, metrics). There are no
-//! globals, so that one process can run many daemons.
+//! Each turn observes (annotations, disk, ledger), decides (`mco_core::lifecycle`), acts
+//! (`mco-apply`: blocking calls, recorded in the ledger) and reports (annotations, conditions,
+//! events, metrics). There are no globals, so that one process can run many daemons.
 
 mod access;
 pub mod agent;
 mod certificates;
 pub mod cluster;
-pub mod confirm;
-pub mod decide;
-pub mod disk;
-pub mod execute;
-pub mod first_boot;
-pub mod heal;
 pub mod kubelet;
-pub mod ledger;
 pub mod machine_config_node;
 pub mod metrics;
 pub mod os_info;
@@ -23,8 +16,8 @@ pub mod pinned;
 pub mod previous_logs;
 pub mod shared;
 pub mod simulate;
+pub mod startup;
 pub mod state;
-pub mod verify;
 pub mod watch;
 
 pub use agent::{Agent, DaemonExit};
@@ -33,7 +26,9 @@ use std::time::Duration;
 
 use kube::Client;
 use mco_api::NodeName;
+use mco_apply::{confirm, confirm::standby::Program, disk};
 use mco_cluster::{Clock, Health, Reporter, Shutdown, report::chain, watch::Config as WatchConfig};
+use mco_core::lifecycle;
 use mco_host::{Host, System};
 use tokio::sync::watch as latest;
 use tracing::{Instrument as _, warn};
@@ -41,12 +36,12 @@ use tracing::{Instrument as _, warn};
 use crate::{
     certificates::CertificateSync,
     cluster::{ApiCluster, NodeState, watch_node},
-    confirm::standby::Program,
     kubelet::HealthAddress,
     machine_config_node::StatusSender,
     metrics::Metrics,
     pinned::{PinnedImageSync, RunCommand},
     shared::SharedHost,
+    startup::Confirmation,
     state::SharedState,
 };
 
@@ -91,6 +86,9 @@ pub struct Limits {
     /// For the machine to prove healthy after a reboot, if its pool sets no time. Zero disables the
     /// confirmation.
     pub confirm: Duration,
+    /// For the machine to go down after it was told to reboot. If none, the daemon returns at once:
+    /// a simulated machine goes down when its daemon returns.
+    pub reboot: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -103,7 +101,16 @@ impl Default for Limits {
             shutdown_grace: Duration::from_secs(5),
             status_flush: Duration::from_secs(3),
             confirm: confirm::DEADLINE,
+            reboot: None,
         }
+    }
+}
+
+impl Limits {
+    /// Returns the limits that decide about the next action.
+    fn lifecycle(&self) -> lifecycle::Limits {
+        let Self { drain, uncordon, kubelet, reboot, .. } = *self;
+        lifecycle::Limits { drain, uncordon, kubelet, reboot: reboot.unwrap_or_default() }
     }
 }
 
@@ -183,9 +190,10 @@ async fn run_in_span<S: System + 'static>(
     let Some(_lock) = lock(&host, &shutdown).await else { return DaemonExit::Stopped };
     let client = around.clients.own.clone();
     let probe = agent::confirm::OwnNode { client, node: node.clone() };
-    let host = match confirm::confirm_or_roll_back(host, &probe, &shutdown).await {
-        confirm::Confirmation::Proceed(host) => SharedHost::new(host),
-        confirm::Confirmation::Exit(ended) => return ended,
+    let reboot = around.limits.reboot;
+    let host = match startup::confirm_or_roll_back(host, &probe, reboot, &shutdown).await {
+        Confirmation::Proceed(host) | Confirmation::Failed(host, _) => SharedHost::new(host),
+        Confirmation::Exit(ended) => return ended,
     };
     let (sender, observed) = latest::channel(NodeState::default());
     let (mcn_sender, mcn) = latest::channel(None);

@@ -5,14 +5,13 @@ use std::{path::PathBuf, time::Duration};
 
 use kube::Client;
 use mco_api::{MachineConfig, NodeName};
+use mco_apply::{disk, execute::ExecuteError, first_boot};
 use mco_cluster::{Shutdown, report::chain};
 use mco_host::{Host, Root, RootError, SimulatedSystem, SystemError};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::{
-    DaemonContext, DaemonExit, cluster::pool_config, disk, execute::ExecuteError, first_boot, run,
-};
+use crate::{DaemonContext, DaemonExit, cluster::pool_config, run};
 
 /// Pause between two lookups of the config for the installation.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);

@@ -22,6 +22,8 @@ pub struct State {
     pub state: String,
     /// Value of the node's reason annotation.
     pub reason: String,
+    /// Phase of the node's life, as docs/architecture.md draws them.
+    pub phase: String,
     /// The condition that the daemon waits for.
     pub waiting_for: Option<Waiting>,
     /// The last executed step.
@@ -85,7 +87,7 @@ mod tests {
         });
         let json: serde_json::Value = serde_json::from_str(&glass.json()).unwrap();
         let want = serde_json::json!({
-            "node": "worker-0", "currentConfig": null, "desiredConfig": null, "state": "",
+            "node": "worker-0", "currentConfig": null, "desiredConfig": null, "state": "", "phase": "",
             "reason": "", "lastStep": null, "drift": null, "bootId": "",
             "waitingFor": {"what": "drain-x", "since": "2026-01-01T00:00:00Z"},
         });

@@ -2,6 +2,8 @@
 
 mod boxed;
 
+pub use mco_core::lifecycle::CheckResult;
+
 use crate::{root::RootError, unit::UnitError};
 
 /// Facts about a machine.
@@ -71,17 +73,6 @@ pub enum Packaged {
     No,
     /// The system keeps no list of packages.
     Unknown,
-}
-
-/// The result of a health check.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CheckResult {
-    /// The check passed.
-    Passed,
-    /// The check failed for this reason.
-    Failed(String),
-    /// The check does not apply to the machine.
-    Skipped,
 }
 
 /// The role of a machine, as far as the operating system cares.

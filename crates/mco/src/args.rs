@@ -7,7 +7,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    kubelets, operator, plan, render, server, simulate, status, up, why,
+    kubelets, node, operator, plan, render, server, simulate, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -67,6 +67,7 @@ pub(crate) enum Command {
     Get(get::GetArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
+    Node(node::NodeArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
@@ -98,6 +99,7 @@ impl Command {
             | Self::Get(_)
             | Self::Apply(_)
             | Self::Delete(_)
+            | Self::Node(_)
             | Self::Render(_)
             | Self::Check(_)
             | Self::Plan(_)

@@ -14,6 +14,7 @@ pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod host;
 pub(crate) mod kubelets;
+pub(crate) mod node;
 pub(crate) mod operator;
 pub(crate) mod plan;
 pub(crate) mod render;
@@ -40,6 +41,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Get(args) => get::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
         Command::Delete(args) => delete::run(args, screen),
+        Command::Node(args) => node::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),

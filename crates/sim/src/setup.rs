@@ -34,7 +34,8 @@ pub struct Setup {
     pub script: Vec<(Millis, UserAction)>,
     /// Probabilities of the faults.
     pub faults: Faults,
-    /// Time after which no faults occur and lost machines are restarted.
+    /// Time after which no faults occur, and machines are restarted that are lost or run another
+    /// system than their config asks for.
     pub faults_end: Millis,
     /// Latest end of the simulation.
     pub deadline: Millis,
@@ -92,7 +93,7 @@ pub type Chooser = fn(&mut PoolNodes, &PoolView) -> RolloutPlan;
 /// A defect of a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A node that boots the config is not ready, and its daemon does not finish.
+    /// A node that boots the config is not ready, and its daemon rolls the config back after a while.
     NotReadyAtBoot,
     /// A node with the config is ready at first and becomes unready a minute later.
     NotReadyLater,
@@ -161,12 +162,10 @@ pub struct StepTimes {
     pub reboot: Millis,
     /// Time in which a pod terminates.
     pub leaving: Millis,
-    /// Delay before a daemon retries a failed step.
-    pub retry: Millis,
 }
 
 impl Default for StepTimes {
     fn default() -> Self {
-        Self { settle: 50, apply: 20_000, reboot: 240_000, leaving: 30_000, retry: 60_000 }
+        Self { settle: 50, apply: 20_000, reboot: 240_000, leaving: 30_000 }
     }
 }

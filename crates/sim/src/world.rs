@@ -20,7 +20,7 @@ use crate::{
     Bug, Entry, Fault, HandshakePoint, Invariant, InvariantViolation, Millis, Report, SeededRng,
     Setup, UserAction,
     controller::Controller,
-    daemon::Host,
+    node::Host,
     queue::{Event, Queue, WatchEvent},
 };
 
@@ -320,7 +320,7 @@ impl World {
     fn end_faults(&mut self) {
         self.faults_ended = true;
         for node in 0..self.hosts.len() {
-            self.restart_lost(node);
+            self.restart_by_administrator(node);
         }
     }
 

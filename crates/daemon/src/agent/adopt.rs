@@ -1,32 +1,29 @@
 //! Adopts a machine that was not managed so far.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use mco_api::{
     RenderedName,
     annotation::{self, DaemonState},
 };
-use mco_core::adopt;
+use mco_apply::{ParsedConfig, disk, verify};
+use mco_core::{adopt, lifecycle::Outcome};
 use mco_host::System;
-use tokio::time::Instant;
 use tracing::info;
 
-use super::{AfterSync, Agent, SyncError, update::read};
-use crate::{cluster::Cluster, disk, verify};
-
-/// Pause between two lookups of a pool with a rendered config.
-const RETRY_INTERVAL: Duration = Duration::from_secs(5);
+use super::{Agent, SyncError};
+use crate::cluster::Cluster;
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Records the parts of its pool's config that the machine already has, and annotates the node.
     ///
     /// Nothing on the machine changes. The rest follows as an ordinary update.
-    pub(super) async fn adopt(&mut self) -> Result<AfterSync, SyncError> {
+    pub(super) async fn adopt(&mut self) -> Result<Outcome, SyncError> {
         let Some(target) = self.cluster.pool_config().await? else {
             info!("Waiting for a pool that selects this node and has a rendered config");
-            return Ok(AfterSync::Wait(Some(Instant::now() + RETRY_INTERVAL)));
+            return Ok(Outcome::NoPool);
         };
-        let machine = read(&target)?;
+        let machine = ParsedConfig::read(target)?.machine;
         let (config, missing) = self
             .on_host(move |host| -> Result<_, SyncError> {
                 let differs = verify::differing(host, &adopt::checks(&machine));
@@ -47,6 +44,6 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         annotation::STATE.set(&mut annotations, &DaemonState::Done);
         let pairs = annotations.into_iter().map(|(key, value)| (key, Some(value)));
         self.annotate(pairs.collect()).await?;
-        Ok(AfterSync::SyncAgain)
+        Ok(Outcome::Done)
     }
 }

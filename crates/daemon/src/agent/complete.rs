@@ -1,100 +1,89 @@
-//! Completes a node that has its desired config: verifies the disk, has the node uncordoned, and
-//! reports Done.
+//! Completes a node that has its desired config: verifies the disk, repairs drift, and reports
+//! Done.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use mco_api::{
     MachineConfig, RenderedName,
-    annotation::{self, DaemonState, DrainVerb},
+    annotation::{self, DaemonState},
 };
-use mco_core::{drift::Drift, machine::Machine, status::update_conditions::UpdateEvent};
+use mco_apply::{ParsedConfig, disk, execute, verify};
+use mco_core::{
+    drift::Drift,
+    lifecycle::{Completion, Drifted, Occasion, Outcome},
+    machine::Machine,
+    plan::Step,
+    status::update_conditions::{DrainEvent, UpdateEvent},
+};
 use mco_host::System;
-use tokio::time::Instant;
 use tracing::{info, warn};
 
-use super::{AfterSync, Agent, DriftDetected, SyncError, error::DRIFT_REASON, update::read};
-use crate::{
-    cluster::{Changes, Cluster, EventType},
-    decide::NodeAnnotations,
-    disk, execute,
-    heal::{self, NotRepaired, RepairDecision},
-    verify,
-};
-
-/// Interval of full verifications, which find changes that inotify missed.
-const VERIFY_INTERVAL: Duration = Duration::from_mins(30);
-
-/// The event that a node reports with Done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Completion {
-    /// A config was applied.
-    Update,
-    /// Drift from the config that the node already had was repaired.
-    DriftRepair,
-}
-
-impl Completion {
-    /// Returns the event, from the annotations before Done is reported.
-    fn of(node: &NodeAnnotations, config: &RenderedName) -> Self {
-        let is_current = node.current.as_ref() == Some(config);
-        if is_current && node.is_failing() && node.reason.starts_with(DRIFT_REASON) {
-            Self::DriftRepair
-        } else {
-            Self::Update
-        }
-    }
-}
+use super::{Agent, SyncError};
+use crate::cluster::{Changes, Cluster, EventType};
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
-    /// Verifies the disk against the config, has the node uncordoned and reports Done.
-    pub(super) async fn complete(
+    /// Compares the disk with a config. Starts the drift watch first, so that no change is missed in
+    /// between.
+    pub(super) async fn verify(
         &mut self,
-        node: &NodeAnnotations,
-        config: &RenderedName,
-    ) -> Result<AfterSync, SyncError> {
-        if self.verified.as_ref() != Some(config) {
-            let current = self.current_config(config).await?;
-            if self.pivot_if_needed(&current).await? {
-                return self.reboot_into(config.as_str()).await;
+        config: RenderedName,
+        occasion: Occasion,
+    ) -> Result<Outcome, SyncError> {
+        let current = match &self.preparation {
+            Some(it) if occasion == Occasion::Preflight => it.from.clone(),
+            Some(_) | None => self.current_config(&config).await?,
+        };
+        if occasion == Occasion::Complete && self.pivot_if_needed(&current).await? {
+            return Ok(Outcome::PivotDue(config));
+        }
+        self.start_drift_watch(&current.machine).await?;
+        let drifts = self.differences(&current.machine).await?;
+        if !drifts.is_empty() {
+            let policy = self.cluster.drift_policy().await?;
+            let machine = current.machine.clone();
+            return Ok(Outcome::Drifted(Drifted { config, occasion, machine, drifts, policy }));
+        }
+        self.metrics.drift(None);
+        self.glass.update(|state| state.drift = None);
+        match occasion {
+            Occasion::Preflight => info!("Preflight config drift check successful"),
+            Occasion::Complete => {
+                info!("Validated on-disk state");
+                self.record_verified(current.object).await?;
             }
-            self.verify(config, &current).await?;
-            info!("Validated on-disk state");
-            self.record_verified(current).await?;
         }
-        if let Some(text) = self.certificate_errors.borrow_and_update().clone() {
-            return Err(SyncError::Certificates(text));
-        }
-        let is_reported = node.state == Some(DaemonState::Done)
-            && node.current.as_ref() == Some(config)
-            && node.reason.is_empty();
-        if is_reported {
-            self.drain_wait = None;
-            self.has_completed = true;
-            self.unprotect().await;
-            self.report_event(UpdateEvent::UpToDate);
-            return Ok(AfterSync::Wait(Some(Instant::now() + VERIFY_INTERVAL)));
-        }
-        let completed = Completion::of(node, config);
-        match completed {
-            Completion::Update => info!("Completing update to target MachineConfig: {config}"),
-            Completion::DriftRepair => info!(%config, "Config drift cleared"),
-        }
-        self.report_event(UpdateEvent::Resumed(config.to_string()));
-        if let Some(next) = self.await_kubelet().await? {
-            return Ok(next);
-        }
-        if let Some(next) = self.await_drain(node, DrainVerb::Uncordon, config).await? {
-            return Ok(next);
-        }
-        self.report_done(config, completed).await?;
-        Ok(AfterSync::Wait(Some(Instant::now() + VERIFY_INTERVAL)))
+        Ok(Outcome::Verified(config, occasion))
     }
 
-    async fn report_done(
+    async fn differences(&self, machine: &Arc<Machine>) -> Result<Vec<Drift>, SyncError> {
+        let machine = Arc::clone(machine);
+        Ok(self.on_host(move |host| verify::differences(host, &machine)).await??)
+    }
+
+    /// Repairs drift from a config.
+    pub(super) async fn repair(
+        &mut self,
+        name: &RenderedName,
+        steps: Vec<Step>,
+        subjects: &[String],
+    ) -> Result<Outcome, SyncError> {
+        let config = self.current_config(name).await?;
+        self.on_host(move |host| execute::repair(host, &config, &steps)).await??;
+        let text = format!("Repaired drift from config {name} at {}", subjects.join(", "));
+        info!("{text}");
+        self.metrics.healed(subjects.len());
+        self.cluster.publish_event(EventType::Warning, "ConfigDriftHealed", &text).await;
+        Ok(Outcome::Repaired)
+    }
+
+    /// Reports the node as Done.
+    pub(super) async fn report_done(
         &mut self,
         config: &RenderedName,
         completed: Completion,
-    ) -> Result<(), SyncError> {
+    ) -> Result<Outcome, SyncError> {
+        self.glass.update(|state| state.waiting_for = None);
+        self.report_event(UpdateEvent::Drain(DrainEvent::Uncordoned));
         let text = match completed {
             Completion::Update => {
                 info!(
@@ -103,6 +92,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 format!("Update completed for config {config} and node has been uncordoned")
             }
             Completion::DriftRepair => {
+                info!(%config, "Config drift cleared");
                 format!("Config drift from config {config} cleared and node has been uncordoned")
             }
         };
@@ -113,24 +103,21 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         done.insert(annotation::STATE.name().to_owned(), Some(DaemonState::Done.to_string()));
         done.insert(annotation::CURRENT_CONFIG.name().to_owned(), Some(config.to_string()));
         done.insert(annotation::REASON.name().to_owned(), Some(String::new()));
-        // If the patch fails, the next sync sets the metrics again.
+        // If the patch fails, the next attempt sets the metrics again.
         self.metrics.state(&DaemonState::Done, "", &self.now());
         self.metrics.update(config.as_str(), "", &self.now());
         self.annotate(done).await?;
         info!("In desired state MachineConfig: {config}");
-        self.has_completed = true;
         self.publish_transition(DaemonState::Done.as_str(), "");
         self.report_event(UpdateEvent::Recovered);
-        self.report_event(UpdateEvent::UpToDate);
-        self.unprotect().await;
-        Ok(())
+        Ok(Outcome::Reported)
     }
 
     /// Records the config after the disk was verified against it. Not earlier: an unverified config
     /// is never recorded.
-    async fn record_verified(&self, current: MachineConfig) -> Result<(), SyncError> {
+    async fn record_verified(&self, current: Arc<MachineConfig>) -> Result<(), SyncError> {
         let tidied = self.on_host(move |host| -> Result<(), disk::DiskError> {
-            if disk::current_config(&host.root)?.is_none() {
+            if disk::current_name(&host.root)?.is_none() {
                 disk::record_config(&host.root, &current)?;
             }
             if disk::tidy_first_boot(&host.root)? {
@@ -141,81 +128,22 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         Ok(tidied.await??)
     }
 
-    /// Returns the config of the node: from its disk, or from the API server if none is recorded
-    /// there.
+    /// Returns the config of the node: the one that was read last, that of the disk, or that of the
+    /// API server if none is recorded.
     pub(super) async fn current_config(
-        &self,
+        &mut self,
         name: &RenderedName,
-    ) -> Result<MachineConfig, SyncError> {
+    ) -> Result<ParsedConfig, SyncError> {
+        if let Some(known) = self.current.as_ref().filter(|known| known.is(name.as_str())) {
+            return Ok(known.clone());
+        }
         let recorded = self.on_host(|host| disk::current_config(&host.root)).await??;
-        match recorded {
-            Some(config) if config.metadata.name.as_deref() == Some(name.as_str()) => Ok(config),
-            _ => Ok(self.cluster.machine_config(name.as_str()).await?),
-        }
-    }
-
-    /// Fails if the disk differs from the config. Starts the drift watch first, so that no change
-    /// is missed in between.
-    pub(super) async fn verify(
-        &mut self,
-        name: &RenderedName,
-        config: &MachineConfig,
-    ) -> Result<(), SyncError> {
-        let machine = read(config)?;
-        self.start_drift_watch(&machine).await?;
-        let mut found = self.differences(&machine).await?;
-        if !found.is_empty() && self.repair_drift(&machine, config, &found).await? {
-            found = self.differences(&machine).await?;
-        }
-        self.verified = found.is_empty().then(|| name.clone());
-        let first = found.into_iter().next();
-        let now = self.now();
-        self.metrics.drift(first.as_ref().map(|_| &now));
-        self.glass.update(|state| state.drift = first.as_ref().map(ToString::to_string));
-        match first {
-            Some(drift) => {
-                let detected = if self.has_completed {
-                    DriftDetected::WhileRunning
-                } else {
-                    DriftDetected::AtStart
-                };
-                let cause = self.root_cause.clone();
-                Err(SyncError::Drift { config: name.clone(), drift, detected, cause })
-            }
-            None => Ok(()),
-        }
-    }
-
-    async fn differences(&self, machine: &Machine) -> Result<Vec<Drift>, SyncError> {
-        let machine = machine.clone();
-        Ok(self.on_host(move |host| verify::differences(host, &machine)).await??)
-    }
-
-    /// Repairs drift if the pool's policy asks for it; returns true if anything was repaired.
-    async fn repair_drift(
-        &mut self,
-        machine: &Machine,
-        config: &MachineConfig,
-        found: &[Drift],
-    ) -> Result<bool, SyncError> {
-        let policy = self.cluster.drift_policy().await?;
-        let now = self.since.elapsed();
-        let (steps, subjects) = match heal::decide(&policy, machine, found, &self.repairs, now) {
-            RepairDecision::Leave(NotRepaired::Policy) => return Ok(false),
-            RepairDecision::Leave(why) => {
-                warn!(reason = %why, "Config drift left unrepaired");
-                return Ok(false);
-            }
-            RepairDecision::Repair(steps, subjects) => (steps, subjects),
+        let config = match recorded {
+            Some(config) if config.metadata.name.as_deref() == Some(name.as_str()) => config,
+            _ => self.cluster.machine_config(name.as_str()).await?,
         };
-        self.repairs.record(&subjects, now);
-        let config = config.clone();
-        self.on_host(move |host| execute::repair(host, &config, &steps)).await??;
-        let text =
-            format!("Repaired drift from config {} at {}", machine.name, subjects.join(", "));
-        info!("{text}");
-        self.metrics.healed(subjects.len());
-        self.cluster.publish_event(EventType::Warning, "ConfigDriftHealed", &text).await;
-        Ok(true)
+        let config = ParsedConfig::read(config)?;
+        self.current = Some(config.clone());
+        Ok(config)
     }
 }

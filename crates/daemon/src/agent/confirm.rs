@@ -5,27 +5,27 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use mco_api::{
-    MachineConfig, NodeName, RenderedName,
+    NodeName,
     duration::{self, DurationError},
 };
-use mco_cluster::report::chain;
-use mco_host::{CheckResult, System};
-use tokio::time::Instant;
-use tracing::warn;
-
-use super::{AfterSync, Agent, SyncError};
-use crate::{
-    cluster::Cluster,
-    confirm::{self, Probe, standby},
+use mco_apply::{
+    ParsedConfig,
+    confirm::{self, standby},
     disk, first_boot,
-    state::Waiting,
 };
+use mco_cluster::report::chain;
+use mco_core::{
+    lifecycle::{CheckResult, Outcome, Phase, Update},
+    status::update_conditions::UpdateEvent,
+};
+use mco_host::System;
+use tracing::{info, warn};
+
+use super::{Agent, SyncError};
+use crate::{cluster::Cluster, startup::Probe};
 
 /// Timeout of a request to the API server.
 const API_TIMEOUT: Duration = Duration::from_secs(20);
-
-/// Pause between two checks of an unhealthy kubelet.
-const KUBELET_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Probes the API server by reading the machine's own Node.
 pub(crate) struct OwnNode {
@@ -54,8 +54,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Stages the OS image of the config on a machine that joins with another one; returns true if
     /// the machine must reboot into the image. On any other machine, checks that the packages of
     /// the config's extensions are installed.
-    pub(super) async fn pivot_if_needed(&self, config: &MachineConfig) -> Result<bool, SyncError> {
-        let machine = super::update::read(config)?;
+    pub(super) async fn pivot_if_needed(&self, config: &ParsedConfig) -> Result<bool, SyncError> {
+        let machine = config.machine.clone();
         self.on_host(move |host| -> Result<_, SyncError> {
             if disk::initial_annotations(&host.root)?.is_none() {
                 host.system.check_extensions(&machine.spec.extensions)?;
@@ -66,24 +66,16 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         .await?
     }
 
-    /// Waits for a kubelet that was healthy before the update, so that a config that breaks the
-    /// kubelet reaches no other node; returns none once the kubelet is healthy.
-    pub(super) async fn await_kubelet(&mut self) -> Result<Option<AfterSync>, SyncError> {
-        let answer = self.on_host(|host| confirm::kubelet(host)).await??;
-        let CheckResult::Failed(why) = answer else {
-            if self.kubelet_down_since.take().is_some() {
-                self.glass.update(|state| state.waiting_for = None);
-            }
-            return Ok(None);
-        };
-        let now = Instant::now();
-        let since = *self.kubelet_down_since.get_or_insert(now);
-        if now >= since + self.limits.kubelet {
-            return Err(SyncError::KubeletUnhealthy(why));
+    /// Checks a kubelet that was healthy before the update.
+    pub(super) async fn check_kubelet(&mut self) -> Result<Outcome, SyncError> {
+        if let (Phase::Verifying | Phase::Starting, Some(config)) =
+            (self.phase_before, self.disk.current.clone())
+        {
+            info!("Completing update to target MachineConfig: {config}");
+            self.report_event(UpdateEvent::Resumed(config.to_string()));
         }
-        let waiting = Waiting { what: "the kubelet".to_owned(), since: self.now() };
-        self.glass.update(|state| _ = state.waiting_for.get_or_insert(waiting));
-        Ok(Some(AfterSync::Wait(Some(now + KUBELET_INTERVAL))))
+        let answer: CheckResult = self.on_host(|host| confirm::kubelet(host)).await??;
+        Ok(Outcome::Kubelet(answer))
     }
 
     /// Installs the standby unit, which rolls the config back if no daemon starts after the reboot.
@@ -96,12 +88,9 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         Ok(())
     }
 
-    /// Refuses a config that was rolled back, and requires a confirmation of the next one.
-    pub(super) async fn require_confirmation(
-        &self,
-        to: &RenderedName,
-        is_forced: bool,
-    ) -> Result<(), SyncError> {
+    /// Requires a confirmation of the next config, and forgets a rolled back config if it may be
+    /// retried.
+    pub(super) async fn require_confirmation(&self, update: &Update) -> Result<(), SyncError> {
         let value = self.cluster.confirmation_time().await?;
         let deadline = match value.as_deref().map(|value| (value, parse_time(value))) {
             None => self.limits.confirm,
@@ -111,17 +100,13 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 self.limits.confirm
             }
         };
-        let config = to.to_string();
-        let refusal = self
-            .on_host(move |host| -> Result<_, SyncError> {
-                confirm::prepare(host, deadline)?;
-                Ok(confirm::refusal(&host.root, &config, is_forced)?)
-            })
-            .await??;
-        match refusal {
-            Some(back) => Err(SyncError::RolledBack(back)),
-            None => Ok(()),
-        }
+        let (config, is_forced) = (update.to.to_string(), update.force);
+        self.on_host(move |host| -> Result<(), SyncError> {
+            confirm::prepare(host, deadline)?;
+            confirm::refusal(&host.root, &config, is_forced)?;
+            Ok(())
+        })
+        .await?
     }
 }
 

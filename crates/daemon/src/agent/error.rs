@@ -7,31 +7,27 @@ use mco_api::{
     annotation::{self, AnnotationError, DaemonState, DrainVerb},
     name::NameError,
 };
+use mco_apply::{disk::DiskError, execute::ExecuteError, ledger::LedgerError};
 use mco_cluster::report::chain;
 use mco_core::{
-    drain::in_words, drift::Drift, machine::UnreadableConfig, plan::Refusal,
+    drain::in_words,
+    drift::Drift,
+    lifecycle::{Cause, DRIFT_REASON, DriftDetected, NotRepaired, RolledBackConfig, Severity},
+    plan::Refusal,
     status::update_conditions::UpdateEvent,
 };
-use mco_host::{RootError, System, SystemError};
+use mco_host::{HostError, RootError, System, SystemError};
 use tokio::task::JoinError;
 use tracing::{error, warn};
 
 use super::Agent;
 use crate::{
     cluster::{Changes, Cluster, ClusterError, EventType},
-    confirm::RolledBackConfig,
-    decide::MissingAnnotation,
-    disk::DiskError,
-    execute::ExecuteError,
-    ledger::LedgerError,
     watch::WatchError,
 };
 
 /// Longest reason annotation. Compat: longer reasons are cut (`pkg/daemon/writer.go`).
 pub(super) const MAX_REASON: usize = 2000;
-
-/// First words of the reason annotation of a node with config drift.
-pub(super) const DRIFT_REASON: &str = "unexpected on-disk state validating against";
 
 /// A failed sync.
 #[derive(Debug, thiserror::Error)]
@@ -76,20 +72,36 @@ pub enum SyncError {
     /// The change is not possible on a running node.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The machine has something else where the config puts a file.
+    #[error(transparent)]
+    Obstructed(HostError),
     /// The plan failed.
     #[error(transparent)]
     Execute(#[from] ExecuteError),
-    /// A config cannot be read.
-    #[error("parsing config {config} failed")]
-    Config {
+    /// The machine was told to reboot and still runs.
+    #[error(
+        "the machine was told to reboot into config {config} and still runs after {}. See `systemctl \
+         list-jobs` and `systemd-inhibit --list` on the node, or reboot it; the reboot is retried",
+        in_words(*.limit)
+    )]
+    RebootOverdue {
         /// The config.
         config: String,
-        /// The parse error.
-        source: UnreadableConfig,
+        /// Time limit of the reboot.
+        limit: Duration,
     },
-    /// A required annotation is missing.
-    #[error(transparent)]
-    Missing(#[from] MissingAnnotation),
+    /// The record of an unfinished update cannot be read.
+    #[error(
+        "the record of an unfinished update cannot be used: {0}. `mco node recover` abandons the \
+         update and applies the desired config in full"
+    )]
+    UnreadableUpdate(String),
+    /// The controller has not set the desired config.
+    #[error("{} annotation not found on the node", annotation::DESIRED_CONFIG)]
+    NoDesiredConfig,
+    /// No update is prepared, which is a bug.
+    #[error("no update is prepared")]
+    Unprepared,
     /// The name of the pool's config is not a valid config name.
     #[error(transparent)]
     Name(#[from] NameError),
@@ -122,45 +134,28 @@ pub enum SyncError {
     Panicked(#[from] JoinError),
 }
 
-/// The occasion on which drift was detected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DriftDetected {
-    /// The first verification after the daemon started.
-    AtStart,
-    /// The preflight check of an update, which is not started then.
-    BeforeUpdate,
-    /// Any other verification.
-    WhileRunning,
-}
-
 fn because(cause: Option<&str>) -> String {
     cause.map(|cause| format!("; possible root cause: {cause}")).unwrap_or_default()
 }
 
-/// The state that an error leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum DegradeClass {
-    /// No state: the API server failed, so that it cannot be reported either. The sync is retried.
-    Retry,
-    /// Degraded.
-    Degrade,
-    /// Unreconcilable: the node cannot take the config at all.
-    Unreconcilable,
-}
-
 impl SyncError {
-    fn class(&self) -> DegradeClass {
+    /// Returns the severity of the error.
+    pub(super) fn severity(&self) -> Severity {
         match self {
-            Self::Cluster(ClusterError::Call { .. }) => DegradeClass::Retry,
-            Self::Refused(Refusal::Unreconcilable { .. }) => DegradeClass::Unreconcilable,
+            Self::Cluster(ClusterError::Call { .. }) => Severity::Transient,
+            Self::Refused(Refusal::Unreconcilable { .. })
+            | Self::Obstructed(HostError::Obstructed { .. }) => Severity::Unreconcilable,
             Self::Drift { .. }
             | Self::RolledBack(_)
             | Self::KubeletUnhealthy(_)
             | Self::DrainTimeout { .. }
+            | Self::RebootOverdue { .. }
             | Self::Refused(Refusal::Registries(_) | Refusal::Broken { .. })
+            | Self::Obstructed(_)
             | Self::Execute(_)
-            | Self::Config { .. }
-            | Self::Missing(_)
+            | Self::NoDesiredConfig
+            | Self::UnreadableUpdate(_)
+            | Self::Unprepared
             | Self::Name(_)
             | Self::Annotation(_)
             | Self::Disk(_)
@@ -174,7 +169,25 @@ impl SyncError {
                 | ClusterError::Membership(_)
                 | ClusterError::StalePolicies,
             )
-            | Self::Panicked(_) => DegradeClass::Degrade,
+            | Self::Panicked(_) => Severity::Degraded,
+        }
+    }
+
+    /// Converts an error of reading the disk.
+    pub(super) fn of_disk(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Disk(error) => Self::Disk(error),
+            ExecuteError::Ledger(error) => Self::Ledger(error),
+            ExecuteError::System(error) => Self::System(error),
+            error @ (ExecuteError::Host(_)
+            | ExecuteError::Reload { .. }
+            | ExecuteError::Restart { .. }
+            | ExecuteError::Reboot(_)
+            | ExecuteError::Config { .. }
+            | ExecuteError::Absent(_)
+            | ExecuteError::Restore(_)
+            | ExecuteError::Undo { .. }
+            | ExecuteError::Undone(_)) => Self::Execute(error),
         }
     }
 
@@ -186,13 +199,15 @@ impl SyncError {
             Self::DrainTimeout { verb: DrainVerb::Uncordon, .. } => "UncordonTimeout",
             Self::RolledBack(_) => "ConfigTakenBack",
             Self::KubeletUnhealthy(_) => "KubeletUnwell",
-            Self::Refused(_) => "Unreconcilable",
-            Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
+            Self::Refused(_) | Self::Obstructed(_) => "Unreconcilable",
+            Self::RebootOverdue { .. } | Self::Execute(ExecuteError::Reboot(_)) => "RebootFailed",
+            Self::Execute(ExecuteError::Config { .. }) => "UnreadableConfig",
             Self::Execute(_) => "ApplyFailed",
-            Self::Config { .. } => "UnreadableConfig",
-            Self::Missing(_) => "NoDesiredConfig",
+            Self::NoDesiredConfig => "NoDesiredConfig",
             Self::Name(_) | Self::Annotation(_) => "BadAnnotation",
-            Self::Disk(_) | Self::Ledger(_) | Self::Root(_) => "DiskFailed",
+            Self::Disk(_) | Self::Ledger(_) | Self::Root(_) | Self::UnreadableUpdate(_) => {
+                "DiskFailed"
+            }
             Self::System(_) => "SystemFailed",
             Self::Watch(_) => "WatchFailed",
             Self::Certificates(_) => "CertificatesFailed",
@@ -200,18 +215,8 @@ impl SyncError {
             Self::Cluster(ClusterError::Membership(_)) => "SeveralPools",
             Self::Cluster(ClusterError::StalePolicies) => "PoliciesNotReady",
             Self::Cluster(ClusterError::Call { .. }) => "ApiFailed",
-            Self::Panicked(_) => "Broken",
+            Self::Unprepared | Self::Panicked(_) => "Broken",
         }
-    }
-
-    /// Marks drift as detected by the preflight check of an update.
-    pub(super) fn before_update(mut self) -> Self {
-        if let Self::Drift { detected, .. } = &mut self
-            && *detected == DriftDetected::WhileRunning
-        {
-            *detected = DriftDetected::BeforeUpdate;
-        }
-        self
     }
 
     /// Returns the reason of the event to publish, if any.
@@ -230,12 +235,14 @@ impl SyncError {
             Self::DrainTimeout { verb: DrainVerb::Uncordon, .. } => Some("FailedToUncordon"),
             Self::RolledBack(_) => Some("ConfigTakenBack"),
             Self::KubeletUnhealthy(_) => Some("KubeletUnwell"),
-            Self::Refused(_) => Some("FailedToReconcile"),
+            Self::Refused(_) | Self::Obstructed(_) => Some("FailedToReconcile"),
             Self::Execute(ExecuteError::Reload { .. }) => Some("FailedServiceReload"),
             Self::Execute(ExecuteError::Restart { .. }) => Some("FailedServiceRestart"),
+            Self::RebootOverdue { .. } => Some("RebootOverdue"),
+            Self::UnreadableUpdate(_) => Some("UpdateUnreadable"),
             Self::Execute(_)
-            | Self::Config { .. }
-            | Self::Missing(_)
+            | Self::NoDesiredConfig
+            | Self::Unprepared
             | Self::Name(_)
             | Self::Annotation(_)
             | Self::Disk(_)
@@ -251,16 +258,45 @@ impl SyncError {
 }
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
+    /// Returns the error with this cause.
+    pub(super) fn error_of(&mut self, cause: Cause) -> Option<SyncError> {
+        Some(match cause {
+            Cause::Action(_) => return self.fault.take(),
+            Cause::NoDesiredConfig => SyncError::NoDesiredConfig,
+            Cause::Drift { config, drift, detected, left } => {
+                if let Some(why) = left.filter(|why| *why != NotRepaired::Policy) {
+                    warn!(reason = %why, "Config drift left unrepaired");
+                }
+                let now = self.now();
+                self.metrics.drift(Some(&now));
+                self.glass.update(|state| state.drift = Some(drift.to_string()));
+                let cause = self.root_cause.clone();
+                SyncError::Drift { config, drift, detected, cause }
+            }
+            Cause::DrainTimeout { verb, limit } => {
+                SyncError::DrainTimeout { verb, node: self.node.clone(), limit }
+            }
+            Cause::KubeletUnhealthy(why) => SyncError::KubeletUnhealthy(why),
+            Cause::RolledBack(back) => SyncError::RolledBack(back),
+            Cause::Certificates(text) => SyncError::Certificates(text),
+            Cause::UnreadableUpdate(why) => SyncError::UnreadableUpdate(why),
+            Cause::RebootOverdue { config, limit } => {
+                self.metrics.reboot_failed();
+                SyncError::RebootOverdue { config, limit }
+            }
+        })
+    }
+
     /// Reports an error in the node's state, metrics and events, unless it is only retried.
     pub(super) async fn fail(&mut self, fault: &SyncError) {
         let text = chain(fault);
-        let state = match fault.class() {
-            DegradeClass::Retry => {
+        let state = match fault.severity() {
+            Severity::Transient => {
                 warn!("{text}");
                 return;
             }
-            DegradeClass::Degrade => DaemonState::Degraded,
-            DegradeClass::Unreconcilable => DaemonState::Unreconcilable,
+            Severity::Degraded => DaemonState::Degraded,
+            Severity::Unreconcilable => DaemonState::Unreconcilable,
         };
         error!("Marking {state} due to: {text:?}");
         self.metrics.state(&state, fault.metric_reason(), &self.now());

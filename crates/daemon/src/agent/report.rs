@@ -2,6 +2,7 @@
 //! address.
 
 use mco_core::{
+    lifecycle::{DiskView, NodeAnnotations, Phase},
     plan::{Action, Drain, NodePlan, Step},
     status::update_conditions::{ChangedParts, DrainRequired, UpdateEvent},
 };
@@ -11,8 +12,8 @@ use tracing::info;
 use super::Agent;
 use crate::{
     cluster::{Cluster, EventType},
-    decide::{DiskView, NodeAnnotations},
     machine_config_node::{StatusChange, StatusUpdate},
+    state::Waiting,
 };
 
 impl<S: System + 'static, C: Cluster> Agent<S, C> {
@@ -32,7 +33,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     }
 
     /// Publishes the observed node and disk in the shared state and metrics.
-    pub(super) fn publish_state(&self, node: &NodeAnnotations, disk: &DiskView) {
+    pub(super) fn publish_state(&self, node: &NodeAnnotations) {
+        let disk = &self.disk;
         let current = disk.current.as_ref().or(node.current.as_ref());
         let before = self.glass.get();
         let is_new = before.current_config.as_deref() != current.map(AsRef::as_ref)
@@ -46,13 +48,26 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             state.current_config = current.map(ToString::to_string);
             state.desired_config = node.desired.as_ref().map(ToString::to_string);
             state.boot_id.clone_from(&disk.boot_id);
-            // A restarted daemon goes on waiting for the drain that it requested before.
-            state.waiting_for = state.waiting_for.take().filter(|_| self.drain_wait.is_some());
         });
         if !node.is_failing() {
             let state = node.state.clone().unwrap_or(mco_api::annotation::DaemonState::Done);
             self.metrics.state(&state, "", &self.now());
         }
+    }
+
+    /// Publishes the phase of the node and the condition that it waits for.
+    pub(super) fn publish_phase(&mut self, before: Phase) {
+        self.phase_before = before;
+        let waiting = self.state.waiting().map(|(what, _)| what);
+        let now = self.now();
+        let phase = self.state.phase;
+        self.glass.update(|state| {
+            phase.as_str().clone_into(&mut state.phase);
+            state.waiting_for = waiting.map(|what| match state.waiting_for.take() {
+                Some(known) if known.what == what => known,
+                Some(_) | None => Waiting { what, since: now },
+            });
+        });
     }
 
     /// Publishes the state of the node and its reason, and logs a change of them.
@@ -192,6 +207,22 @@ fn transitions(before: (&str, &str), after: (&str, &str)) -> Vec<String> {
         lines.push(format!("Transitioned from degraded/unreconcilable reason {old} -> {new}"));
     }
     lines
+}
+
+/// Compat: the parts that differ, in the reference's words (pkg/daemon/update.go).
+pub(super) fn flags(plan: &NodePlan) -> String {
+    let diff = &plan.diff;
+    format!(
+        "&{{osUpdate:{} kargs:{} fips:{} passwd:{} files:{} units:{} kernelType:{} extensions:{}}}",
+        diff.os_image.is_some(),
+        diff.kernel_arguments.is_some(),
+        diff.fips.is_some(),
+        diff.users.is_some(),
+        !diff.files.is_empty(),
+        !diff.units.is_empty(),
+        diff.kernel_type.is_some(),
+        diff.extensions.is_some(),
+    )
 }
 
 fn configs(node: &NodeAnnotations, disk: &DiskView) {

@@ -18,9 +18,6 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
     /// Compat: a machine that cannot be prepared is degraded, and the preparation retried
     /// (`pkg/daemon/daemon.go`). Better: a successful preparation is not repeated.
     pub(super) async fn prepare(&mut self) -> Result<(), SyncError> {
-        if self.is_prepared {
-            return Ok(());
-        }
         let role = self.node_state.role;
         let fault = self
             .on_host(move |host| -> Result<_, SystemError> {
@@ -37,9 +34,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             .await??;
         let fault: Option<String> = fault.map(|it| it.chars().take(MAX_REASON).collect());
         self.root_cause.clone_from(&fault);
-        self.report_finalization_failure(fault).await?;
-        self.is_prepared = true;
-        Ok(())
+        self.report_finalization_failure(fault).await
     }
 
     /// Annotates the node with the finalization error of the last deployment, or clears the

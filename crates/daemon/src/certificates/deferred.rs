@@ -7,11 +7,12 @@
 
 use std::time::Duration;
 
+use mco_apply::execute::KUBECONFIG;
 use mco_host::{Host, Root, RootError, System};
 use tracing::{info, warn};
 
 use super::{CertificateError, KUBELET, KUBELET_KUBECONFIG};
-use crate::{execute::KUBECONFIG, shared::SharedHost, watch::Watch};
+use crate::{shared::SharedHost, watch::Watch};
 
 /// Exists while a restart is deferred.
 const RECORD: &str = "/etc/machine-config-daemon/mco-kubelet-restart-deferred";

@@ -35,15 +35,15 @@ use mco_api::{
     MachineConfig, MachineConfigSpec,
     machine_configuration::{StorageOverride, disruption::NodeDisruptionPolicyConfig},
 };
+use mco_apply::{
+    ParsedConfig, disk,
+    execute::{self, ExecuteError, Outcome},
+    ledger, verify,
+};
 use mco_cluster::report::chain;
 use mco_core::{
     machine::Machine,
     plan::{self, Circumstances, Drain, Force, NodePlan, Refusal},
-};
-use mco_daemon::{
-    disk,
-    execute::{self, ExecuteError, Outcome},
-    ledger, verify,
 };
 use mco_host::{
     Host, Root, SimulatedSystem, System as _,
@@ -57,7 +57,7 @@ type Simulated = Host<SimulatedSystem>;
 type Tree = BTreeMap<String, String>;
 
 /// Records of the daemon; only the originals are part of a case.
-const RECORDS: &str = "etc/machine-config-daemon/";
+const RECORDS: [&str; 2] = ["etc/machine-config-daemon/", "var/lib/machine-config-daemon/"];
 const ORIGINALS: [&str; 2] =
     ["etc/machine-config-daemon/orig/", "etc/machine-config-daemon/noorig/"];
 
@@ -207,7 +207,7 @@ impl Case {
     /// of a link.
     fn files(&self, folder: &Path) -> Tree {
         let is_part = |path: &str| {
-            !path.starts_with(RECORDS)
+            !RECORDS.iter().any(|it| path.starts_with(it))
                 || path.starts_with(NO_REBOOT)
                 || (self.shows_originals && ORIGINALS.iter().any(|it| path.starts_with(it)))
         };
@@ -243,7 +243,12 @@ impl Case {
         for call in &self.failing {
             host.system.call_log().fail(call);
         }
-        execute::begin(host, &self.old, &self.new, plan, &mut |_| {})
+        self.execute(host, plan)
+    }
+
+    fn execute(&self, host: &mut Simulated, plan: NodePlan) -> Result<Outcome, ExecuteError> {
+        let parsed = |config: &MachineConfig| ParsedConfig::read(config.clone());
+        execute::begin(host, &parsed(&self.old)?, &parsed(&self.new)?, plan, &mut |_| {})
     }
 
     /// Returns true if the daemon changes anything.
@@ -319,7 +324,7 @@ impl Case {
                 host.system.call_log().succeed(call);
             }
             let plan = self.plan(host).unwrap();
-            done = execute::begin(host, &self.old, &self.new, plan, &mut |_| {});
+            done = self.execute(host, plan);
         }
         match done {
             Ok(Outcome::Applied) => {}
@@ -368,7 +373,7 @@ impl Case {
             let current = disk::current_config(&host.root).unwrap();
             if self.can_end() && current.as_ref() != Some(&self.new) {
                 let plan = self.plan(&host).unwrap();
-                let done = execute::begin(&mut host, &self.old, &self.new, plan, &mut |_| {});
+                let done = self.execute(&mut host, plan);
                 complaints.extend(done.err().map(|error| format!("{}{at}: {error}", self.name)));
                 drop(host);
                 drop(recover(folder.path()));

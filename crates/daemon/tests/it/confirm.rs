@@ -12,15 +12,18 @@ use std::{
     time::Duration,
 };
 
-use mco_cluster::Shutdown;
-use mco_daemon::{
-    DaemonExit,
+use mco_apply::{
     confirm::{
-        self, Confirmation, Probe,
+        self,
         standby::{self, Program},
     },
     execute::{self, Outcome},
     ledger::{self, Resume},
+};
+use mco_cluster::Shutdown;
+use mco_daemon::{
+    DaemonExit,
+    startup::{Confirmation, Probe, confirm_or_roll_back, stand_by as await_daemon},
 };
 use mco_host::{
     CheckResult, Host, Root, SimulatedSystem, System as _,
@@ -97,7 +100,7 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
         let folder = folder();
         let host = rebooted(folder.path(), MINUTE);
         let probe = Reachable::from(asked);
-        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
         let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
         let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
         assert!(progress.confirmed);
@@ -105,7 +108,7 @@ async fn a_machine_that_gets_healthy_in_time_keeps_its_config() {
         assert_eq!(ledger::resume(&progress, &update.boot_id, &booted), Resume::Verify);
         // The next daemon of this boot probes nothing any longer.
         let probe = Reachable::from(usize::MAX);
-        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
         assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
         recover(folder.path());
         assert_eq!(without_notes(tree(folder.path())), ways().new);
@@ -122,24 +125,60 @@ async fn an_unhealthy_machine_rolls_back_and_does_not_retry() {
         host.system.call_log().fail(fault);
         let probe = Reachable::from(if fault.is_empty() { usize::MAX } else { 0 });
         let before = tokio::time::Instant::now();
-        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
         assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
         assert_eq!(before.elapsed(), LEFT, "not before the deadline");
 
         let mut host = open(Root::open(folder.path()).unwrap());
         assert!(host.system.wants_reboot());
         // A daemon that starts again before the machine is down requests the reboot again.
-        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
         assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
         host = open(Root::open(folder.path()).unwrap());
         host.system.boot().unwrap();
-        let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
         let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
         assert_back(folder.path(), &ways, fault);
         assert!(ledger::open(&host.root).unwrap().is_none());
         let back = confirm::refusal(&host.root, name, false).unwrap().unwrap();
         assert!(back.why.contains(want), "{back:?}");
         assert_eq!(confirm::refusal(&host.root, name, true).unwrap(), None, "forced");
+    }
+}
+
+/// Gives the machine a default route, or none.
+fn set_routes(folder: &Path, routes: &str) {
+    fs::create_dir_all(folder.join("proc/net")).unwrap();
+    fs::write(folder.join("proc/net/route"), format!("Iface Destination Gateway\n{routes}"))
+        .unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_cluster_is_no_proof_against_a_config_if_the_network_works() {
+    const DEFAULT: &str = "eth0 00000000 0100A8C0 0003 0 0 0 00000000 0 0 0\n";
+    for (after, is_kept) in [(DEFAULT, true), ("", false)] {
+        let folder = folder();
+        create_machine(folder.path());
+        set_routes(folder.path(), DEFAULT);
+        let mut host = open(Root::open(folder.path()).unwrap());
+        host.system.call_log().answer(HEALTH);
+        confirm::prepare(&host, MINUTE).unwrap();
+        assert_eq!(begin(&mut host).unwrap(), Outcome::RebootDue);
+        let host = reboot(host);
+        set_routes(folder.path(), after);
+        let (probe, before) = (Reachable::from(usize::MAX), tokio::time::Instant::now());
+        let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
+        assert_eq!(before.elapsed(), LEFT, "the cluster has the whole time to come back");
+        match settled {
+            Confirmation::Proceed(host) => {
+                let (_, progress) = ledger::open(&host.root).unwrap().unwrap();
+                assert!(is_kept && progress.confirmed, "{after:?}: {progress:?}");
+            }
+            other => assert!(
+                !is_kept && matches!(other, Confirmation::Exit(DaemonExit::Rebooting)),
+                "{after:?}: {other:?}"
+            ),
+        }
     }
 }
 
@@ -154,7 +193,7 @@ async fn a_crashing_daemon_runs_out_of_time_too() {
         assert!(starts < 20, "it never ends");
         let shutdown = Shutdown::new();
         shutdown.request();
-        let settled = confirm::confirm_or_roll_back(host, &probe, &shutdown).await;
+        let settled = confirm_or_roll_back(host, &probe, None, &shutdown).await;
         if !matches!(settled, Confirmation::Exit(DaemonExit::Stopped)) {
             break settled;
         }
@@ -169,7 +208,7 @@ async fn without_a_deadline_nothing_is_checked() {
     let folder = folder();
     let host = rebooted(folder.path(), Duration::ZERO);
     let probe = Reachable::from(usize::MAX);
-    let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+    let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
     assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
     assert_eq!(probe.asked.load(Ordering::Relaxed), 0);
 }
@@ -237,7 +276,7 @@ fn is_there(folder: &Path, path: &str) -> bool {
 async fn stand_by(host: Host<SimulatedSystem>) -> Confirmation<SimulatedSystem> {
     let shutdown = Shutdown::new();
     shutdown.request();
-    standby::stand_by(host, &shutdown).await
+    await_daemon(host, &shutdown).await
 }
 
 fn reopened(folder: &Path) -> Host<SimulatedSystem> {
@@ -259,7 +298,7 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
 
     confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
     host.system.call_log().fail(HEALTH);
-    let settled = standby::stand_by(host, &Shutdown::new()).await;
+    let settled = await_daemon(host, &Shutdown::new()).await;
     assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
     let mut host = reopened(folder.path());
     assert!(host.system.wants_reboot());
@@ -270,7 +309,7 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
 
     // The daemon that starts at last finds the reason, and does not retry.
     let (host, probe) = (reopened(folder.path()), Reachable::from(0));
-    let settled = confirm::confirm_or_roll_back(host, &probe, &Shutdown::new()).await;
+    let settled = confirm_or_roll_back(host, &probe, None, &Shutdown::new()).await;
     let Confirmation::Proceed(host) = settled else { panic!("{settled:?}") };
     let back = confirm::refusal(&host.root, "rendered-worker-new", false).unwrap().unwrap();
     assert_eq!(back.why, "kubelet healthz fails; no daemon started to confirm it within 0s");
@@ -282,7 +321,7 @@ async fn a_standby_never_decides_beside_a_daemon() {
     let host = rebooted_with_standby(folder.path());
     confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
     let daemon = reopened(folder.path());
-    let lock = daemon.root.lock(mco_daemon::disk::RECORDS).unwrap();
+    let lock = daemon.root.lock(mco_apply::disk::RECORDS).unwrap();
     assert!(lock.is_some());
     let settled = stand_by(host).await;
     assert!(matches!(settled, Confirmation::Exit(DaemonExit::Stopped)), "{settled:?}");
@@ -290,8 +329,7 @@ async fn a_standby_never_decides_beside_a_daemon() {
     assert!(progress.back_in.is_none(), "{progress:?}");
 
     confirm::set_deadline(&daemon.root, MINUTE).unwrap();
-    let settled =
-        confirm::confirm_or_roll_back(daemon, &Reachable::from(0), &Shutdown::new()).await;
+    let settled = confirm_or_roll_back(daemon, &Reachable::from(0), None, &Shutdown::new()).await;
     assert!(matches!(settled, Confirmation::Proceed(_)), "{settled:?}");
     for path in [UNIT, LINK, COPY] {
         assert!(!is_there(folder.path(), path), "{path}");

@@ -4,16 +4,16 @@
 use std::{collections::BTreeMap, fs, os::unix::fs::MetadataExt as _, path::Path, sync::Arc};
 
 use mco_api::MachineConfig;
-use mco_core::{
-    machine::Machine,
-    plan::{self, Circumstances, NodePlan, default_policies},
-};
-use mco_daemon::{
-    disk,
+use mco_apply::{
+    ParsedConfig, disk,
     execute::{self, ExecuteError, Outcome},
     first_boot,
     ledger::{self, Resume},
     verify,
+};
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, NodePlan, default_policies},
 };
 use mco_host::{
     Host, Root, SimulatedSystem, System as _,
@@ -106,7 +106,8 @@ fn read(config: &MachineConfig) -> Machine {
 }
 
 pub(crate) fn begin(host: &mut Simulated) -> Result<Outcome, ExecuteError> {
-    execute::begin(host, &old(), &new(), planned(&old(), &new()), &mut |_| {})
+    let parsed = |config: MachineConfig| ParsedConfig::read(config).unwrap();
+    execute::begin(host, &parsed(old()), &parsed(new()), planned(&old(), &new()), &mut |_| {})
 }
 
 /// Does what a new daemon does with the ledger of an old one, until nothing is left to do.
@@ -117,8 +118,8 @@ pub(crate) fn recover(folder: &Path) -> Simulated {
         assert!(tries < 10, "recovery does not end: {progress:?}");
         let booted = host.system.facts().unwrap().boot_id;
         match ledger::resume(&progress, &update.boot_id, &booted) {
-            Resume::Continue(done) => {
-                drop(execute::proceed(&mut host, &update, done, &mut |_| {}));
+            Resume::Continue(_) => {
+                drop(execute::proceed(&mut host, &update, &progress, &mut |_| {}));
             }
             Resume::Undo => drop(execute::roll_back_failed(&mut host, &update, &progress)),
             Resume::Reboot => {

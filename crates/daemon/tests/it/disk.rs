@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use mco_daemon::{disk, execute::Outcome};
+use mco_apply::{disk, execute::Outcome};
 use mco_host::Root;
 
 use crate::crash::{begin, create_machine, old, open, recover, tidied, tree, ways};

@@ -162,7 +162,7 @@ impl Fleet {
             Host { root: root.try_clone().unwrap(), system: SimulatedSystem::open(&root).unwrap() };
         let configs: Api<MachineConfig> = Api::all(self.client.clone());
         let config = configs.get("rendered-worker-1").await.unwrap();
-        mco_daemon::first_boot::provision(&mut host, &config).unwrap();
+        mco_apply::first_boot::provision(&mut host, &config).unwrap();
         host.system.boot().unwrap();
         self.start_again()
     }

@@ -9,8 +9,8 @@ use mco_core::{
     machine::Machine,
     plan::{self, Circumstances, default_policies},
 };
-use mco_daemon::{
-    disk,
+use mco_apply::{
+    ParsedConfig, disk,
     execute::{self, Outcome},
     ledger, verify,
 };
@@ -170,16 +170,17 @@ enum Applied {
 
 /// Does what the daemon does, with the reboot.
 fn apply(host: &mut Simulated, from: &MachineConfig, to: &MachineConfig) -> Applied {
-    let machines = (Machine::read(from).unwrap(), Machine::read(to).unwrap());
+    let parsed = |config: &MachineConfig| ParsedConfig::read(config.clone()).unwrap();
+    let (from, to) = (parsed(from), parsed(to));
     let (policies, at) = (default_policies(), Circumstances::default());
-    let plan = match plan::node(&machines.0, &machines.1, &policies, &at) {
+    let plan = match plan::node(&from.machine, &to.machine, &policies, &at) {
         Ok(plan) => plan,
         Err(refusal) => return Applied::Refused(chain(&refusal)),
     };
-    if let Err(error) = host.check_paths(&machines.0, &plan) {
+    if let Err(error) = host.check_paths(&from.machine, &plan) {
         return Applied::Refused(chain(&error));
     }
-    match execute::begin(host, from, to, plan, &mut |_| {}) {
+    match execute::begin(host, &from, &to, plan, &mut |_| {}) {
         Ok(Outcome::Applied) => {}
         Ok(Outcome::RebootDue) => {
             execute::reboot(host, "new").unwrap();

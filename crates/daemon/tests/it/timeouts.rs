@@ -123,6 +123,42 @@ async fn the_only_node_of_a_control_plane_is_not_drained() {
     fleet.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reboot_that_does_not_happen_is_reported_and_retried() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.limits.reboot = Some(SHORT);
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Degraded, reason~reboot into config rendered-worker-2 and still runs").await;
+    fleet.wait_for_event("RebootOverdue").await;
+    assert_ne!(fleet.metric("mcd_reboots_failed_total"), "mcd_reboots_failed_total 0");
+    let reboots = || journal.calls().iter().filter(|call| *call == "reboot").count();
+    fleet.wait_for_state("the reboot is retried", |_| reboots() > 1).await;
+    fleet.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_a_damaged_ledger_is_degraded_until_its_update_is_abandoned() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    let _journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    fleet.render("rendered-worker-2", &[("/etc/foo", "2")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait_for_event("Reboot").await;
+    fleet.stop().await;
+    fs::write(fleet.path(mco_apply::ledger::LEDGER), "{").unwrap();
+    fleet.start();
+    fleet.wait("state=Degraded, reason~the record of an unfinished update cannot be used").await;
+    fleet.wait_for_event("UpdateUnreadable").await;
+    fleet.annotate("recover", "abandon").await;
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-2, recover=").await;
+    fleet.wait_for_event("UpdateAbandoned").await;
+    assert_eq!(fleet.text("/etc/foo").as_deref(), Some("2"));
+    fleet.stop().await;
+}
+
 // covers: C09
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_in_the_middle_of_an_update_waits_for_its_end() {

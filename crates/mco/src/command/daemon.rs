@@ -11,6 +11,7 @@ use std::{
 };
 
 use mco_api::NodeName;
+use mco_apply::confirm::standby::Program;
 use mco_cluster::{
     Health, NoteCount, Reporter, Shutdown,
     admin::StatePage,
@@ -21,7 +22,6 @@ use mco_cluster::{
 use mco_core::render::Build;
 use mco_daemon::{
     Clients, DaemonContext, Limits,
-    confirm::standby::Program,
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
@@ -45,6 +45,10 @@ const IDENTITY: Identity = Identity::new("machine-config-daemon");
 /// Time after which the daemon exits when it was asked to shut down: it first finishes a change of
 /// the machine. Shorter than the grace period of its pods in `deploy/`, which is ten minutes.
 const SHUTDOWN_LIMIT: Duration = Duration::from_secs(590);
+
+/// Time in which a machine has to go down after it was told to reboot: longer than systemd waits for
+/// a service to stop.
+const REBOOT_LIMIT: Duration = Duration::from_mins(10);
 
 /// Paths of the kubelet's kubeconfig on the machine: OpenShift's and kubeadm's.
 const KUBELET_KUBECONFIGS: [&str; 2] =
@@ -241,6 +245,7 @@ async fn manage(
     let log_root = tree.try_clone()?;
     let host = Host { root: tree, system: SystemdSystem::open(root)? };
     let mut around = with_metrics(Clients { own, node: node_client.clone() }, node_client);
+    around.limits.reboot = Some(REBOOT_LIMIT);
     // A separate connection, because pulling images may take long and must not delay an update.
     let commands = Mutex::new(SystemdSystem::open(root)?);
     around.commands = Some(Arc::new(move |command: &[&str]| {
@@ -249,15 +254,9 @@ async fn manage(
     around.standby = Program::own()
         .inspect_err(|error| warn!(error = chain(error), "Failed to find the path of this program"))
         .ok();
-    let ended = Box::pin(mco_daemon::run(node, host, around, shutdown.clone())).await;
+    Box::pin(mco_daemon::run(node, host, around, shutdown)).await;
     if let Err(error) = previous_logs::save(&log_root) {
         warn!(error = chain(&error), "Failed to save the log");
-    }
-    match ended {
-        mco_daemon::DaemonExit::Stopped => {}
-        // Waits for the reboot: a daemon started again before the machine is down would have
-        // nothing to do.
-        mco_daemon::DaemonExit::Rebooting => shutdown.requested().await,
     }
     Ok(())
 }

@@ -5,7 +5,9 @@ mod confirm;
 pub(crate) mod once;
 mod pivot;
 mod plan;
+mod recover;
 mod rollback;
+mod status;
 mod target;
 mod verify;
 mod watch;
@@ -28,6 +30,8 @@ enum HostCommand {
     Apply(apply::ApplyArgs),
     Verify(verify::VerifyArgs),
     Rollback(rollback::RollbackArgs),
+    Status(status::StatusArgs),
+    Recover(recover::RecoverArgs),
     Watch(watch::WatchArgs),
     Confirm(confirm::ConfirmArgs),
     Pivot(pivot::PivotArgs),
@@ -39,6 +43,8 @@ Examples:
   mco host apply -f manifests/                    apply the manifests after a confirmation
   mco host verify                                 the differences from the applied config
   mco host rollback                               undo the last apply
+  mco host status                                 config, unfinished update, and ways out of it
+  mco host recover undo                           leave an unfinished update: resume, undo, abandon
   mco host watch                                  print drift until Ctrl-C
   mco host apply -f manifests/ --root /mnt --yes  a machine that is not running, by its disk
   mco host apply -f config.ign --yes              an Ignition config
@@ -47,7 +53,7 @@ Examples:
 
 MachineConfigs are merged as a pool renders them, with the node disruption policy of a
 MachineConfiguration in the manifests. Every path that an apply changes is first saved on the machine
-(below /etc/machine-config-daemon): a failed apply is rolled back, and an interrupted one continues
+(below /var/lib/machine-config-daemon): a failed apply is rolled back, and an interrupted one continues
 when it is started again.
 
 A root where systemd runs is changed through systemd. Any other root is changed by its files alone:
@@ -55,7 +61,8 @@ units are enabled by links, and the config takes effect at the next boot.
 
 Exit status:
   0  success, nothing to do, or no differences
-  1  verify, watch: the machine differs; apply: failed and rolled back; confirm: rolled back
+  1  verify, watch: the machine differs; apply: failed and rolled back; confirm: rolled back;
+     status: an update is unfinished
   2  not attempted: invalid manifests, a machine that cannot be read, or not confirmed
   3  success, and a reboot is required";
 
@@ -83,6 +90,8 @@ pub(crate) fn run(
         HostCommand::Apply(args) => apply::run(args, verbose, screen),
         HostCommand::Verify(args) => verify::run(args, verbose, screen),
         HostCommand::Rollback(args) => rollback::run(args, screen),
+        HostCommand::Status(args) => status::run(args, screen),
+        HostCommand::Recover(args) => recover::run(args, screen),
         HostCommand::Watch(args) => watch::run(args, verbose, screen),
         HostCommand::Confirm(args) => confirm::run(args, screen),
         HostCommand::Pivot(args) => pivot::run(args, screen),

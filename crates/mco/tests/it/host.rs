@@ -130,6 +130,53 @@ fn a_rollback_restores_the_machine_exactly() {
     assert!(err.contains("no apply on record"), "{err}");
 }
 
+/// Applies the manifests and opens the record of the apply again, as a crash leaves it.
+fn unfinished() -> Folder {
+    let folder = machine();
+    let (code, out, err) = run(&folder, "apply -f manifests --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    let records = folder.path("root/var/lib/machine-config-daemon");
+    fs::rename(records.join("mco-last-update.json"), records.join("mco-update.json")).unwrap();
+    folder
+}
+
+#[test]
+fn an_unfinished_update_is_shown_and_can_be_left() {
+    let folder = machine();
+    let before = tree(&folder);
+    assert_eq!(run(&folder, "status").1, "config: none\n");
+    let (code, _, err) = run(&folder, "recover undo --yes");
+    assert_eq!((code, err.contains("no unfinished update on record")), (2, true), "{err}");
+
+    let folder = unfinished();
+    let (code, out, _) = run(&folder, "status");
+    assert_eq!(code, 1, "{out}");
+    for line in [", applying\n", "steps: 0 of ", "backup: complete\n", "mco host recover undo"] {
+        assert!(out.contains(line), "no {line:?} in {out}");
+    }
+    let (code, out, err) = run(&folder, "recover undo --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    let mut left = tree(&folder);
+    left.retain(|name, _| !name.starts_with("etc/machine-config-daemon"));
+    assert_eq!(left, before);
+    assert_eq!(run(&folder, "status").0, 0);
+
+    let folder = unfinished();
+    let (code, out, err) = run(&folder, "recover resume --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    assert_eq!((run(&folder, "status").0, run(&folder, "verify").0), (0, 0));
+
+    let folder = unfinished();
+    folder.write("root/var/lib/machine-config-daemon/mco-update.json", b"{");
+    let (code, out, _) = run(&folder, "status");
+    assert_eq!((code, out.contains("unfinished update: cannot be read")), (1, true), "{out}");
+    assert_eq!(run(&folder, "apply -f manifests --yes").0, 2, "nothing is applied meanwhile");
+    let (code, out, err) = run(&folder, "recover abandon --yes");
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(run(&folder, "status").1.contains("force file"), "everything is written again");
+    assert_eq!(run(&folder, "apply -f manifests --yes --force").0, 0);
+}
+
 // covers: C94
 #[test]
 fn drift_is_listed_and_blocks_the_next_apply() {

@@ -46,8 +46,8 @@ fn the_timeline_and_the_result_are_printed() {
 00:00:31  worker-a  drained
 00:00:51  worker-a  rebooting
 00:04:51  worker-a  booted rendered-worker-[..]
-00:04:51  worker-a  uncordoned
-00:04:51  worker-a  updated to rendered-worker-[..]
+00:04:52  worker-a  uncordoned
+00:04:52  worker-a  updated to rendered-worker-[..]
 00:04:52  worker-b  targeted to rendered-worker-[..]
 ...
 pool worker: 2 of 2 nodes run rendered-worker-[..]; at most 1 unavailable at a time, maxUnavailable 1

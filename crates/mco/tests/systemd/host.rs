@@ -124,7 +124,7 @@ fn a_reboot_completes_the_apply(machine: &Machine) {
         Ok(())
     }));
     assert_ne!(boot_id(machine), before);
-    let open = "/etc/machine-config-daemon/mco-update.json";
+    let open = "/var/lib/machine-config-daemon/mco-update.json";
     done(wait("the config to be confirmed", PATIENCE, || {
         machine.read(open).ok()?.is_none().then_some(())
     }));

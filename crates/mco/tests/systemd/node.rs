@@ -166,7 +166,7 @@ fn a_config_reboots_the_machine_once(cluster: &Cluster<'_>) -> anyhow::Result<()
     assert_eq!(node.last_drain, format!("uncordon-{}", node.current));
     assert_eq!(node.last_drain, node.desired_drain, "the daemon requested an uncordon");
     assert_eq!(machine.read("/etc/boot.conf")?.as_deref(), Some("new"));
-    for path in ["/etc/machine-config-daemon/mco-update.json", STANDBY, STANDBY_PROGRAM] {
+    for path in ["/var/lib/machine-config-daemon/mco-update.json", STANDBY, STANDBY_PROGRAM] {
         assert!(machine.disk()?.stat(path)?.is_none(), "{path} is left");
     }
     let journal =

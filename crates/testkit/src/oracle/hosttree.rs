@@ -26,11 +26,11 @@ mod validation;
 use std::collections::{BTreeMap, BTreeSet};
 
 use mco_api::MachineConfig;
+use mco_apply::{ParsedConfig, execute};
 use mco_core::{
     machine::{self, Machine},
     plan::{self, ApplyMode, Circumstances, Force, Step, default_policies},
 };
-use mco_daemon::execute;
 use mco_host::{Host, LEAKED_LINKS, SimulatedSystem, System as _, original};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -259,7 +259,11 @@ impl Sequence {
         if !options.post_error.is_empty() {
             plan.steps.push(Step::ReloadService(HOOK.to_owned()));
         }
-        let done = execute::begin(&mut self.host, &self.from, to, plan, &mut |_| {});
+        let parsed = |config: &MachineConfig| {
+            ParsedConfig::read(config.clone()).map_err(|error| mco_cluster::report::chain(&error))
+        };
+        let (from, to) = (parsed(&self.from)?, parsed(to)?);
+        let done = execute::begin(&mut self.host, &from, &to, plan, &mut |_| {});
         done.map(drop).map_err(|error| mco_cluster::report::chain(&error))
     }
 

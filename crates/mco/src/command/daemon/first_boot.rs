@@ -3,11 +3,11 @@
 
 use std::{path::PathBuf, process::ExitCode, time::Duration};
 
-use mco_cluster::{Shutdown, report::chain, telemetry};
-use mco_daemon::{
+use mco_apply::{
     disk,
     first_boot::{Completed, complete},
 };
+use mco_cluster::{Shutdown, report::chain, telemetry};
 use mco_host::{Host, Root, SystemdSystem};
 use tracing::{error, info};
 

@@ -2,12 +2,12 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use mco_core::plan::{Force, Step};
-use mco_daemon::{
+use mco_apply::{
     confirm,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
 };
+use mco_core::plan::{Force, Step};
 use mco_host::System as _;
 
 use super::{DIFFERS, MachineArgs, REBOOT_DUE, target};
@@ -72,7 +72,7 @@ pub(super) fn carry_out(
     }
     let force = if options.force { Force::Yes } else { Force::No };
     let transition = target::plan(host, to, force)?;
-    let name = transition.to.metadata.name.clone().unwrap_or_default();
+    let name = transition.to.object.metadata.name.clone().unwrap_or_default();
     let Some(plan) = transition.plan else {
         writeln!(screen, "nothing to do: the machine already has {name}")?;
         return Ok(ExitCode::SUCCESS);
@@ -86,7 +86,7 @@ pub(super) fn carry_out(
 }
 
 /// Resumes an interrupted update; returns `None` if nothing is left to do.
-fn resume(
+pub(super) fn resume(
     options: ApplyOptions,
     host: &mut target::LocalHost,
     screen: &mut Screen<'_>,
@@ -95,9 +95,9 @@ fn resume(
     let name = update.to.metadata.name.clone().unwrap_or_default();
     let booted = host.system.facts()?.boot_id;
     let done = match ledger::resume(&progress, &update.boot_id, &booted) {
-        Resume::Continue(done) => {
+        Resume::Continue(_) => {
             print::note(&format!("resuming {name}"));
-            execute::proceed(host, &update, done, &mut print_step)
+            execute::proceed(host, &update, &progress, &mut print_step)
         }
         Resume::Undo => {
             print::note(&format!("resuming the rollback of {name}"));

@@ -2,11 +2,11 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use mco_apply::{confirm, ledger};
 use mco_cluster::{Shutdown, telemetry};
 use mco_daemon::{
     DaemonExit,
-    confirm::{self, Confirmation, Probe, standby},
-    ledger,
+    startup::{self, Confirmation, Probe},
 };
 use mco_host::CheckResult;
 
@@ -62,9 +62,9 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
         let shutdown = Shutdown::on_signals()?;
         if args.standby {
             telemetry::start(telemetry::Format::Text, tracing::Level::INFO)?;
-            return Ok(standby::stand_by(host, &shutdown).await);
+            return Ok(startup::stand_by(host, &shutdown).await);
         }
-        anyhow::Ok(confirm::confirm_or_roll_back(host, &NoCluster, &shutdown).await)
+        anyhow::Ok(startup::confirm_or_roll_back(host, &NoCluster, None, &shutdown).await)
     })?;
     match settled {
         Confirmation::Proceed(_) if args.standby => {
@@ -82,6 +82,10 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
                 None => writeln!(screen, "nothing to confirm")?,
             }
             Ok(ExitCode::SUCCESS)
+        }
+        Confirmation::Failed(_, fault) => {
+            let failed = || anyhow::anyhow!("the config could neither be kept nor rolled back");
+            Err(fault.map_or_else(failed, Into::into))
         }
         Confirmation::Exit(DaemonExit::Stopped) => Ok(ExitCode::from(2)),
         Confirmation::Exit(DaemonExit::Rebooting) => {

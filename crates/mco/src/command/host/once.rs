@@ -5,7 +5,7 @@
 
 use std::{path::Path, process::ExitCode};
 
-use mco_daemon::{disk, execute};
+use mco_apply::{disk, execute};
 
 use super::{
     REBOOT_DUE,

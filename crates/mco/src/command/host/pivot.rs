@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use mco_daemon::execute;
+use mco_apply::execute;
 use mco_host::System as _;
 
 use super::{MachineArgs, REBOOT_DUE, target};

@@ -48,7 +48,7 @@ pub(super) fn run(
         }
         (Output::Text, Some(plan)) => write!(screen, "{plan}")?,
         (Output::Text, None) => {
-            let name = transition.to.metadata.name.unwrap_or_default();
+            let name = transition.to.object.metadata.name.clone().unwrap_or_default();
             writeln!(screen, "nothing to do: the machine already has {name}")?;
         }
     }

@@ -3,7 +3,7 @@
 use std::{io::Write as _, process::ExitCode};
 
 use anyhow::Context as _;
-use mco_daemon::{
+use mco_apply::{
     disk, execute,
     ledger::{self, Progress, Stage},
 };
@@ -25,17 +25,34 @@ pub(super) struct RollbackArgs {
 pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let mut host = target::open(&args.machine.root)?;
     let _lock = target::lock(&host)?;
-    if let Some((update, progress)) = ledger::open(&host.root)? {
-        ask(args, &update)?;
-        let progress = Progress { stage: Stage::Undoing, fault: None, ..progress };
-        ledger::advance(&host.root, &progress)?;
-    } else {
-        ask(args, &last(&host)?)?;
-        ledger::reopen(&host.root)?;
+    if let Some((update, _)) = ledger::open(&host.root)? {
+        return undo(&mut host, &update, args.yes, screen);
     }
+    ask(args.yes, &last(&host)?)?;
+    ledger::reopen(&host.root)?;
+    finish(&mut host, screen)
+}
+
+/// Rolls back an unfinished update.
+pub(super) fn undo(
+    host: &mut target::LocalHost,
+    update: &ledger::Ledger,
+    yes: bool,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    ask(yes, update)?;
+    // Before anything is recorded: an update that cannot be rolled back may still be resumed.
+    ledger::pack(&host.root, update)?;
+    let (_, progress) = ledger::open(&host.root)?.context("the ledger is missing")?;
+    let progress = Progress { stage: Stage::Undoing, fault: None, ..progress };
+    ledger::advance(&host.root, &progress)?;
+    finish(host, screen)
+}
+
+fn finish(host: &mut target::LocalHost, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     let opened = ledger::open(&host.root)?;
     let (update, progress) = opened.context("the ledger that was just opened is missing")?;
-    let staged = execute::roll_back(&mut host, &update, &progress)?;
+    let staged = execute::roll_back(host, &update, &progress)?;
     let name = update.to.metadata.name.unwrap_or_default();
     match staged {
         Restored::Done => writeln!(screen, "rolled back {name}")?,
@@ -44,7 +61,7 @@ pub(super) fn run(args: &RollbackArgs, screen: &mut Screen<'_>) -> anyhow::Resul
             return Ok(ExitCode::from(REBOOT_DUE));
         }
     }
-    if update.plan.reboots() && target::is_running(&host)? {
+    if update.plan.reboots() && target::is_running(host)? {
         writeln!(screen, "running services may still use the old config; reboot to be sure")?;
         return Ok(ExitCode::from(REBOOT_DUE));
     }
@@ -69,8 +86,8 @@ fn last(host: &target::LocalHost) -> anyhow::Result<ledger::Ledger> {
     Ok(update)
 }
 
-fn ask(args: &RollbackArgs, update: &ledger::Ledger) -> anyhow::Result<()> {
+fn ask(yes: bool, update: &ledger::Ledger) -> anyhow::Result<()> {
     let name = update.to.metadata.name.as_deref().unwrap_or_default();
     let paths = update.before.paths.len();
-    target::confirm(&format!("Roll back {name} and restore {paths} paths?"), args.yes)
+    target::confirm(&format!("Roll back {name} and restore {paths} paths?"), yes)
 }

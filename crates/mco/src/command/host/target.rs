@@ -13,12 +13,12 @@ use mco_api::{
     MachineConfig,
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
+use mco_apply::{ParsedConfig, disk, verify};
 use mco_core::{
     adopt,
     machine::Machine,
     plan::{Circumstances, Force, NodePlan, default_policies},
 };
-use mco_daemon::{disk, verify};
 use mco_host::{Host, Lock, OfflineSystem, Root, System, SystemdSystem};
 
 use self::policy::UpdateSettings;
@@ -46,8 +46,8 @@ pub(super) struct ConfigArgs {
 
 /// The update of a machine from one config to another.
 pub(super) struct Transition {
-    pub(super) from: MachineConfig,
-    pub(super) to: MachineConfig,
+    pub(super) from: ParsedConfig,
+    pub(super) to: ParsedConfig,
     /// Steps of the update; `None` if there is nothing to do.
     pub(super) plan: Option<NodePlan>,
 }
@@ -164,22 +164,23 @@ pub(super) fn plan(
     force: Force,
 ) -> anyhow::Result<Transition> {
     let DesiredConfig { config: to, policies, overrides } = to;
-    let target = read(&to)?;
+    let to = ParsedConfig::read(to)?;
     let from = match disk::current_config(&host.root)? {
         Some(config) => config,
-        None => adopted_config(host, &target)?,
+        None => adopted_config(host, &to.machine)?,
     };
-    let source = read(&from)?;
+    let from = ParsedConfig::read(from)?;
     if force == Force::No {
-        refuse_drift(host, &source)?;
-        if from.metadata.name == to.metadata.name {
+        refuse_drift(host, &from.machine)?;
+        if from.object.metadata.name == to.object.metadata.name {
             return Ok(Transition { from, to, plan: None });
         }
     }
     let facts = host.system.facts()?;
     let kernel_fips = facts.kernel_fips;
     let circumstances = Circumstances { force, kernel_fips, overrides, ..Circumstances::default() };
-    let plan = mco_core::plan::node(&source, &target, &policies, &circumstances)?;
+    let plan = mco_core::plan::node(&from.machine, &to.machine, &policies, &circumstances)?;
+    host.check_paths(&from.machine, &plan)?;
     Ok(Transition { from, to, plan: Some(plan) })
 }
 

@@ -2,7 +2,7 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use mco_daemon::verify;
+use mco_apply::verify;
 
 use super::{DIFFERS, MachineArgs, target};
 use crate::print::Screen;

@@ -2,9 +2,10 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
+use mco_apply::verify;
 use mco_cluster::Shutdown;
 use mco_core::drift;
-use mco_daemon::{verify, watch::Watch};
+use mco_daemon::watch::Watch;
 
 use super::{DIFFERS, MachineArgs, target};
 use crate::print::Screen;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use mco_apply::disk;
 use mco_core::machine::UNITS;
-use mco_daemon::disk;
 use mco_host::{Root, snapshot};
 use serde_json::{Value, json};
 

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
+use mco_apply::verify;
 use mco_core::{
     drift::{self, Want},
     machine::Machine,
 };
-use mco_daemon::verify;
 
 use super::Simulated;
 

@@ -56,6 +56,17 @@ fn machine(folder: &Path) -> Host<SimulatedSystem> {
     host
 }
 
+fn begin(
+    host: &mut Host<SimulatedSystem>,
+    from: &MachineConfig,
+    to: &MachineConfig,
+    plan: NodePlan,
+    observer: StepObserver<'_>,
+) -> Result<Outcome, ExecuteError> {
+    let parsed = |config: &MachineConfig| ParsedConfig::read(config.clone());
+    super::begin(host, &parsed(from)?, &parsed(to)?, plan, observer)
+}
+
 fn planned(from: &MachineConfig, to: &MachineConfig) -> NodePlan {
     let (from, to) = (read(from).unwrap(), read(to).unwrap());
     plan::node(&from, &to, &default_policies(), &Circumstances::default()).unwrap()
@@ -161,4 +172,98 @@ fn packages_are_provided_while_something_is_staged() {
     let plain = config("rendered-worker-plain", &ignition, &rest);
     begin(&mut host, &old, &plain, planned(&old, &plain), &mut |_| {}).unwrap();
     assert!(!asked(&host)[begun..].iter().any(|call| call.contains("packages")));
+}
+
+/// Returns a machine that is about to reboot into a config with other contents of a file.
+fn rebooting(folder: &Path) -> Host<SimulatedSystem> {
+    let mut host = machine(folder);
+    let ignition = json!({
+        "ignition": {"version": "3.5.0"},
+        "storage": {"files": [{"path": "/etc/changed", "contents": {"source": "data:,2"}}]},
+    });
+    let to = config("rendered-worker-new", &ignition, &json!({"kernelArguments": ["nosmt"]}));
+    let done = begin(&mut host, &old(), &to, planned(&old(), &to), &mut |_| {}).unwrap();
+    assert_eq!(done, Outcome::RebootDue);
+    host
+}
+
+#[test]
+fn nothing_is_changed_if_the_backup_is_missing_or_damaged() {
+    for (bytes, fault) in [(None, "missing"), (Some(b"other"), "damaged")] {
+        let folder = folder();
+        let mut host = rebooting(folder.path());
+        let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+        let path = ledger::pack_path(&update.pack);
+        match bytes {
+            None => assert!(host.root.remove(&path).unwrap()),
+            Some(bytes) => host.root.write(&path, bytes, 0o600).unwrap(),
+        }
+        let error = roll_back(&mut host, &update, &progress).unwrap_err();
+        let text =
+            format!("the backup {path} is {fault}, so that the update cannot be rolled back");
+        assert!(error.to_string().starts_with(&text), "{error}");
+        assert_eq!(host.root.read("/etc/changed").unwrap().unwrap(), b"2", "{fault}");
+        assert_eq!(host.root.read("/etc/gone").unwrap(), None, "{fault}");
+        assert!(ledger::open(&host.root).unwrap().is_some(), "{fault}");
+    }
+}
+
+#[test]
+fn a_ledger_of_a_newer_program_is_refused_and_one_without_a_version_is_read() {
+    let folder = folder();
+    let host = rebooting(folder.path());
+    let bytes = host.root.read(ledger::LEDGER).unwrap().unwrap();
+    let mut json: Value = serde_json::from_slice(&bytes).unwrap();
+    let mut open = |version: Option<u32>| {
+        json.as_object_mut().unwrap().remove("version");
+        if let Some(version) = version {
+            json["version"] = version.into();
+        }
+        host.root.write(ledger::LEDGER, json.to_string().as_bytes(), 0o600).unwrap();
+        ledger::open(&host.root)
+    };
+    assert!(open(None).unwrap().is_some());
+    assert!(open(Some(1)).unwrap().is_some());
+    let error = open(Some(2)).unwrap_err().to_string();
+    assert!(error.contains("has version 2 of its format"), "{error}");
+}
+
+#[test]
+fn an_abandoned_update_is_forgotten_and_everything_is_written_again() {
+    let folder = folder();
+    let mut host = rebooting(folder.path());
+    host.root.write(ledger::LEDGER, b"{", 0o600).unwrap();
+    let seen = crate::observe::disk_view(&mut host).unwrap();
+    let why = seen.unreadable.unwrap();
+    assert!(why.starts_with("failed to parse") && seen.update.is_none(), "{why}");
+    assert!(ledger::abandon(&host.root).unwrap());
+    let seen = crate::observe::disk_view(&mut host).unwrap();
+    assert!(seen.force && seen.unreadable.is_none() && seen.update.is_none(), "{seen:?}");
+    assert_eq!(host.root.read("/etc/changed").unwrap().unwrap(), b"2", "nothing else changes");
+    host.root.remove(FORCE_FILE).unwrap();
+    assert!(!ledger::abandon(&host.root).unwrap(), "nothing is left");
+    assert!(!host.root.exists(FORCE_FILE).unwrap());
+}
+
+#[test]
+fn an_unfinished_update_that_an_older_program_recorded_in_etc_is_resumed() {
+    let folder = folder();
+    let mut host = rebooting(folder.path());
+    crate::confirm::prepare(&host, crate::confirm::DEADLINE).unwrap();
+    let before = ledger::open(&host.root).unwrap().unwrap();
+    let (old, new) = ("/etc/machine-config-daemon", "/var/lib/machine-config-daemon");
+    let pack = format!("mco-before/{}", before.0.pack);
+    let records = ["mco-update.json", "mco-update-progress.json", "mco-confirm.json", &pack];
+    for name in records {
+        let bytes = host.root.read(&format!("{new}/{name}")).unwrap().unwrap();
+        host.root.write(&format!("{old}/{name}"), &bytes, 0o600).unwrap();
+        host.root.remove(&format!("{new}/{name}")).unwrap();
+    }
+    assert_eq!(ledger::open(&host.root).unwrap().unwrap(), before);
+    assert!(crate::confirm::policy(&host.root).unwrap().is_some());
+    for name in records {
+        assert!(!host.root.exists(&format!("{old}/{name}")).unwrap(), "{name}");
+    }
+    roll_back(&mut host, &before.0, &before.1).unwrap();
+    assert_eq!(host.root.read("/etc/changed").unwrap().unwrap(), b"1");
 }

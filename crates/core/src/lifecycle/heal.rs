@@ -8,7 +8,8 @@
 use std::{collections::VecDeque, time::Duration};
 
 use mco_api::annotation::DriftPolicy;
-use mco_core::{
+
+use crate::{
     drift::Drift,
     machine::{self, Machine},
     plan::Step,

@@ -9,58 +9,29 @@
 //! The daemon decides. If the config keeps the daemon itself from starting, a unit of the machine
 //! rolls the config back (`standby`).
 
+mod network;
 pub mod standby;
-mod startup;
 
 use std::time::Duration;
 
+use mco_core::lifecycle::{Action, Health, Progress};
+pub use mco_core::lifecycle::{RolledBackConfig, health::CHECK_INTERVAL};
 use mco_host::{CheckResult, Host, Root, System};
 use serde::{Deserialize, Serialize};
+use tracing::{error, info, warn};
 
-use crate::disk::{self, DiskError};
-
-pub use self::startup::{Confirmation, Probe, confirm_or_roll_back};
+use crate::{
+    disk::{self, DiskError},
+    execute::{self, ExecuteError},
+    ledger,
+};
 
 /// Default time to prove healthy: enough for slow firmware, a full resync of the container engine
 /// and a slow network.
 pub const DEADLINE: Duration = Duration::from_mins(15);
 
-/// Pause between two health checks.
-const CHECK_INTERVAL: Duration = Duration::from_secs(5);
-
-const POLICY: &str = "/etc/machine-config-daemon/mco-confirm.json";
-const ROLLED_BACK: &str = "/etc/machine-config-daemon/mco-taken-back.json";
-
-/// The results of a machine's health checks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// Reachability of the API server; skipped without a cluster.
-    pub cluster: CheckResult,
-    /// Health of the kubelet.
-    pub kubelet: CheckResult,
-    /// Result of the checks on the machine.
-    pub checks: CheckResult,
-}
-
-/// The decision about a config after its reboot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HealthDecision {
-    /// The config is kept.
-    Keep,
-    /// The config is not confirmed yet; check again after this pause.
-    Wait(Duration),
-    /// The config is rolled back for this reason.
-    RollBack(String),
-}
-
-/// A config that was rolled back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RolledBackConfig {
-    /// Name of the config.
-    pub config: String,
-    /// Reason of the rollback.
-    pub why: String,
-}
+const POLICY: &str = "/var/lib/machine-config-daemon/mco-confirm.json";
+const ROLLED_BACK: &str = "/var/lib/machine-config-daemon/mco-taken-back.json";
 
 /// The health checks after the next reboot. A check that did not pass before the reboot is skipped:
 /// a kubelet without a health endpoint, or a check that fails anyway, says nothing about the new
@@ -71,36 +42,28 @@ pub struct ConfirmPolicy {
     deadline_seconds: u64,
     kubelet: bool,
     checks: bool,
+    #[serde(default)]
+    network: bool,
 }
 
-/// Decides about a config whose machine has been up for `waited`.
-#[must_use]
-pub fn decide(health: &Health, waited: Duration, deadline: Duration) -> HealthDecision {
-    let failures = failures(health);
-    if failures.is_empty() {
-        return HealthDecision::Keep;
-    }
-    match deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
-        Some(left) => HealthDecision::Wait(left.min(CHECK_INTERVAL)),
-        None => HealthDecision::RollBack(failures.join("; ")),
-    }
+/// The results of the checks that need no cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineHealth {
+    /// Health of the kubelet.
+    pub kubelet: CheckResult,
+    /// Result of the checks on the machine.
+    pub checks: CheckResult,
+    /// The machine's own network.
+    pub network: CheckResult,
 }
 
-fn failures(health: &Health) -> Vec<String> {
-    let mut failures = Vec::new();
-    for answer in [&health.kubelet, &health.checks] {
-        if let CheckResult::Failed(why) = answer {
-            failures.push(why.clone());
-        }
+impl MachineHealth {
+    /// Adds the reachability of the API server.
+    #[must_use]
+    pub fn with_cluster(self, cluster: CheckResult) -> Health {
+        let Self { kubelet, checks, network } = self;
+        Health { cluster, network, kubelet, checks }
     }
-    // If the machine's own checks pass, an unreachable API server does not count: the cluster may
-    // be down.
-    if let (CheckResult::Failed(why), CheckResult::Skipped | CheckResult::Failed(_)) =
-        (&health.cluster, &health.checks)
-    {
-        failures.push(why.clone());
-    }
-    failures
 }
 
 /// Requires that the next update is confirmed within `deadline`; zero disables the confirmation.
@@ -108,7 +71,9 @@ pub fn prepare<S: System>(host: &Host<S>, deadline: Duration) -> Result<(), Disk
     let was_healthy = |answer: CheckResult| answer == CheckResult::Passed;
     let kubelet = !deadline.is_zero() && was_healthy(host.system.check_kubelet());
     let checks = !deadline.is_zero() && was_healthy(host.system.run_checks());
-    let policy = ConfirmPolicy { deadline_seconds: deadline.as_secs(), kubelet, checks };
+    let network = !deadline.is_zero() && was_healthy(network::check(&host.root));
+    let deadline_seconds = deadline.as_secs();
+    let policy = ConfirmPolicy { deadline_seconds, kubelet, checks, network };
     if deadline.is_zero() {
         host.root.remove(POLICY)?;
     } else if self::policy(&host.root)? != Some(policy) {
@@ -141,18 +106,29 @@ impl ConfirmPolicy {
         Duration::from_secs(self.deadline_seconds)
     }
 
-    /// Runs the kubelet check and the machine's checks.
-    fn check<S: System>(self, host: &Host<S>) -> (CheckResult, CheckResult) {
+    /// Runs the checks that need no cluster.
+    pub fn check<S: System>(self, host: &Host<S>) -> MachineHealth {
         let checked = |wanted: bool, ask: &dyn Fn() -> CheckResult| {
             if wanted { ask() } else { CheckResult::Skipped }
         };
         let kubelet = checked(self.kubelet, &|| host.system.check_kubelet());
-        (kubelet, checked(self.checks, &|| host.system.run_checks()))
+        let checks = checked(self.checks, &|| host.system.run_checks());
+        let network = checked(self.network, &|| network::check(&host.root));
+        MachineHealth { kubelet, checks, network }
     }
 }
 
+/// Runs the checks of the config that the machine has rebooted into.
+pub fn check<S: System>(host: &Host<S>) -> Result<MachineHealth, DiskError> {
+    let skipped = || CheckResult::Skipped;
+    Ok(policy(&host.root)?.map_or_else(
+        || MachineHealth { kubelet: skipped(), checks: skipped(), network: skipped() },
+        |policy| policy.check(host),
+    ))
+}
+
 /// Checks a kubelet that was healthy before the last update; skipped otherwise.
-pub(crate) fn kubelet<S: System>(host: &Host<S>) -> Result<CheckResult, DiskError> {
+pub fn kubelet<S: System>(host: &Host<S>) -> Result<CheckResult, DiskError> {
     let was_healthy = policy(&host.root)?.is_some_and(|policy| policy.kubelet);
     Ok(if was_healthy { host.system.check_kubelet() } else { CheckResult::Skipped })
 }
@@ -170,6 +146,36 @@ pub(crate) fn record_rolled_back(root: &Root, back: &RolledBackConfig) -> Result
 /// Removes the record of the rolled back config, so that it can be retried.
 pub(crate) fn clear_rolled_back(root: &Root) -> Result<(), DiskError> {
     root.remove(ROLLED_BACK)?;
+    Ok(())
+}
+
+/// Carries out a decision about the config that the machine has rebooted into.
+///
+/// Actions that decide nothing about such a config are left to the caller.
+pub fn carry_out<S: System>(host: &mut Host<S>, action: &Action) -> Result<(), ExecuteError> {
+    let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(()) };
+    let config = update.to.metadata.name.as_deref().unwrap_or_default();
+    if *action == Action::Confirm {
+        info!(config, "Confirmed config: the machine is healthy after its reboot");
+        ledger::advance(&host.root, &Progress { confirmed: true, ..progress })?;
+    } else if let Action::RecordWait(waited) = action {
+        let waited = waited.as_secs();
+        let deadline = policy(&host.root)?.map_or(0, |policy| policy.deadline_seconds);
+        let seconds_left = deadline.saturating_sub(waited);
+        warn!(config, seconds_left, "Machine is unhealthy; config will be rolled back");
+        ledger::advance(&host.root, &Progress { waited, ..progress })?;
+    } else if let Action::RollBack(why) = action {
+        error!(config, reason = why, "Rolling back config");
+        execute::roll_back_booted(host, &update, why)?;
+    } else if *action == Action::Undo {
+        let undone = execute::roll_back_failed(host, &update, &progress);
+        if let (Err(ExecuteError::Undone(why)), Some(_)) = (&undone, &progress.back_in) {
+            let config = update.from.metadata.name.as_deref().unwrap_or_default();
+            warn!(config, reason = why, "Rolled back to the previous config");
+            return Ok(());
+        }
+        undone?;
+    }
     Ok(())
 }
 
@@ -194,33 +200,6 @@ mod tests {
     use mco_host::SimulatedSystem;
 
     use super::*;
-
-    #[test]
-    fn a_config_is_kept_once_healthy_and_rolled_back_at_the_deadline() {
-        let no = |why: &str| CheckResult::Failed(why.to_owned());
-        let cases = [
-            (CheckResult::Passed, CheckResult::Passed, CheckResult::Skipped, 0, "keep"),
-            (CheckResult::Passed, CheckResult::Skipped, CheckResult::Skipped, 9999, "keep"),
-            (CheckResult::Skipped, CheckResult::Skipped, CheckResult::Skipped, 0, "keep"),
-            (no("api"), CheckResult::Passed, CheckResult::Skipped, 0, "wait 5"),
-            (no("api"), CheckResult::Passed, CheckResult::Skipped, 897, "wait 3"),
-            (no("api"), CheckResult::Passed, CheckResult::Skipped, 900, "back: api"),
-            (no("api"), CheckResult::Passed, CheckResult::Passed, 900, "keep"),
-            (no("api"), CheckResult::Passed, no("check"), 901, "back: check; api"),
-            (CheckResult::Passed, no("kubelet"), CheckResult::Passed, 10, "wait 5"),
-            (CheckResult::Passed, no("kubelet"), CheckResult::Passed, 900, "back: kubelet"),
-            (CheckResult::Skipped, CheckResult::Skipped, no("check"), 900, "back: check"),
-        ];
-        for (cluster, kubelet, checks, waited, want) in cases {
-            let health = Health { cluster, kubelet, checks };
-            let found = match decide(&health, Duration::from_secs(waited), DEADLINE) {
-                HealthDecision::Keep => "keep".to_owned(),
-                HealthDecision::Wait(pause) => format!("wait {}", pause.as_secs()),
-                HealthDecision::RollBack(why) => format!("back: {why}"),
-            };
-            assert_eq!(found, want, "{health:?} after {waited}");
-        }
-    }
 
     #[test]
     fn a_rolled_back_config_is_refused_until_another_is_desired_or_a_retry_is_forced() {
@@ -251,9 +230,10 @@ mod tests {
         assert_eq!(found.deadline(), 2 * DEADLINE);
         // A kubelet without a response before an update is not checked after it.
         host.system.call_log().fail("kubelet healthz");
-        assert_eq!(found.check(&host), (CheckResult::Skipped, CheckResult::Skipped));
+        let checked = found.check(&host);
+        assert_eq!((checked.kubelet, checked.checks), (CheckResult::Skipped, CheckResult::Skipped));
         let strict = ConfirmPolicy { kubelet: true, ..found };
-        assert!(matches!(strict.check(&host), (CheckResult::Failed(_), CheckResult::Skipped)));
+        assert!(matches!(strict.check(&host).kubelet, CheckResult::Failed(_)));
         prepare(&host, Duration::ZERO).unwrap();
         assert_eq!(policy(&host.root).unwrap(), None, "zero disables the confirmation");
         set_deadline(&host.root, DEADLINE).unwrap();

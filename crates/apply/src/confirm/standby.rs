@@ -14,24 +14,21 @@ use std::{
 };
 
 use mco_api::duration;
-use mco_cluster::{Shutdown, report::chain};
+use mco_core::lifecycle::{self, Action, Limits, Observation, State, health};
 use mco_host::{
     Attribute, CheckResult, Host, Owner, Root, RootError, System, SystemError,
     input::{self, InputError},
     unit::{self, UnitError},
 };
-use tokio::time::Instant;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
-use super::{
-    CHECK_INTERVAL, Health, failures, policy,
-    startup::{Confirmation, PendingUpdate, Unconfirmed, on_host, read_pending, sleep_or_shutdown},
-};
+use super::{CHECK_INTERVAL, carry_out, policy};
 use crate::{
-    DaemonExit,
     disk::{self, DiskError},
     execute::{self, ExecuteError},
     ledger::{self, LedgerError, Stage},
+    observe,
+    report::chain,
 };
 
 /// Name of the unit.
@@ -206,7 +203,8 @@ fn is_installed(root: &Root) -> Result<bool, RootError> {
 }
 
 /// The state of the decision, as the standby sees it.
-enum StandbyStatus {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandbyStatus {
     /// The decision was made.
     Decided,
     /// No decision was made, and this much time is left.
@@ -215,34 +213,11 @@ enum StandbyStatus {
     Rebooting,
 }
 
-/// Waits until the daemon has decided about the config; rolls it back if no daemon decides in time.
+/// Checks if a daemon has decided about the config that the machine has rebooted into `waited` ago,
+/// and rolls the config back if no daemon decides in time.
 ///
 /// Never confirms a config: only the daemon can check everything.
-pub async fn stand_by<S: System + 'static>(
-    mut host: Host<S>,
-    shutdown: &Shutdown,
-) -> Confirmation<S> {
-    let since = Instant::now();
-    loop {
-        let waited = since.elapsed();
-        let status;
-        (host, status) = on_host(host, move |host| check_once(host, waited)).await;
-        let left = match status {
-            Ok(StandbyStatus::Decided) => return Confirmation::Proceed(host),
-            Ok(StandbyStatus::Rebooting) => return Confirmation::Exit(DaemonExit::Rebooting),
-            Ok(StandbyStatus::Waiting(left)) => left.min(CHECK_INTERVAL),
-            Err(fault) => {
-                error!(error = chain(&fault), "Failed to check the pending update");
-                CHECK_INTERVAL
-            }
-        };
-        if sleep_or_shutdown(left, shutdown).await {
-            return Confirmation::Exit(DaemonExit::Stopped);
-        }
-    }
-}
-
-fn check_once<S: System>(
+pub fn check<S: System>(
     host: &mut Host<S>,
     waited: Duration,
 ) -> Result<StandbyStatus, ExecuteError> {
@@ -252,34 +227,46 @@ fn check_once<S: System>(
     }
     let lock = host.root.lock(disk::RECORDS).map_err(DiskError::from)?;
     let Some(_lock) = lock else { return Ok(StandbyStatus::Waiting(CHECK_INTERVAL)) };
-    let unconfirmed = match read_pending(host)? {
-        PendingUpdate::None => {
+    loop {
+        let seen = Observation { disk: observe::disk_view(host)?, ..Observation::default() };
+        let decision = lifecycle::next(State::default(), &seen, &Limits::default(), Duration::ZERO);
+        if let Action::Reboot(config) = &decision.action {
+            execute::reboot(host, config)?;
+            return Ok(StandbyStatus::Rebooting);
+        }
+        if decision.action == Action::CheckHealth {
+            return roll_back_late(host, waited);
+        }
+        if decision.action != Action::Undo {
             if let Err(fault) = remove(host) {
                 warn!(unit = UNIT, error = chain(&fault), "Failed to remove the standby unit");
             }
             return Ok(StandbyStatus::Decided);
         }
-        PendingUpdate::Reboot(config) => {
-            execute::reboot(host, &config)?;
-            return Ok(StandbyStatus::Rebooting);
-        }
-        PendingUpdate::Confirm(unconfirmed) => *unconfirmed,
-    };
-    let Unconfirmed { update, policy, .. } = unconfirmed;
+        // Each rollback ends, or fails, so that it is not repeated for ever.
+        carry_out(host, &Action::Undo)?;
+    }
+}
+
+/// Rolls the config back once the time to prove healthy is over.
+fn roll_back_late<S: System>(
+    host: &mut Host<S>,
+    waited: Duration,
+) -> Result<StandbyStatus, ExecuteError> {
+    let Some(policy) = policy(&host.root)? else { return Ok(StandbyStatus::Decided) };
     let deadline = policy.deadline();
     if let Some(left) = deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
         return Ok(StandbyStatus::Waiting(left));
     }
     let late = format!("no daemon started to confirm it within {}", duration::format_go(deadline));
-    let (kubelet, checks) = policy.check(host);
     // A cluster that is down starts no daemon either, so that passing checks of the machine count
     // for both.
-    let why = failures(&Health { cluster: CheckResult::Failed(late), kubelet, checks }).join("; ");
+    let health = policy.check(host).with_cluster(CheckResult::Failed(late));
+    let why = health::failures(&health).join("; ");
     if why.is_empty() {
         return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));
     }
-    error!(reason = why, "Rolling back the config");
-    execute::roll_back_booted(host, &update, &why)?;
+    carry_out(host, &Action::RollBack(why))?;
     Ok(StandbyStatus::Waiting(Duration::ZERO))
 }
 

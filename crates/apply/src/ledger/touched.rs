@@ -98,10 +98,11 @@ impl Touched {
     ) -> Result<(), RootError> {
         self.wanted.units.insert(unit.to_owned());
         self.wanted.units.insert(unit::real_name(root, unit)?);
-        let present = unit::text(root, unit)?;
-        let configs = [from, to].map(|config| config.unit(unit)?.contents.clone());
-        for text in configs.into_iter().chain([present]).flatten() {
-            self.wanted.units.extend(unit::companions(unit, &text));
+        if let Some(present) = unit::text(root, unit)? {
+            self.wanted.units.extend(unit::companions(unit, &present));
+        }
+        for unit in [from, to].into_iter().filter_map(|config| config.unit(unit)) {
+            self.wanted.units.extend(unit::companions_in(unit));
         }
         Ok(())
     }

@@ -7,10 +7,15 @@
 //! be restored at any time.
 //!
 //! A completed update stays recorded until the next, so that it can be rolled back on request.
+//!
+//! The files are in `/var`, which all deployments of an image-based system share: a rollback to
+//! another deployment must not lose them.
 
+mod moved;
 mod touched;
 
 use mco_api::MachineConfig;
+pub use mco_core::lifecycle::{Progress, Resume, Stage, resume};
 use mco_core::{machine::Machine, plan::NodePlan};
 use mco_host::{
     Durable, Host, Root, RootError, System, SystemError,
@@ -18,11 +23,14 @@ use mco_host::{
 };
 use serde::{Deserialize, Serialize};
 
-const LEDGER: &str = "/etc/machine-config-daemon/mco-update.json";
-const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
+use crate::execute::FORCE_FILE;
+
+/// Record of an unfinished update.
+pub const LEDGER: &str = "/var/lib/machine-config-daemon/mco-update.json";
+const PROGRESS: &str = "/var/lib/machine-config-daemon/mco-update-progress.json";
 /// The last completed update.
-const LAST_UPDATE: &str = "/etc/machine-config-daemon/mco-last-update.json";
-const PACKS: &str = "/etc/machine-config-daemon/mco-before";
+const LAST_UPDATE: &str = "/var/lib/machine-config-daemon/mco-last-update.json";
+const PACKS: &str = "/var/lib/machine-config-daemon/mco-before";
 
 /// The user whose password configs may set.
 pub(crate) const CORE: &str = "core";
@@ -31,6 +39,9 @@ pub(crate) const CORE: &str = "core";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ledger {
+    /// Version of the format.
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// Previous config of the node.
     pub from: MachineConfig,
     /// Target config of the node.
@@ -51,64 +62,12 @@ pub struct Ledger {
     pub staged: Option<String>,
 }
 
-/// The progress of an update.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Progress {
-    /// Stage of the update.
-    pub stage: Stage,
-    /// Number of completed steps.
-    pub done: usize,
-    /// Reason of the rollback.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub fault: Option<String>,
-    /// Seconds that the node had to prove healthy so far, after the reboot.
-    #[serde(skip_serializing_if = "is_zero", default)]
-    pub waited: u64,
-    /// True once the node proved healthy after the reboot.
-    #[serde(skip_serializing_if = "is_false", default)]
-    pub confirmed: bool,
-    /// Id of the boot in which the update was rolled back, if it was booted before.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub back_in: Option<String>,
-}
+/// Version of the format that this program writes, the highest that it reads.
+const VERSION: u32 = 1;
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_zero(number: &u64) -> bool {
-    *number == 0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_false(value: &bool) -> bool {
-    !*value
-}
-
-/// The stage of an update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Stage {
-    /// Steps are being executed.
-    #[default]
-    Applying,
-    /// All steps but the reboot are completed.
-    Rebooting,
-    /// A step failed or a rollback was requested, and the snapshot is being restored.
-    Undoing,
-    /// The snapshot is restored; a reboot completes the rollback.
-    Returning,
-}
-
-/// The way to resume an update after a restart of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Resume {
-    /// Execute the steps from this index on.
-    Continue(usize),
-    /// Start the reboot, which has not happened.
-    Reboot,
-    /// Verify the disk: the reboot has happened.
-    Verify,
-    /// Continue the rollback.
-    Undo,
+/// Returns the version of ledgers that do not name theirs.
+fn first_version() -> u32 {
+    1
 }
 
 /// A failure to read or write the ledger.
@@ -122,6 +81,28 @@ pub enum LedgerError {
         /// The parse error.
         source: serde_json::Error,
     },
+    /// The ledger was written by a newer program.
+    #[error(
+        "{path} has version {found} of its format, and this program reads up to {VERSION}; use the \
+         newer program"
+    )]
+    Version {
+        /// Path of the file.
+        path: &'static str,
+        /// Version of the file.
+        found: u32,
+    },
+    /// The pack is missing or damaged, so that the update cannot be rolled back.
+    #[error(
+        "the backup {path} is {fault}, so that the update cannot be rolled back; `mco node recover` \
+         or `mco host recover abandon` leaves this state"
+    )]
+    Pack {
+        /// Path of the pack.
+        path: String,
+        /// The fault.
+        fault: &'static str,
+    },
     /// A file cannot be read or written.
     #[error(transparent)]
     Root(#[from] RootError),
@@ -131,20 +112,6 @@ pub enum LedgerError {
     /// A call to the operating system failed.
     #[error(transparent)]
     System(#[from] SystemError),
-}
-
-/// Decides how to resume an update, given the ids of the boot in which it began and of the current
-/// one.
-#[must_use]
-pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
-    match progress.stage {
-        Stage::Applying => Resume::Continue(progress.done),
-        // The rollback is complete once the machine has booted the previous config.
-        Stage::Returning if progress.back_in.as_deref() == Some(booted) => Resume::Reboot,
-        Stage::Undoing | Stage::Returning => Resume::Undo,
-        Stage::Rebooting if began_in == booted => Resume::Reboot,
-        Stage::Rebooting => Resume::Verify,
-    }
 }
 
 /// Records an update before its first step, with a snapshot of everything that it touches.
@@ -161,6 +128,7 @@ pub fn begin<S: System>(
     let staged = if touched.system { host.system.staged()? } else { None };
     let name = snapshot::hash(&pack);
     let ledger = Ledger {
+        version: VERSION,
         from: from.0.clone(),
         to: to.0.clone(),
         boot_id: host.system.facts()?.boot_id,
@@ -192,9 +160,17 @@ pub fn advance(root: &Root, progress: &Progress) -> Result<(), LedgerError> {
     Ok(root.append(PROGRESS, line.as_bytes(), durable)?)
 }
 
-/// Returns the pack: the previous contents of everything that the update touches.
+/// Returns the pack: the previous contents of everything that the update touches. Fails unless it is
+/// complete, so that nothing is removed that could not be restored.
 pub fn pack(root: &Root, ledger: &Ledger) -> Result<Vec<u8>, LedgerError> {
-    Ok(root.read(&pack_path(&ledger.pack))?.unwrap_or_default())
+    let path = pack_path(&ledger.pack);
+    let Some(pack) = root.read(&path)? else {
+        return Err(LedgerError::Pack { path, fault: "missing" });
+    };
+    if snapshot::hash(&pack) != ledger.pack {
+        return Err(LedgerError::Pack { path, fault: "damaged" });
+    }
+    Ok(pack)
 }
 
 /// Closes a completed update; it can still be rolled back.
@@ -212,9 +188,28 @@ pub fn forget(root: &Root) -> Result<(), LedgerError> {
     prune(root)
 }
 
+/// Forgets an update that can be neither completed nor rolled back, also one whose record cannot be
+/// read; returns false if there is none.
+///
+/// Nothing else on the machine changes. The force file makes the next update write everything.
+pub fn abandon(root: &Root) -> Result<bool, LedgerError> {
+    let has_update = root.stat(LEDGER)?.is_some();
+    if has_update {
+        // Before the ledger: a crash in between must not lose the request.
+        root.write(FORCE_FILE, b"", 0o600)?;
+        root.remove(LEDGER)?;
+    }
+    if last_update(root).is_err() {
+        root.remove(LAST_UPDATE)?;
+    }
+    prune(root)?;
+    Ok(has_update)
+}
+
 /// Returns the unfinished update, if any.
 pub fn open(root: &Root) -> Result<Option<(Ledger, Progress)>, LedgerError> {
-    let Some(ledger) = read(root, LEDGER)? else {
+    moved::from_etc(root)?;
+    let Some(ledger) = read_ledger(root, LEDGER)? else {
         // A crash at the very end may have left the progress.
         if root.stat(PROGRESS)?.is_some() {
             prune(root)?;
@@ -226,7 +221,7 @@ pub fn open(root: &Root) -> Result<Option<(Ledger, Progress)>, LedgerError> {
 
 /// Returns the last completed update that can be rolled back, if any.
 pub fn last_update(root: &Root) -> Result<Option<Ledger>, LedgerError> {
-    read(root, LAST_UPDATE)
+    read_ledger(root, LAST_UPDATE)
 }
 
 /// Opens the last update again in order to roll it back; returns false if there is none.
@@ -264,7 +259,7 @@ fn prune(root: &Root) -> Result<(), LedgerError> {
     Ok(())
 }
 
-fn pack_path(hash: &str) -> String {
+pub(crate) fn pack_path(hash: &str) -> String {
     format!("{PACKS}/{hash}")
 }
 
@@ -274,37 +269,25 @@ fn write<T: Serialize>(root: &Root, path: &'static str, value: &T) -> Result<(),
     Ok(root.write(path, &bytes, 0o600)?)
 }
 
-fn read<T: serde::de::DeserializeOwned>(
-    root: &Root,
-    path: &'static str,
-) -> Result<Option<T>, LedgerError> {
+fn read_ledger(root: &Root, path: &'static str) -> Result<Option<Ledger>, LedgerError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        #[serde(default = "first_version")]
+        version: u32,
+    }
     let Some(bytes) = root.read(path)? else { return Ok(None) };
-    serde_json::from_slice(&bytes).map(Some).map_err(|source| LedgerError::Parse { path, source })
+    let unreadable = |source| LedgerError::Parse { path, source };
+    // A newer format may have other fields, so that its version is read first.
+    let Versioned { version: found } = serde_json::from_slice(&bytes).map_err(unreadable)?;
+    if found > VERSION {
+        return Err(LedgerError::Version { path, found });
+    }
+    serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // covers: C135
-    #[test]
-    fn an_update_is_not_complete_until_the_boot_id_changed() {
-        let at = |stage, done| Progress { stage, done, ..Progress::default() };
-        let back = Progress { back_in: Some("b2".to_owned()), ..at(Stage::Returning, 9) };
-        let cases = [
-            (at(Stage::Applying, 0), "b1", "b1", Resume::Continue(0)),
-            (at(Stage::Applying, 3), "b1", "b1", Resume::Continue(3)),
-            (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(3)),
-            (at(Stage::Rebooting, 9), "b1", "b1", Resume::Reboot),
-            (at(Stage::Rebooting, 9), "b1", "b2", Resume::Verify),
-            (at(Stage::Undoing, 2), "b1", "b2", Resume::Undo),
-            (back.clone(), "b1", "b2", Resume::Reboot),
-            (back, "b1", "b3", Resume::Undo),
-        ];
-        for (progress, began, booted, want) in cases {
-            assert_eq!(resume(&progress, began, booted), want, "{progress:?} {began} {booted}");
-        }
-    }
 
     #[test]
     fn an_unfinished_line_is_ignored() {

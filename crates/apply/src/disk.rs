@@ -45,6 +45,21 @@ pub fn current_config(root: &Root) -> Result<Option<MachineConfig>, DiskError> {
     parsed(root, CURRENT_CONFIG)
 }
 
+/// Returns the name of the recorded config, if any.
+pub fn current_name(root: &Root) -> Result<Option<String>, DiskError> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        #[serde(default)]
+        metadata: Metadata,
+    }
+    #[derive(Default, serde::Deserialize)]
+    struct Metadata {
+        name: Option<String>,
+    }
+    let named: Option<Named> = parsed(root, CURRENT_CONFIG)?;
+    Ok(named.map(|named| named.metadata.name.unwrap_or_default()))
+}
+
 /// Records the config of the machine.
 pub fn record_config(root: &Root, config: &MachineConfig) -> Result<(), DiskError> {
     // The config last: it is the authoritative record.
@@ -53,14 +68,12 @@ pub fn record_config(root: &Root, config: &MachineConfig) -> Result<(), DiskErro
 }
 
 /// Returns the annotations to set when the node first joins.
-pub(crate) fn initial_annotations(
-    root: &Root,
-) -> Result<Option<BTreeMap<String, String>>, DiskError> {
+pub fn initial_annotations(root: &Root) -> Result<Option<BTreeMap<String, String>>, DiskError> {
     parsed(root, INITIAL_ANNOTATIONS)
 }
 
 /// Renames the file with the initial annotations once the node has joined.
-pub(crate) fn has_joined(root: &Root) -> Result<(), DiskError> {
+pub fn has_joined(root: &Root) -> Result<(), DiskError> {
     if root.stat(INITIAL_ANNOTATIONS)?.is_some() {
         root.rename(INITIAL_ANNOTATIONS, INITIAL_ANNOTATIONS_DONE)?;
     }
@@ -79,7 +92,7 @@ pub(crate) fn forget_config(root: &Root) -> Result<(), DiskError> {
 }
 
 /// Removes files of first boot; returns true if first boot was not completed.
-pub(crate) fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
+pub fn tidy_first_boot(root: &Root) -> Result<bool, DiskError> {
     root.remove(IGNITION_PRESET)?;
     let is_unfinished = root.stat(ENCAPSULATED)?.is_some();
     if is_unfinished {

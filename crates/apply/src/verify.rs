@@ -8,6 +8,8 @@ use mco_core::{
 };
 use mco_host::{Host, Owner, System, SystemError, account};
 
+use crate::report::chain;
+
 /// Returns the first difference in files and units.
 pub fn files<S: System>(host: &Host<S>, machine: &Machine) -> Option<Drift> {
     drift::expected(machine)
@@ -53,9 +55,7 @@ pub fn whole<S: System>(host: &Host<S>, machine: &Machine) -> Result<Option<Drif
 
 fn observe<S: System>(host: &Host<S>, expected: &Expected) -> Observed {
     let path = expected.path.as_str();
-    let unreadable = |error: &(dyn std::error::Error + 'static)| {
-        Observed::Unreadable(mco_cluster::report::chain(error))
-    };
+    let unreadable = |error: &(dyn std::error::Error + 'static)| Observed::Unreadable(chain(error));
     match &expected.want {
         Want::Enabled(_) => match host.system.unit_state(path) {
             Ok(state) => Observed::Enablement(state),

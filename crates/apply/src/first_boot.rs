@@ -14,7 +14,7 @@ use mco_host::{Host, System};
 pub use self::complete::{Completed, FirstBootError, complete};
 
 use crate::{
-    disk,
+    ParsedConfig, disk,
     execute::{self, ExecuteError},
 };
 
@@ -30,12 +30,11 @@ pub fn provision<S: System>(
     if disk::current_config(&host.root)?.is_some() {
         return Ok(());
     }
+    let target = ParsedConfig::read(config.clone())?;
     let name = config.metadata.name.clone().unwrap_or_default();
-    let machine = Machine::read(config)
-        .map_err(|source| ExecuteError::Config { config: name.clone(), source })?;
     let blank = Machine::blank();
     let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
-    let plan = plan::node(&blank, &machine, &default_policies(), &at)
+    let plan = plan::node(&blank, &target.machine, &default_policies(), &at)
         .map_err(|refusal| ExecuteError::Undone(refusal.to_string()))?;
     if let Ok(name) = name.parse::<RenderedName>() {
         let mut annotations = BTreeMap::new();
@@ -45,8 +44,8 @@ pub fn provision<S: System>(
         let bytes = serde_json::to_vec(&annotations).expect("text is JSON");
         host.root.write(disk::INITIAL_ANNOTATIONS, &bytes, 0o644).map_err(disk::DiskError::from)?;
     }
-    let bare = MachineConfig::new(&blank.name, blank.spec);
-    execute::begin(host, &bare, config, plan, &mut |_| {})?;
+    let bare = ParsedConfig::read(MachineConfig::new(&blank.name, blank.spec))?;
+    execute::begin(host, &bare, &target, plan, &mut |_| {})?;
     Ok(())
 }
 

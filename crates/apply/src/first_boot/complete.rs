@@ -14,6 +14,7 @@ use mco_host::{Host, RootError, System, SystemError, os};
 use tracing::info;
 
 use crate::{
+    ParsedConfig,
     disk::{self, DiskError},
     execute::{self, ExecuteError},
     ledger,
@@ -64,18 +65,15 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
     let target: MachineConfig = serde_json::from_slice(&bytes)
         .map_err(|source| FirstBootError::Parse { path: path.to_owned(), source })?;
     let name = target.metadata.name.clone().unwrap_or_default();
-    let read = |config: &MachineConfig| {
-        Machine::read(config)
-            .map_err(|source| ExecuteError::Config { config: name.clone(), source })
-    };
     // An interrupted update must not be mixed with this one.
     if let Some((update, progress)) = ledger::open(&host.root).map_err(ExecuteError::from)? {
         execute::roll_back(host, &update, &progress)?;
     }
-    let source = present(host, &target)?;
-    let (from, to) = (read(&source)?, read(&target)?);
+    let source = ParsedConfig::read(present(host, &target)?)?;
+    let target = ParsedConfig::read(target)?;
+    let (from, to) = (&source.machine, &target.machine);
     let at = Circumstances { mode: ApplyMode::FirstBoot, ..Circumstances::default() };
-    let plan = plan::node(&from, &to, &default_policies(), &at)?;
+    let plan = plan::node(from, to, &default_policies(), &at)?;
     if plan.diff.is_empty() {
         info!("No changes from {} to {name}", from.name);
         info!("skipping reboot since no changes were detected from {} to {name}", from.name);
@@ -85,11 +83,11 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
     info!("Changes detected from {} to {name}: {}", from.name, plan.diff.system().join(", "));
     execute::begin(host, &source, &target, plan, &mut |_| {})?;
     match disk::installed_config(&host.root)? {
-        Some(whole) if whole.metadata.name == target.metadata.name => {
+        Some(whole) if whole.metadata.name == target.object.metadata.name => {
             disk::record_config(&host.root, &whole)?;
         }
         // The daemon records the cluster's config once it has verified the disk against it.
-        _ if target.spec.config.is_none() || to.config == Machine::blank().config => {
+        _ if target.object.spec.config.is_none() || to.config == Machine::blank().config => {
             disk::forget_config(&host.root)?;
         }
         _ => {}

@@ -23,13 +23,16 @@ use tracing::{info, warn};
 use self::packages::Packages;
 pub use self::roll_back::{roll_back, roll_back_booted, roll_back_failed};
 use crate::{
+    ParsedConfig,
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
+    report::chain,
 };
 
 /// The file that makes the daemon apply its config again.
 pub const FORCE_FILE: &str = mco_core::diff::reconcile::FORCE_FILE;
-pub(crate) const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
+/// The kubelet's credentials for its bootstrap.
+pub const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 
 /// A failed update.
 #[derive(Debug, thiserror::Error)]
@@ -102,36 +105,59 @@ pub enum Outcome {
 }
 
 /// Called with each step before it is executed.
-pub(crate) type StepObserver<'w> = &'w mut dyn FnMut(&Step);
+pub type StepObserver<'w> = &'w mut dyn FnMut(&Step);
 
 /// Records an update in the ledger and executes it.
 pub fn begin<S: System>(
     host: &mut Host<S>,
-    from: &MachineConfig,
-    to: &MachineConfig,
+    from: &ParsedConfig,
+    to: &ParsedConfig,
     plan: NodePlan,
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
-    let machines = (read(from)?, read(to)?);
-    let ledger = ledger::begin(host, (from, &machines.0), (to, &machines.1), plan)?;
-    proceed(host, &ledger, 0, observer)
+    let ledger =
+        ledger::begin(host, (&from.object, &from.machine), (&to.object, &to.machine), plan)?;
+    execute(host, &ledger, &Progress::default(), (&from.machine, &to.machine), observer)
 }
 
-/// Executes a recorded update from the step with index `done` on.
+/// Executes a recorded update again from its first step, because the machine has booted its previous
+/// system.
+pub fn apply_again<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    observer: StepObserver<'_>,
+) -> Result<Outcome, ExecuteError> {
+    let again_in = Some(host.system.facts()?.boot_id);
+    let progress = Progress { again_in, ..Progress::default() };
+    ledger::advance(&host.root, &progress)?;
+    proceed(host, ledger, &progress, observer)
+}
+
+/// Executes a recorded update from the first step that is not completed.
 pub fn proceed<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
-    done: usize,
+    progress: &Progress,
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
+    execute(host, ledger, progress, (&from, &to), observer)
+}
+
+fn execute<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    progress: &Progress,
+    (from, to): (&Machine, &Machine),
+    observer: StepObserver<'_>,
+) -> Result<Outcome, ExecuteError> {
+    let attempt = Progress { again_in: progress.again_in.clone(), ..Progress::default() };
     ledger.before.remove_temporary(&host.root)?;
-    let mut packages = Packages::of(&from, &to);
-    for (number, step) in ledger.plan.steps.iter().enumerate().skip(done) {
+    let mut packages = Packages::of(from, to);
+    for (number, step) in ledger.plan.steps.iter().enumerate().skip(progress.done) {
         if *step == Step::Reboot {
             ledger.before.remove_empty_link_directories(&host.root)?;
-            let progress =
-                Progress { stage: Stage::Rebooting, done: number, ..Progress::default() };
+            let progress = Progress { stage: Stage::Rebooting, done: number, ..attempt };
             ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }
@@ -143,7 +169,7 @@ pub fn proceed<S: System>(
             host.root.defer_syncs();
         }
         let mut result = packages.provide(&mut host.system, step);
-        result = result.and_then(|()| execute_step(host, step, &from, &to, &ledger.to));
+        result = result.and_then(|()| execute_step(host, step, from, to, &ledger.to));
         if result.is_err() || !ledger.plan.steps.get(number + 1).is_some_and(Step::stages) {
             packages.withdraw(&mut host.system);
         }
@@ -152,7 +178,7 @@ pub fn proceed<S: System>(
             result = result.and_then(|()| Ok(synced?));
         }
         if let Err(error) = result {
-            let fault = mco_cluster::report::chain(&error);
+            let fault = chain(&error);
             warn!(%step, error = fault, "Step failed, rolling back the update");
             let text = format!("{}: {step} failed, rolling back: {fault}", to.name);
             log::write(&host.root, Priority::Error, &text);
@@ -162,7 +188,7 @@ pub fn proceed<S: System>(
             return roll_back_failed(host, ledger, &progress);
         }
         if ends_batch {
-            let progress = Progress { done: number + 1, ..Progress::default() };
+            let progress = Progress { done: number + 1, ..attempt.clone() };
             ledger::advance(&host.root, &progress)?;
         }
     }
@@ -191,15 +217,15 @@ fn ends_batch(steps: &[Step], number: usize) -> bool {
 /// Each step is complete in itself and can be repeated, so no ledger is needed.
 pub fn repair<S: System>(
     host: &mut Host<S>,
-    config: &MachineConfig,
+    config: &ParsedConfig,
     steps: &[Step],
 ) -> Result<(), ExecuteError> {
-    let machine = read(config)?;
+    let ParsedConfig { object, machine } = config;
     let mut units = false;
     for step in steps {
         let text = format!("{}: repairing drift: {step}", machine.name);
         log::write(&host.root, Priority::Info, &text);
-        execute_step(host, step, &machine, &machine, config)?;
+        execute_step(host, step, machine, machine, object)?;
         units |= !matches!(step, Step::WriteFile(_));
     }
     if units {
