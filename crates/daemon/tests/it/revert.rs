@@ -4,15 +4,15 @@
 use std::{collections::BTreeSet, fs, path::Path};
 
 use mco_api::MachineConfig;
-use mco_cluster::report::chain;
-use mco_core::{
-    machine::Machine,
-    plan::{self, Circumstances, default_policies},
-};
 use mco_apply::{
     ParsedConfig, disk,
     execute::{self, Outcome},
     ledger, verify,
+};
+use mco_cluster::report::chain;
+use mco_core::{
+    machine::Machine,
+    plan::{self, Circumstances, default_policies},
 };
 use mco_host::{Host, Root, SimulatedSystem};
 use serde_json::{Value, json};
