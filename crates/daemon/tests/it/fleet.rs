@@ -128,9 +128,14 @@ impl Fleet {
     pub(crate) async fn render(&self, name: &str, files: &[(&str, &str)], rest: &Value) {
         let file = |(path, text): &(&str, &str)| json!({"path": path, "contents": {"source": format!("data:,{text}")}});
         let files: Vec<Value> = files.iter().map(file).collect();
+        self.render_files(name, &json!(files), rest).await;
+    }
+
+    /// Creates a rendered config with these files in the format of Ignition.
+    pub(crate) async fn render_files(&self, name: &str, files: &Value, rest: &Value) {
         let mut spec = rest.clone();
         spec["config"]["ignition"] = json!({"version": "3.5.0"});
-        spec["config"]["storage"]["files"] = json!(files);
+        spec["config"]["storage"]["files"] = files.clone();
         let object = json!({
             "apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
             "metadata": {"name": name}, "spec": spec

@@ -1,9 +1,6 @@
 //! Every step of an update is a condition of the node's MachineConfigNode, in order.
 
-use std::{
-    fs,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use futures::StreamExt as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -205,9 +202,9 @@ async fn an_update_without_a_reboot_ends_with_its_service_actions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_leaves_the_steps_open_and_names_node_and_cause() {
     let (mut fleet, mut record) = fleet(&[]).await;
-    fs::write(fleet.path("/etc/there"), "a file").unwrap();
-    let files = [("/etc/there/below", "1")];
-    fleet.render("rendered-worker-2", &files, &json!({})).await;
+    let file =
+        json!({"path": "/etc/owned", "contents": {"source": "data:,1"}, "user": {"name": "none"}});
+    fleet.render_files("rendered-worker-2", &json!([file]), &json!({})).await;
     fleet.desire("rendered-worker-2").await;
     record
         .wait("degraded", |object| {
@@ -215,7 +212,7 @@ async fn a_failure_leaves_the_steps_open_and_names_node_and_cause() {
                 kind == "NodeDegraded"
                     && status == "True"
                     && message.starts_with("Node worker-0 upgrade failure. ")
-                    && message.contains("/etc/there/below")
+                    && message.contains("/etc/owned")
             })
         })
         .await;

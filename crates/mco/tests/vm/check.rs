@@ -6,11 +6,12 @@ use mco_testkit::vm::{Entry, Tree};
 use serde::Deserialize;
 use serde_json::Value;
 
-const RECORDS: &str = "/etc/machine-config-daemon";
+/// Folders that no config manages.
+const RECORDS: [&str; 2] = ["/etc/machine-config-daemon", "/var"];
 const CURRENT: &str = "/etc/machine-config-daemon/currentconfig";
-const LEDGER: &str = "/etc/machine-config-daemon/mco-update.json";
-const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
-const PACKS: &str = "/etc/machine-config-daemon/mco-before";
+const LEDGER: &str = "/var/lib/machine-config-daemon/mco-update.json";
+const PROGRESS: &str = "/var/lib/machine-config-daemon/mco-update-progress.json";
+const PACKS: &str = "/var/lib/machine-config-daemon/mco-before";
 
 /// The parts of a recorded change that the rules need.
 #[derive(Debug, Deserialize)]
@@ -146,7 +147,8 @@ pub(crate) fn direction(name: &str) -> Direction {
 ///
 /// Directories that are left empty are not counted: no config manages them.
 pub(crate) fn differing<'s>(state: &'s Tree, wanted: &'s Tree) -> Vec<&'s str> {
-    let compared = |path: &str| !path.starts_with(RECORDS) && !is_temporary(path);
+    let is_record = |path: &str| RECORDS.iter().any(|folder| path.starts_with(folder));
+    let compared = |path: &str| !is_record(path) && !is_temporary(path);
     let differs = |(path, entry): &(&'s String, &'s Entry)| {
         let is_left = || matches!(entry, Entry::Directory { .. });
         wanted.entries.get(*path).map_or_else(|| !is_left(), |wanted| wanted != *entry)
@@ -213,7 +215,7 @@ fn tree(files: Files<'_>) -> Tree {
 #[test]
 fn the_rules_tell_good_states_from_bad_ones() {
     let plan = r#"{"pack":"p","plan":{"steps":[{"writeFile":"/etc/a"},{"writeFile":"/etc/b"}]}}"#;
-    let pack = "/etc/machine-config-daemon/mco-before/p";
+    let pack = "/var/lib/machine-config-daemon/mco-before/p";
     let before = tree(&[("/etc/a", "1"), ("/etc/b", "1"), ("/etc/c", "1"), (CURRENT, "one")]);
     let after = [("/etc/a", "2"), ("/etc/b", "2"), ("/etc/c", "1"), (CURRENT, "two")];
     let rebooting = "{\"stage\":\"rebooting\",\"done\":2}\n";

@@ -19,7 +19,7 @@ use crate::{
 const STATES_PER_CALL: usize = 10;
 
 /// The file that has the progress of a change.
-const PROGRESS: &str = "/etc/machine-config-daemon/mco-update-progress.json";
+const PROGRESS: &str = "/var/lib/machine-config-daemon/mco-update-progress.json";
 
 /// A change of a machine, and the calls that make it.
 struct RecordedChange {
@@ -50,7 +50,7 @@ fn a_missing_sync_is_noticed() {
             let is_kind = |path: &str| match kind {
                 "files before their rename" => path.ends_with(".mco-new"),
                 "directories" => !path.ends_with(".mco-new") && path != PROGRESS,
-                _ => path == "/etc/machine-config-daemon",
+                _ => path == "/var/lib/machine-config-daemon",
             };
             let kept = |call: &Call| !matches!(call, Call::Sync(path) if is_kind(path));
             assert!(it.examine(2, kept).is_err(), "{}: no sync of {kind} is needed", it.name);

@@ -16,6 +16,8 @@ use super::{Layout, Tree, run::run};
 
 /// The size of a sector in bytes.
 const SECTOR: u64 = 512;
+/// Folder of the records of unfinished changes.
+const RECORDS: &str = "/var/lib/machine-config-daemon";
 /// Files of the boot loader that change: the menu, and the name under which it is written first.
 const MENUS: [&str; 2] = ["grub.cfg", "grub.cfg.new"];
 
@@ -49,7 +51,7 @@ impl Disk {
         Ok(Self::new(to.to_owned(), self.layout))
     }
 
-    /// Extracts `/etc`, `/root` and the boot loader's menu to a new folder, as they are after the
+    /// Extracts `/etc`, `/root`, the records of `mco` and the boot loader's menu to a new folder, as they are after the
     /// kernel has replayed the journals. The disk itself is not changed.
     pub fn extract(&self, to: &Path) -> anyhow::Result<()> {
         self.extract_changed(to, |_, _| Ok(()))
@@ -83,6 +85,12 @@ impl Disk {
             commands.clear();
         }
         commands.extend(["/etc", "/root"].map(|path| format!("rdump {path} {}", to.display())));
+        // Not there before the first change.
+        let records = to.join(RECORDS.trim_start_matches('/'));
+        let above = records.parent().unwrap_or(to);
+        fs::create_dir_all(above)
+            .with_context(|| format!("failed to create {}", above.display()))?;
+        commands.push(format!("rdump {RECORDS} {}", above.display()));
         read(root, &commands)?;
         // debugfs creates the file before it notices that there is none on the disk.
         let temporary = grub.join("grub.cfg.new");
