@@ -114,6 +114,28 @@ fn a_machine_with_another_engine_has_no_crio_to_reload() {
     assert!(!calls.iter().any(|call| call.contains("crio")), "{calls:?}");
 }
 
+/// The record has the contents of all files, secrets too.
+#[test]
+fn the_record_of_an_update_is_for_the_superuser_only() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    let to = config("rendered-worker-new", &json!({"ignition": {"version": "3.5.0"}}), &json!({}));
+    let done = begin(&mut host, &old(), &to, planned(&old(), &to), &mut |_| {}).unwrap();
+    assert_eq!(done, Outcome::RebootDue);
+    let mut pending = vec![folder.path().join("var/lib/machine-config-daemon")];
+    let mut found = Vec::new();
+    while let Some(path) = pending.pop() {
+        if path.is_dir() {
+            pending.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap());
+            assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+            found.push(path);
+        }
+    }
+    assert!(found.len() >= 3, "ledger, progress and backup: {found:?}");
+}
+
 // covers: C77
 #[test]
 fn the_kubelets_credentials_are_for_the_superuser_only() {

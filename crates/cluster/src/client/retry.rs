@@ -263,8 +263,9 @@ fn log_retry<B>(
 fn log_failure<B>(target: &Target, fault: Fault, result: &Result<Response<B>, BoxError>) {
     let Target { method, path } = target;
     let (reason, cause) = (fault.reason(), cause(result));
-    if fault == Fault::Busy && has_own_retry(path) {
-        // Mostly an eviction that a PodDisruptionBudget forbids, which the drain reports.
+    let is_refused = |response: &Response<B>| response.status() == StatusCode::TOO_MANY_REQUESTS;
+    if path.ends_with("/eviction") && result.as_ref().is_ok_and(is_refused) {
+        // A PodDisruptionBudget forbids it for now, which the drain reports.
         debug!(%method, path, reason, cause, "Request to the API server failed");
     } else {
         info!(%method, path, reason, cause, "Request to the API server failed");
