@@ -45,6 +45,12 @@ use crate::{
     state::SharedState,
 };
 
+/// First pause after the node could not be read; doubled each time.
+const FIRST_CONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Longest pause after the node could not be read.
+const MAX_CONNECT_PAUSE: Duration = Duration::from_secs(30);
+
 /// The API clients of a daemon.
 #[derive(Clone)]
 pub struct Clients {
@@ -267,7 +273,7 @@ async fn watch_logins<S: System + 'static>(
     }
 }
 
-/// Waits until the Node exists; returns none if a shutdown is requested first.
+/// Waits until the Node exists and can be read; returns none if a shutdown is requested first.
 async fn connect(
     node: &NodeName,
     around: &DaemonContext,
@@ -275,15 +281,23 @@ async fn connect(
     mut observed: latest::Receiver<NodeState>,
     shutdown: &Shutdown,
 ) -> Option<ApiCluster> {
+    tokio::select! {
+        () = shutdown.requested() => return None,
+        changed = observed.changed() => changed.ok()?,
+    }
+    let mut pause = FIRST_CONNECT_PAUSE;
     loop {
-        tokio::select! {
-            () = shutdown.requested() => return None,
-            changed = observed.changed() => changed.ok()?,
-        }
         match ApiCluster::new(node.clone(), around, status.clone()).await {
             Ok(cluster) => return Some(cluster),
             Err(error) => warn!(%node, error = chain(&error), "Failed to read the node"),
         }
+        // A node that does not change any more must be read again all the same.
+        tokio::select! {
+            () = shutdown.requested() => return None,
+            changed = observed.changed() => changed.ok()?,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = (pause * 2).min(MAX_CONNECT_PAUSE);
     }
 }
 

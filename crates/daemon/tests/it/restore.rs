@@ -1,11 +1,47 @@
-//! A node follows an API server that was restored from a backup.
+//! A node follows an API server that fails, or was restored from a backup.
 
-use kube::api::{Patch, PatchParams};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use kube::{
+    Client,
+    api::{Patch, PatchParams},
+    client::Body,
+};
 use mco_testkit::switch::switching;
 use serde_json::json;
 use tokio::sync::watch;
 
 use crate::fleet::{Drains, Fleet};
+
+/// Nothing else changes the node, so that no event of its watch starts another attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_could_not_be_read_at_the_start_is_read_again() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let (upstream, refusals) = (fleet.client.clone(), Arc::new(AtomicUsize::new(0)));
+    let count = refusals.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let is_read = request.method() == http::Method::GET
+            && request.uri().path() == "/api/v1/nodes/worker-0";
+        let is_refused = is_read && count.fetch_add(1, Ordering::Relaxed) == 0;
+        let upstream = upstream.clone();
+        async move {
+            if is_refused {
+                let status = json!({"kind": "Status", "status": "Failure", "code": 503});
+                let body = Body::from(status.to_string().into_bytes());
+                return Ok(http::Response::builder().status(503).body(body).unwrap());
+            }
+            upstream.send(request).await
+        }
+    });
+    fleet.client = Client::new(service, "default");
+    fleet.start();
+    fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
+    assert!(refusals.load(Ordering::Relaxed) > 1, "the first read was refused");
+    fleet.stop().await;
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_desired_config_is_heard_after_a_restore_without_a_restart() {
