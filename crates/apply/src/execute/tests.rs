@@ -122,14 +122,15 @@ fn the_record_of_an_update_is_for_the_superuser_only() {
     let to = config("rendered-worker-new", &json!({"ignition": {"version": "3.5.0"}}), &json!({}));
     let done = begin(&mut host, &old(), &to, planned(&old(), &to), &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::RebootDue);
-    let mut pending = vec![folder.path().join("var/lib/machine-config-daemon")];
+    let mut pending = vec!["/var/lib/machine-config-daemon".to_owned()];
     let mut found = Vec::new();
     while let Some(path) = pending.pop() {
-        if path.is_dir() {
-            pending.extend(std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path()));
+        let stat = host.root.stat(&path).unwrap().unwrap();
+        if stat.is_directory() {
+            let names = host.root.list(&path).unwrap();
+            pending.extend(names.iter().map(|name| format!("{path}/{name}")));
         } else {
-            let mode = std::os::unix::fs::MetadataExt::mode(&path.metadata().unwrap());
-            assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+            assert_eq!(stat.mode & 0o077, 0, "{path}: {:o}", stat.mode);
             found.push(path);
         }
     }
