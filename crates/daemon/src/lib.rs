@@ -99,10 +99,11 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
+        let lifecycle::Limits { drain, uncordon, kubelet, .. } = lifecycle::Limits::default();
         Self {
-            drain: Duration::from_hours(1),
-            uncordon: Duration::from_mins(10),
-            kubelet: Duration::from_mins(2),
+            drain,
+            uncordon,
+            kubelet,
             policies: Duration::from_mins(2),
             shutdown_grace: Duration::from_secs(5),
             status_flush: Duration::from_secs(3),

@@ -30,7 +30,8 @@ use crate::{
     fleet::Fleet,
 };
 
-/// Time in which all watches deliver a change.
+/// Time in which all watches deliver a change. The clock of all tests here is paused: a sleep ends when
+/// no task has anything left to do, and no real time passes.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// A request of the controller at which another client uncordons the node.

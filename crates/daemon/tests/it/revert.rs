@@ -209,7 +209,7 @@ fn differences(
     paths.into_iter().filter(differs).map(shown).collect()
 }
 
-/// What became of all pairs.
+/// Number of pairs by their result.
 #[derive(Debug, Default)]
 struct Count {
     invalid: usize,

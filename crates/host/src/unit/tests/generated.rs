@@ -206,8 +206,8 @@ fn an_install_section_counts_in_a_drop_in_and_after_a_comment() {
     );
 }
 
-/// What systemd enables stays, also if this parser would not have; what the unit file asked for
-/// earlier goes.
+/// Links that systemd creates stay, also if this parser would not create them; links of an earlier
+/// `[Install]` section are removed.
 #[test]
 fn systemd_has_the_last_word_on_a_running_machine() {
     let tree = tree(&[(A, "[Install]\nWantedBy=new.target\n")]);
