@@ -16,7 +16,7 @@ use kube::{
     api::{Patch, PatchParams},
     client::Body,
 };
-use mco_api::{annotation, label};
+use mco_api::{MachineConfigPool, annotation, label};
 use mco_cluster::{
     Shutdown, client,
     lease::{LeadershipEnd, Timings},
@@ -33,6 +33,12 @@ use crate::{
 /// Time in which all watches deliver a change. The clock of all tests here is paused: a sleep ends when
 /// no task has anything left to do, and no real time passes.
 const SETTLED: Duration = Duration::from_secs(1);
+
+/// Time after which no work of the start is left in the controller's queues.
+const IDLE: Duration = Duration::from_mins(2);
+
+/// Time in which a changed status is written again.
+const REPAIRED: Duration = Duration::from_secs(10);
 
 /// A request of the controller at which another client uncordons the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +116,24 @@ async fn a_refused_eviction_blocks_the_drain() {
     stuck(&fleet).await;
     ask(&fleet, "drain-x").await;
     let blocked = |record: &mco_api::annotation::DrainRecord| !record.blockers.is_empty();
-    record(&fleet, "has a blocker", blocked).await;
+    let record = record(&fleet, "has a blocker", blocked).await;
+    assert_eq!(record.attempts, 0, "the refusal was noticed only when the attempt timed out");
+    fleet.stop().await;
+}
+
+/// After a restore of etcd, the status is that of the backup, and nothing else changes that would make
+/// the controller look at the pool.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_changed_in_an_idle_cluster_is_written_again() {
+    let fleet = Fleet::start(2).await;
+    fleet.wait_for_pool("two machines", |status| status.machine_count == 2).await;
+    sleep(IDLE).await;
+    let pools: Api<MachineConfigPool> = Api::all(fleet.client.clone());
+    let old = Patch::Merge(json!({"status": {"machineCount": 7}}));
+    pools.patch_status("worker", &PatchParams::default(), &old).await.unwrap();
+    sleep(REPAIRED).await;
+    let status = pools.get("worker").await.unwrap().status.unwrap();
+    assert_eq!(status.machine_count, 2, "{REPAIRED:?} later");
     fleet.stop().await;
 }
 
