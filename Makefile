@@ -49,11 +49,7 @@ deny: ## Check licences, banned crates, sources and known vulnerabilities of all
 	@scripts/deny
 
 unit: ## Run all tests of all crates
-	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
-	echo "$(CARGO) test --workspace"; \
-	$(CARGO) test --workspace --lib --bins --tests --quiet 2>&1 | tee "$$log"; \
-	awk '/^test result:/ { passed += $$4; failed += $$6; skipped += $$8 } \
-	     END { print "tests: " passed " passed, " failed " failed, " skipped " skipped" }' "$$log"
+	$(CARGO) run --quiet --package xtask -- test
 
 oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
 	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"

@@ -6,6 +6,7 @@ pub mod daemons;
 pub mod fleet;
 pub mod lab;
 pub mod log;
+pub mod node_cluster;
 pub mod nodes;
 pub mod object_wait;
 pub mod objects;

@@ -6,6 +6,7 @@ pub mod layout;
 pub mod manifests;
 pub mod mutants;
 pub mod release;
+pub mod suite;
 
 /// Returns bytes as lower-case hexadecimal digits.
 fn hex(bytes: &[u8]) -> String {

@@ -185,9 +185,15 @@ async fn configs_that_are_too_large_together_are_not_rendered(server: Server) {
             json!({"config": {"ignition": {"version": "3.4.0"}, "storage": {"files": [file]}}});
         fleet.create(&config(&format!("50-large{number}"), &spec)).await;
     }
-    let status =
-        fleet.wait_for_pool("it is degraded", |status| is(status, "RenderDegraded", "True")).await;
-    let found = status.conditions.iter().find(|c| c.kind == "RenderDegraded").unwrap();
+    let is_decided = |pool: &MachineConfigPool| {
+        let sources = &pool.spec.configuration.source;
+        let has_all = sources.iter().filter(|it| it.name.starts_with("50-large")).count() == 2;
+        has_all || pool.status.as_ref().is_some_and(|it| is(it, "RenderDegraded", "True"))
+    };
+    let pool = fleet.wait::<MachineConfigPool>("worker", "degraded or rendered", is_decided).await;
+    let conditions = pool.status.unwrap().conditions;
+    let found = conditions.iter().find(|c| c.kind == "RenderDegraded" && c.status == "True");
+    let found = found.expect("RenderDegraded, not a config that etcd cannot store");
     assert!(found.message.contains("1572864"), "{}", found.message);
     let rendered = fleet.rendered().await;
     let made = fleet.all::<MachineConfig>().get(&rendered).await.unwrap();

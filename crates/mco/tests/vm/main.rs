@@ -9,6 +9,7 @@ mod check;
 mod configs;
 mod cuts;
 mod fixture;
+mod node;
 mod syscalls;
 
 use mco_testkit::vm::VmPrerequisites;

@@ -177,6 +177,24 @@ impl Vm {
     }
 }
 
+impl Vm {
+    /// Waits until the machine reboots by itself, and boots it by its boot loader.
+    pub fn follow_reboot(mut self) -> anyhow::Result<Self> {
+        let (folder, disks, layout) = (Arc::clone(&self.folder), self.disks.clone(), self.layout);
+        // QEMU ends at a reboot; a new one boots faster.
+        self.qemu.wait_off(PATIENCE).context("the machine did not reboot")?;
+        Self::start(&folder, disks, layout, &Start::BootLoader)
+    }
+
+    /// Gives the machine a network, also after a reboot. Returns the address of the host.
+    pub fn connect(&mut self) -> anyhow::Result<&'static str> {
+        let network = "[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\n";
+        self.write("/etc/systemd/network/10-host.network", network.as_bytes())?;
+        self.ask("systemctl enable --now systemd-networkd")?;
+        Ok("10.0.2.2")
+    }
+}
+
 impl SavedMachine {
     /// Returns the disk as it was when the machine was saved.
     #[must_use]

@@ -123,7 +123,7 @@ impl Qemu {
 }
 
 /// The machine without disks and connections. A saved state needs exactly the same machine.
-const HARDWARE: [&str; 20] = [
+const HARDWARE: [&str; 24] = [
     "-accel",
     "tcg,tb-size=256",
     "-cpu",
@@ -143,6 +143,11 @@ const HARDWARE: [&str; 20] = [
     "virtio-rng-pci,rng=g0",
     "-device",
     "virtio-serial-pci",
+    // 10.0.2.2 is the host. The machine has no address until a test gives it one.
+    "-netdev",
+    "user,id=n0",
+    "-device",
+    "virtio-net-pci,netdev=n0,romfile=",
     "-nographic",
 ];
 

@@ -1,0 +1,255 @@
+//! All tests of the workspace, in two lanes at once.
+//!
+//! The tests of machines mostly wait for boots, time-outs and drains, one after the other. `cargo test`
+//! would run the other test programs only before and after them.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a development tool runs test programs and measures their time"
+)]
+
+use std::{
+    fmt::Write as _,
+    fs::File,
+    io::{self, BufReader, Read as _, Seek as _, Write as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use cargo_metadata::Message;
+
+/// Targets whose tests start machines.
+const MACHINES: [&str; 4] = ["lab", "ostree", "systemd", "vm"];
+
+/// Interval at which a lane reports what it waits for.
+const PROGRESS: Duration = Duration::from_mins(1);
+
+/// Interval at which a running test program is examined.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// A program with the tests of one target.
+#[derive(Debug)]
+struct TestProgram {
+    /// Package and target, for example `mco/lab`.
+    name: String,
+    program: PathBuf,
+    /// Folder of the package, in which Cargo runs the program.
+    folder: PathBuf,
+    is_of_machines: bool,
+}
+
+/// Numbers of tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+/// The end of a test program.
+#[derive(Debug)]
+struct Ended {
+    counts: Counts,
+    success: bool,
+    /// Report of the tests.
+    report: String,
+    /// Lines that tests wrote past the capture: what they ran, or why they did not.
+    notes: String,
+}
+
+/// Builds and runs all tests; fails if one failed.
+pub fn run(root: &Path) -> anyhow::Result<()> {
+    let (machines, others): (Vec<_>, Vec<_>) =
+        build(root)?.into_iter().partition(|program| program.is_of_machines);
+    let (start, total, failed) =
+        (Instant::now(), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
+    thread::scope(|scope| {
+        for lane in [machines, others] {
+            let (total, failed) = (&total, &failed);
+            scope.spawn(move || {
+                for program in &lane {
+                    let name = program.name.clone();
+                    match run_one(program) {
+                        Ok(ended) => {
+                            if !ended.success {
+                                failed.lock().expect("no panic").push(name);
+                            }
+                            total.lock().expect("no panic").add(ended.counts);
+                        }
+                        Err(error) => {
+                            say(&format!("{name}: {error:#}"));
+                            failed.lock().expect("no panic").push(name);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let Counts { passed, failed: count, skipped } = total.into_inner().expect("no panic");
+    say(&format!(
+        "tests: {passed} passed, {count} failed, {skipped} skipped, in {:.0?}",
+        start.elapsed()
+    ));
+    let failed = failed.into_inner().expect("no panic");
+    ensure!(failed.is_empty(), "tests failed in {}", failed.join(", "));
+    Ok(())
+}
+
+/// Builds all test programs and returns them.
+fn build(root: &Path) -> anyhow::Result<Vec<TestProgram>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut build = Command::new(cargo)
+        .current_dir(root)
+        .args(["test", "--workspace", "--lib", "--bins", "--tests", "--no-run", "--quiet"])
+        .arg("--message-format=json-render-diagnostics")
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("failed to run cargo test --no-run")?;
+    let output = build.stdout.take().context("cargo has an output")?;
+    let mut programs = Vec::new();
+    for message in Message::parse_stream(BufReader::new(output)) {
+        let Message::CompilerArtifact(artifact) = message.context("cargo's messages")? else {
+            continue;
+        };
+        let (true, Some(program)) = (artifact.profile.test, artifact.executable) else { continue };
+        let folder = artifact.manifest_path.parent().context("a manifest is in a folder")?;
+        let package = folder.file_name().unwrap_or_default();
+        let target = &artifact.target;
+        programs.push(TestProgram {
+            name: format!("{package}/{}", target.name),
+            program: program.into(),
+            folder: folder.into(),
+            is_of_machines: target.is_test() && MACHINES.contains(&target.name.as_str()),
+        });
+    }
+    ensure!(build.wait()?.success(), "the tests do not compile");
+    programs.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(programs)
+}
+
+/// Runs one program, and prints its report if a test failed.
+fn run_one(program: &TestProgram) -> anyhow::Result<Ended> {
+    let (report, notes) = (temporary()?, temporary()?);
+    let start = Instant::now();
+    let mut running = Command::new(&program.program)
+        .arg("--quiet")
+        .current_dir(&program.folder)
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdin(Stdio::null())
+        .stdout(report.try_clone()?)
+        .stderr(notes.try_clone()?)
+        .spawn()
+        .context("failed to start it")?;
+    let mut said = start;
+    let status = loop {
+        if let Some(status) = running.try_wait()? {
+            break status;
+        }
+        if said.elapsed() > PROGRESS {
+            said = Instant::now();
+            say(&format!("{}: running for {:.0?}", program.name, start.elapsed()));
+        }
+        thread::sleep(INTERVAL);
+    };
+    let (report, notes) = (contents(report)?, contents(notes)?);
+    let ended = Ended { counts: counts(&report), success: status.success(), report, notes };
+    say(&summary(&program.name, &ended, start.elapsed()));
+    Ok(ended)
+}
+
+/// Returns the lines about a program that ended.
+fn summary(name: &str, ended: &Ended, duration: Duration) -> String {
+    let Counts { passed, failed, skipped } = ended.counts;
+    let mut text =
+        format!("{name}: {passed} passed, {failed} failed, {skipped} skipped in {duration:.1?}");
+    for line in ended.notes.lines().filter(|line| !line.trim().is_empty()) {
+        let _ = write!(text, "\n  {line}");
+    }
+    if !ended.success {
+        let _ = write!(text, "\n{}", ended.report);
+    }
+    text
+}
+
+/// Returns the sums of the lines `test result: …` of a report.
+fn counts(report: &str) -> Counts {
+    let mut all = Counts::default();
+    for line in report.lines().filter(|line| line.starts_with("test result:")) {
+        let number = |what: &str| {
+            let (before, _) = line.split_once(what)?;
+            before.trim_end().rsplit(' ').next()?.parse().ok()
+        };
+        all.add(Counts {
+            passed: number(" passed").unwrap_or_default(),
+            failed: number(" failed").unwrap_or_default(),
+            skipped: number(" ignored").unwrap_or_default(),
+        });
+    }
+    all
+}
+
+impl Counts {
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// Returns a new file without a name.
+fn temporary() -> anyhow::Result<File> {
+    let path = std::env::temp_dir().join(format!(
+        "mco-tests-{}-{:?}-{:?}",
+        std::process::id(),
+        thread::current().id(),
+        Instant::now()
+    ));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}
+
+fn contents(mut file: File) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Prints whole lines, so that those of two lanes do not mix.
+fn say(text: &str) {
+    let _ = writeln!(io::stdout().lock(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_the_sums_of_its_results() {
+        let report = "running 3 tests\n...\n\
+            test result: FAILED. 2 passed; 1 failed; 4 ignored; 0 measured; 0 filtered out; finished in 1.0s\n\
+            test result: ok. 10 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert_eq!(counts(report), Counts { passed: 12, failed: 1, skipped: 4 });
+        assert_eq!(counts("a test that aborted"), Counts::default());
+    }
+
+    #[test]
+    fn a_failed_program_is_reported_with_its_output() {
+        let ended = |success| Ended {
+            counts: Counts { passed: 1, failed: 1, skipped: 0 },
+            success,
+            report: "assertion failed".to_owned(),
+            notes: "lab: skipped\n\n".to_owned(),
+        };
+        let line = "mco/lab: 1 passed, 1 failed, 0 skipped in 2.0s\n  lab: skipped";
+        let duration = Duration::from_secs(2);
+        assert_eq!(summary("mco/lab", &ended(true), duration), line);
+        let failed = format!("{line}\nassertion failed");
+        assert_eq!(summary("mco/lab", &ended(false), duration), failed);
+    }
+}
