@@ -23,7 +23,7 @@ const BOOT_LOADER: [&str; 2] = ["/boot/grub/grub.cfg", "/etc/default/grub.d/90-m
 // covers: C14
 #[test]
 fn a_lost_disk_cache_leaves_old_or_new_files_and_a_record_that_is_not_ahead() {
-    let _turn = turn();
+    let _turn = turn(2);
     let Some(fixture) = fixture() else { return };
     let start = Instant::now();
     let (count, seed) = (setting("MCO_VM_STATES", STATES), setting("MCO_VM_SEED", 1));

@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 8;
 // covers: C14
 #[test]
 fn a_machine_whose_power_is_cut_finishes_the_change_after_the_next_boot() {
-    let _turn = turn();
+    let _turn = turn(2);
     let Some(fixture) = fixture() else { return };
     let start = Instant::now();
     let (cuts, boots) = (setting("MCO_VM_CUTS", CUTS), setting("MCO_VM_BOOTS", BOOTS));

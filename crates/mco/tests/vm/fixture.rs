@@ -4,7 +4,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -53,10 +53,28 @@ pub(crate) struct Fixture {
     pub(crate) runs: [WholeRun; 3],
 }
 
-/// Lets one test at a time start machines, each up to two.
-pub(crate) fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+/// Number of machines that run at once: more of them would only be slower.
+const MACHINES: usize = 2;
+
+static FREE: (Mutex<usize>, Condvar) = (Mutex::new(MACHINES), Condvar::new());
+
+/// The right to run a number of machines at once; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct Turn(usize);
+
+/// Waits until a test may start this number of machines.
+pub(crate) fn turn(machines: usize) -> Turn {
+    let free = FREE.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = FREE.1.wait_while(free, |free| *free < machines);
+    *free.unwrap_or_else(PoisonError::into_inner) -= machines;
+    Turn(machines)
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *FREE.0.lock().unwrap_or_else(PoisonError::into_inner) += self.0;
+        FREE.1.notify_all();
+    }
 }
 
 /// Returns the fixture, which the first call creates. Prints a line and returns `None` if the test

@@ -1,10 +1,12 @@
-//! The daemon of a node whose machine has a boot loader and a kernel of its own.
+//! The daemon of a node whose machine has a boot loader and a kernel of its own, and `/boot` as a file
+//! system of its own.
 
 use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 use mco_testkit::{
     node_cluster::{DAEMON, KUBECONFIG, NodeCluster},
+    nodes::NodeSummary,
     vm::{Layout, Vm, VmFolder, VmPrerequisites},
 };
 use serde_json::json;
@@ -18,8 +20,8 @@ use crate::{
 
 // covers: C129
 #[test]
-fn a_node_reboots_into_the_kernel_arguments_of_its_pool() {
-    let _turn = turn();
+fn a_node_reboots_into_the_kernel_arguments_of_its_pool_and_out_of_them() {
+    let _turn = turn(1);
     let Some(prerequisites) = prerequisites() else { return };
     done(roll_out(&prerequisites));
 }
@@ -38,14 +40,28 @@ fn roll_out(prerequisites: &VmPrerequisites) -> anyhow::Result<()> {
             "kernelArguments": [ARGUMENT],
         }),
     )?;
+    let vm = follow(vm, &cluster, |node| node.current != first, true)?;
+    cluster.remove("50-argument")?;
+    follow(vm, &cluster, |node| node.current == first, false)?;
+    Ok(())
+}
+
+/// Follows the reboot of an update; the kernel then has the argument or not, and the node is Done.
+fn follow(
+    vm: Vm,
+    cluster: &NodeCluster,
+    is_new: impl Fn(&NodeSummary) -> bool,
+    expected: bool,
+) -> anyhow::Result<Vm> {
     let mut vm = vm.follow_reboot()?;
     let arguments = vm.ask("cat /proc/cmdline")?;
-    anyhow::ensure!(arguments.split(' ').any(|word| word == ARGUMENT), "{arguments}");
-    let node = cluster.wait("the node with the argument", |node| {
-        node.is_done() && node.current != first && !node.cordoned
+    let has_argument = arguments.split(' ').any(|word| word == ARGUMENT);
+    anyhow::ensure!(has_argument == expected, "{arguments}");
+    let node = cluster.wait("the node to have its config", |node| {
+        node.is_done() && !node.cordoned && is_new(node)
     });
     node.with_context(|| journal(&mut vm))?;
-    Ok(())
+    Ok(vm)
 }
 
 /// Starts the daemon as a service.
