@@ -330,12 +330,11 @@ impl Case {
             for call in &self.failing {
                 host.system.call_log().succeed(call);
             }
-            done = match kept {
-                Some((update, progress)) => execute::proceed(host, &update, &progress, &mut |_| {}),
-                None => {
-                    let plan = self.plan(host).unwrap();
-                    self.execute(host, plan)
-                }
+            done = if let Some((update, progress)) = kept {
+                execute::proceed(host, &update, &progress, &mut |_| {})
+            } else {
+                let plan = self.plan(host).unwrap();
+                self.execute(host, plan)
             };
         }
         match done {

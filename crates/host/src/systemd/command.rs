@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(decide(&[], Duration::ZERO), OrphanDecision::Proceed);
         assert_eq!(decide(&[&own], LONG_LIMIT), OrphanDecision::Proceed);
         let both = [&own, &orphan];
-        let early = LONG_LIMIT - Duration::from_secs(1);
+        let early = LONG_LIMIT.saturating_sub(Duration::from_secs(1));
         assert_eq!(decide(&both, early), OrphanDecision::Wait(vec![orphan.clone()]));
         assert_eq!(decide(&both, LONG_LIMIT), OrphanDecision::GiveUp(vec![orphan.clone()]));
         // systemd kills every command after a limit that is no longer than the wait.
