@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use mco_api::MachineConfig;
 use mco_core::machine::Machine;
+use tracing::debug;
 
 use crate::execute::ExecuteError;
 
@@ -16,13 +17,18 @@ pub struct ParsedConfig {
     pub machine: Arc<Machine>,
 }
 
+/// Parses a config. The only place in which the daemon does so, and logged: an update parses each of
+/// its configs once.
+pub(crate) fn parse(config: &MachineConfig) -> Result<Machine, ExecuteError> {
+    let name = config.metadata.name.clone().unwrap_or_default();
+    debug!(config = name, "Parsed config");
+    Machine::read(config).map_err(|source| ExecuteError::Config { config: name, source })
+}
+
 impl ParsedConfig {
     /// Parses a config.
     pub fn read(object: MachineConfig) -> Result<Self, ExecuteError> {
-        let machine = Machine::read(&object).map_err(|source| {
-            let config = object.metadata.name.clone().unwrap_or_default();
-            ExecuteError::Config { config, source }
-        })?;
+        let machine = parse(&object)?;
         Ok(Self { object: Arc::new(object), machine: Arc::new(machine) })
     }
 

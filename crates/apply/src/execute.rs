@@ -1,10 +1,13 @@
 //! Executes a plan step by step and records every step in the ledger.
 //!
 //! Plain blocking code: there is one writer to a machine, and nothing can interrupt a step. A
-//! failed step is rolled back together with all steps before it, by restoring the snapshot.
+//! failed step is rolled back together with all steps before it, by restoring the snapshot. A
+//! service that cannot be reloaded or restarted is different: the disk has the new config by then,
+//! so that only the service is retried.
 
 mod packages;
 mod roll_back;
+mod service;
 
 use mco_api::MachineConfig;
 use mco_core::{
@@ -12,7 +15,7 @@ use mco_core::{
     plan::{NodePlan, Step},
 };
 use mco_host::{
-    Host, HostError, KEYS, System, SystemError,
+    Host, HostError, KEYS, Root, System, SystemError, kubelet_credentials,
     log::{self, Priority},
     original,
     snapshot::SnapshotError,
@@ -21,9 +24,10 @@ use mco_ignition::config::Dropin;
 use tracing::{info, warn};
 
 use self::packages::Packages;
-pub use self::roll_back::{roll_back, roll_back_booted, roll_back_failed};
+pub use self::roll_back::{roll_back, roll_back_booted, roll_back_failed, withdraw};
 use crate::{
     ParsedConfig,
+    config::parse,
     disk::{self, DiskError},
     ledger::{self, Ledger, LedgerError, Progress, Stage},
     report::chain,
@@ -140,7 +144,7 @@ pub fn proceed<S: System>(
     progress: &Progress,
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
-    let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
+    let (from, to) = (parse(&ledger.from)?, parse(&ledger.to)?);
     execute(host, ledger, progress, (&from, &to), observer)
 }
 
@@ -157,7 +161,10 @@ fn execute<S: System>(
     for (number, step) in ledger.plan.steps.iter().enumerate().skip(progress.done) {
         if *step == Step::Reboot {
             ledger.before.remove_empty_link_directories(&host.root)?;
-            let progress = Progress { stage: Stage::Rebooting, done: number, ..attempt };
+            let completed_in =
+                Some(host.system.facts()?.boot_id).filter(|now| *now != ledger.boot_id);
+            let stage = Stage::Rebooting;
+            let progress = Progress { stage, done: number, completed_in, ..attempt };
             ledger::advance(&host.root, &progress)?;
             return Ok(Outcome::RebootDue);
         }
@@ -179,6 +186,11 @@ fn execute<S: System>(
         }
         if let Err(error) = result {
             let fault = chain(&error);
+            if step.is_service_action() {
+                let progress = Progress { done: number, fault: Some(fault), ..attempt };
+                ledger::advance(&host.root, &progress)?;
+                return Err(error);
+            }
             warn!(%step, error = fault, "Step failed, rolling back the update");
             let text = format!("{}: {step} failed, rolling back: {fault}", to.name);
             log::write(&host.root, Priority::Error, &text);
@@ -248,11 +260,6 @@ pub fn reboot_because<S: System>(host: &mut Host<S>, why: &str) -> Result<(), Ex
     Ok(())
 }
 
-fn read(config: &MachineConfig) -> Result<Machine, ExecuteError> {
-    let name = config.metadata.name.clone().unwrap_or_default();
-    Machine::read(config).map_err(|source| ExecuteError::Config { config: name, source })
-}
-
 /// Executes one step. Makes no decisions.
 fn execute_step<S: System>(
     host: &mut Host<S>,
@@ -303,9 +310,7 @@ fn execute_step<S: System>(
             Err(error) => info!("Could not preset unit {unit:?}: {error}"),
             Ok(()) => {}
         },
-        Step::ProtectKubeconfig => {
-            host.root.set_mode(KUBECONFIG, 0o600).map_err(HostError::from)?;
-        }
+        Step::ProtectKubeconfig => protect_credentials(&host.root)?,
         Step::WriteKeys => write_keys(host, to)?,
         Step::SetPassword => {
             host.system.set_password(ledger::CORE, to.password_hash().unwrap_or("*"))?;
@@ -323,11 +328,19 @@ fn execute_step<S: System>(
         }
         Step::StageKernel(kernel) => host.system.stage_kernel(kernel)?,
         Step::StageExtensions { remove, add } => host.system.stage_extensions(remove, add)?,
-        Step::ReloadSystemd => reload_systemd(&mut host.system, &to.name)?,
-        Step::ReloadService(service) => reload(&mut host.system, service, &to.name)?,
-        Step::RestartService(service) => restart(&mut host.system, service, &to.name)?,
+        Step::ReloadSystemd => service::reload_systemd(&mut host.system, &to.name)?,
+        Step::ReloadService(name) => service::reload(&mut host.system, name, &to.name)?,
+        Step::RestartService(name) => service::restart(&mut host.system, name, &to.name)?,
         // A rollback has no reboot step, and an update stops before it.
         Step::Reboot => {}
+    }
+    Ok(())
+}
+
+/// Restricts the kubelet's credentials to root.
+fn protect_credentials(root: &Root) -> Result<(), HostError> {
+    for path in kubelet_credentials(root)? {
+        root.set_mode(path, 0o600)?;
     }
     Ok(())
 }
@@ -351,49 +364,6 @@ fn write_keys<S: System>(host: &mut Host<S>, to: &Machine) -> Result<(), Execute
         );
     }
     Ok(())
-}
-
-fn reload_systemd<S: System>(system: &mut S, config: &str) -> Result<(), ExecuteError> {
-    log_action("DaemonReload", config);
-    let service = "daemon-reload".to_owned();
-    system.reload_systemd().map_err(|source| ExecuteError::Reload { service, source })
-}
-
-fn reload<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
-    log_action("Reload", config);
-    if skips_missing_crio(system, service)? {
-        return Ok(());
-    }
-    let failed = |source| ExecuteError::Reload { service: service.to_owned(), source };
-    system.reload(service).map_err(failed)?;
-    info!("{service} service reloaded successfully!");
-    Ok(())
-}
-
-fn restart<S: System>(system: &mut S, service: &str, config: &str) -> Result<(), ExecuteError> {
-    log_action("Restart", config);
-    if skips_missing_crio(system, service)? {
-        return Ok(());
-    }
-    let failed = |source| ExecuteError::Restart { service: service.to_owned(), source };
-    system.restart(service).map_err(failed)?;
-    info!("{service} service restarted successfully!");
-    Ok(())
-}
-
-/// Returns true if `service` is CRI-O and the machine has another container engine: policies name
-/// CRI-O by default, and no engine on such a machine reads its files.
-fn skips_missing_crio<S: System>(system: &S, service: &str) -> Result<bool, ExecuteError> {
-    let is_engine = matches!(service, "crio" | "crio.service");
-    let is_missing = is_engine && !system.has_unit("crio.service")?;
-    if is_missing {
-        info!("CRI-O is not installed; skipping its reload");
-    }
-    Ok(is_missing)
-}
-
-fn log_action(action: &str, config: &str) {
-    info!("Performing post config change action: {action} for config {config}");
 }
 
 #[cfg(test)]

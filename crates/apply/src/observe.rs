@@ -4,7 +4,6 @@ use mco_api::MachineConfig;
 use mco_core::{
     drift,
     lifecycle::{DiskView, UnfinishedUpdate},
-    machine::Machine,
 };
 use mco_host::{Host, System};
 
@@ -31,11 +30,12 @@ pub fn disk_view<S: System>(host: &mut Host<S>) -> Result<DiskView, ExecuteError
         Some((ledger, progress)) => Some(UnfinishedUpdate {
             from: name_of(&ledger.from),
             to: name_of(&ledger.to),
-            // An unreadable config is reported by the step that needs it.
-            is_booted: Machine::read(&ledger.to).map_or(true, |machine| {
-                let image = facts.booted_image.as_deref();
-                drift::compare_system(&machine, image, &facts.kernel_arguments).is_none()
-            }),
+            is_booted: drift::compare_system(
+                &ledger.to.spec,
+                facts.booted_image.as_deref(),
+                &facts.kernel_arguments,
+            )
+            .is_none(),
             began_in: ledger.boot_id,
             progress,
             deadline: confirm::policy(&host.root)?.map(|policy| policy.deadline()),

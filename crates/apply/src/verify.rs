@@ -33,7 +33,7 @@ pub fn differences<S: System>(
     let booted = facts.booted_image.as_deref();
     // A machine that does not run has booted nothing.
     let is_running = !facts.boot_id.is_empty();
-    let system = drift::compare_system(machine, booted, &facts.kernel_arguments);
+    let system = drift::compare_system(&machine.spec, booted, &facts.kernel_arguments);
     let files = file_differences(host, machine);
     Ok(system.filter(|_| is_running).into_iter().chain(files).collect())
 }
@@ -49,7 +49,7 @@ pub fn differing<S: System>(host: &Host<S>, list: &[Expected]) -> BTreeSet<Strin
 pub fn whole<S: System>(host: &Host<S>, machine: &Machine) -> Result<Option<Drift>, SystemError> {
     let facts = host.system.facts()?;
     let booted = facts.booted_image.as_deref();
-    Ok(drift::compare_system(machine, booted, &facts.kernel_arguments)
+    Ok(drift::compare_system(&machine.spec, booted, &facts.kernel_arguments)
         .or_else(|| files(host, machine)))
 }
 

@@ -11,6 +11,7 @@
 mod mode;
 mod owner;
 
+use mco_api::MachineConfigSpec;
 use mco_ignition::content::ContentError;
 
 pub use self::{
@@ -303,17 +304,17 @@ fn belongs(path: &str, want: &Owner, observed: &Observed) -> Option<Drift> {
 /// Compares the booted image and kernel arguments with the config; returns the difference, if any.
 #[must_use]
 pub fn compare_system(
-    machine: &Machine,
+    spec: &MachineConfigSpec,
     booted_image: Option<&str>,
     kernel_arguments: &[String],
 ) -> Option<Drift> {
     // A config without an image has no opinion.
-    let wanted = machine.spec.os_image_url.as_str();
+    let wanted = spec.os_image_url.as_str();
     if let Some(found) = booted_image.filter(|found| !wanted.is_empty() && *found != wanted) {
-        let want = machine.spec.os_image_url.clone();
+        let want = spec.os_image_url.clone();
         return Some(Drift::OsImage { want, found: found.to_owned() });
     }
-    let tokens = machine.spec.kernel_arguments.iter().flat_map(|text| text.split_whitespace());
+    let tokens = spec.kernel_arguments.iter().flat_map(|text| text.split_whitespace());
     let missing: Vec<String> = tokens
         .filter(|token| !kernel_arguments.iter().any(|found| found == token))
         .map(str::to_owned)

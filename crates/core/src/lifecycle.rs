@@ -15,6 +15,7 @@ pub mod health;
 mod model;
 mod observe;
 mod progress;
+pub mod standby;
 mod state;
 mod turn;
 mod unfinished;

@@ -207,6 +207,12 @@ impl NodePlan {
         self.decisions.iter().filter(requires).collect()
     }
 
+    /// Returns true if these policies still require the actions of the plan.
+    #[must_use]
+    pub fn conforms_to(&self, policies: &ClusterPolicies) -> bool {
+        combine_actions(&policy_decisions(&self.diff, policies, Force::No)) == self.actions
+    }
+
     /// Returns true if the plan ends with a reboot.
     #[must_use]
     pub fn reboots(&self) -> bool {

@@ -95,6 +95,8 @@ pub struct Limits {
     /// For the machine to go down after it was told to reboot. If none, the daemon returns at once:
     /// a simulated machine goes down when its daemon returns.
     pub reboot: Option<Duration>,
+    /// First pause between two attempts to pull a pinned image; each further one is twice as long.
+    pub pull_pause: Duration,
 }
 
 impl Default for Limits {
@@ -109,6 +111,7 @@ impl Default for Limits {
             status_flush: Duration::from_secs(3),
             confirm: confirm::DEADLINE,
             reboot: None,
+            pull_pause: Duration::from_secs(1),
         }
     }
 }
@@ -117,7 +120,8 @@ impl Limits {
     /// Returns the limits that decide about the next action.
     fn lifecycle(&self) -> lifecycle::Limits {
         let Self { drain, uncordon, kubelet, reboot, .. } = *self;
-        lifecycle::Limits { drain, uncordon, kubelet, reboot: reboot.unwrap_or_default() }
+        let reboot = reboot.unwrap_or_default();
+        lifecycle::Limits { drain, uncordon, kubelet, reboot, ..lifecycle::Limits::default() }
     }
 }
 
@@ -220,6 +224,7 @@ async fn run_in_span<S: System + 'static>(
         clients: around.clients.clone(),
         run,
         status: status.clone(),
+        pull_pause: around.limits.pull_pause,
         observed: observed.clone(),
         machine_config_node: mcn.clone(),
     });

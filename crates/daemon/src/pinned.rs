@@ -95,6 +95,8 @@ pub(crate) struct PinnedImageSync<S> {
     pub(crate) clients: Clients,
     pub(crate) run: RunCommand,
     pub(crate) status: StatusSender,
+    /// First pause between two attempts to pull an image.
+    pub(crate) pull_pause: Duration,
     /// The node as last observed by the watch.
     pub(crate) observed: latest::Receiver<NodeState>,
     /// The node's MachineConfigNode.
@@ -205,9 +207,7 @@ impl<S: System + 'static> PinnedImageSync<S> {
                 if wanted.has_changed().unwrap_or(true) {
                     return Err(PinError::Superseded);
                 }
-                info!("Pulling image {image}");
-                let run = Arc::clone(&self.run);
-                blocking(move || engine.pull(&run, &image)).await??;
+                self.pull(engine, &image, &mut wanted.clone()).await?;
             }
             let (run, wanted_images) = (Arc::clone(&self.run), images.clone());
             let gone = blocking(move || engine.missing(&run, &wanted_images)).await??;
@@ -222,6 +222,28 @@ impl<S: System + 'static> PinnedImageSync<S> {
             Some(Runtime::Containerd(program)) => self.pin_with_containerd(program, images).await,
             None => Ok(()),
         }
+    }
+
+    /// Pulls one image, in several attempts with pauses between them.
+    async fn pull(
+        &self,
+        engine: Engine,
+        image: &str,
+        wanted: &mut latest::Receiver<Option<Vec<PinnedImageSet>>>,
+    ) -> Result<(), PinError> {
+        info!("Pulling image {image}");
+        for attempt in 0.. {
+            let (run, name) = (Arc::clone(&self.run), image.to_owned());
+            let Err(error) = blocking(move || engine.pull(&run, &name)).await? else { break };
+            let fault = chain(&error);
+            let pause = plan::pull_pause(attempt, self.pull_pause, &fault).ok_or(error)?;
+            warn!(image, error = fault, pause = pause.as_secs_f32(), "Failed to pull image");
+            tokio::select! {
+                _ = wanted.changed() => return Err(PinError::Superseded),
+                () = sleep(pause) => {}
+            }
+        }
+        Ok(())
     }
 
     async fn check_node(&self, engine: Engine, missing: &[String]) -> Result<(), PinError> {

@@ -132,12 +132,18 @@ async fn remove_standby<S: System + 'static>(host: Host<S>) -> Host<S> {
 }
 
 /// Waits until the daemon has decided about the config; rolls it back if no daemon decides in time.
+///
+/// A machine that is healthy without a daemon is left alone. The wait for its daemon fails after a
+/// while, so that systemd starts the standby anew.
 pub async fn stand_by<S: System + 'static>(
     mut host: Host<S>,
     shutdown: &Shutdown,
 ) -> Confirmation<S> {
     let since = Instant::now();
-    loop {
+    let policy = confirm::policy(&host.root).ok().flatten();
+    let deadline = policy.map_or(confirm::DEADLINE, |policy| policy.deadline());
+    let end = since + deadline + Limits::default().standby;
+    while Instant::now() < end {
         let waited = since.elapsed();
         let status;
         (host, status) = on_host(host, move |host| standby::check(host, waited)).await;
@@ -154,6 +160,8 @@ pub async fn stand_by<S: System + 'static>(
             return Confirmation::Exit(DaemonExit::Stopped);
         }
     }
+    warn!(unit = standby::UNIT, "No daemon has decided about the config");
+    Confirmation::Failed(host, None)
 }
 
 /// Runs blocking work on the machine.

@@ -69,6 +69,15 @@ pub enum HostError {
         /// Type of the obstacle.
         kind: &'static str,
     },
+    /// A path of the config is in the read-only image of the machine.
+    #[error(
+        "cannot write {path}: it is part of the machine's read-only image; use a path below \
+         /usr/local, /etc or /var"
+    )]
+    InImage {
+        /// Path of the file in the config.
+        path: String,
+    },
     /// The file has an append section.
     #[error("found an append section when writing files. Append is not supported")]
     Append,

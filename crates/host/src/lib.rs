@@ -21,7 +21,7 @@ pub mod unit;
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
 pub use kubelet::credentials as kubelet_credentials;
 pub use offline::OfflineSystem;
-pub use root::{Attribute, Durable, Lock, Owner, Root, RootError, Stat};
+pub use root::{Attribute, Durable, FileVersion, Lock, Owner, Root, RootError, Stat};
 pub use simulated::{BootState, CallLog, SimulatedSystem};
 pub use system::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError};
 pub use systemd::{CHECKS, SystemdSystem};

@@ -25,7 +25,12 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use self::deferred_sync::DeferredSyncs;
-pub use self::{attribute::Attribute, lock::Lock, read::Stat, write::Durable};
+pub use self::{
+    attribute::Attribute,
+    lock::Lock,
+    read::{FileVersion, Stat},
+    write::Durable,
+};
 use crate::fault::{Faults, Injected};
 
 /// A failed access to the tree.

@@ -13,10 +13,12 @@ use std::{
     time::Duration,
 };
 
-use mco_api::duration;
-use mco_core::lifecycle::{self, Action, Limits, Observation, State, health};
+use mco_core::lifecycle::{
+    self, Action, Limits, Observation, State,
+    standby::{StandbyDecision, decide, missing_daemon},
+};
 use mco_host::{
-    Attribute, CheckResult, Host, Owner, Root, RootError, System, SystemError,
+    Attribute, Host, Owner, Root, RootError, System, SystemError,
     input::{self, InputError},
     unit::{self, UnitError},
 };
@@ -255,19 +257,19 @@ fn roll_back_late<S: System>(
 ) -> Result<StandbyStatus, ExecuteError> {
     let Some(policy) = policy(&host.root)? else { return Ok(StandbyStatus::Decided) };
     let deadline = policy.deadline();
-    if let Some(left) = deadline.checked_sub(waited).filter(|left| !left.is_zero()) {
-        return Ok(StandbyStatus::Waiting(left));
+    let mut health = None;
+    loop {
+        match decide(waited, deadline, health.as_ref()) {
+            StandbyDecision::Wait(pause) => return Ok(StandbyStatus::Waiting(pause)),
+            StandbyDecision::Check => {
+                health = Some(policy.check(host).with_cluster(missing_daemon(deadline)));
+            }
+            StandbyDecision::RollBack(why) => {
+                carry_out(host, &Action::RollBack(why))?;
+                return Ok(StandbyStatus::Waiting(Duration::ZERO));
+            }
+        }
     }
-    let late = format!("no daemon started to confirm it within {}", duration::format_go(deadline));
-    // A cluster that is down starts no daemon either, so that passing checks of the machine count
-    // for both.
-    let health = policy.check(host).with_cluster(CheckResult::Failed(late));
-    let why = health::failures(&health).join("; ");
-    if why.is_empty() {
-        return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));
-    }
-    carry_out(host, &Action::RollBack(why))?;
-    Ok(StandbyStatus::Waiting(Duration::ZERO))
 }
 
 #[cfg(test)]

@@ -38,6 +38,19 @@ pub fn roll_back_failed<S: System>(
     }
 }
 
+/// Rolls back an update of which only a service action is left, because another config is desired.
+pub fn withdraw<S: System>(
+    host: &mut Host<S>,
+    ledger: &Ledger,
+    progress: &Progress,
+) -> Result<(), ExecuteError> {
+    // Recorded first: after a crash the actions must not be retried on restored files.
+    let progress = Progress { stage: Stage::Undoing, ..progress.clone() };
+    ledger::advance(&host.root, &progress)?;
+    roll_back(host, ledger, &progress)?;
+    Ok(())
+}
+
 /// Rolls back an update that the machine has rebooted into. Another reboot completes the rollback,
 /// and the update is not retried by itself.
 pub fn roll_back_booted<S: System>(

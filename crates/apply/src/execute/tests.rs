@@ -68,7 +68,7 @@ fn begin(
 }
 
 fn planned(from: &MachineConfig, to: &MachineConfig) -> NodePlan {
-    let (from, to) = (read(from).unwrap(), read(to).unwrap());
+    let (from, to) = (parse(from).unwrap(), parse(to).unwrap());
     plan::node(&from, &to, &default_policies(), &Circumstances::default()).unwrap()
 }
 
@@ -91,11 +91,62 @@ fn a_failed_reload_has_the_references_text() {
         "could not apply update: reloading crio.service configuration failed. \
          Error: error running systemctl reload crio.service: exit status 1"
     );
-    assert!(!folder.path().join("etc/containers/policy.json").exists());
-    host.system.call_log().succeed("reload crio.service");
-    let done = begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap();
-    assert_eq!(done, Outcome::Applied);
-    assert!(folder.path().join("etc/containers/policy.json").exists());
+}
+
+/// Returns a machine whose update is complete except for a service that cannot be reloaded.
+fn unreloaded(folder: &Path) -> Host<SimulatedSystem> {
+    let mut host = machine(folder);
+    host.system.call_log().fail("reload crio.service");
+    let mut to = old();
+    to.metadata.name = Some("rendered-worker-new".to_owned());
+    let ignition = to.spec.config.as_ref().unwrap().get().replace(
+        r#"{"contents":{"source":"data:,1"},"path":"/etc/gone"}"#,
+        r#"{"path":"/etc/containers/policy.json"}"#,
+    );
+    to.spec.config = Some(mco_api::RawConfig::from_json(ignition).unwrap());
+    let mut plan = planned(&old(), &to);
+    plan.steps.retain(|step| *step != Step::Reboot);
+    plan.steps.push(Step::ReloadService("crio.service".to_owned()));
+    begin(&mut host, &old(), &to, plan, &mut |_| {}).unwrap_err();
+    host
+}
+
+const POLICY: &str = "/etc/containers/policy.json";
+
+// covers: C54
+#[test]
+fn a_failed_reload_keeps_the_files_and_only_the_service_is_retried() {
+    let folder = folder();
+    let mut host = unreloaded(folder.path());
+    let written = host.root.version(POLICY).unwrap();
+    assert!(written.is_some());
+    for is_fixed in [false, true] {
+        if is_fixed {
+            host.system.call_log().succeed("reload crio.service");
+        }
+        let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+        assert_eq!((progress.stage, progress.done), (Stage::Applying, update.plan.steps.len() - 1));
+        let mut steps = Vec::new();
+        let mut observer = |step: &Step| steps.push(step.to_string());
+        let done = proceed(&mut host, &update, &progress, &mut observer);
+        assert_eq!(steps, ["reload crio.service"]);
+        assert_eq!(done.is_ok(), is_fixed, "{done:?}");
+        assert_eq!(host.root.version(POLICY).unwrap(), written, "it is not written again");
+    }
+    assert!(ledger::open(&host.root).unwrap().is_none());
+    assert_eq!(disk::current_name(&host.root).unwrap().as_deref(), Some("rendered-worker-new"));
+}
+
+#[test]
+fn an_update_whose_service_fails_can_be_withdrawn() {
+    let folder = folder();
+    let mut host = unreloaded(folder.path());
+    assert!(!host.root.exists("/etc/gone").unwrap() && host.root.exists(POLICY).unwrap());
+    let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+    withdraw(&mut host, &update, &progress).unwrap();
+    assert!(host.root.exists("/etc/gone").unwrap() && !host.root.exists(POLICY).unwrap());
+    assert!(ledger::open(&host.root).unwrap().is_none());
+    assert_eq!(disk::current_name(&host.root).unwrap().as_deref(), Some("rendered-worker-old"));
 }
 
 #[test]
@@ -103,13 +154,13 @@ fn a_machine_with_another_engine_has_no_crio_to_reload() {
     let folder = folder();
     let mut host = machine(folder.path());
     host.root.remove("/usr/lib/systemd/system/crio.service").unwrap();
-    for service in ["crio", "crio.service"] {
-        reload(&mut host.system, service, "rendered-worker-new").unwrap();
-        restart(&mut host.system, service, "rendered-worker-new").unwrap();
+    for name in ["crio", "crio.service"] {
+        service::reload(&mut host.system, name, "rendered-worker-new").unwrap();
+        service::restart(&mut host.system, name, "rendered-worker-new").unwrap();
     }
     // Any other missing service is an error.
     host.system.call_log().fail("reload missing.service");
-    assert!(reload(&mut host.system, "missing.service", "rendered-worker-new").is_err());
+    assert!(service::reload(&mut host.system, "missing.service", "rendered-worker-new").is_err());
     let calls = host.system.call_log().calls();
     assert!(!calls.iter().any(|call| call.contains("crio")), "{calls:?}");
 }
@@ -142,11 +193,30 @@ fn the_record_of_an_update_is_for_the_superuser_only() {
 fn the_kubelets_credentials_are_for_the_superuser_only() {
     let folder = folder();
     let mut host = machine(folder.path());
-    host.root.write(KUBECONFIG, b"secret", 0o644).unwrap();
     let mut new = old();
     new.metadata.name = Some("rendered-worker-new".to_owned());
     begin(&mut host, &old(), &new, planned(&old(), &new), &mut |_| {}).unwrap();
-    assert_eq!(host.root.stat(KUBECONFIG).unwrap().unwrap().mode & 0o7777, 0o600);
+    // Of OpenShift, K3s and MicroK8s.
+    let paths = [
+        "/etc/kubernetes/kubeconfig",
+        "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
+        "/var/snap/microk8s/current/credentials/kubelet.config",
+    ];
+    host.root.create_directory("/var/snap/microk8s/7").unwrap();
+    host.root.link("7", "/var/snap/microk8s/current").unwrap();
+    for path in paths {
+        host.root.write(path, b"secret", 0o644).unwrap();
+    }
+    begin(&mut host, &new, &old(), planned(&new, &old()), &mut |_| {}).unwrap();
+    for path in paths {
+        assert_eq!(host.root.stat(path).unwrap().unwrap().mode & 0o7777, 0o600, "{path}");
+    }
+    assert!(ledger::reopen(&host.root).unwrap());
+    let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+    roll_back(&mut host, &update, &progress).unwrap();
+    for path in paths {
+        assert_eq!(host.root.stat(path).unwrap().unwrap().mode & 0o7777, 0o644, "{path}");
+    }
 }
 
 // covers: C90
@@ -208,6 +278,30 @@ fn rebooting(folder: &Path) -> Host<SimulatedSystem> {
     let done = begin(&mut host, &old(), &to, planned(&old(), &to), &mut |_| {}).unwrap();
     assert_eq!(done, Outcome::RebootDue);
     host
+}
+
+// covers: C135
+#[test]
+fn a_machine_that_rebooted_in_the_middle_of_the_steps_reboots_after_them() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    let to = config("rendered-worker-new", &json!({"ignition": {"version": "3.5.0"}}), &json!({}));
+    let plan = planned(&old(), &to);
+    assert!(plan.reboots());
+    let (from, target) = (parse(&old()).unwrap(), parse(&to).unwrap());
+    let update = ledger::begin(&host, (&old(), &from), (&to, &target), plan).unwrap();
+    // The power is cut after the first step.
+    let progress = Progress { done: 1, ..Progress::default() };
+    host.system.boot().unwrap();
+    let done = proceed(&mut host, &update, &progress, &mut |_| {}).unwrap();
+    assert_eq!(done, Outcome::RebootDue);
+    let resume = |host: &Host<SimulatedSystem>| {
+        let (update, progress) = ledger::open(&host.root).unwrap().unwrap();
+        ledger::resume(&progress, &update.boot_id, &host.system.facts().unwrap().boot_id)
+    };
+    assert_eq!(resume(&host), ledger::Resume::Reboot);
+    host.system.boot().unwrap();
+    assert_eq!(resume(&host), ledger::Resume::Verify);
 }
 
 #[test]

@@ -4,12 +4,12 @@ use mco_core::{
     machine::{self, Machine},
     plan::{NodePlan, Step},
 };
-use mco_host::{KEYS, LEAKED_LINKS, Root, RootError, SSH, original, snapshot::SnapshotPaths, unit};
-
-use crate::{
-    disk,
-    execute::{FORCE_FILE, KUBECONFIG},
+use mco_host::{
+    KEYS, LEAKED_LINKS, Root, RootError, SSH, kubelet_credentials, original,
+    snapshot::SnapshotPaths, unit,
 };
+
+use crate::{disk, execute::FORCE_FILE};
 
 /// Everything that a plan may change.
 #[derive(Debug, Default)]
@@ -50,7 +50,9 @@ pub(super) fn of(
             Step::EnableUnit(unit) | Step::DisableUnit(unit) | Step::PresetUnit(unit) => {
                 touched.links(root, unit, from, to)?;
             }
-            Step::ProtectKubeconfig => touched.path(KUBECONFIG),
+            Step::ProtectKubeconfig => {
+                kubelet_credentials(root)?.into_iter().for_each(|path| touched.path(path));
+            }
             Step::WriteKeys => {
                 touched.wanted.trees.insert(SSH.to_owned());
                 touched.path(KEYS);

@@ -154,7 +154,7 @@ fn the_booted_system_is_compared_too() {
     let config = machine("c", "os:b karg:quiet karg:a=1");
     let arguments = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
     let judge =
-        |image, text| compare_system(&config, image, &arguments(text)).map(|d| d.to_string());
+        |image, text| compare_system(&config.spec, image, &arguments(text)).map(|d| d.to_string());
     assert_eq!(judge(Some("b"), "root=x quiet a=1"), None);
     assert_eq!(judge(None, "quiet a=1"), None);
     assert_eq!(
@@ -171,7 +171,7 @@ fn the_booted_system_is_compared_too() {
 #[test]
 fn no_image_and_no_answer_are_no_drift() {
     let config = crate::fixture::machine("config", "/etc/a=1");
-    assert_eq!(compare_system(&config, Some("booted"), &[]), None, "no image, no opinion");
+    assert_eq!(compare_system(&config.spec, Some("booted"), &[]), None, "no image, no opinion");
     let unit = Expected { path: "a.service".to_owned(), want: Want::Enabled(true) };
     let outage = Observed::Unreadable("failed to reach systemd".to_owned());
     assert_eq!(compare(&unit, &outage), None);

@@ -59,6 +59,8 @@ pub enum Action {
     RollBack(String),
     /// Check a kubelet that was healthy before the update.
     CheckKubelet,
+    /// Remove the force file of a node that is Done with this config.
+    RemoveForceFile(RenderedName),
     /// Report the node as Done with this config.
     ReportDone(RenderedName, Completion),
     /// Report a failure.

@@ -148,7 +148,13 @@ impl World {
         let mut all = vec![self.restarted()];
         // Times are all zero: a limit of zero has passed, any other has not.
         let passed = Duration::ZERO;
-        let late = Limits { drain: passed, uncordon: passed, kubelet: passed, reboot: passed };
+        let late = Limits {
+            drain: passed,
+            uncordon: passed,
+            kubelet: passed,
+            reboot: passed,
+            ..Limits::default()
+        };
         for limits in [Limits::default(), late] {
             let seen = Observation {
                 node: self.has_joined.then(|| self.node.clone()),
@@ -218,7 +224,8 @@ impl World {
         };
         number(&mut update.began_in);
         let progress = &mut update.progress;
-        progress.again_in.iter_mut().chain(&mut progress.back_in).for_each(number);
+        let later = progress.again_in.iter_mut().chain(&mut progress.back_in);
+        later.chain(&mut progress.completed_in).for_each(number);
         self.disk.boot_id = known.len().to_string();
     }
 
@@ -301,6 +308,9 @@ impl World {
             Action::CheckKubelet => [CheckResult::Passed, ill()]
                 .map(|answer| self.outcome(Outcome::Kubelet(answer)))
                 .to_vec(),
+            Action::RemoveForceFile(_) => {
+                vec![self.done().with(|world| world.disk.force = false), self.failed()]
+            }
             Action::ReportDone(config, _) => vec![self.outcome(Outcome::Reported).with(|world| {
                 world.node.current = Some(config.clone());
                 world.node.state = Some(DaemonState::Done);
@@ -426,13 +436,28 @@ impl World {
             }
         });
         let stage = Stage::Rebooting;
-        let applied = applied.progress(Progress { stage, ..progress });
+        let completed_in = Some(self.disk.boot_id.clone()).filter(|now| *now != update.began_in);
+        let applied =
+            applied.progress(Progress { stage, fault: None, completed_in, ..progress.clone() });
         // A power cut damages the record.
         let unreadable = self.restarted().with(|world| {
             world.disk.update = None;
             world.disk.unreadable = Some("damaged".to_owned());
         });
-        vec![applied, self.restarted(), undone, stuck, unreadable]
+        // The disk has the config, and a service cannot be reloaded.
+        let fault = Some("no reload".to_owned());
+        let again_in = progress.again_in.clone();
+        let kept = Progress { fault, again_in, ..Progress::default() };
+        let kept = self.progress(kept).with(|world| {
+            world.disk.current = Some(name(&update.to));
+            world.outcome = Outcome::Failed(Severity::Degraded);
+        });
+        let cut = self.with(|world| world.is_down = true);
+        let mut all = vec![applied, self.restarted(), cut, undone, stuck, unreadable];
+        if !self.disrupts {
+            all.push(kept);
+        }
+        all
     }
 
     fn undoes(&self) -> Vec<Self> {
@@ -442,12 +467,22 @@ impl World {
         if update.progress.back_in.is_some() && update.progress.stage == Stage::Undoing {
             return vec![self.returns(), stays];
         }
+        let is_withdrawn = update.progress.stage == Stage::Applying;
         let undone = self.with(|world| {
             world.disk.update = None;
             world.disk.current = Some(name(&update.from));
-            world.outcome = if world.has_joined { failed } else { Outcome::Done };
+            world.outcome = match world.has_joined {
+                true if is_withdrawn => Outcome::Applied,
+                true => failed,
+                false => Outcome::Done,
+            };
         });
-        vec![undone, stays]
+        let mut all = vec![undone, stays];
+        if is_withdrawn {
+            let begun = Progress { stage: Stage::Undoing, ..update.progress };
+            all.push(self.progress(begun).restarted());
+        }
+        all
     }
 
     /// Restores the previous config, which a reboot completes.
@@ -499,6 +534,7 @@ fn label(action: &Action) -> &'static str {
         Action::Confirm => "confirm",
         Action::RollBack(_) => "roll back",
         Action::CheckKubelet => "check kubelet",
+        Action::RemoveForceFile(_) => "remove the force file",
         Action::ReportDone(..) => "report Done",
         Action::Fail(_) => "report failure",
     }

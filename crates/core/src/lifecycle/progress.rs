@@ -10,7 +10,7 @@ pub struct Progress {
     pub stage: Stage,
     /// Number of completed steps.
     pub done: usize,
-    /// Reason of the rollback.
+    /// Reason of the rollback; while steps are executed, the error of the service action to retry.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub fault: Option<String>,
     /// Seconds that the node had to prove healthy so far, after the reboot.
@@ -26,6 +26,10 @@ pub struct Progress {
     /// previous system.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub again_in: Option<String>,
+    /// Id of the boot in which the steps were completed, if the machine rebooted in the middle of
+    /// them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub completed_in: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
@@ -70,7 +74,8 @@ pub enum Resume {
 /// one.
 #[must_use]
 pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
-    let began_in = progress.again_in.as_deref().unwrap_or(began_in);
+    let later = progress.completed_in.as_deref().or(progress.again_in.as_deref());
+    let began_in = later.unwrap_or(began_in);
     match progress.stage {
         Stage::Applying => Resume::Continue(progress.done),
         // The rollback is complete once the machine has booted the previous config.
@@ -91,7 +96,11 @@ mod tests {
         let at = |stage, done| Progress { stage, done, ..Progress::default() };
         let back = Progress { back_in: Some("b2".to_owned()), ..at(Stage::Returning, 9) };
         let again = Progress { again_in: Some("b2".to_owned()), ..at(Stage::Rebooting, 9) };
+        let cut = Progress { completed_in: Some("b2".to_owned()), ..at(Stage::Rebooting, 9) };
         let cases = [
+            // The machine rebooted in the middle of the steps, and has to reboot after them.
+            (cut.clone(), "b1", "b2", Resume::Reboot),
+            (cut, "b1", "b3", Resume::Verify),
             (at(Stage::Applying, 0), "b1", "b1", Resume::Continue(0)),
             (at(Stage::Applying, 3), "b1", "b1", Resume::Continue(3)),
             (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(3)),

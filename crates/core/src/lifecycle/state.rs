@@ -192,6 +192,8 @@ pub struct Limits {
     pub kubelet: Duration,
     /// For the machine to go down after it was told to reboot.
     pub reboot: Duration,
+    /// For a standby to wait beyond the time to prove healthy, before it starts anew.
+    pub standby: Duration,
 }
 
 impl Default for Limits {
@@ -201,6 +203,7 @@ impl Default for Limits {
             uncordon: Duration::from_mins(10),
             kubelet: Duration::from_mins(2),
             reboot: Duration::from_mins(10),
+            standby: Duration::from_mins(30),
         }
     }
 }

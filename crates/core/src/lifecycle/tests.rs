@@ -12,6 +12,7 @@ const LIMITS: Limits = Limits {
     uncordon: Duration::from_mins(10),
     kubelet: Duration::from_mins(2),
     reboot: Duration::from_mins(10),
+    standby: Duration::from_mins(30),
 };
 
 fn name(text: &str) -> RenderedName {
@@ -81,6 +82,20 @@ fn the_recorded_config_overrides_the_annotation() {
     }
 }
 
+// covers: C93
+#[test]
+fn the_force_file_of_a_node_that_is_done_is_removed_once_the_disk_is_verified() {
+    let disk = DiskView { force: true, ..on_disk(Some("a")) };
+    let done = "currentConfig=a desiredConfig=a state=Done";
+    assert_eq!(first(done, disk.clone()), complete("a"), "drift comes first");
+    let verified = || Outcome::Verified(name("a"), Occasion::Complete);
+    let removed = next(prepared(), &seen(done, disk, verified()), &LIMITS, Duration::ZERO);
+    assert_eq!(removed.action, Action::RemoveForceFile(name("a")));
+    let disk = on_disk(Some("a"));
+    let waits = next(removed.state, &seen(done, disk, Outcome::Done), &LIMITS, Duration::ZERO);
+    assert_eq!((waits.action, waits.state.phase), (Action::Wait, Phase::Done));
+}
+
 fn unfinished(progress: Progress) -> UnfinishedUpdate {
     UnfinishedUpdate {
         from: "a".to_owned(),
@@ -123,6 +138,24 @@ fn an_unfinished_update_comes_first() {
         let alone_seen = Observation { disk, ..Observation::default() };
         let found = next(State::default(), &alone_seen, &LIMITS, Duration::ZERO);
         assert_eq!(found.action, alone, "before joining: {case}");
+    }
+}
+
+// covers: C54
+#[test]
+fn a_failed_service_action_is_retried_until_another_config_is_desired() {
+    let fault = Some("reload failed".to_owned());
+    let kept = Progress { done: 2, fault, ..Progress::default() };
+    let disk = |force| DiskView { force, ..with_update("b1", unfinished(kept.clone())) };
+    let cases = [
+        ("currentConfig=a desiredConfig=b state=Degraded", false, Action::Continue(2)),
+        ("currentConfig=a state=Degraded", false, Action::Continue(2)),
+        ("currentConfig=a desiredConfig=a state=Degraded", false, Action::Undo),
+        ("currentConfig=a desiredConfig=c state=Degraded", false, Action::Undo),
+        ("currentConfig=a desiredConfig=b state=Degraded", true, Action::Undo),
+    ];
+    for (annotations, force, want) in cases {
+        assert_eq!(first(annotations, disk(force)), want, "{annotations} {force}");
     }
 }
 

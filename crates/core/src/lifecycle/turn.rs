@@ -138,6 +138,9 @@ impl Turn<'_> {
         if node.is_reported(config) {
             self.state.request = None;
             self.state.has_completed = true;
+            if self.seen.disk.force {
+                return self.act(Phase::Done, Action::RemoveForceFile(config.clone()));
+            }
             return self.wait(Phase::Done, VERIFY_INTERVAL);
         }
         match self.state.kubelet.take() {

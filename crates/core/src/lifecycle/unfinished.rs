@@ -24,6 +24,9 @@ impl Turn<'_> {
             self.state.confirming = None;
         }
         match found {
+            Resume::Continue(_) if self.is_superseded(update) => {
+                self.act(Phase::RollingBack, Action::Undo)
+            }
             Resume::Continue(done) if has_joined => {
                 self.act(Phase::Applying, Action::Continue(done))
             }
@@ -46,6 +49,14 @@ impl Turn<'_> {
                 self.act(Phase::Starting, Action::Connect)
             }
         }
+    }
+
+    /// Returns true if a service action of the update fails, and the node needs it no longer: another
+    /// config is desired, or the force file asks to write everything again.
+    fn is_superseded(&self, update: &UnfinishedUpdate) -> bool {
+        let Some(node) = &self.seen.node else { return false };
+        let is_other = node.desired.as_ref().is_some_and(|it| it.as_str() != update.to);
+        update.progress.fault.is_some() && (is_other || self.seen.disk.force)
     }
 
     /// Confirms the config that the machine has rebooted into, or rolls it back.

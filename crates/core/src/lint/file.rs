@@ -3,6 +3,7 @@
 use mco_ignition::content::{self, ContentLimit};
 
 use super::{Fault, FieldPath, Object, SpannedValue, chain, secret, value::Value};
+use crate::machine::paths;
 
 /// A file that makes the daemon skip its check of the disk, so that no config may contain it.
 const FORCE_FILE: &str = "/run/machine-config-daemon-force";
@@ -27,6 +28,15 @@ impl FileCheck<'_> {
         self.mode(faults);
         self.append(faults);
         self.contents(faults);
+        if paths::is_in_image(self.name()) {
+            let message = format!(
+                "file {} cannot be written on image-based systems (rpm-ostree, bootc)",
+                self.name()
+            );
+            let fault = Fault::warning("ReadOnlyPath", message);
+            let fault = fault.hint("use a path below /usr/local, /etc or /var");
+            faults.push(self.object.fault_at(&self.path.member("path"), fault));
+        }
         if self.name() == FORCE_FILE {
             let message = format!("{FORCE_FILE} cannot be part of a config");
             let fault = Fault::error("ForceFile", message);

@@ -93,7 +93,10 @@ fn faults_name_code_and_path() {
     let related = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": files}});
     let user = json!({"name": "core", "passwordHash": "$6$a\nroot:$6$b"});
     let password = json!({"ignition": {"version": "3.2.0"}, "passwd": {"users": [user]}});
+    let files = json!([{"path": "/usr/bin/a"}]);
+    let read_only = json!({"ignition": {"version": "3.2.0"}, "storage": {"files": files}});
     let rows = [
+        (json!({"config": read_only}), "ReadOnlyPath spec.config.storage.files[0].path"),
         (json!({"config": related}), "PathConflict spec.config.storage.files[0].path"),
         (json!({"config": password}), "PasswordHash spec.config.passwd.users[0].passwordHash"),
         (json!({"kernelType": "fast"}), "InvalidKernelType spec.kernelType"),

@@ -131,6 +131,18 @@ pub fn conflicts(config: &Config) -> Vec<PathConflict> {
     found
 }
 
+/// Directories that an image contains and a running machine cannot write: `/usr`, and the links to
+/// its directories.
+const IMAGE_DIRECTORIES: [&str; 5] = ["/bin/", "/lib/", "/lib64/", "/sbin/", "/usr/"];
+
+/// Returns true if an image-based system has this path in its read-only image.
+///
+/// `/usr/local` is a link to `/var/usrlocal` there.
+#[must_use]
+pub fn is_in_image(path: &str) -> bool {
+    IMAGE_DIRECTORIES.iter().any(|it| path.starts_with(it)) && !path.starts_with("/usr/local/")
+}
+
 /// Returns true if one path lies below the other.
 #[must_use]
 pub fn are_related(one: &str, other: &str) -> bool {
@@ -222,6 +234,17 @@ mod tests {
             found(directories, "[]"),
             ["/etc/f/d is below /etc/f, which is a file of the same config"]
         );
+    }
+
+    // covers: C60
+    #[test]
+    fn only_usr_local_can_be_written_below_usr_of_an_image() {
+        for path in ["/usr/bin/a", "/usr/lib/systemd/system/a.service", "/lib/a", "/sbin/a"] {
+            assert!(is_in_image(path), "{path}");
+        }
+        for path in ["/usr/local/bin/a", "/etc/a", "/var/usrlocal/a", "/opt/a", "/library/a"] {
+            assert!(!is_in_image(path), "{path}");
+        }
     }
 
     #[test]

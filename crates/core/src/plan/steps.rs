@@ -114,6 +114,13 @@ impl Step {
         )
     }
 
+    /// Returns true if the step changes no file: it makes systemd or a service read the new config,
+    /// which the disk has by then.
+    #[must_use]
+    pub fn is_service_action(&self) -> bool {
+        matches!(self, Self::ReloadSystemd | Self::ReloadService(_) | Self::RestartService(_))
+    }
+
     /// Returns the path that the step writes or removes; `None` if there is no single one.
     #[must_use]
     pub fn path(&self) -> Option<String> {

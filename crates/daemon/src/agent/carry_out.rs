@@ -1,14 +1,14 @@
 //! Carries out one action of the daemon.
 
-use mco_api::annotation;
-use mco_apply::{confirm, ledger};
+use mco_api::{RenderedName, annotation};
+use mco_apply::{confirm, execute::FORCE_FILE, ledger};
 use mco_core::{
     lifecycle::{Action, CheckResult, Outcome, Phase},
     status::update_conditions::UpdateEvent,
 };
 use mco_host::System;
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::{Agent, SyncError};
 use crate::cluster::{Cluster, EventType};
@@ -56,6 +56,7 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
                 Ok(Outcome::Done)
             }
             Action::CheckKubelet => self.check_kubelet().await,
+            Action::RemoveForceFile(config) => self.remove_force_file(&config).await,
             Action::ReportDone(config, completed) => self.report_done(&config, completed).await,
             Action::Fail(cause) => {
                 let fault = self.error_of(cause);
@@ -73,6 +74,15 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         self.report_event(UpdateEvent::Rebooted);
         let key = annotation::POST_CONFIG_ACTION.name().to_owned();
         self.annotate([(key, Some(String::new()))].into()).await?;
+        Ok(Outcome::Done)
+    }
+
+    /// Removes the force file of a node that has its config.
+    async fn remove_force_file(&mut self, config: &RenderedName) -> Result<Outcome, SyncError> {
+        self.on_host(|host| host.root.remove(FORCE_FILE)).await??;
+        let text = format!("Removed {FORCE_FILE}: the node is Done with config {config}");
+        info!("{text}");
+        self.cluster.publish_event(EventType::Normal, "ForceFileRemoved", &text).await;
         Ok(Outcome::Done)
     }
 

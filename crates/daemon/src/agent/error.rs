@@ -144,7 +144,9 @@ impl SyncError {
         match self {
             Self::Cluster(ClusterError::Call { .. }) => Severity::Transient,
             Self::Refused(Refusal::Unreconcilable { .. })
-            | Self::Obstructed(HostError::Obstructed { .. }) => Severity::Unreconcilable,
+            | Self::Obstructed(HostError::Obstructed { .. } | HostError::InImage { .. }) => {
+                Severity::Unreconcilable
+            }
             Self::Drift { .. }
             | Self::RolledBack(_)
             | Self::KubeletUnhealthy(_)

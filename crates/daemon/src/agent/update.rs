@@ -9,11 +9,11 @@ use mco_api::{
 use mco_apply::{
     ParsedConfig,
     execute::{self, ExecuteError, Outcome as Executed},
-    ledger,
+    ledger::{self, Ledger},
 };
 use mco_cluster::report::chain;
 use mco_core::{
-    lifecycle::{Action, NodeAnnotations, Outcome, Planned, Update},
+    lifecycle::{Action, NodeAnnotations, Outcome, Planned, Progress, Stage, Update},
     plan::{self, Circumstances, Force, NodePlan, Step},
     status::update_conditions::{DrainEvent, DrainRequired, UpdateEvent},
 };
@@ -185,6 +185,12 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
         let Some((update, progress)) = opened else { return Ok(Outcome::Done) };
         let plan = update.plan.clone();
         let glass = self.glass.clone();
+        if progress.stage == Stage::Applying && progress.fault.is_some() {
+            let is_undone = *action == Action::Undo;
+            if is_undone || self.has_other_actions(&plan).await? {
+                return self.withdraw(update, progress).await;
+            }
+        }
         if *action == Action::Undo {
             let undone =
                 self.change(move |host| execute::roll_back_failed(host, &update, &progress));
@@ -209,6 +215,21 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             })
             .await?;
         self.finish_update(outcome, &plan).await
+    }
+
+    /// Returns true if the policies of the cluster no longer require the actions of a plan.
+    async fn has_other_actions(&self, plan: &NodePlan) -> Result<bool, SyncError> {
+        let rules = self.cluster.rules(self.limits.policies).await?;
+        Ok(!plan.conforms_to(&rules.policies))
+    }
+
+    /// Rolls back an update whose service action fails, and which is planned anew or not desired
+    /// any more.
+    async fn withdraw(&mut self, update: Ledger, done: Progress) -> Result<Outcome, SyncError> {
+        let config = update.to.metadata.name.clone();
+        self.change(move |host| execute::withdraw(host, &update, &done)).await??;
+        info!(config, "Rolled back the config, because another config or action is required");
+        Ok(Outcome::Applied)
     }
 
     async fn finish_update(

@@ -11,9 +11,6 @@ use super::{PinError, RunCommand};
 /// Path of the machine's pull secret.
 const AUTH: &str = "/var/lib/kubelet/config.json";
 
-/// Attempts of a pull.
-const ATTEMPTS: usize = 5;
-
 /// The command lines of the container engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Engine {
@@ -41,6 +38,24 @@ struct Image {
 struct Manifest {
     #[serde(default)]
     layers: Vec<Layer>,
+    /// Manifests of a list, one for each platform.
+    #[serde(default)]
+    manifests: Vec<ListedManifest>,
+}
+
+#[derive(Deserialize)]
+struct ListedManifest {
+    digest: String,
+    #[serde(default)]
+    platform: Platform,
+}
+
+#[derive(Default, Deserialize)]
+struct Platform {
+    #[serde(default)]
+    architecture: String,
+    #[serde(default)]
+    os: String,
 }
 
 #[derive(Deserialize)]
@@ -88,16 +103,8 @@ impl Engine {
 
     /// Pulls one image.
     pub(super) fn pull(self, run: &RunCommand, image: &str) -> Result<(), PinError> {
-        let mut attempts = 0;
-        loop {
-            let Err(fault) = run(&[self.crictl, "pull", image]) else { return Ok(()) };
-            attempts += 1;
-            // A full disk is not retried.
-            let is_full = fault.to_string().contains("no space left on device");
-            if attempts == ATTEMPTS || is_full {
-                return Err(PinError::Pull { image: image.to_owned(), source: fault });
-            }
-        }
+        let pulled = run(&[self.crictl, "pull", image]);
+        pulled.map(drop).map_err(|source| PinError::Pull { image: image.to_owned(), source })
     }
 
     /// Returns the bytes that these images need; zero if the size cannot be read.
@@ -106,14 +113,7 @@ impl Engine {
         let mut layers = BTreeSet::new();
         let mut bytes = 0_u64;
         for image in images {
-            let failed = |source| PinError::Inspect { image: image.clone(), source };
-            let text =
-                run(&[podman, "manifest", "inspect", "--authfile", AUTH, image]).map_err(failed)?;
-            let manifest: Manifest = serde_json::from_str(&text).map_err(|error| {
-                let command = format!("{podman} manifest inspect");
-                failed(SystemError::Command { command, fault: error.to_string() })
-            })?;
-            for layer in manifest.layers {
+            for layer in manifest(run, podman, image)?.layers {
                 if layers.insert(layer.digest) {
                     // Compat: twice, because layers are compressed
                     // (pkg/daemon/pinned_image_set.go).
@@ -122,5 +122,103 @@ impl Engine {
             }
         }
         Ok(bytes)
+    }
+}
+
+/// Fetches the manifest of an image; of a list, that for this machine.
+fn manifest(run: &RunCommand, podman: &str, image: &str) -> Result<Manifest, PinError> {
+    let failed = |source| PinError::Inspect { image: image.to_owned(), source };
+    let command = format!("{podman} manifest inspect");
+    let fault = |fault: String| failed(SystemError::Command { command: command.clone(), fault });
+    let inspect = |name: &str| -> Result<Manifest, PinError> {
+        let words = [podman, "manifest", "inspect", "--authfile", AUTH, name];
+        let text = run(&words).map_err(failed)?;
+        serde_json::from_str(&text).map_err(|error| fault(error.to_string()))
+    };
+    let found = inspect(image)?;
+    if found.manifests.is_empty() {
+        return Ok(found);
+    }
+    let own = architecture();
+    let is_own =
+        |it: &&ListedManifest| it.platform.os == "linux" && it.platform.architecture == own;
+    let listed = found.manifests.iter().find(is_own);
+    let listed = listed.ok_or_else(|| fault(format!("no manifest for linux/{own}")))?;
+    inspect(&format!("{}@{}", repository(image), listed.digest))
+}
+
+/// Returns the name of an image without its tag and digest.
+fn repository(image: &str) -> &str {
+    let name = image.split('@').next().unwrap_or(image);
+    match name.rsplit_once(':') {
+        // A port of the registry has a path behind it.
+        Some((repository, tag)) if !tag.contains('/') => repository,
+        _ => name,
+    }
+}
+
+/// Returns the architecture of this machine in the words of manifests.
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "powerpc64" => "ppc64le",
+        "loongarch64" => "loong64",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn an_image_is_named_without_tag_and_digest() {
+        for (image, want) in [
+            ("q.example/a@sha256:1", "q.example/a"),
+            ("q.example:5000/a:v1@sha256:1", "q.example:5000/a"),
+            ("q.example:5000/a", "q.example:5000/a"),
+            ("a:latest", "a"),
+        ] {
+            assert_eq!(repository(image), want);
+        }
+    }
+
+    // covers: C115
+    #[test]
+    fn the_size_of_a_list_is_that_of_the_manifest_for_this_machine() {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let own = architecture();
+        let list = format!(
+            r#"{{"manifests": [
+            {{"digest": "sha256:2", "size": 1, "platform": {{"architecture": "other", "os": "linux"}}}},
+            {{"digest": "sha256:3", "size": 1, "platform": {{"architecture": "{own}", "os": "windows"}}}},
+            {{"digest": "sha256:4", "size": 1, "platform": {{"architecture": "{own}", "os": "linux"}}}}]}}"#
+        );
+        let log = Arc::clone(&asked);
+        let run: RunCommand = Arc::new(move |words: &[&str]| {
+            let name = (*words.last().unwrap()).to_owned();
+            log.lock().unwrap().push(name.clone());
+            Ok(match name.as_str() {
+                "q.example/a@sha256:1" => list.clone(),
+                "q.example/a@sha256:4" => {
+                    r#"{"layers": [{"digest": "x", "size": 10}, {"digest": "y", "size": 5}]}"#
+                        .to_owned()
+                }
+                "q.example/b@sha256:9" => r#"{"layers": [{"digest": "x", "size": 10}]}"#.to_owned(),
+                "q.example/c@sha256:7" => r#"{"manifests": [{"digest": "sha256:8"}]}"#.to_owned(),
+                other => panic!("{other} was inspected"),
+            })
+        });
+        let engine = Engine { crictl: "crictl", podman: Some("podman") };
+        let images = ["q.example/a@sha256:1", "q.example/b@sha256:9"].map(str::to_owned);
+        assert_eq!(engine.size(&run, &images).unwrap(), 30, "shared layers count once");
+        let want = ["q.example/a@sha256:1", "q.example/a@sha256:4", "q.example/b@sha256:9"];
+        assert_eq!(*asked.lock().unwrap(), want);
+        let error = engine.size(&run, &["q.example/c@sha256:7".to_owned()]).unwrap_err();
+        let text = mco_cluster::report::chain(&error);
+        assert!(text.ends_with(&format!("no manifest for linux/{own}")), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt as _;
@@ -86,6 +86,20 @@ pub(super) fn available_bytes(node: &Node) -> Result<u64, CannotPull> {
 /// Fails if the images need more space than available.
 pub(super) fn fits(available: u64, needed: u64) -> Result<(), CannotPull> {
     if needed < available { Ok(()) } else { Err(CannotPull::NoRoom) }
+}
+
+/// Attempts to pull an image.
+const PULLS: u32 = 5;
+
+/// Longest pause between two attempts to pull an image.
+const MAX_PULL_PAUSE: Duration = Duration::from_secs(10);
+
+/// Returns the pause after a failed attempt to pull an image, counted from zero; none if the image
+/// is not tried again now.
+pub(super) fn pull_pause(attempt: u32, first: Duration, fault: &str) -> Option<Duration> {
+    // A full disk is not retried.
+    let is_over = attempt + 1 >= PULLS || fault.contains("no space left on device");
+    (!is_over).then(|| first.saturating_mul(1 << attempt.min(16)).min(MAX_PULL_PAUSE))
 }
 
 /// Parses a quantity of bytes.
@@ -200,6 +214,18 @@ mod tests {
         for (ready, full, storage, want) in cases {
             assert_eq!(result(ready, full, storage), want, "{ready} {full} {storage}");
         }
+    }
+
+    // covers: C115
+    #[test]
+    fn an_image_is_pulled_five_times_with_growing_pauses() {
+        let seconds = |attempt, fault: &str| {
+            pull_pause(attempt, Duration::from_secs(1), fault).map(|pause| pause.as_secs())
+        };
+        let pauses: Vec<_> = (0..5).map(|attempt| seconds(attempt, "time-out")).collect();
+        assert_eq!(pauses, [Some(1), Some(2), Some(4), Some(8), None]);
+        assert_eq!(pull_pause(3, Duration::from_secs(9), ""), Some(MAX_PULL_PAUSE));
+        assert_eq!(seconds(0, "write /a: no space left on device"), None);
     }
 
     // covers: C114

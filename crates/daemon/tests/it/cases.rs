@@ -15,6 +15,7 @@
 //! | `drift.txt` | the drift of `before/`: without `force` nothing is done about it |
 //! | `refused.txt` | the reason why there is no plan; nothing is done |
 //! | `error.txt` | the error of the update; everything is rolled back |
+//! | `kept` | the error is that of a service: the files stay, and only the service is retried |
 //! | `failing.txt` | the calls that fail until the test repairs them; then `after/` is reached |
 //!
 //! The records of originals (`orig`, `noorig`) count in cases that contain any.
@@ -319,12 +320,22 @@ impl Case {
                 complaints.extend(self.text("calls", &self.calls.join("\n"), &calls.join("\n")));
                 return complaints;
             }
-            complaints.extend(self.trees(", rolled back", before, &self.files(folder)));
+            let kept = ledger::open(&host.root).unwrap();
+            assert_eq!(kept.is_some(), self.has("kept"), "{}: an update on record", self.name);
+            let found = self.files(folder);
+            complaints.extend(match &kept {
+                Some(_) => self.trees(", kept", &self.after(), &found),
+                None => self.trees(", rolled back", before, &found),
+            });
             for call in &self.failing {
                 host.system.call_log().succeed(call);
             }
-            let plan = self.plan(host).unwrap();
-            done = self.execute(host, plan);
+            done = if let Some((update, progress)) = kept {
+                execute::proceed(host, &update, &progress, &mut |_| {})
+            } else {
+                let plan = self.plan(host).unwrap();
+                self.execute(host, plan)
+            };
         }
         match done {
             Ok(Outcome::Applied) => {}

@@ -316,6 +316,21 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_standby_of_a_healthy_machine_waits_for_a_daemon_and_starts_anew() {
+    let folder = folder();
+    let host = rebooted_with_standby(folder.path());
+    let daemon = reopened(folder.path());
+    // The daemon lives, holds the lock and never decides.
+    let lock = daemon.root.lock(mco_apply::disk::RECORDS).unwrap();
+    assert!(lock.is_some());
+    let before = tokio::time::Instant::now();
+    let settled = await_daemon(host, &Shutdown::new()).await;
+    assert!(matches!(settled, Confirmation::Failed(_, None)), "{settled:?}");
+    assert_eq!(before.elapsed(), MINUTE + mco_core::lifecycle::Limits::default().standby);
+    assert!(folder.path().join(LINK).is_symlink(), "systemd starts it again");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_standby_never_decides_beside_a_daemon() {
     let folder = folder();
     let host = rebooted_with_standby(folder.path());

@@ -13,8 +13,12 @@ use crate::{
 
 /// Runs a future on its own threads, and returns everything logged there.
 fn logged<F: Future<Output = ()> + Send + 'static>(work: F) -> String {
+    logged_at(Level::INFO, work)
+}
+
+fn logged_at<F: Future<Output = ()> + Send + 'static>(level: Level, work: F) -> String {
     let lines = Lines::default();
-    let dispatch = lines.dispatch(Level::INFO);
+    let dispatch = lines.dispatch(level);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -106,6 +110,10 @@ fn an_update_of_everything_logs_every_promised_line() {
             "Config Drift Monitor has shut down",
             "Marking Degraded due to: ",
             "content mismatch for file \\\"/etc/foo\\\"",
+            // As in the documentation of administrators.
+            "Transitioned from state: Degraded -> Done",
+            "Transitioned from degraded/unreconcilable reason unexpected on-disk state validating \
+             against rendered-worker-2: content mismatch for file \"/etc/foo\" -> \n",
             "Marking Unreconcilable due to: ",
             "Certificate was synced from controllerconfig resourceVersion",
         ],
@@ -148,4 +156,29 @@ fn a_new_pull_secret_needs_neither_drain_nor_reboot_and_is_logged() {
         ],
     );
     assert!(!log.contains("c2VjcmV0"), "contents are never logged");
+}
+
+#[test]
+fn an_update_parses_its_config_once() {
+    let log = logged_at(Level::DEBUG, async {
+        let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+        fleet.start();
+        fleet.wait("state=Done").await;
+        let files = [("/etc/foo", "1"), ("/etc/containers/policy.json", "1")];
+        fleet.render("rendered-worker-2", &files, &json!({})).await;
+        fleet.desire("rendered-worker-2").await;
+        fleet.wait("state=Done, currentConfig=rendered-worker-2").await;
+        fleet.render("rendered-worker-3", &[("/etc/foo", "3")], &json!({})).await;
+        fleet.desire("rendered-worker-3").await;
+        fleet.wait("state=Done, currentConfig=rendered-worker-3").await;
+        fleet.stop().await;
+    });
+    let parses = |config: &str| {
+        let is_it = |line: &&str| line.contains("Parsed config") && line.contains(config);
+        log.lines().filter(is_it).count()
+    };
+    // It is the target of one update, and later the start of another.
+    assert_eq!(parses("rendered-worker-2"), 2, "{log}");
+    // The daemon that starts after the reboot verifies the disk.
+    assert_eq!(parses("rendered-worker-3"), 2, "{log}");
 }

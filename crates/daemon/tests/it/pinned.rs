@@ -4,6 +4,7 @@ use std::{
     collections::BTreeSet,
     fs,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Condition};
@@ -128,6 +129,7 @@ async fn fleet() -> (Fleet, Engine, mco_host::CallLog) {
     let nodes: Api<Node> = Api::all(fleet.client.clone());
     let patch = Patch::Merge(status);
     nodes.patch_status("worker-0", &PatchParams::default(), &patch).await.unwrap();
+    fleet.limits.pull_pause = Duration::from_millis(1);
     let engine = Engine::default();
     let runs = engine.clone();
     fleet.commands = Some(Arc::new(move |command: &[&str]| runs.run(command)));

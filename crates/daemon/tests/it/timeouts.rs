@@ -275,9 +275,10 @@ async fn a_policy_with_a_failing_action_degrades_and_a_working_one_recovers() {
              status 1",
         )
         .await;
+    fleet.wait_for_event("FailedServiceReload").await;
     // After the stop no further attempt is in progress.
     fleet.stop().await;
-    assert_eq!(fleet.text("/etc/app"), None, "the update is rolled back");
+    assert_eq!(fleet.text("/etc/app").as_deref(), Some("1"), "the file stays");
     let restart = json!({"type": "Restart", "restart": {"serviceName": "app.service"}});
     set_policies(&fleet, policy(&restart)).await;
     let journal = fleet.start_again();
@@ -285,6 +286,24 @@ async fn a_policy_with_a_failing_action_degrades_and_a_working_one_recovers() {
     assert_eq!(fleet.text("/etc/app").as_deref(), Some("1"));
     assert!(journal.calls().contains(&"restart app.service".to_owned()));
     fleet.wait_for_event("ServiceRestart").await;
+    fleet.stop().await;
+}
+
+// covers: C54
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_whose_service_fails_gives_way_to_another_config() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let reload = json!({"type": "Reload", "reload": {"serviceName": "missing.service"}});
+    set_policies(&fleet, policy(&reload)).await;
+    let journal = fleet.start_watched().await;
+    fleet.wait("state=Done").await;
+    journal.fail("reload missing.service");
+    fleet.render("rendered-worker-2", &[("/etc/app", "1")], &json!({})).await;
+    fleet.desire("rendered-worker-2").await;
+    fleet.wait("state=Degraded, reason~reloading missing.service configuration failed").await;
+    fleet.desire("rendered-worker-1").await;
+    fleet.wait("state=Done, reason=, currentConfig=rendered-worker-1").await;
+    assert_eq!(fleet.text("/etc/app"), None);
     fleet.stop().await;
 }
 

@@ -122,13 +122,31 @@ async fn the_force_file_applies_the_config_again_with_a_reboot() {
     fleet.start();
     fleet.wait("state=Done").await;
     let boot = fleet.boot_id();
-    fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
     fs::write(fleet.path("/etc/foo"), "edited").unwrap();
+    fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
     fleet.wait("state=Done, desiredDrain=uncordon-rendered-worker-1").await;
     let is_back = || fleet.text("/etc/foo").as_deref() == Some("1");
     assert!(is_back(), "{:?}", fleet.text("/etc/foo"));
     assert_ne!(fleet.boot_id(), boot);
     assert!(!fleet.path("/run/machine-config-daemon-force").exists());
+    fleet.stop().await;
+}
+
+// covers: C93
+#[tokio::test(flavor = "multi_thread")]
+async fn the_force_file_of_a_healthy_node_is_removed_and_reported() {
+    let mut fleet = Fleet::new(&[("/etc/foo", "1")], Drains::Answered).await;
+    fleet.start();
+    fleet.wait("state=Done").await;
+    let boot = fleet.boot_id();
+    fs::write(fleet.path("/run/machine-config-daemon-force"), "").unwrap();
+    let event = fleet.wait_for_event("ForceFileRemoved").await;
+    let text = "Removed /run/machine-config-daemon-force: the node is Done with config \
+                rendered-worker-1";
+    assert_eq!(event.note.as_deref(), Some(text));
+    assert!(!fleet.path("/run/machine-config-daemon-force").exists());
+    fleet.wait("state=Done, reason=").await;
+    assert_eq!(fleet.boot_id(), boot, "nothing is applied again");
     fleet.stop().await;
 }
 

@@ -11,7 +11,7 @@ use mco_core::{
     plan::{NodePlan, Step},
 };
 
-use super::{Host, HostError};
+use super::{Host, HostError, IMAGE_BOOTED};
 use crate::{
     original,
     root::{Root, Stat},
@@ -33,6 +33,7 @@ impl<S: System> Host<S> {
         for step in &plan.steps {
             let path = step.path().unwrap_or_default();
             if let Step::WriteFile(_) | Step::WriteUnit(_) | Step::WriteDropin { .. } = step {
+                self.check_image(&path)?;
                 self.check_above(&path, &free)?;
                 self.check_directory(&path, &path, &free)?;
             } else if let Step::MaskUnit(_) = step {
@@ -54,6 +55,14 @@ impl<S: System> Host<S> {
         // The original comes back.
         let is_restored = self.root.stat(&original::copy_path(&path))?.is_some();
         Ok((!is_restored).then_some(path))
+    }
+
+    /// Fails if the path is in the read-only image of the machine.
+    fn check_image(&self, path: &str) -> Result<(), HostError> {
+        if paths::is_in_image(path) && self.root.exists(IMAGE_BOOTED)? {
+            return Err(HostError::InImage { path: path.to_owned() });
+        }
+        Ok(())
     }
 
     /// Fails if a path above this one is not a directory and stays.
@@ -183,6 +192,14 @@ mod tests {
         for (path, want) in cases {
             assert_eq!(check(&host, &[path]).unwrap(), format!("{want} {refused}"));
         }
+        assert_eq!(check(&host, &["/usr/bin/a"]), None, "the system is no image");
+        host.root.write(IMAGE_BOOTED, b"", 0o644).unwrap();
+        assert_eq!(
+            check(&host, &["/usr/bin/a"]).unwrap(),
+            "cannot write /usr/bin/a: it is part of the machine's read-only image; use a path below \
+             /usr/local, /etc or /var"
+        );
+        assert_eq!(check(&host, &["/usr/local/bin/a"]), None);
         host.system.set_packaged_paths(Some(BTreeSet::from(["/etc/empty".to_owned()])));
         assert!(check(&host, &["/etc/empty"]).is_some(), "a package owns the directory");
         host.root.write(&original::copy_path("/etc/file"), b"", 0o644).unwrap();

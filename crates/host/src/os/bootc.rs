@@ -65,6 +65,20 @@ impl Entry {
     }
 }
 
+impl Status {
+    /// Returns the id of the deployment that a ledger names: by its id, or by its image, as older
+    /// programs did. An image that two deployments have names neither.
+    fn find(&self, recorded: &str) -> Result<String, SystemError> {
+        let kept = || self.booted.iter().chain(&self.rollback);
+        let mut of_image = kept().filter(|it| it.image() == Some(recorded));
+        let by_image = of_image.next().filter(|_| of_image.next().is_none());
+        let found = kept().find(|it| it.is(recorded)).or(by_image).and_then(Entry::id);
+        found.ok_or_else(|| SystemError::Os {
+            what: format!("the machine has no deployment {recorded} to go back to"),
+        })
+    }
+}
+
 fn status(runner: &dyn CommandRunner) -> Result<Status, SystemError> {
     let text = runner.run(&[BOOTC, "status", "--json"])?;
     let host: Host =
@@ -95,17 +109,14 @@ pub(super) fn switch(runner: &dyn CommandRunner, image: &str) -> Result<(), Syst
 /// repeated.
 pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
     let found = status(runner)?;
-    if found.booted.as_ref().is_some_and(|entry| entry.is(before)) {
+    let before = found.find(before)?;
+    if found.booted.as_ref().is_some_and(|entry| entry.is(&before)) {
         drop_staged(runner, &found)?;
         if found.rollback_queued {
             // A second rollback takes the first back.
             runner.run(&[BOOTC, "rollback"])?;
         }
         return Ok(Restored::Done);
-    }
-    if !found.rollback.as_ref().is_some_and(|entry| entry.is(before)) {
-        let what = format!("the machine has no deployment {before} to go back to");
-        return Err(SystemError::Os { what });
     }
     if !found.rollback_queued {
         drop_staged(runner, &found)?;

@@ -1,7 +1,9 @@
 //! Kernel arguments of package-based systems, through their boot loader.
 //!
-//! Three kinds are supported: grub with a directory of settings (Debian and its kin), `grubby`
-//! (Fedora and its kin), and boot loader entries with `/etc/kernel/cmdline` (systemd-boot).
+//! Four kinds are supported: grub with a directory of settings (Debian and its kin), `grubby`
+//! (Fedora and its kin), boot loader entries with `/etc/kernel/cmdline` (systemd-boot), and unified
+//! kernel images, which `kernel-install` builds with that file. A machine that was booted by
+//! systemd-boot may have grub, too, which is not used then.
 //!
 //! `/boot` may be a file system of its own. All that a tool wrote there is durable before the step
 //! counts as done, so that the record of the config is never ahead of the boot loader.
@@ -28,24 +30,49 @@ const GRUB_ENVIRONMENT: &str = "/boot/grub2/grubenv";
 /// Kernel arguments of new entries.
 const CMDLINE: &str = "/etc/kernel/cmdline";
 
+/// Builds the kernel images and entries of systemd-boot.
+const KERNEL_INSTALL: &str = "/usr/bin/kernel-install";
+/// Directories of unified kernel images.
+const KERNEL_IMAGES: [&str; 3] = ["/boot/EFI/Linux", "/efi/EFI/Linux", "/boot/efi/EFI/Linux"];
+/// EFI variable with the name of the boot loader that booted the machine.
+const LOADER_INFO: &str =
+    "/sys/firmware/efi/efivars/LoaderInfo-4a67b082-0a4c-41cf-b6c7-440b29bb8c4f";
+
 /// A supported boot loader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loader {
     Grub,
     Grubby,
     Entries,
+    KernelInstall,
 }
 
 fn detect(root: &Root) -> Result<Option<Loader>, SystemError> {
-    Ok(if root.directory(GRUB_FOLDER)?.is_some() && root.exists(UPDATE_GRUB)? {
-        Some(Loader::Grub)
-    } else if root.exists(GRUBBY)? {
-        Some(Loader::Grubby)
-    } else if !entries(root)?.is_empty() {
-        Some(Loader::Entries)
-    } else {
-        None
-    })
+    let systemd_boot = || -> Result<Option<Loader>, SystemError> {
+        Ok(if !entries(root)?.is_empty() {
+            Some(Loader::Entries)
+        } else if root.exists(CMDLINE)? && root.exists(KERNEL_INSTALL)? {
+            Some(Loader::KernelInstall)
+        } else {
+            None
+        })
+    };
+    if booted_by_systemd_boot(root)
+        && let Some(found) = systemd_boot()?
+    {
+        return Ok(Some(found));
+    }
+    if root.directory(GRUB_FOLDER)?.is_some() && root.exists(UPDATE_GRUB)? {
+        return Ok(Some(Loader::Grub));
+    }
+    if root.exists(GRUBBY)? { Ok(Some(Loader::Grubby)) } else { systemd_boot() }
+}
+
+fn booted_by_systemd_boot(root: &Root) -> bool {
+    // An unreadable variable says nothing. The text is UTF-16.
+    let bytes = root.read(LOADER_INFO).ok().flatten().unwrap_or_default();
+    let text: String = bytes.iter().filter(|byte| **byte != 0).map(|byte| *byte as char).collect();
+    text.contains("systemd-boot")
 }
 
 /// Stages kernel arguments: removes one list and adds the other.
@@ -60,11 +87,16 @@ pub(crate) fn stage(
         Some(Loader::Grub) => grub(root, runner, &settings(&add)),
         Some(Loader::Grubby) => grubby(root, runner, &remove, &add),
         Some(Loader::Entries) => edit_entries(root, &remove, &add),
+        Some(Loader::KernelInstall) => {
+            edit_cmdline(root, &remove, &add)?;
+            // Always: a crash may have happened between the write and this command.
+            build_images(root, runner)
+        }
         None => Err(SystemError::Os {
             what: format!(
                 "this machine cannot change kernel arguments (-[{}] +[{}]): it has neither \
-                 {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {}. Set them by \
-                 hand, or remove them from the config",
+                 {GRUB_FOLDER} with {UPDATE_GRUB}, nor {GRUBBY}, nor entries in {}, nor {CMDLINE} \
+                 with {KERNEL_INSTALL}. Set them by hand, or remove them from the config",
                 remove.join(" "),
                 add.join(" "),
                 ENTRIES.join(", ")
@@ -78,7 +110,7 @@ pub(crate) fn staged(root: &Root) -> Result<Option<String>, SystemError> {
     let kept: Vec<(String, String)> = match detect(root)? {
         Some(Loader::Grub) => vec![(GRUB_SETTINGS.to_owned(), text(root, GRUB_SETTINGS)?)],
         // grubby keeps them in the entries, and in the file for new ones.
-        Some(Loader::Grubby | Loader::Entries) => {
+        Some(Loader::Grubby | Loader::Entries | Loader::KernelInstall) => {
             let paths = entries(root)?.into_iter().chain([CMDLINE.to_owned()]);
             paths
                 .map(|path| Ok((path.clone(), text(root, &path)?)))
@@ -109,8 +141,10 @@ pub(crate) fn restage(
         }
     }
     // Always: a crash may have happened between the write and this command.
-    if detect(root)? == Some(Loader::Grub) {
-        write_grub_config(root, runner)?;
+    match detect(root)? {
+        Some(Loader::Grub) => write_grub_config(root, runner)?,
+        Some(Loader::KernelInstall) => build_images(root, runner)?,
+        Some(Loader::Grubby | Loader::Entries) | None => {}
     }
     Ok(Restored::Done)
 }
@@ -168,7 +202,7 @@ fn write_grub_config(root: &Root, runner: &dyn CommandRunner) -> Result<(), Syst
 fn sync_boot(root: &Root) -> Result<(), SystemError> {
     let files = entries(root)?;
     let fixed = [GRUB_CONFIG, GRUB_ENVIRONMENT, CMDLINE, "/boot/grub", "/boot/grub2"];
-    for path in files.iter().map(String::as_str).chain(fixed).chain(ENTRIES) {
+    for path in files.iter().map(String::as_str).chain(fixed).chain(ENTRIES).chain(KERNEL_IMAGES) {
         // A link is not followed; its target is one of the others.
         if root.stat(path)?.is_some_and(|found| found.is_file() || found.is_directory()) {
             root.sync(path)?;
@@ -196,17 +230,30 @@ fn grubby(
     sync_boot(root)
 }
 
+/// Builds all kernel images anew, with the arguments for new ones.
+fn build_images(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    runner.run(&[KERNEL_INSTALL, "add-all"])?;
+    for folder in KERNEL_IMAGES {
+        for name in root.list(folder)? {
+            root.sync(&format!("{folder}/{name}"))?;
+        }
+    }
+    sync_boot(root)
+}
+
+/// Returns a command line with these changes.
+fn changed(line: &str, remove: &[String], add: &[String]) -> String {
+    let mut present = words(&[line.to_owned()]);
+    present.retain(|word| !remove.contains(word) && !add.contains(word));
+    present.extend(add.iter().cloned());
+    present.join(" ")
+}
+
 fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), SystemError> {
-    let changed = |line: &str| {
-        let mut present = words(&[line.to_owned()]);
-        present.retain(|word| !remove.contains(word) && !add.contains(word));
-        present.extend(add.iter().cloned());
-        present.join(" ")
-    };
     for path in entries(root)? {
         let before = text(root, &path)?;
         let edit = |line: &str| match line.split_once(char::is_whitespace) {
-            Some(("options", rest)) => format!("options {}\n", changed(rest)),
+            Some(("options", rest)) => format!("options {}\n", changed(rest, remove, add)),
             _ => format!("{line}\n"),
         };
         let after: String = before.lines().map(edit).collect();
@@ -214,9 +261,14 @@ fn edit_entries(root: &Root, remove: &[String], add: &[String]) -> Result<(), Sy
             write(root, &path, &after)?;
         }
     }
+    edit_cmdline(root, remove, add)
+}
+
+/// Edits the arguments of new entries and images, if the machine has a file with them.
+fn edit_cmdline(root: &Root, remove: &[String], add: &[String]) -> Result<(), SystemError> {
     if root.exists(CMDLINE)? {
         let before = text(root, CMDLINE)?;
-        let after = format!("{}\n", changed(before.trim()));
+        let after = format!("{}\n", changed(before.trim(), remove, add));
         if after != before {
             write(root, CMDLINE, &after)?;
         }
@@ -382,6 +434,39 @@ mod tests {
         assert_eq!(restage(&root, &tools, &before).unwrap(), Restored::Done);
         assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");
         assert!(tools.0.lock().unwrap().is_empty());
+    }
+
+    // covers: C129
+    #[test]
+    fn unified_kernel_images_are_built_anew() {
+        let image = "/efi/EFI/Linux/debian.efi";
+        let (_folder, root) =
+            machine(&[(CMDLINE, "root=/dev/x quiet\n"), (KERNEL_INSTALL, ""), (image, "")]);
+        let tools = Tools::default();
+        let before = staged(&root).unwrap().unwrap();
+        stage(&root, &tools, &list(&["quiet"]), &list(&["nosmt"])).unwrap();
+        assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x nosmt\n");
+        restage(&root, &tools, &before).unwrap();
+        assert_eq!(text(&root, CMDLINE).unwrap(), "root=/dev/x quiet\n");
+        assert_eq!(*tools.0.lock().unwrap(), ["/usr/bin/kernel-install add-all"; 2]);
+    }
+
+    // covers: C129
+    #[test]
+    fn the_loader_that_booted_the_machine_is_preferred() {
+        let (_folder, root) = machine(&[
+            (UPDATE_GRUB, ""),
+            ("/etc/default/grub.d/init.cfg", ""),
+            ("/boot/efi/loader/entries/a.conf", "options quiet\n"),
+        ]);
+        assert_eq!(detect(&root).unwrap(), Some(Loader::Grub));
+        let name = "systemd-boot 252.39";
+        let info: Vec<u8> =
+            [6, 0, 0, 0].into_iter().chain(name.bytes().flat_map(|it| [it, 0])).collect();
+        root.write(LOADER_INFO, &info, 0o644).unwrap();
+        assert_eq!(detect(&root).unwrap(), Some(Loader::Entries));
+        root.remove("/boot/efi/loader/entries/a.conf").unwrap();
+        assert_eq!(detect(&root).unwrap(), Some(Loader::Grub), "no entry is known");
     }
 
     #[test]

@@ -51,6 +51,7 @@ pub(super) struct Deployment {
     /// Name of the operating system, commit and serial number. Two deployments of one commit, say
     /// with other kernel arguments, differ in the serial number only.
     pub(super) id: String,
+    checksum: String,
     container_image_reference: Option<String>,
     requested_packages: Vec<String>,
     packages: Vec<String>,
@@ -79,6 +80,18 @@ impl Status {
     /// Returns the deployment that the next change is based on: the staged one, or the booted one.
     fn base(&self) -> Result<&Deployment, SystemError> {
         self.staged().map_or_else(|| self.booted(), Ok)
+    }
+
+    /// Returns the id of the deployment that a ledger names: by its id, or by its commit, as older
+    /// programs did. A commit that two deployments have names neither.
+    fn find(&self, recorded: &str) -> Result<String, SystemError> {
+        let kept = || self.deployments.iter().filter(|it| !it.staged);
+        let mut of_commit = kept().filter(|it| it.checksum == recorded);
+        let by_commit = of_commit.next().filter(|_| of_commit.next().is_none());
+        let found = self.deployments.iter().find(|it| it.id == recorded).or(by_commit);
+        found.map(|it| it.id.clone()).ok_or_else(|| SystemError::Os {
+            what: format!("the machine has no deployment {recorded} to go back to"),
+        })
     }
 
     /// Returns true if the machine boots this deployment next.
@@ -332,6 +345,9 @@ fn verify(runner: &dyn CommandRunner, required: &[&str]) -> Result<(), SystemErr
 /// Makes the deployment `before` the one that the machine boots next. Can be repeated.
 pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restored, SystemError> {
     let found = status(runner)?;
+    // Before anything changes: a rollback to another deployment would not be the way back.
+    let before = found.find(before)?;
+    let before = before.as_str();
     if found.booted()?.id == before {
         if found.is_next(before) {
             return Ok(Restored::Done);
@@ -351,6 +367,6 @@ pub(super) fn restore(runner: &dyn CommandRunner, before: &str) -> Result<Restor
     if status(runner)?.is_next(before) {
         return Ok(Restored::NeedsReboot);
     }
-    let what = format!("the machine has no deployment {before} to go back to");
+    let what = format!("rpm-ostree rollback did not select the deployment {before}");
     Err(SystemError::Os { what })
 }

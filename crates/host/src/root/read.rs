@@ -55,7 +55,25 @@ impl Stat {
     }
 }
 
+/// The identity of a path and the time of its last change, including changes of its permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileVersion {
+    inode: i128,
+    changed: (i128, i128),
+}
+
 impl Root {
+    /// Returns the version of the path itself; a link at its end is not followed.
+    pub fn version(&self, path: &str) -> Result<Option<FileVersion>, RootError> {
+        let (directory, name) = self.parent(path)?;
+        let Some(directory) = directory else { return Ok(None) };
+        let found = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW).map(|it| FileVersion {
+            inode: i128::from(it.st_ino),
+            changed: (i128::from(it.st_ctime), i128::from(it.st_ctime_nsec)),
+        });
+        absent_is_none(path, found.map_err(io::Error::from))
+    }
+
     /// Reads a file, following links inside the tree.
     pub fn read(&self, path: &str) -> Result<Option<Vec<u8>>, RootError> {
         split(path)?;

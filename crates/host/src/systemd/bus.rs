@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use super::command::{OrphanDecision, decide_orphans};
 use futures::StreamExt as _;
 use tokio::runtime::Runtime;
 use tracing::info;
@@ -175,13 +176,15 @@ impl Bus {
             let mut waited = Duration::ZERO;
             loop {
                 let found: Vec<Listed> = manager.call("ListUnitsByPatterns", &body).await?;
-                let names = found.into_iter().map(|unit| unit.0);
-                let others: Vec<String> = names.filter(|name| !name.contains(own)).collect();
-                if others.is_empty() || waited >= limit {
-                    return Ok(others);
-                }
-                if waited.is_zero() {
-                    info!(units = others.join(" "), "Waiting for commands of an earlier process");
+                let running = found.into_iter().map(|unit| unit.0).collect();
+                match decide_orphans(running, own, waited, limit) {
+                    OrphanDecision::Proceed => return Ok(Vec::new()),
+                    OrphanDecision::GiveUp(units) => return Ok(units),
+                    OrphanDecision::Wait(units) if waited.is_zero() => {
+                        let units = units.join(" ");
+                        info!(units, "Waiting for commands of an earlier process");
+                    }
+                    OrphanDecision::Wait(_) => {}
                 }
                 tokio::time::sleep(ORPHAN_INTERVAL).await;
                 waited += ORPHAN_INTERVAL;

@@ -26,6 +26,35 @@ pub(super) fn limit(command: &[&str]) -> Duration {
     if is_long { LONG_LIMIT } else { SHORT_LIMIT }
 }
 
+/// The decision about commands that an earlier process started and that outlived it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum OrphanDecision {
+    /// None runs.
+    Proceed,
+    /// Wait for the end of these units.
+    Wait(Vec<String>),
+    /// These units do not end in time, although systemd kills a command after its own limit.
+    GiveUp(Vec<String>),
+}
+
+/// Decides about the units of commands that run. Those of this process, which contain `own`, are no
+/// obstacle.
+pub(super) fn decide_orphans(
+    running: Vec<String>,
+    own: &str,
+    waited: Duration,
+    limit: Duration,
+) -> OrphanDecision {
+    let others: Vec<String> = running.into_iter().filter(|unit| !unit.contains(own)).collect();
+    if others.is_empty() {
+        OrphanDecision::Proceed
+    } else if waited < limit {
+        OrphanDecision::Wait(others)
+    } else {
+        OrphanDecision::GiveUp(others)
+    }
+}
+
 /// Returns a name that no other unit has: not of a command that runs at the same time, and not of
 /// one that an earlier process left.
 pub(super) fn unit_name(command: &[&str]) -> String {
@@ -65,5 +94,24 @@ mod tests {
         assert_eq!(limit(&rebase), LONG_LIMIT);
         assert_eq!(limit(&["/usr/bin/rpm-ostree", "status", "--json"]), SHORT_LIMIT);
         assert_eq!(limit(&["/usr/sbin/update-grub"]), SHORT_LIMIT);
+    }
+    #[test]
+    fn commands_of_a_killed_process_are_awaited_up_to_the_limit() {
+        let own = unit_name(&["/usr/bin/podman", "pull", "x"]);
+        let orphan = "machine-config-daemon-run-rpm-ostree-0badc0ffee00-1.service".to_owned();
+        let decide = |units: &[&String], waited| {
+            let units = units.iter().map(|unit| (*unit).clone()).collect();
+            decide_orphans(units, process_token(), waited, LONG_LIMIT)
+        };
+        assert_eq!(decide(&[], Duration::ZERO), OrphanDecision::Proceed);
+        assert_eq!(decide(&[&own], LONG_LIMIT), OrphanDecision::Proceed);
+        let both = [&own, &orphan];
+        let early = LONG_LIMIT.saturating_sub(Duration::from_secs(1));
+        assert_eq!(decide(&both, early), OrphanDecision::Wait(vec![orphan.clone()]));
+        assert_eq!(decide(&both, LONG_LIMIT), OrphanDecision::GiveUp(vec![orphan.clone()]));
+        // systemd kills every command after a limit that is no longer than the wait.
+        for command in [["rpm-ostree", "rebase"], ["rpm-ostree", "status"]] {
+            assert!(limit(&command) <= LONG_LIMIT);
+        }
     }
 }

@@ -28,12 +28,12 @@ use mco_daemon::{
     simulate::{Machine, Power, simulate},
     state::SharedState,
 };
-use mco_host::{Host, Root, SystemdSystem, os::CommandRunner as _};
+use mco_host::{Host, Root, SystemdSystem, kubelet_credentials, os::CommandRunner as _};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::{
-    command::host::once,
+    command::host::{once, pivot},
     error::error_with_hint,
     print::Screen,
     process::{self, ProcessArgs},
@@ -50,14 +50,19 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(590);
 /// a service to stop.
 const REBOOT_LIMIT: Duration = Duration::from_mins(10);
 
-/// Paths of the kubelet's kubeconfig on the machine: OpenShift's and kubeadm's.
-const KUBELET_KUBECONFIGS: [&str; 2] =
-    ["/var/lib/kubelet/kubeconfig", "/etc/kubernetes/kubelet.conf"];
+/// Credentials with which OpenShift's kubelet asks for its own, which are not those of a node.
+const BOOTSTRAP_KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
 
-/// Kubeconfigs on the machine that contain the address of the API server: OpenShift's and
-/// kubeadm's.
-const SERVER_KUBECONFIGS: [&str; 3] =
-    ["/etc/kubernetes/kubeconfig", KUBELET_KUBECONFIGS[0], KUBELET_KUBECONFIGS[1]];
+/// Credentials that OpenShift's kubelet got.
+const OPENSHIFT_KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+
+/// Returns the kubeconfigs of the kubelet that the machine has, whichever distribution of Kubernetes
+/// it runs.
+fn kubelet_kubeconfigs(tree: &Root) -> anyhow::Result<Vec<&'static str>> {
+    let own = tree.exists(OPENSHIFT_KUBECONFIG)?.then_some(OPENSHIFT_KUBECONFIG);
+    let others = kubelet_credentials(tree)?.into_iter();
+    Ok(own.into_iter().chain(others.filter(|path| *path != BOOTSTRAP_KUBECONFIG)).collect())
+}
 
 /// Run the daemon of one node
 #[derive(Debug, clap::Args)]
@@ -70,6 +75,7 @@ pub(crate) struct DaemonArgs {
 enum DaemonCommand {
     Start(Box<StartArgs>),
     FirstbootCompleteMachineconfig(first_boot::FirstBootArgs),
+    Pivot(pivot::DaemonPivotArgs),
     /// Print the version
     Version,
 }
@@ -123,8 +129,8 @@ Examples:
   mco daemon start --node-name worker-0 --root-mount /tmp/worker-0 --kubeconfig .mco/kubeconfig
 
 A machine with systemd at the root mount is changed for real: units through its systemd, and a
-reboot is a reboot. The daemon updates its node with the kubelet's credentials
-(/var/lib/kubelet/kubeconfig or /etc/kubernetes/kubelet.conf) if they exist. A node without a config
+reboot is a reboot. The daemon updates its node with the kubelet's credentials if they exist: those
+of OpenShift, kubeadm, K3s, RKE2, k0s or MicroK8s. A node without a config
 on record keeps its files; the rest of the pool's config is applied with the next rollout.
 
 Any other directory is a simulated machine: its files are real, units are enabled by links as
@@ -144,6 +150,7 @@ pub(crate) fn run(
             Some(_) | None => start(args, verbose),
         },
         DaemonCommand::FirstbootCompleteMachineconfig(args) => first_boot::run(args, verbose),
+        DaemonCommand::Pivot(args) => pivot::run_for_daemon(args, screen),
         DaemonCommand::Version => {
             let Build { version, hash } = process::build();
             writeln!(screen, "MachineConfigDaemon {version}-{hash}")?;
@@ -236,7 +243,6 @@ async fn manage(
     let tree = Root::open(root)?;
     let node_client = kubelet_client(&tree, options).await?.unwrap_or_else(|| {
         warn!(
-            paths = KUBELET_KUBECONFIGS.join(", "),
             "Found no kubelet credentials: using the daemon's own, which the manifests do not permit \
              to update nodes"
         );
@@ -273,10 +279,8 @@ fn reader(tree: &Root) -> anyhow::Result<ReadFile> {
 /// Returns the address of the API server from the machine's kubeconfigs, if any has one.
 fn server(root: &Path) -> anyhow::Result<Option<String>> {
     let tree = Root::open(root)?;
-    for path in SERVER_KUBECONFIGS {
-        if !tree.exists(path)? {
-            continue;
-        }
+    let bootstrap = tree.exists(BOOTSTRAP_KUBECONFIG)?.then_some(BOOTSTRAP_KUBECONFIG);
+    for path in bootstrap.into_iter().chain(kubelet_kubeconfigs(&tree)?) {
         match client::server(path, reader(&tree)?) {
             Ok(Some(server)) => return Ok(Some(server)),
             // A kubeconfig that is written only on other machines is empty here.
@@ -289,10 +293,7 @@ fn server(root: &Path) -> anyhow::Result<Option<String>> {
 
 /// Returns a client with the kubelet's credentials, if the machine has any.
 async fn kubelet_client(tree: &Root, options: &client::Options) -> anyhow::Result<Option<Client>> {
-    for path in KUBELET_KUBECONFIGS {
-        if !tree.exists(path)? {
-            continue;
-        }
+    for path in kubelet_kubeconfigs(tree)? {
         match client::connect_through(path, reader(tree)?, options).await {
             Ok(client) => {
                 info!("Using kubelet credentials from {path}");

@@ -3,7 +3,7 @@
 mod apply;
 mod confirm;
 pub(crate) mod once;
-mod pivot;
+pub(crate) mod pivot;
 mod plan;
 mod recover;
 mod rollback;

@@ -50,6 +50,8 @@ fn files_are_checked() {
         ("{path: /a, contents: {source: 'data:,a', compression: gzip}}", "Contents 12:39"),
         ("{path: /a, append: [{source: 'data:,a'}]}", "FileAppend 12:20"),
         ("{path: /run/machine-config-daemon-force}", "ForceFile 12:16"),
+        ("{path: /usr/bin/a}", "ReadOnlyPath 12:16"),
+        ("{path: /usr/local/bin/a}", ""),
         ("{path: /a, contents: {source: 'data:,password%3Dhunter22'}}", "Secret 12:39"),
     ];
     for (file, want) in rows {

@@ -1,5 +1,15 @@
 //! The command line of `mco daemon`, which is the reference's, and its errors at startup.
 
+use std::{os::unix::fs::symlink, path::Path};
+
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, api::PostParams};
+use mco_api::annotation;
+use mco_cluster::client;
+use mco_testkit::api::{ApiServer as _, Embedded};
+use serde_json::json;
+use snapbox::cmd::Command;
+
 use crate::{Folder, mco};
 
 /// Returns the error of a run that must fail.
@@ -98,4 +108,45 @@ fn a_running_machine_is_not_simulated() {
     ]);
     assert!(text.contains(&format!("Version: {} (", env!("CARGO_PKG_VERSION"))), "{text}");
     assert!(text.contains("is the root of a running machine"), "{text}");
+}
+
+#[tokio::test]
+async fn a_node_is_told_to_abandon_its_update() {
+    let folder = tempfile::tempdir().unwrap();
+    let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path()).unwrap();
+    let client = client::connect(Some(api.kubeconfig())).await.unwrap();
+    let nodes: Api<Node> = Api::all(client);
+    let node = json!({"metadata": {"name": "worker-0", "annotations": {"other": "kept"}}});
+    let node = serde_json::from_value(node).unwrap();
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+    let recover = |name: &str| {
+        let kubeconfig = api.kubeconfig().to_str().unwrap();
+        let run = mco(&["node", "recover", name, "--kubeconfig", kubeconfig]).output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (run.status.code(), text(run.stdout), text(run.stderr))
+    };
+    let (code, out, err) = recover("worker-0");
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(out, "node \"worker-0\" forgets its unfinished update\n");
+    let annotations = nodes.get("worker-0").await.unwrap().metadata.annotations.unwrap();
+    assert_eq!(annotations[annotation::RECOVER.name()], "abandon");
+    assert_eq!(annotations["other"], "kept");
+    let (code, out, err) = recover("worker-1");
+    assert_eq!((code, out.as_str()), (Some(1), ""));
+    assert!(err.contains("worker-1") && err.contains("not found"), "{err}");
+}
+
+#[test]
+fn a_pivot_is_forced_by_the_command_of_older_releases() {
+    let folder = Folder::new(&[("root/etc/passwd", b"")]);
+    let program = folder.path("machine-config-daemon");
+    symlink(env!("CARGO_BIN_EXE_mco"), &program).unwrap();
+    let pivot = |image: &str| {
+        let command = Command::new(&program).args(["pivot", image, "--root"]);
+        let run = command.arg(folder.path("root")).output().unwrap();
+        String::from_utf8(run.stderr).unwrap()
+    };
+    let text = pivot("quay.io/example/os@sha256:01");
+    assert!(text.contains("cannot boot the image quay.io/example/os@sha256:01"), "{text}");
+    assert!(pivot("not an image").contains("invalid image"));
 }

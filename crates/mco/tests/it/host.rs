@@ -46,7 +46,8 @@ fn machine() -> Folder {
         ("manifests/50-a.yaml", config("50-a", SPEC).as_bytes()),
         ("manifests/60-b.yaml", config("60-b", MORE).as_bytes()),
         ("root/etc/motd", b"welcome"),
-        ("root/etc/passwd", b"core:x:1000:1000::/home/core:/bin/sh\n"),
+        // With root: a killed apply leaves a directory of root, whose owner is looked up.
+        ("root/etc/passwd", b"root:x:0:0::/root:/bin/sh\ncore:x:1000:1000::/home/core:/bin/sh\n"),
         ("root/etc/shadow", b"core:$6$old:1:0:99999:7:::\n"),
         ("root/usr/lib/systemd/system/old.service", b"[Service]\n"),
     ]);

@@ -76,8 +76,10 @@ impl World {
             Action::CheckKubelet => Outcome::Kubelet(self.host(node).kubelet()),
             Action::ReportDone(config, _) => self.report_done(node, config.as_str()),
             Action::Fail(cause) => self.fail(node, &cause),
-            // The simulated disk does not drift, so that nothing is repaired; long actions are above.
+            // The simulated disk has no force file and does not drift, so that nothing is repaired;
+            // long actions are above.
             Action::Wait
+            | Action::RemoveForceFile(_)
             | Action::Abandon
             | Action::Repair(..)
             | Action::Apply(_)
@@ -226,7 +228,11 @@ impl World {
             host.not_ready.remove(&NotReadyCause::LateFailure);
             self.report_ready(node);
         } else {
-            self.progress(node, |progress| progress.stage = Stage::Rebooting);
+            let now = host.boot_id();
+            if let Some(update) = &mut host.update {
+                update.progress.stage = Stage::Rebooting;
+                update.progress.completed_in = Some(now).filter(|now| *now != update.began_in);
+            }
         }
         Outcome::Applied
     }

@@ -125,9 +125,9 @@ pub const ALL: &[Mutant] = &[
     },
     Mutant {
         name: "standby-never-rolls-back",
-        file: "crates/apply/src/confirm/standby.rs",
-        find: "    if why.is_empty() {\n        return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));",
-        replace: "    if !why.is_empty() {\n        return Ok(StandbyStatus::Waiting(CHECK_INTERVAL));",
+        file: "crates/core/src/lifecycle/standby.rs",
+        find: "    if why.is_empty() {\n        return StandbyDecision::Wait(CHECK_INTERVAL);",
+        replace: "    if !why.is_empty() {\n        return StandbyDecision::Wait(CHECK_INTERVAL);",
         tests: &["-p", "mco-daemon", "--test", "it", "confirm::"],
     },
     Mutant {

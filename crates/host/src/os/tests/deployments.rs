@@ -353,11 +353,33 @@ fn a_change_that_is_not_booted_yet_is_dropped() {
             assert_eq!(machine.ids(), ["os-c1.0"], "{os:?}");
         }
         let error = os.restage(&machine, "os-gone.0").unwrap_err().to_string();
-        assert!(
-            error.contains("No rollback") || error.contains("no deployment os-gone.0"),
-            "{error}"
-        );
+        assert_eq!(error, "the machine has no deployment os-gone.0 to go back to");
     }
+}
+
+// covers: C91
+#[test]
+fn a_ledger_of_an_older_program_names_a_commit_or_an_image() {
+    for (os, before) in [(Backend::RpmOstree, "c1"), (Backend::Bootc, "registry.example/os:1")] {
+        let machine = Model::new();
+        let good = machine.next();
+        let (_folder, root) = root();
+        os.stage_os(&root, &machine, "registry.example/os:2").unwrap();
+        machine.reboot();
+        for _ in 0..2 {
+            assert_eq!(os.restage(&machine, before).unwrap(), Restored::NeedsReboot, "{os:?}");
+            assert_eq!(machine.next(), good, "{os:?}");
+        }
+        machine.reboot();
+        assert_eq!(os.restage(&machine, before).unwrap(), Restored::Done, "{os:?}");
+    }
+    // A change of kernel arguments leaves two deployments of one commit.
+    let machine = Model::new();
+    update(Backend::RpmOstree, &machine);
+    machine.state().calls.clear();
+    let error = Backend::RpmOstree.restage(&machine, "c1").unwrap_err().to_string();
+    assert_eq!(error, "the machine has no deployment c1 to go back to");
+    assert_eq!(machine.changes(), [""; 0]);
 }
 
 // covers: C80, C83

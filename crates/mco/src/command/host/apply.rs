@@ -140,14 +140,23 @@ fn conclude(
             writeln!(screen, "applied {name}; reboot the machine to finish")?;
             return Ok(ExitCode::from(REBOOT_DUE));
         }
-        Err(ExecuteError::Undone(fault)) => {
-            print::failure(&anyhow::anyhow!("{fault}"));
-            writeln!(screen, "{name} was not applied: all changes were rolled back")?;
-            return Ok(ExitCode::from(DIFFERS));
+        Err(ExecuteError::Undone(fault)) => return rolled_back(name, &fault, screen),
+        Err(error @ (ExecuteError::Reload { .. } | ExecuteError::Restart { .. })) => {
+            // A daemon would retry the service; a command rolls back.
+            if let Some((update, progress)) = ledger::open(&host.root)? {
+                execute::withdraw(host, &update, &progress)?;
+            }
+            return rolled_back(name, &error.to_string(), screen);
         }
         Err(error) => return Err(error.into()),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn rolled_back(name: &str, fault: &str, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    print::failure(&anyhow::anyhow!("{fault}"));
+    writeln!(screen, "{name} was not applied: all changes were rolled back")?;
+    Ok(ExitCode::from(DIFFERS))
 }
 
 fn print_step(step: &Step) {

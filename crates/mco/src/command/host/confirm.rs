@@ -83,6 +83,9 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             }
             Ok(ExitCode::SUCCESS)
         }
+        Confirmation::Failed(..) if args.standby => {
+            Err(anyhow::anyhow!("no daemon has decided about the config; the unit starts anew"))
+        }
         Confirmation::Failed(_, fault) => {
             let failed = || anyhow::anyhow!("the config could neither be kept nor rolled back");
             Err(fault.map_or_else(failed, Into::into))

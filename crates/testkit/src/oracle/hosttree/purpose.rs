@@ -4,17 +4,35 @@
 use std::collections::BTreeSet;
 
 use mco_core::machine::{self, Machine};
+use mco_host::original;
+use mco_ignition::config::Unit;
 use serde_json::Value;
 
 use super::tree::Tree;
 
-/// Returns true if a unit stays in the config and loses its contents or its mask. The reference
-/// leaves the file, so that the rest of the recording does not apply.
-pub(super) fn loses_unit_file(from: &Machine, to: &Machine) -> bool {
-    from.config.systemd.units.iter().any(|old| {
+/// Returns the paths of units that stay in the config and lose their contents or their mask: the
+/// file, the records of its original, and the links to it. The reference leaves the file, so that
+/// the rest of the recording does not apply to them.
+pub(super) fn paths_without_contents(
+    from: &Machine,
+    to: &Machine,
+    trees: [&Tree; 2],
+) -> BTreeSet<String> {
+    let loses_file = |old: &&Unit| {
         let new = to.unit(&old.name);
         machine::has_file(old) && new.is_some_and(|new| !machine::has_file(new))
-    })
+    };
+    let units = from.config.systemd.units.iter().filter(loses_file);
+    let names: BTreeSet<&str> = units.map(|unit| unit.name.as_str()).collect();
+    let mut paths = BTreeSet::new();
+    for name in &names {
+        let path = machine::unit_path(name);
+        paths.extend([original::copy_path(&path), original::stamp_path(&path), path]);
+    }
+    for tree in trees {
+        paths.extend(links_to(&names, tree));
+    }
+    paths
 }
 
 /// Returns the links that the reference leaves of units that are gone, or that are masked and to be
@@ -26,13 +44,18 @@ pub(super) fn links_left_behind(from: &Machine, to: &Machine, recorded: &Tree) -
     };
     let units = from.config.systemd.units.iter().filter(|unit| is_left(&unit.name));
     let names: BTreeSet<&str> = units.map(|unit| unit.name.as_str()).collect();
-    let mut left = BTreeSet::new();
-    for (path, entry) in recorded {
+    links_to(&names, recorded)
+}
+
+/// Returns the links to these units, and their directories.
+fn links_to(names: &BTreeSet<&str>, tree: &Tree) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (path, entry) in tree {
         let target = entry.get("target").and_then(Value::as_str).unwrap_or_default();
         if target.rsplit('/').next().is_some_and(|name| names.contains(name)) {
-            left.insert(path.clone());
-            left.extend(path.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
+            found.insert(path.clone());
+            found.extend(path.rsplit_once('/').map(|(folder, _)| folder.to_owned()));
         }
     }
-    left
+    found
 }
