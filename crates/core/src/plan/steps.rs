@@ -211,7 +211,7 @@ pub(super) fn steps(
     if diff.users.is_some() || (circumstances.force == Force::Yes && has_users) {
         steps.extend([Step::WriteKeys, Step::SetPassword]);
     }
-    stage_system(&mut steps, diff, from, to);
+    stage_system(&mut steps, diff, from, to, circumstances.force);
     steps.push(Step::RecordConfig);
     if circumstances.force == Force::Yes {
         steps.push(Step::RemoveForceFile);
@@ -283,7 +283,13 @@ fn remove_files(steps: &mut Vec<Step>, diff: &ConfigDiff, to: &Machine) {
     }
 }
 
-fn stage_system(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &Machine) {
+fn stage_system(
+    steps: &mut Vec<Step>,
+    diff: &ConfigDiff,
+    from: &Machine,
+    to: &Machine,
+    force: Force,
+) {
     // A config without an image has no opinion: the booted image stays.
     let own = [to.spec.os_image_url.as_str()];
     let image = diff.os_image.as_ref().and_then(|image| {
@@ -294,6 +300,10 @@ fn stage_system(steps: &mut Vec<Step>, diff: &ConfigDiff, from: &Machine, to: &M
     if let Some(change) = &diff.kernel_arguments {
         let (remove, add) = (change.remove.clone(), change.add.clone());
         steps.push(Step::StageKernelArguments { remove, add });
+    } else if force == Force::Yes && !to.spec.kernel_arguments.is_empty() {
+        // The boot loader may have lost them.
+        let own = &to.spec.kernel_arguments;
+        steps.push(Step::StageKernelArguments { remove: own.clone(), add: own.clone() });
     }
     // Kernels and extensions are packages on top of an image, and installed again with a new one.
     // A built image contains them.

@@ -129,12 +129,13 @@ fn masks_are_added_and_removed_and_force_writes_everything_again() {
     assert!(steps(&plan).starts_with("mask a.service; preset a.service;"), "{plan}");
 
     let at = Circumstances { force: Force::Yes, ..Circumstances::default() };
+    from.spec.kernel_arguments = vec!["k=1".to_owned()];
     let plan = node(&from, &from, &default_policies(), &at).unwrap();
     assert_eq!(
         steps(&plan),
         "write /etc/a; write unit a.service; unmask b.service; preset b.service; \
-         enable a.service; protect the kubelet's credentials; record the config; \
-         remove the force file; reboot"
+         enable a.service; protect the kubelet's credentials; stage kernel arguments -[k=1] +[k=1]; \
+         record the config; remove the force file; reboot"
     );
 }
 

@@ -21,6 +21,7 @@ const UPDATE_GRUB: &str = "/usr/sbin/update-grub";
 const GRUB_MKCONFIG: &str = "/usr/sbin/grub-mkconfig";
 const GRUB_CONFIG: &str = "/boot/grub/grub.cfg";
 const NEW_GRUB_CONFIG: &str = "/boot/grub/grub.cfg.mco-new";
+const FSFREEZE: &str = "/usr/sbin/fsfreeze";
 const GRUBBY: &str = "/usr/sbin/grubby";
 /// Directories of boot loader entries, by the place where the boot partition is mounted.
 const ENTRIES: [&str; 3] =
@@ -195,7 +196,24 @@ fn write_grub_config(root: &Root, runner: &dyn CommandRunner) -> Result<(), Syst
     }
     root.set_owner(NEW_GRUB_CONFIG, old.owner)?;
     root.set_mode(NEW_GRUB_CONFIG, old.mode & 0o7777)?;
-    Ok(root.rename(NEW_GRUB_CONFIG, GRUB_CONFIG)?)
+    root.rename(NEW_GRUB_CONFIG, GRUB_CONFIG)?;
+    write_journal_back(root, runner)
+}
+
+/// Writes the journal of a separate `/boot` back to its file system.
+///
+/// GRUB reads files without the changes that only the journal has: after a power cut it would read the
+/// previous menu. A file system that cannot be frozen, such as FAT, has no journal. `/boot` in the root
+/// stays as it is: nothing could run while the root is frozen.
+fn write_journal_back(root: &Root, runner: &dyn CommandRunner) -> Result<(), SystemError> {
+    if !root.exists(FSFREEZE)? {
+        return Ok(());
+    }
+    let thaw = "fsfreeze --unfreeze /boot 2>/dev/null";
+    let script = format!(
+        "if mountpoint -q /boot; then fsfreeze --freeze /boot 2>/dev/null; {thaw} || {thaw} || true; fi"
+    );
+    runner.run(&["/bin/sh", "-c", &script]).map(drop)
 }
 
 /// Makes durable all that a tool of the machine may have written for the boot loader.
@@ -353,6 +371,11 @@ mod tests {
 
     impl CommandRunner for Mkconfig {
         fn run(&self, command: &[&str]) -> Result<String, SystemError> {
+            if let ["/bin/sh", "-c", script] = command {
+                let menu = text(&self.0, GRUB_CONFIG)?;
+                assert!(script.contains("--freeze /boot") && menu != "old", "{script}: {menu}");
+                return Ok(String::new());
+            }
             let [GRUB_MKCONFIG, "-o", output] = command else { panic!("{command:?}") };
             assert_ne!(*output, GRUB_CONFIG, "it would be rewritten in place");
             let settings = text(&self.0, GRUB_SETTINGS)?;
@@ -372,6 +395,7 @@ mod tests {
         let (_folder, root) = machine(&[
             (UPDATE_GRUB, ""),
             (GRUB_MKCONFIG, ""),
+            (FSFREEZE, ""),
             ("/etc/default/grub.d/init.cfg", ""),
             (GRUB_CONFIG, "old"),
             (NEW_GRUB_CONFIG, "left by a crash"),

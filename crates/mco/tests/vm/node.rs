@@ -31,7 +31,7 @@ fn roll_out(prerequisites: &VmPrerequisites) -> anyhow::Result<()> {
     let cluster = NodeCluster::start(Path::new(env!("CARGO_BIN_EXE_mco")), "vm", &json!({}))?;
     let mut vm = machine(prerequisites, Layout::SeparateBoot, &folder)?;
     start_daemon(&mut vm, &cluster)?;
-    let node = cluster.wait("the first config", |node| node.is_done());
+    let node = cluster.wait("the first config", NodeSummary::is_done);
     let first = node.with_context(|| journal(&mut vm))?.current;
     cluster.add(
         "50-argument",

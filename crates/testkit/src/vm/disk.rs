@@ -19,7 +19,7 @@ const SECTOR: u64 = 512;
 /// Folder of the records of unfinished changes.
 const RECORDS: &str = "/var/lib/machine-config-daemon";
 /// Files of the boot loader that change: the menu, and the name under which it is written first.
-const MENUS: [&str; 2] = ["grub.cfg", "grub.cfg.new"];
+const MENUS: [&str; 2] = ["grub.cfg", "grub.cfg.mco-new"];
 
 /// The disk of a machine that does not run.
 #[derive(Clone, Debug)]
@@ -93,11 +93,25 @@ impl Disk {
         commands.push(format!("rdump {RECORDS} {}", above.display()));
         read(root, &commands)?;
         // debugfs creates the file before it notices that there is none on the disk.
-        let temporary = grub.join("grub.cfg.new");
+        let temporary = grub.join("grub.cfg.mco-new");
         if fs::metadata(&temporary).is_ok_and(|stat| stat.len() == 0) {
             fs::remove_file(&temporary).context("failed to remove an empty file")?;
         }
         Ok(())
+    }
+
+    /// Returns the menu of the boot loader as GRUB reads it: without the changes that only the journal
+    /// of a separate `/boot` has. `scratch` is a file name that is free.
+    pub fn menu_without_journal(&self, scratch: &Path) -> anyhow::Result<String> {
+        anyhow::ensure!(self.layout == Layout::SeparateBoot, "the disk has no separate /boot");
+        let image = copy_to_memory(&self.path, 2048 * SECTOR..(2048 + 131_072) * SECTOR)?;
+        let image = format!("/proc/{}/fd/{}", std::process::id(), image.as_raw_fd());
+        let dump = format!("dump /grub/grub.cfg {}", scratch.display());
+        // Catastrophic mode: debugfs reads the inode tables as they are.
+        run("debugfs", Command::new("debugfs").args(["-c", "-R", &dump]).arg(&image), &[0])?;
+        let menu = fs::read_to_string(scratch).context("failed to read the menu")?;
+        fs::remove_file(scratch).context("failed to remove the menu")?;
+        Ok(menu)
     }
 
     /// Returns the files that [`Disk::extract`] extracts.

@@ -6,12 +6,14 @@ use mco_apply::{
     confirm,
     execute::{self, ExecuteError, Outcome},
     ledger::{self, Resume},
+    observe,
 };
 use mco_core::plan::{Force, Step};
 use mco_host::System as _;
 
 use super::{DIFFERS, MachineArgs, REBOOT_DUE, target};
 use crate::{
+    error::error_with_hint,
     load::Sources,
     print::{self, Screen},
 };
@@ -105,6 +107,9 @@ pub(super) fn resume(
         }
         Resume::Reboot => Ok(Outcome::RebootDue),
         Resume::Verify => {
+            if let Some(code) = apply_again(options, host, screen)? {
+                return Ok(Some(code));
+            }
             ledger::close(&host.root)?;
             writeln!(screen, "{name} is active since the reboot")?;
             return Ok(None);
@@ -117,6 +122,31 @@ pub(super) fn resume(
         }
         done => conclude(options, host, &name, done, screen).map(Some),
     }
+}
+
+/// Applies an update again after a reboot into the previous system: a boot loader that does not read the
+/// journal of its file system may have read the previous menu. Returns `None` if the machine booted the
+/// new system.
+pub(super) fn apply_again(
+    options: ApplyOptions,
+    host: &mut target::LocalHost,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<Option<ExitCode>> {
+    let found = observe::disk_view(host)?.update.filter(|update| !update.is_booted);
+    if found.is_none() || !target::is_running(host)? {
+        return Ok(None);
+    }
+    let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(None) };
+    let name = update.to.metadata.name.clone().unwrap_or_default();
+    if progress.again_in.is_some() {
+        return Err(error_with_hint(
+            format!("{name} was applied twice, and the machine booted its previous system again"),
+            "check the boot loader, or run mco host rollback",
+        ));
+    }
+    print::note(&format!("the machine booted its previous system; applying {name} again"));
+    let done = execute::apply_again(host, &update, &mut print_step);
+    conclude(options, host, &name, done, screen).map(Some)
 }
 
 fn conclude(

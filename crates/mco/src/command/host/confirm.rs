@@ -10,7 +10,11 @@ use mco_daemon::{
 };
 use mco_host::CheckResult;
 
-use super::{DIFFERS, MachineArgs, target};
+use super::{
+    DIFFERS, MachineArgs,
+    apply::{ApplyOptions, apply_again},
+    target,
+};
 use crate::print::Screen;
 
 /// Keep or roll back the config that this machine has rebooted into
@@ -32,7 +36,8 @@ const NOTES: &str = "\
 A machine is healthy if its kubelet answers, where one is to run, and if its own checks pass: every
 program in /etc/machine-config-daemon/checks.d must exit with 0. Checks that already failed before
 the apply are skipped. A config that does not prove healthy in time is rolled back: all saved paths
-are restored, and the machine reboots once more.
+are restored, and the machine reboots once more. If the machine booted its previous system, the
+config is applied again, once, and the exit code is 3: reboot the machine to finish.
 
 Run the command at every boot, for example from a unit with
 ExecStart=/usr/local/bin/mco host confirm. It exits at once if no apply waits for its reboot.
@@ -71,10 +76,14 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             writeln!(screen, "nothing to stand by for")?;
             Ok(ExitCode::SUCCESS)
         }
-        Confirmation::Proceed(host) => {
+        Confirmation::Proceed(mut host) => {
             let confirmed = ledger::open(&host.root)?.filter(|(_, progress)| progress.confirmed);
             match confirmed {
                 Some((update, _)) => {
+                    let options = ApplyOptions { force: false, yes: true, reboot: false };
+                    if let Some(code) = apply_again(options, &mut host, screen)? {
+                        return Ok(code);
+                    }
                     ledger::close(&host.root)?;
                     let name = update.to.metadata.name.unwrap_or_default();
                     writeln!(screen, "confirmed {name}: the machine is healthy")?;
