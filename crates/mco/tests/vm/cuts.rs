@@ -2,7 +2,11 @@
 
 #![expect(clippy::disallowed_methods, reason = "measures the time of the whole test")]
 
-use std::{sync::Mutex, time::Instant};
+use std::{
+    path::Path,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use mco_testkit::vm::{Disk, Vm};
 
@@ -17,8 +21,8 @@ use crate::{
 const CUTS: usize = 30;
 /// Power cuts after which the machine boots and the change is repeated.
 const BOOTS: usize = 3;
-/// Attempts to cut the power at a moment when the change has begun.
-const ATTEMPTS: usize = 8;
+/// Interval at which a running change is examined.
+const LOOK: Duration = Duration::from_millis(10);
 
 // covers: C14
 #[test]
@@ -53,34 +57,54 @@ fn a_machine_whose_power_is_cut_finishes_the_change_after_the_next_boot() {
     assert!(between * 2 > cuts, "only {between} of {cuts} cuts were amid a change");
 }
 
-/// Cuts the power at a random moment after the change has begun, and examines the disk.
+/// Cuts the power after a random write of the change, and examines the disk. A cut before the first
+/// file has changed is followed by a later one.
 fn cut(
     fixture: &Fixture,
     run: &WholeRun,
     random: &mut fastrand::Rng,
     name: &str,
 ) -> anyhow::Result<(Disk, Position)> {
-    for attempt in 1..=ATTEMPTS {
-        let mut vm = run.start.restore(&fixture.folder)?;
-        let moment = run.begun + run.duration.saturating_sub(run.begun).mul_f32(random.f32());
-        vm.begin(run.command)?;
-        let output = vm.finish_within(moment)?;
-        let disk = vm.cut()?;
-        let tree = disk.tree(&fixture.folder.new_path("cut"))?;
-        let faults = run.change.faults(&tree);
-        anyhow::ensure!(faults.is_empty(), "{name}, cut after {moment:.2?}: {faults:#?}");
-        let position = run.change.position(&tree);
-        anyhow::ensure!(
-            output.is_none() || position == Position::After,
-            "{name}: success was reported, but the change is not complete"
-        );
-        eprintln!("{name}, attempt {attempt}: cut after {moment:.2?}: {position:?}");
+    let (mut earliest, last) = (run.sizes.start, run.sizes.end);
+    while earliest < last {
+        let size = random.u64(earliest..last);
+        let (disk, position) = cut_after(fixture, run, size, name)?;
         if position != Position::Before {
             return Ok((disk, position));
         }
         std::fs::remove_file(disk.path())?;
+        earliest = size + 1;
     }
-    anyhow::bail!("{name}: no change in {ATTEMPTS} attempts")
+    anyhow::bail!("{name}: no cut changed a file")
+}
+
+/// Cuts the power when the record of writes has grown beyond `size`.
+fn cut_after(
+    fixture: &Fixture,
+    run: &WholeRun,
+    size: u64,
+    name: &str,
+) -> anyhow::Result<(Disk, Position)> {
+    let mut vm = run.start.restore_recorded(&fixture.folder)?;
+    vm.begin(run.command)?;
+    let mut output = None;
+    while output.is_none() && vm.log_size() <= size {
+        output = vm.finish_within(LOOK)?;
+    }
+    let log = vm.log().map(Path::to_owned);
+    let disk = vm.cut()?;
+    log.map(std::fs::remove_file).transpose()?;
+    let moment = format!("{} of {} bytes", size - run.sizes.start, run.sizes.end - run.sizes.start);
+    let tree = disk.tree(&fixture.folder.new_path("cut"))?;
+    let faults = run.change.faults(&tree);
+    anyhow::ensure!(faults.is_empty(), "{name}, cut after {moment}: {faults:#?}");
+    let position = run.change.position(&tree);
+    anyhow::ensure!(
+        output.is_none() || position == Position::After,
+        "{name}: success was reported, but the change is not complete"
+    );
+    eprintln!("{name}: cut after {moment}: {position:?}");
+    Ok((disk, position))
 }
 
 /// Boots the machine and repeats the command, which finishes the change.

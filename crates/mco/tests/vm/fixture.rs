@@ -3,9 +3,10 @@
 #![expect(clippy::disallowed_methods, reason = "measures the time that a whole change takes")]
 
 use std::{
+    ops::Range,
     path::Path,
     sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use anyhow::Context as _;
@@ -19,9 +20,6 @@ use crate::{
 const APPLY_FIRST: &str = "/opt/mco host apply -f /root/first.yaml --yes";
 const APPLY_SECOND: &str = "/opt/mco host apply -f /root/second.yaml --yes";
 const ROLL_BACK: &str = "/opt/mco host rollback --yes";
-
-/// Interval at which a running change is examined.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// A change of a machine, executed once as a whole.
 #[derive(Debug)]
@@ -38,10 +36,8 @@ pub(crate) struct WholeRun {
     pub(crate) log: WriteLog,
     /// Number of writes when the command reported its success.
     pub(crate) reported: usize,
-    /// Time from the start of the command to its first write.
-    pub(crate) begun: Duration,
-    /// Time from the start of the command to its end.
-    pub(crate) duration: Duration,
+    /// Sizes of the record of writes, from the start of the command to its success.
+    pub(crate) sizes: Range<u64>,
 }
 
 /// The changes of one machine.
@@ -124,16 +120,8 @@ impl WholeRun {
         folder: &Arc<VmFolder>,
     ) -> anyhow::Result<(Self, SavedMachine)> {
         let mut vm = start.restore_recorded(folder)?;
-        let (clock, quiet, mut begun) = (Instant::now(), vm.log_size(), Duration::ZERO);
-        vm.begin(command)?;
-        let output = loop {
-            if let Some(output) = vm.finish_within(LOOK)? {
-                break output;
-            }
-            if vm.log_size() <= quiet {
-                begun = clock.elapsed();
-            }
-        };
+        let (clock, quiet) = (Instant::now(), vm.log_size());
+        let output = vm.run(command)?;
         let (duration, size) = (clock.elapsed(), vm.log_size());
         anyhow::ensure!(matches!(output.code, 0 | 3), "{name}: {output:?}");
         vm.ask("sync")?;
@@ -147,8 +135,8 @@ impl WholeRun {
         };
         let reported = log.writes_within(size);
         let writes = log.writes.len();
-        eprintln!("{name}: {begun:.1?} to {duration:.1?}, {reported} of {writes} writes");
+        eprintln!("{name}: {duration:.1?}, {reported} of {writes} writes");
         let start = start.clone();
-        Ok((Self { name, start, command, change, log, reported, begun, duration }, end))
+        Ok((Self { name, start, command, change, log, reported, sizes: quiet..size }, end))
     }
 }
