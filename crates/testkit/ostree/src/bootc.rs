@@ -128,9 +128,9 @@ fn roll_back(words: &[String]) -> anyhow::Result<()> {
     let Others { rollback, more, is_rollback_queued, .. } = others(&system);
     let rollback = rollback.context("No rollback available")?;
     let mut order = if is_rollback_queued {
-        vec![system.booted.clone(), rollback]
+        vec![Clone::clone(&system.booted), rollback]
     } else {
-        vec![rollback, system.booted.clone()]
+        vec![rollback, Clone::clone(&system.booted)]
     };
     order.extend(more);
     system.write(&order)?;

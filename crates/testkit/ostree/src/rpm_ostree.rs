@@ -152,7 +152,7 @@ fn clean_up(words: &[String]) -> anyhow::Result<()> {
         is_after |= is_booted;
         let is_removed = if is_after { rollback } else { pending };
         if is_booted || deployment.is_pinned() || !is_removed {
-            kept.push(deployment.clone());
+            kept.push(Clone::clone(deployment));
         }
     }
     if kept.len() == all.len() {
@@ -173,10 +173,10 @@ fn roll_back(words: &[String]) -> anyhow::Result<()> {
             bail!("Staged deployment (remove with cleanup -p)")
         }
         (_, Some(rollback)) => rollback,
-        (Some(_), None) => system.booted.clone(),
+        (Some(_), None) => Clone::clone(&system.booted),
     };
     println!("Moving '{}.{}' to be first deployment", first.csum(), first.deployserial());
-    let mut order = vec![first.clone()];
+    let mut order = vec![Clone::clone(&first)];
     order.extend(system.sysroot.deployments().into_iter().filter(|it| !it.equal(&first)));
     system.write(&order)?;
     println!("Next boot: {}", status::id(&first));

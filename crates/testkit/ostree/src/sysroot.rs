@@ -12,6 +12,9 @@ use crate::{layers, power};
 const BASES: &str = "rpmostree/base";
 
 /// The sysroot of the running machine.
+///
+/// libostree recognizes its deployments by their address: `Clone::clone` gives another reference to
+/// one, the method `clone` that hides it a copy.
 pub(crate) struct System {
     pub(crate) sysroot: Sysroot,
     pub(crate) repo: Repo,
@@ -41,7 +44,7 @@ impl System {
 
     /// Returns the deployment that the next change is based on: the one that boots next.
     pub(crate) fn pending(&self) -> Deployment {
-        self.sysroot.deployments().into_iter().next().unwrap_or_else(|| self.booted.clone())
+        self.sysroot.deployments().into_iter().next().unwrap_or_else(|| Clone::clone(&self.booted))
     }
 
     /// Stages a deployment of a commit for the next boot. `/etc` comes from the booted one when the
