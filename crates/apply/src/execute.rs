@@ -25,7 +25,7 @@ pub use self::roll_back::{roll_back, roll_back_booted, roll_back_failed};
 use crate::{
     ParsedConfig,
     disk::{self, DiskError},
-    ledger::{self, Ledger, LedgerError, Progress, Stage},
+    ledger::{self, Ledger, LedgerError, Progress, Resume, Stage},
     report::chain,
 };
 
@@ -133,7 +133,8 @@ pub fn apply_again<S: System>(
     proceed(host, ledger, &progress, observer)
 }
 
-/// Executes a recorded update from the first step that is not completed.
+/// Executes a recorded update from the first step that is not completed, or from its first step if
+/// the machine has rebooted since: a staged deployment is lost with the power.
 pub fn proceed<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
@@ -141,7 +142,13 @@ pub fn proceed<S: System>(
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (read(&ledger.from)?, read(&ledger.to)?);
-    execute(host, ledger, progress, (&from, &to), observer)
+    let booted = host.system.facts()?.boot_id;
+    let done = match ledger::resume(progress, &ledger.boot_id, &booted) {
+        Resume::Continue(done) => done,
+        Resume::Reboot | Resume::Verify | Resume::Undo => progress.done,
+    };
+    let progress = Progress { done, ..progress.clone() };
+    execute(host, ledger, &progress, (&from, &to), observer)
 }
 
 fn execute<S: System>(

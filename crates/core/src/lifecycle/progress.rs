@@ -72,7 +72,9 @@ pub enum Resume {
 pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
     let began_in = progress.again_in.as_deref().unwrap_or(began_in);
     match progress.stage {
-        Stage::Applying => Resume::Continue(progress.done),
+        Stage::Applying if began_in == booted => Resume::Continue(progress.done),
+        // A power cut loses the staged deployment. Every step can be repeated.
+        Stage::Applying => Resume::Continue(0),
         // The rollback is complete once the machine has booted the previous config.
         Stage::Returning if progress.back_in.as_deref() == Some(booted) => Resume::Reboot,
         Stage::Undoing | Stage::Returning => Resume::Undo,
@@ -94,7 +96,7 @@ mod tests {
         let cases = [
             (at(Stage::Applying, 0), "b1", "b1", Resume::Continue(0)),
             (at(Stage::Applying, 3), "b1", "b1", Resume::Continue(3)),
-            (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(3)),
+            (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(0)),
             (at(Stage::Rebooting, 9), "b1", "b1", Resume::Reboot),
             (at(Stage::Rebooting, 9), "b1", "b2", Resume::Verify),
             (at(Stage::Undoing, 2), "b1", "b2", Resume::Undo),

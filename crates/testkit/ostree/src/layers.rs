@@ -36,6 +36,8 @@ pub(crate) fn assemble(repo: &Repo, image: &str, origin: &Origin) -> anyhow::Res
     for name in &origin.removals {
         let folder = tree.walk(&packages, 0)?;
         let missing = || format!("Package/capability/path '{name}' not found in the base");
+        // Loads the folder, too, which `remove` does not do.
+        folder.lookup(name).with_context(missing)?;
         folder.remove(name, false).with_context(missing)?;
     }
     let mut commits = Vec::new();

@@ -2,7 +2,11 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
-use mco_apply::{confirm, ledger};
+use mco_apply::{
+    confirm,
+    execute::{self, Outcome},
+    ledger, observe,
+};
 use mco_cluster::{Shutdown, telemetry};
 use mco_daemon::{
     DaemonExit,
@@ -71,9 +75,12 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             writeln!(screen, "nothing to stand by for")?;
             Ok(ExitCode::SUCCESS)
         }
-        Confirmation::Proceed(host) => {
+        Confirmation::Proceed(mut host) => {
             let confirmed = ledger::open(&host.root)?.filter(|(_, progress)| progress.confirmed);
+            let found = observe::disk_view(&mut host)?.update;
+            let is_lost = found.is_some_and(|it| !it.is_booted && it.progress.again_in.is_none());
             match confirmed {
+                Some((update, _)) if is_lost => return stage_again(&mut host, &update, screen),
                 Some((update, _)) => {
                     ledger::close(&host.root)?;
                     let name = update.to.metadata.name.unwrap_or_default();
@@ -93,4 +100,18 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             Ok(ExitCode::from(DIFFERS))
         }
     }
+}
+
+/// Applies an update again whose staged system was lost, for example by a power cut, and reboots.
+fn stage_again(
+    host: &mut target::LocalHost,
+    update: &ledger::Ledger,
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let name = update.to.metadata.name.as_deref().unwrap_or_default();
+    if execute::apply_again(host, update, &mut |_| {})? == Outcome::RebootDue {
+        execute::reboot(host, name)?;
+    }
+    writeln!(screen, "the machine booted its previous system; applied {name} again, it reboots")?;
+    Ok(ExitCode::SUCCESS)
 }
