@@ -32,13 +32,15 @@ pub(crate) fn assemble(repo: &Repo, image: &str, origin: &Origin) -> anyhow::Res
     }
     let none = gio::Cancellable::NONE;
     let tree = MutableTree::from_commit(repo, image)?;
-    let packages: Vec<&str> = PACKAGES.split('/').collect();
+    let mut packages = tree.clone();
+    for name in PACKAGES.split('/') {
+        packages = packages.lookup(name)?.1.context("the image has no packages")?;
+    }
     for name in &origin.removals {
-        let folder = tree.walk(&packages, 0)?;
         let missing = || format!("Package/capability/path '{name}' not found in the base");
         // Loads the folder, too, which `remove` does not do.
-        folder.lookup(name).with_context(missing)?;
-        folder.remove(name, false).with_context(missing)?;
+        packages.lookup(name).with_context(missing)?;
+        packages.remove(name, false).with_context(missing)?;
     }
     let mut commits = Vec::new();
     for name in &origin.packages {
