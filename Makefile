@@ -16,12 +16,12 @@ CUTS ?= 300
 STATES ?= 6000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test check deny tools lab-tools vm-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-test: tools lab-tools vm-tools fmt lint doc deny oracle unit ## Run everything that CI checks
+test: tools lab-tools vm-tools ostree-tools fmt lint doc deny oracle unit ## Run everything that CI checks
 
 check: fmt lint oracle ## Run the quick checks: format, lints, oracles, and the tests that need no other program
 	$(CARGO) test --workspace --lib --bins --quiet
@@ -35,6 +35,9 @@ lab-tools: ## Build the lab's prerequisites: the root file system of its machine
 
 vm-tools: ## Build the disks of the machines that have a kernel of their own
 	@scripts/vm || { code=$$?; [ $$code -eq 3 ] && echo "vm: the tests of machines with their own kernel are skipped"; [ $$code -eq 3 ]; }
+
+ostree-tools: ## Build the disk of the machine with ostree deployments, with its rpm-ostree and bootc
+	@scripts/ostree || { code=$$?; [ $$code -eq 3 ] && echo "ostree: the tests of the machine with ostree deployments are skipped"; [ $$code -eq 3 ]; }
 
 fmt: ## Check the format of the code
 	$(CARGO) fmt --all -- --check

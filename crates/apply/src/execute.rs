@@ -29,7 +29,7 @@ use crate::{
     ParsedConfig,
     config::parse,
     disk::{self, DiskError},
-    ledger::{self, Ledger, LedgerError, Progress, Stage},
+    ledger::{self, Ledger, LedgerError, Progress, Resume, Stage},
     report::chain,
 };
 
@@ -137,7 +137,8 @@ pub fn apply_again<S: System>(
     proceed(host, ledger, &progress, observer)
 }
 
-/// Executes a recorded update from the first step that is not completed.
+/// Executes a recorded update from the first step that is not completed, or from its first step if
+/// the machine has rebooted since: a staged deployment is lost with the power.
 pub fn proceed<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
@@ -145,7 +146,13 @@ pub fn proceed<S: System>(
     observer: StepObserver<'_>,
 ) -> Result<Outcome, ExecuteError> {
     let (from, to) = (parse(&ledger.from)?, parse(&ledger.to)?);
-    execute(host, ledger, progress, (&from, &to), observer)
+    let booted = host.system.facts()?.boot_id;
+    let done = match ledger::resume(progress, &ledger.boot_id, &booted) {
+        Resume::Continue(done) => done,
+        Resume::Reboot | Resume::Verify | Resume::Undo => progress.done,
+    };
+    let progress = Progress { done, ..progress.clone() };
+    execute(host, ledger, &progress, (&from, &to), observer)
 }
 
 fn execute<S: System>(

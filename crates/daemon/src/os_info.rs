@@ -110,7 +110,7 @@ mod tests {
             {"booted": true, "requested-packages": ["usbguard", "strace"],
              "requested-local-packages": ["mine-1-1.x86_64"],
              "requested-local-fileoverride-packages": ["over-1-1.x86_64"],
-             "base-removals": [{"name": "vim-minimal"}],
+             "base-removals": [["vim-minimal-9-1.x86_64", "vim-minimal", 0, "9", "1", "x86_64"]],
              "base-local-replacements": [[{"name": "kernel"}, "x"]]}]}"#;
         assert_eq!(count_unsupported_packages(status), 5);
         for nothing in ["", "{}", r#"{"deployments": [{"booted": true}]}"#] {

@@ -21,6 +21,7 @@ mod folder;
 mod image;
 mod machine;
 mod namespaces;
+mod ostree;
 mod relay;
 mod run;
 mod standalone;
@@ -41,6 +42,7 @@ pub use self::{
     cgroup::Memory,
     image::SLEEP,
     machine::{Machine, Network},
+    ostree::{OstreeMachine, OstreePrerequisites, Tool},
     standalone::StandaloneMachine,
     wait::WaitTarget,
 };

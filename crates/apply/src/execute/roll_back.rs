@@ -10,6 +10,7 @@ use tracing::warn;
 use super::{ExecuteError, Outcome};
 use crate::{
     confirm::{self, RolledBackConfig},
+    disk,
     ledger::{self, Ledger, Progress, Stage},
 };
 
@@ -23,14 +24,18 @@ pub fn roll_back_failed<S: System>(
 ) -> Result<Outcome, ExecuteError> {
     let first = progress.fault.clone().unwrap_or_else(|| "rolled back on request".to_owned());
     if let Some(back_in) = &progress.back_in {
-        if progress.stage == Stage::Undoing {
-            return restore_for_reboot(host, ledger, progress);
+        let booted = host.system.facts()?.boot_id;
+        if progress.stage == Stage::Returning && *back_in == booted {
+            return Ok(Outcome::RebootDue);
         }
-        if *back_in != host.system.facts()?.boot_id {
+        if progress.stage == Stage::Returning && is_restored(host, ledger)? {
             ledger::forget(&host.root)?;
             return Err(ExecuteError::Undone(first));
         }
-        return Ok(Outcome::RebootDue);
+        let stage = Stage::Undoing;
+        let progress = Progress { stage, back_in: Some(booted), ..progress.clone() };
+        ledger::advance(&host.root, &progress)?;
+        return restore_for_reboot(host, ledger, &progress);
     }
     match roll_back(host, ledger, progress) {
         Ok(_) => Err(ExecuteError::Undone(first)),
@@ -49,6 +54,15 @@ pub fn withdraw<S: System>(
     ledger::advance(&host.root, &progress)?;
     roll_back(host, ledger, &progress)?;
     Ok(())
+}
+
+/// Returns true if the machine has the files of before the update.
+///
+/// Each deployment of an image-based system has an `/etc` of its own. The update was written to that
+/// of the previous deployment, which still has it when the machine goes back there.
+fn is_restored<S: System>(host: &Host<S>, ledger: &Ledger) -> Result<bool, ExecuteError> {
+    let current = disk::current_config(&host.root)?;
+    Ok(current.as_ref() != Some(&ledger.to) || ledger.from == ledger.to)
 }
 
 /// Rolls back an update that the machine has rebooted into. Another reboot completes the rollback,
@@ -78,20 +92,29 @@ fn restore_for_reboot<S: System>(
 ) -> Result<Outcome, ExecuteError> {
     restore(host, ledger, progress)?;
     let config = ledger.to.metadata.name.clone().unwrap_or_default();
-    let why = progress.fault.clone().unwrap_or_default();
-    confirm::record_rolled_back(&host.root, &RolledBackConfig { config, why })?;
+    // A rollback on request says nothing against the config.
+    if let Some(why) = progress.fault.clone() {
+        confirm::record_rolled_back(&host.root, &RolledBackConfig { config, why })?;
+    }
     ledger::advance(&host.root, &Progress { stage: Stage::Returning, ..progress.clone() })?;
     Ok(Outcome::RebootDue)
 }
 
-/// Restores everything that a recorded update touched, and removes it from the ledger.
+/// Restores everything that a recorded update touched. Removes it from the ledger, unless the machine
+/// has to reboot into its previous deployment, which has files of its own to restore.
 pub fn roll_back<S: System>(
     host: &mut Host<S>,
     ledger: &Ledger,
     progress: &Progress,
 ) -> Result<Restored, ExecuteError> {
     let staged = restore(host, ledger, progress)?;
-    ledger::forget(&host.root)?;
+    match staged {
+        Restored::Done => ledger::forget(&host.root)?,
+        Restored::NeedsReboot => {
+            let (stage, back_in) = (Stage::Returning, Some(host.system.facts()?.boot_id));
+            ledger::advance(&host.root, &Progress { stage, back_in, ..progress.clone() })?;
+        }
+    }
     Ok(staged)
 }
 

@@ -77,7 +77,9 @@ pub fn resume(progress: &Progress, began_in: &str, booted: &str) -> Resume {
     let later = progress.completed_in.as_deref().or(progress.again_in.as_deref());
     let began_in = later.unwrap_or(began_in);
     match progress.stage {
-        Stage::Applying => Resume::Continue(progress.done),
+        Stage::Applying if began_in == booted => Resume::Continue(progress.done),
+        // A power cut loses the staged deployment. Every step can be repeated.
+        Stage::Applying => Resume::Continue(0),
         // The rollback is complete once the machine has booted the previous config.
         Stage::Returning if progress.back_in.as_deref() == Some(booted) => Resume::Reboot,
         Stage::Undoing | Stage::Returning => Resume::Undo,
@@ -103,7 +105,7 @@ mod tests {
             (cut, "b1", "b3", Resume::Verify),
             (at(Stage::Applying, 0), "b1", "b1", Resume::Continue(0)),
             (at(Stage::Applying, 3), "b1", "b1", Resume::Continue(3)),
-            (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(3)),
+            (at(Stage::Applying, 3), "b1", "b2", Resume::Continue(0)),
             (at(Stage::Rebooting, 9), "b1", "b1", Resume::Reboot),
             (at(Stage::Rebooting, 9), "b1", "b2", Resume::Verify),
             (at(Stage::Undoing, 2), "b1", "b2", Resume::Undo),

@@ -329,6 +329,8 @@ fn a_completed_update_can_be_rolled_back() {
     let staged = execute::roll_back(&mut host, &update, &progress).unwrap();
     assert_eq!(staged, mco_host::Restored::NeedsReboot, "another image runs by now");
     host.system.boot().unwrap();
+    drop(host);
+    let host = recover(folder.path());
     similar_asserts::assert_eq!(tree(folder.path()), ways.old);
     assert_eq!(system(folder.path()), ways.old_system);
     assert!(!ledger::reopen(&host.root).unwrap(), "once only");

@@ -55,13 +55,9 @@ pub(super) struct Deployment {
     container_image_reference: Option<String>,
     requested_packages: Vec<String>,
     packages: Vec<String>,
-    base_removals: Vec<Removal>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Removal {
-    name: String,
+    /// Names of packages that are removed from the image. `base-removals` has the same packages as
+    /// arrays, with their versions.
+    requested_base_removals: Vec<String>,
 }
 
 impl Status {
@@ -266,7 +262,7 @@ pub(super) fn kernel(runner: &dyn CommandRunner, kernel: &str) -> Result<(), Sys
 
 /// Stages the default kernel, if the deployment has another.
 fn reset_kernel(runner: &dyn CommandRunner, base: &Deployment) -> Result<(), SystemError> {
-    let removed: Vec<&str> = base.base_removals.iter().map(|it| it.name.as_str()).collect();
+    let removed: Vec<&str> = base.requested_base_removals.iter().map(String::as_str).collect();
     let is_other = |package: &&str| REALTIME.contains(package) || LARGE_PAGES.contains(package);
     let layered: Vec<&str> =
         base.requested_packages.iter().map(String::as_str).filter(is_other).collect();

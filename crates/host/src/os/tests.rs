@@ -95,11 +95,16 @@ impl Machine {
     }
 
     fn booted(&self, packages: &[&str], removed: &[&str]) {
-        let removed: Vec<_> = removed.iter().map(|it| serde_json::json!({"name": it})).collect();
+        // As rpm-ostree prints them: name with version, name, epoch, version, release, architecture.
+        let with_versions = |name: &&str| {
+            serde_json::json!([format!("{name}-5-1.x86_64"), name, 0, "5", "1", "x86_64"])
+        };
+        let removals: Vec<_> = removed.iter().map(with_versions).collect();
         let deployment = serde_json::json!({
             "booted": true, "id": "os-c1.0", "checksum": "c1",
             "container-image-reference": "ostree-unverified-registry:registry.example/os:1",
-            "requested-packages": packages, "packages": packages, "base-removals": removed,
+            "requested-packages": packages, "packages": packages,
+            "requested-base-removals": removed, "base-removals": removals,
         });
         self.put("booted", &deployment.to_string());
     }

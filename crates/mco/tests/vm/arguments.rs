@@ -55,9 +55,8 @@ fn arguments_come_and_go(mut vm: Vm, folder: &Arc<VmFolder>) -> anyhow::Result<(
     vm.ask("cp /root/previous-menu /boot/grub/grub.cfg")?;
     let mut vm = vm.reboot()?;
     anyhow::ensure!(!has_argument(&mut vm)?, "the menu has the argument");
-    let output = vm.run("/opt/mco host confirm")?;
-    anyhow::ensure!(output.code == 3, "the config is not active: {output:?}");
-    let mut vm = vm.reboot()?;
+    vm.begin("/opt/mco host confirm")?;
+    let mut vm = vm.follow_reboot()?;
     anyhow::ensure!(has_argument(&mut vm)?, "the argument is not there");
     vm.ask("/opt/mco host confirm")?;
     vm.ask("/opt/mco host verify")?;

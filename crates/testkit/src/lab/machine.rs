@@ -18,6 +18,7 @@ use super::{
     cgroup::Cgroups,
     disk::{Identity, write_disk},
     namespaces::{BASE, LAB, Namespaces},
+    ostree::BootLoader,
     run::{output, run, stdout},
 };
 
@@ -61,8 +62,29 @@ impl Machine {
              mount --bind {disk}/var {root}/var"
         );
         namespaces.shell(&format!("mounting the disk of {name}"), &mount)?;
-        let power = Arc::new(Power::new(identity.clone(), namespaces.clone(), cgroups.clone()));
-        Ok(Self { identity, namespaces: namespaces.clone(), power })
+        Ok(Self::new(identity, namespaces, cgroups, None))
+    }
+
+    /// Creates machine number `index` with the disk of a boot loader.
+    pub(super) fn with_boot_loader(
+        index: u8,
+        namespaces: &Arc<Namespaces>,
+        cgroups: &Arc<Cgroups>,
+        loader: BootLoader,
+    ) -> anyhow::Result<Self> {
+        let identity = identity(index);
+        cgroups.add(&identity.name)?;
+        Ok(Self::new(identity, namespaces, cgroups, Some(loader)))
+    }
+
+    fn new(
+        identity: Identity,
+        namespaces: &Arc<Namespaces>,
+        cgroups: &Arc<Cgroups>,
+        loader: Option<BootLoader>,
+    ) -> Self {
+        let power = Power::new(identity.clone(), namespaces.clone(), cgroups.clone(), loader);
+        Self { identity, namespaces: namespaces.clone(), power: Arc::new(power) }
     }
 
     /// Returns the name of the machine, which is also that of its node.

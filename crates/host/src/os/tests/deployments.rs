@@ -217,14 +217,16 @@ impl State {
 
     fn rpm_ostree_status(&self) -> Value {
         let deployment = |it: &Deployment| {
-            let removals: Vec<Value> =
-                it.removals.iter().map(|name| json!({"name": name})).collect();
+            // As rpm-ostree prints them: name with version, name, epoch, version and so on.
+            let with_versions =
+                |name: &String| json!([format!("{name}-5-1.x86_64"), name, 0, "5", "1", "x86_64"]);
+            let removals: Vec<Value> = it.removals.iter().map(with_versions).collect();
             json!({
                 "id": it.id(), "checksum": it.checksum, "serial": it.serial,
                 "booted": it.id() == self.booted, "staged": it.staged,
                 "container-image-reference": format!("ostree-unverified-registry:{}", it.image),
                 "requested-packages": it.packages, "packages": it.packages,
-                "base-removals": removals,
+                "requested-base-removals": it.removals, "base-removals": removals,
             })
         };
         json!({"deployments": self.list.iter().map(deployment).collect::<Vec<_>>()})

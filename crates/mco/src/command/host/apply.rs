@@ -124,9 +124,9 @@ pub(super) fn resume(
     }
 }
 
-/// Applies an update again after a reboot into the previous system: a boot loader that does not read the
-/// journal of its file system may have read the previous menu. Returns `None` if the machine booted the
-/// new system.
+/// Applies an update again after a reboot into the previous system: a staged deployment is lost with the
+/// power, and a boot loader that does not read the journal of its file system reads the previous menu.
+/// Returns `None` if the machine booted the new system.
 pub(super) fn apply_again(
     options: ApplyOptions,
     host: &mut target::LocalHost,

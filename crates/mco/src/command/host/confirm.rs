@@ -37,7 +37,7 @@ A machine is healthy if its kubelet answers, where one is to run, and if its own
 program in /etc/machine-config-daemon/checks.d must exit with 0. Checks that already failed before
 the apply are skipped. A config that does not prove healthy in time is rolled back: all saved paths
 are restored, and the machine reboots once more. If the machine booted its previous system, the
-config is applied again, once, and the exit code is 3: reboot the machine to finish.
+config is applied again, once, and the machine reboots.
 
 Run the command at every boot, for example from a unit with
 ExecStart=/usr/local/bin/mco host confirm. It exits at once if no apply waits for its reboot.
@@ -80,7 +80,7 @@ pub(super) fn run(args: &ConfirmArgs, screen: &mut Screen<'_>) -> anyhow::Result
             let confirmed = ledger::open(&host.root)?.filter(|(_, progress)| progress.confirmed);
             match confirmed {
                 Some((update, _)) => {
-                    let options = ApplyOptions { force: false, yes: true, reboot: false };
+                    let options = ApplyOptions { force: false, yes: true, reboot: true };
                     if let Some(code) = apply_again(options, &mut host, screen)? {
                         return Ok(code);
                     }

@@ -19,7 +19,7 @@ use mco_core::{
     machine::Machine,
     plan::{Circumstances, Force, NodePlan, default_policies},
 };
-use mco_host::{Host, Lock, OfflineSystem, Root, System, SystemdSystem};
+use mco_host::{Host, HostFacts, Lock, OfflineSystem, Root, System, SystemdSystem};
 
 use self::policy::UpdateSettings;
 use crate::{
@@ -179,9 +179,24 @@ pub(super) fn plan(
     let facts = host.system.facts()?;
     let kernel_fips = facts.kernel_fips;
     let circumstances = Circumstances { force, kernel_fips, overrides, ..Circumstances::default() };
-    let plan = mco_core::plan::node(&from.machine, &to.machine, &policies, &circumstances)?;
+    let mut present = Machine::clone(&from.machine);
+    if force == Force::Yes {
+        forget_lost_system(&mut present, &facts);
+    }
+    let plan = mco_core::plan::node(&present, &to.machine, &policies, &circumstances)?;
     host.check_paths(&from.machine, &plan)?;
     Ok(Transition { from, to, plan: Some(plan) })
+}
+
+/// Removes the image and the kernel arguments from a config that the machine does not run, so that
+/// the plan stages them again.
+fn forget_lost_system(config: &mut Machine, facts: &HostFacts) {
+    let booted = facts.booted_image.as_deref().unwrap_or_default();
+    if !booted.is_empty() && !config.spec.os_image_url.is_empty() {
+        booted.clone_into(&mut config.spec.os_image_url);
+    }
+    let is_present = |token: &str| facts.kernel_arguments.iter().any(|found| found == token);
+    config.spec.kernel_arguments.retain(|text| text.split_whitespace().all(is_present));
 }
 
 /// Returns the parts of `target` that a machine without a config on record already has.

@@ -21,6 +21,7 @@ use crate::{
         disk::Identity,
         folder::start_time,
         namespaces::{KUBE, LAB, Namespaces, child},
+        ostree::BootLoader,
     },
 };
 
@@ -36,6 +37,8 @@ pub(super) struct Power {
     identity: Identity,
     namespaces: Arc<Namespaces>,
     cgroups: Arc<Cgroups>,
+    /// Puts the root together before each boot, if the machine has ostree deployments.
+    loader: Option<BootLoader>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -70,8 +73,10 @@ impl Power {
         identity: Identity,
         namespaces: Arc<Namespaces>,
         cgroups: Arc<Cgroups>,
+        loader: Option<BootLoader>,
     ) -> Self {
-        Self { identity, namespaces, cgroups, state: Mutex::default(), changed: Condvar::new() }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self { identity, namespaces, cgroups, loader, state, changed }
     }
 
     /// Boots the machine. A thread supervises the machine until it is off.
@@ -174,6 +179,9 @@ impl Power {
         self.cgroups.clear(name);
         self.namespaces.shell(&format!("creating the network of {name}"), &self.network())?;
         self.connect()?;
+        if let Some(loader) = &self.loader {
+            loader.load(&self.namespaces)?;
+        }
         let notes = self.file("notes");
         drop(fs::remove_file(&notes));
         let socket =
@@ -209,9 +217,14 @@ impl Power {
             format!("--hostname={name}"),
             format!("--directory={LAB}/{name}/root"),
             format!("--network-namespace-path=/run/netns/{name}"),
-            format!("--bind-ro={KUBE}:/opt/lab/kube"),
-            format!("--bind-ro={LAB}/images:/opt/lab/images"),
         ]);
+        match &self.loader {
+            Some(loader) => command.args(loader.mounts()),
+            None => command.args([
+                format!("--bind-ro={KUBE}:/opt/lab/kube"),
+                format!("--bind-ro={LAB}/images:/opt/lab/images"),
+            ]),
+        };
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("NOTIFY_SOCKET", format!("{LAB}/{name}/notes")).stdin(Stdio::null());
         command
