@@ -291,4 +291,18 @@ pub const ALL: &[Mutant] = &[
         replace: "pub const HISTORY: usize = 0;",
         tests: &["-p", "mco-core", "--lib", "prune::"],
     },
+    Mutant {
+        name: "journal-of-boot-not-written-back",
+        file: "crates/host/src/os/loader.rs",
+        find: "    runner.run(&[\"/bin/sh\", \"-c\", &script]).map(drop)\n",
+        replace: "    drop((script, runner));\n    Ok(())\n",
+        tests: &["-p", "mco", "--test", "vm", "the_menu_of_a_separate_boot"],
+    },
+    Mutant {
+        name: "missing-arguments-confirmed",
+        file: "crates/mco/src/command/host/apply.rs",
+        find: "    if found.is_none() || !target::is_running(host)? {\n",
+        replace: "    if found.is_none() || found.is_some() || !target::is_running(host)? {\n",
+        tests: &["-p", "mco", "--test", "vm", "kernel_arguments_are_there"],
+    },
 ];
