@@ -15,7 +15,7 @@ use mco_core::{
     plan::{NodePlan, Step},
 };
 use mco_host::{
-    Host, HostError, KEYS, Root, System, SystemError, kubelet_credentials,
+    Host, HostError, KEYS, Root, System, SystemError, kubelet_credential_files,
     log::{self, Priority},
     original,
     snapshot::SnapshotError,
@@ -346,8 +346,8 @@ fn execute_step<S: System>(
 
 /// Restricts the kubelet's credentials to root.
 fn protect_credentials(root: &Root) -> Result<(), HostError> {
-    for path in kubelet_credentials(root)? {
-        root.set_mode(path, 0o600)?;
+    for path in kubelet_credential_files(root)? {
+        root.set_mode(&path, 0o600)?;
     }
     Ok(())
 }

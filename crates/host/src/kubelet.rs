@@ -45,6 +45,12 @@ pub fn credentials(root: &Root) -> Result<Vec<&'static str>, RootError> {
     Ok(found)
 }
 
+/// Returns the files of the kubelet's credentials, to which the known paths may be links.
+pub fn credential_files(root: &Root) -> Result<Vec<String>, RootError> {
+    let known = credentials(root)?.into_iter();
+    known.map(|path| Ok(root.destination(path)?.unwrap_or_else(|| path.to_owned()))).collect()
+}
+
 /// Default address of the health endpoint.
 pub(crate) const HEALTH: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 10248);

@@ -19,7 +19,9 @@ mod systemd;
 pub mod unit;
 
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};
-pub use kubelet::credentials as kubelet_credentials;
+pub use kubelet::{
+    credential_files as kubelet_credential_files, credentials as kubelet_credentials,
+};
 pub use offline::OfflineSystem;
 pub use root::{Attribute, Durable, FileVersion, Lock, Owner, Root, RootError, Stat};
 pub use simulated::{BootState, CallLog, SimulatedSystem};

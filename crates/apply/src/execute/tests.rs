@@ -196,9 +196,11 @@ fn the_kubelets_credentials_are_for_the_superuser_only() {
     let mut new = old();
     new.metadata.name = Some("rendered-worker-new".to_owned());
     begin(&mut host, &old(), &new, planned(&old(), &new), &mut |_| {}).unwrap();
-    // Of OpenShift, K3s and MicroK8s.
+    // Of OpenShift, kubeadm behind a link, K3s and MicroK8s.
+    host.root.link("/var/lib/kubelet/own.conf", "/etc/kubernetes/kubelet.conf").unwrap();
     let paths = [
         "/etc/kubernetes/kubeconfig",
+        "/var/lib/kubelet/own.conf",
         "/var/lib/rancher/k3s/agent/kubelet.kubeconfig",
         "/var/snap/microk8s/current/credentials/kubelet.config",
     ];

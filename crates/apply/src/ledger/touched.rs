@@ -5,7 +5,7 @@ use mco_core::{
     plan::{NodePlan, Step},
 };
 use mco_host::{
-    KEYS, LEAKED_LINKS, Root, RootError, SSH, kubelet_credentials, original,
+    KEYS, LEAKED_LINKS, Root, RootError, SSH, kubelet_credential_files, original,
     snapshot::SnapshotPaths, unit,
 };
 
@@ -51,7 +51,7 @@ pub(super) fn of(
                 touched.links(root, unit, from, to)?;
             }
             Step::ProtectKubeconfig => {
-                kubelet_credentials(root)?.into_iter().for_each(|path| touched.path(path));
+                kubelet_credential_files(root)?.iter().for_each(|path| touched.path(path));
             }
             Step::WriteKeys => {
                 touched.wanted.trees.insert(SSH.to_owned());

@@ -299,7 +299,10 @@ async fn the_standby_rolls_back_at_the_deadline_if_no_daemon_starts() {
     confirm::set_deadline(&host.root, Duration::ZERO).unwrap();
     host.system.call_log().fail(HEALTH);
     let settled = await_daemon(host, &Shutdown::new()).await;
-    assert!(matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)), "{settled:?}");
+    assert!(
+        matches!(settled, Confirmation::Exit(DaemonExit::Rebooting)),
+        "the standby did not roll back an unhealthy machine at the deadline: {settled:?}"
+    );
     let mut host = reopened(folder.path());
     assert!(host.system.wants_reboot());
     host.system.boot().unwrap();

@@ -306,3 +306,22 @@ async fn kubelet_client(tree: &Root, options: &client::Options) -> anyhow::Resul
     }
     Ok(None)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kubeconfigs_of_every_distribution_are_used_but_not_those_of_a_bootstrap() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Root::open(folder.path()).unwrap();
+        tree.write(BOOTSTRAP_KUBECONFIG, b"", 0o600).unwrap();
+        assert!(kubelet_kubeconfigs(&tree).unwrap().is_empty());
+        let k3s = "/var/lib/rancher/k3s/agent/kubelet.kubeconfig";
+        for path in [k3s, "/etc/kubernetes/kubelet.conf", OPENSHIFT_KUBECONFIG] {
+            tree.write(path, b"", 0o600).unwrap();
+        }
+        let want = [OPENSHIFT_KUBECONFIG, "/etc/kubernetes/kubelet.conf", k3s];
+        assert_eq!(kubelet_kubeconfigs(&tree).unwrap(), want);
+    }
+}

@@ -3,12 +3,24 @@
 
 use std::collections::BTreeSet;
 
+use mco_api::MachineConfig;
 use mco_core::machine::{self, Machine};
 use mco_host::original;
 use mco_ignition::config::Unit;
 use serde_json::Value;
 
 use super::tree::Tree;
+
+/// Returns true if the reference fails on the mask of a unit that the config no longer masks, which it
+/// left. The rest of the recording starts from another config than `mco` has then.
+pub(super) fn fails_on_left_mask(from: &MachineConfig, to: &MachineConfig, error: &str) -> bool {
+    let (Ok(from), Ok(to)) = (Machine::read(from), Machine::read(to)) else { return false };
+    from.config.systemd.units.iter().any(|old| {
+        let is_unmasked = to.unit(&old.name).is_some_and(|new| new.mask != Some(true));
+        let text = format!("unit {} is masked", machine::unit_path(&old.name));
+        old.mask == Some(true) && is_unmasked && error.contains(&text)
+    })
+}
 
 /// Returns the paths of units that stay in the config and lose their contents or their mask: the
 /// file, the records of its original, and the links to it. The reference leaves the file, so that
