@@ -218,9 +218,8 @@ impl State {
     fn rpm_ostree_status(&self) -> Value {
         let deployment = |it: &Deployment| {
             // As rpm-ostree prints them: name with version, name, epoch, version and so on.
-            let with_versions = |name: &String| {
-                json!([format!("{name}-5-1.x86_64"), name, 0, "5", "1", "x86_64"])
-            };
+            let with_versions =
+                |name: &String| json!([format!("{name}-5-1.x86_64"), name, 0, "5", "1", "x86_64"]);
             let removals: Vec<Value> = it.removals.iter().map(with_versions).collect();
             json!({
                 "id": it.id(), "checksum": it.checksum, "serial": it.serial,
