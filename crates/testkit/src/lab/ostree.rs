@@ -142,10 +142,12 @@ impl OstreeMachine {
         let mut script = format!("rm -rf {folder}\nmkdir -p {folder}/usr\n");
         for (path, text) in files {
             let (to, text) = (format!("{folder}/{path}"), text.replace('\'', "'\\''"));
-            script += &format!("mkdir -p $(dirname {to})\nprintf %s '{text}' >{to}\n");
+            let write = format!("mkdir -p $(dirname {to})\nprintf %s '{text}' >{to}\n");
+            script.push_str(&write);
         }
         let author = "--owner-uid=0 --owner-gid=0 --no-xattrs";
-        script += &format!("ostree commit --orphan {author} {base} --tree=dir={folder}\n");
+        let commit = format!("ostree commit --orphan {author} {base} --tree=dir={folder}\n");
+        script.push_str(&commit);
         Ok(self.registry(&script)?.trim().to_owned())
     }
 

@@ -256,12 +256,15 @@ impl Power {
             let length = notes.recv(&mut buffer).unwrap_or_default();
             let note = String::from_utf8_lossy(buffer.get(..length).unwrap_or_default());
             if note.lines().any(|line| line == "READY=1") {
-                let leader = leader(child.id())?;
-                let start_time = start_time(leader).with_context(what)?;
-                self.change(|state| {
-                    state.phase = PowerState::Up { leader, start_time };
-                    state.boots += 1;
-                });
+                let found = leader(child.id()).ok();
+                let found = found.and_then(|leader| Some((leader, start_time(leader).ok()?)));
+                // A machine that reboots at the end of its boot may be down by now.
+                if let Some((leader, start_time)) = found {
+                    self.change(|state| {
+                        state.phase = PowerState::Up { leader, start_time };
+                        state.boots += 1;
+                    });
+                }
                 break;
             }
             if let Some(status) = child.try_wait().with_context(what)? {
