@@ -1,14 +1,15 @@
 //! The programs of the machine are as unkind as the real ones.
 
 use mco_testkit::lab::Tool;
+use serde_json::Value;
 
 use crate::{ask, config::booted, done, machine, run};
 
 /// Returns the ids of all deployments, the one that boots next first.
 fn deployments(machine: &mco_testkit::lab::Machine) -> Vec<String> {
     let text = ask(machine, "rpm-ostree status --json");
-    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let all = status["deployments"].as_array().expect("deployments");
+    let status: Value = serde_json::from_str(&text).expect("JSON");
+    let all = status.get("deployments").and_then(Value::as_array).expect("deployments");
     all.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect()
 }
 
@@ -32,7 +33,7 @@ fn rpm_ostree_is_as_unkind_as_the_real_one() {
         assert!(text.contains("error: "), "{words}: {text}");
     }
     let first = format!("mco-{}", booted(machine));
-    assert_eq!(deployments(machine), [first.clone()]);
+    assert_eq!(deployments(machine), std::slice::from_ref(&first));
     let (code, text) = run(machine, "touch /usr/new");
     assert_ne!(code, 0, "/usr is read-only: {text}");
 
@@ -47,12 +48,12 @@ fn rpm_ostree_is_as_unkind_as_the_real_one() {
     assert_eq!((code, text.as_str()), (1, "error: Staged deployment (remove with cleanup -p)"));
     done(machine.power_cut());
     done(machine.boot());
-    assert_eq!(deployments(machine), [first.clone()], "lost with the power");
+    assert_eq!(deployments(machine), std::slice::from_ref(&first), "lost with the power");
 
     // Staged, and dropped.
     ask(machine, "rpm-ostree kargs --append=quiet");
     ask(machine, "rpm-ostree cleanup -p");
-    assert_eq!(deployments(machine), [first.clone()]);
+    assert_eq!(deployments(machine), std::slice::from_ref(&first));
 
     // Finalized by a shutdown: /etc is merged then.
     ask(machine, "rpm-ostree kargs --append=quiet");
