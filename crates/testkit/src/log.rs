@@ -2,20 +2,66 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
 };
 
-use tracing::{Dispatch, Level};
+use tracing::{
+    Dispatch, Event, Level, Metadata, Subscriber,
+    level_filters::LevelFilter,
+    span::{Attributes, Id, Record},
+    subscriber::Interest,
+};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Captured lines. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
+/// The subscriber of threads whose log is not captured: discards everything.
+///
+/// A line of code that is first executed while no subscriber is interested in it is switched off for the
+/// whole process, and with several tests at once it may stay so when one of them starts to capture. This
+/// subscriber asks to be asked every time.
+struct Discarded;
+
+impl Subscriber for Discarded {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::TRACE)
+    }
+
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        false
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+static DISCARDED: Once = Once::new();
+
 impl Lines {
     /// Returns a subscriber that captures the lines up to a level, without times and colours.
     #[must_use]
     pub fn dispatch(&self, level: Level) -> Dispatch {
+        DISCARDED.call_once(|| {
+            // Fails if a test has a subscriber for all threads, which is then asked instead.
+            drop(tracing::subscriber::set_global_default(Discarded));
+        });
         let subscriber = tracing_subscriber::fmt()
             .with_writer(self.clone())
             .with_ansi(false)
