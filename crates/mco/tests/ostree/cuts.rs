@@ -3,7 +3,7 @@
 use mco_testkit::lab::{Machine, OstreeMachine, Tool};
 
 use crate::{
-    config::{Config, settle},
+    config::{Config, booted_image, settle},
     done, machine, mco,
 };
 
@@ -81,5 +81,62 @@ fn an_update_whose_staged_deployment_is_lost_is_staged_again() {
         settle(machine);
         second.assert_active(machine, "the power was cut before the reboot");
         assert_eq!(mco(machine, "host apply -f /root/manifests --yes").0, 0);
+    }
+}
+
+/// Drop-in of the unit that finalizes a staged deployment when the machine shuts down.
+const DROPIN: &str = "/run/systemd/system/ostree-finalize-staged.service.d/cut.conf";
+
+#[test]
+fn an_update_survives_a_power_cut_before_and_after_its_deployment_is_finalized() {
+    let Some(lone) = machine(Tool::RpmOstree) else { return };
+    let machine = lone.machine();
+    let first = Config { text: "one", ..Config::default() };
+    first.reboot_into(machine);
+    let images = ["2", "3"].map(|text| done(lone.publish_image(&[("usr/lib/version", text)])));
+    let cut = "ExecStop=/bin/systemctl reboot --force --force";
+    let finalize = "ExecStop=/usr/bin/ostree admin finalize-staged";
+    let moments = [("two", cut.to_owned()), ("three", format!("{finalize}\\n{cut}"))];
+    for ((text, stop), image) in moments.into_iter().zip(images) {
+        let write = format!(
+            "mkdir -p $(dirname {DROPIN})\nprintf '[Service]\\nExecStop=\\n{stop}\\n' >{DROPIN}\n\
+             systemctl daemon-reload"
+        );
+        done(machine.ask(&["sh", "-ec", &write]));
+        let config = Config { text, image, arguments: &["nosmt"], ..first.clone() };
+        config.reboot_into(machine);
+        config.assert_active(machine, &stop);
+    }
+}
+
+#[test]
+fn a_rollback_survives_a_power_cut_at_every_moment_of_rpm_ostree() {
+    let Some(lone) = machine(Tool::RpmOstree) else { return };
+    let machine = lone.machine();
+    let first = Config { text: "one", image: booted_image(machine), ..Config::default() };
+    let image = done(lone.publish_image(&[("usr/lib/version", "2")]));
+    let second = Config { text: "two", image, arguments: &["nosmt"], ..first.clone() };
+    first.reboot_into(machine);
+    for moment in 0.. {
+        second.reboot_into(machine);
+        done(machine.ask(&["sh", "-c", &format!("echo {moment} >{COUNTDOWN}")]));
+        let mut code = 0;
+        let cut = machine.wait_reboot_by(|| {
+            code = mco(machine, "host rollback --yes").0;
+            anyhow::ensure!(code == -1, "the power was not cut");
+            Ok(())
+        });
+        if code == -1 {
+            done(cut);
+            let (code, text) = mco(machine, "host rollback --yes");
+            assert!(matches!(code, 0 | 3), "{text}");
+        }
+        done(machine.reboot());
+        settle(machine);
+        first.assert_active(machine, &format!("the power was cut at moment {moment}"));
+        if code != -1 {
+            assert!(moment >= 2, "only {moment} moments");
+            return;
+        }
     }
 }

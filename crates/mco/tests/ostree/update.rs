@@ -8,7 +8,7 @@ use crate::{
     done, machine, mco, run,
 };
 
-// covers: C66
+// covers: C32, C78
 #[test]
 fn an_image_and_kernel_arguments_are_booted_with_the_files_of_their_config() {
     let Some(lone) = machine(Tool::RpmOstree) else { return };
@@ -70,7 +70,7 @@ fn drift_is_repaired(machine: &Machine, config: &Config) {
     config.assert_active(machine, "drift was repaired");
 }
 
-// covers: C82
+// covers: C80, C82
 #[test]
 fn extensions_and_kernels_are_layered_and_follow_a_new_image() {
     let Some(lone) = machine(Tool::RpmOstree) else { return };

@@ -6,6 +6,8 @@
 //! option is an error. An image is a commit of the repository at `/run/registry`, and so is a
 //! package.
 
+#![expect(clippy::disallowed_methods, reason = "no part of it ships")]
+
 mod arguments;
 mod bootc;
 mod layers;

@@ -68,7 +68,7 @@ fn kernel_arguments(words: &[String]) -> anyhow::Result<()> {
     }
     power::moment("before the kernel arguments are changed");
     let arguments = KernelArgs::from_string(&existing);
-    let before: Vec<String> = arguments.to_strv().iter().map(|word| word.to_string()).collect();
+    let before: Vec<String> = arguments.to_strv().iter().map(ToString::to_string).collect();
     let mut is_changed = false;
     // In the order of the real program, which is not that of the command line.
     for word in given.values("--delete") {
@@ -115,11 +115,11 @@ fn rebase(words: &[String]) -> anyhow::Result<()> {
     let pending = system.pending();
     let old = Origin::of(&pending)?;
     ensure!(old.image != *target, "Old and new refs are equal: {target}");
-    deploy(&system, &pending, Origin { image: target.clone(), ..old })
+    deploy(&system, &pending, &Origin { image: target.clone(), ..old })
 }
 
 /// Stages what an origin asks for, with the kernel arguments of the pending deployment.
-fn deploy(system: &System, pending: &Deployment, origin: Origin) -> anyhow::Result<()> {
+fn deploy(system: &System, pending: &Deployment, origin: &Origin) -> anyhow::Result<()> {
     let old = Origin::of(pending)?;
     let image = if old.image == origin.image {
         layers::base(&system.repo, &pending.csum())?
@@ -127,9 +127,9 @@ fn deploy(system: &System, pending: &Deployment, origin: Origin) -> anyhow::Resu
         println!("Pulling manifest: {}", origin.image);
         registry::pull_image(&system.repo, &origin.image)?
     };
-    let commit = layers::assemble(&system.repo, &image, &origin)?;
+    let commit = layers::assemble(&system.repo, &image, origin)?;
     let arguments = KernelArgs::from_string(&sysroot::options(pending)?);
-    system.stage(&commit, &origin, &arguments)?;
+    system.stage(&commit, origin, &arguments)?;
     println!("Staging deployment...done\nRun \"systemctl reboot\" to start a reboot");
     Ok(())
 }
@@ -250,5 +250,5 @@ fn relayer(
         println!("No upgrade available.");
         return Ok(());
     }
-    deploy(&system, &pending, origin)
+    deploy(&system, &pending, &origin)
 }

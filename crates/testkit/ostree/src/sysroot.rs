@@ -110,7 +110,7 @@ impl Origin {
         let file = deployment.origin().context("No origin known for deployment")?;
         let list = |group: &str, key: &str| {
             let found = file.string_list(group, key).unwrap_or_default();
-            found.iter().map(|word| word.to_string()).collect::<Vec<String>>()
+            found.iter().map(ToString::to_string).collect::<Vec<String>>()
         };
         let image = file.string("origin", "container-image-reference");
         let image = image.context("the origin has no container-image-reference")?.into();
