@@ -14,7 +14,11 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::{Client, ResourceExt as _};
 use mco_api::{ControllerConfig, NodeName, annotation, label};
 use mco_apply::execute::KUBECONFIG;
-use mco_cluster::{Api, CallError, Shutdown, apply, report::chain, watch::WatchError};
+use mco_cluster::{
+    Api, CallError, Shutdown, apply,
+    report::chain,
+    watch::{Config as WatchConfig, WatchError},
+};
 use mco_host::{Host, RootError, System, SystemError};
 use tokio::{sync::watch, task::JoinError, time::sleep};
 use tracing::{info, warn};
@@ -70,6 +74,8 @@ pub(crate) struct CertificateSync<S> {
     pub(crate) node: NodeName,
     pub(crate) host: SharedHost<S>,
     pub(crate) clients: Clients,
+    /// The settings of the watch.
+    pub(crate) watched: WatchConfig,
     /// The node as last observed by the watch.
     pub(crate) observed: watch::Receiver<NodeState>,
     /// The current error, which the agent reports on the node.
@@ -83,7 +89,12 @@ impl<S: System + 'static> CertificateSync<S> {
     pub(crate) async fn run(self) {
         let (sender, latest) = watch::channel(None);
         let (tls_error, tls_errors) = watch::channel(None);
-        let watching = watch_controller_config(self.clients.own.clone(), sender, tls_error);
+        let watching = watch_controller_config(
+            self.clients.own.clone(),
+            self.watched.clone(),
+            sender,
+            tls_error,
+        );
         tokio::join!(watching, self.sync_all(latest), self.restart_on_distrust(tls_errors));
     }
 
@@ -239,6 +250,7 @@ impl<S: System + 'static> CertificateSync<S> {
 /// certificate is not trusted.
 async fn watch_controller_config(
     client: Client,
+    config: WatchConfig,
     observed: watch::Sender<Option<ControllerConfig>>,
     tls_error: watch::Sender<Option<String>>,
 ) {
@@ -258,6 +270,7 @@ async fn watch_controller_config(
     Box::pin(watch_one_with_errors(
         Api::all(client),
         label::CONTROLLER_CONFIG,
+        config,
         on_change,
         on_error,
     ))

@@ -199,8 +199,8 @@ async fn run_in_span<S: System + 'static>(
     // Stops with the process, and may stop alone so that it is started again.
     let shutdown = shutdown.child();
     let Some(_lock) = lock(&host, &shutdown).await else { return DaemonExit::Stopped };
-    let client = around.clients.own.clone();
-    let probe = agent::confirm::OwnNode { client, node: node.clone() };
+    let own = || around.clients.own.clone();
+    let probe = agent::confirm::OwnNode { client: own(), node: node.clone() };
     let reboot = around.limits.reboot;
     let host = match startup::confirm_or_roll_back(host, &probe, reboot, &shutdown).await {
         Confirmation::Proceed(host) | Confirmation::Failed(host, _) => SharedHost::new(host),
@@ -210,10 +210,14 @@ async fn run_in_span<S: System + 'static>(
     let (mcn_sender, mcn) = latest::channel(None);
     let (status, receiver) = machine_config_node::channel();
     let (error, errors) = latest::channel(None);
+    let watched = WatchConfig::default().health(&around.health);
+    // The daemon updates its node also while a kind of ours is not installed.
+    let own_kind = watched.clone().optional();
     let certificate_sync = CertificateSync {
         node: node.clone(),
         host: host.clone(),
         clients: around.clients.clone(),
+        watched: own_kind.clone(),
         observed: observed.clone(),
         error,
         stop: shutdown.clone(),
@@ -225,15 +229,14 @@ async fn run_in_span<S: System + 'static>(
         run,
         status: status.clone(),
         pull_pause: around.limits.pull_pause,
+        watched: own_kind.clone(),
         observed: observed.clone(),
         machine_config_node: mcn.clone(),
     });
-    let own = || around.clients.own.clone();
-    let watched = WatchConfig::default().health(&around.health);
     let background = async {
         tokio::join!(
-            watch_node(own(), node.clone(), watched.clone(), sender),
-            machine_config_node::watch_object(own(), node.clone(), mcn_sender),
+            watch_node(own(), node.clone(), watched, sender),
+            machine_config_node::watch_object(own(), node.clone(), own_kind, mcn_sender),
             machine_config_node::write_updates(own(), node.clone(), around.clock, receiver, mcn),
             certificate_sync.run(),
             async {

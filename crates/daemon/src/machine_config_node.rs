@@ -21,6 +21,7 @@ use mco_cluster::{
     apply::{self, Precondition},
     error::Rejection,
     report::chain,
+    watch::Config as WatchConfig,
 };
 use mco_core::{
     machine_config_node::NOT_YET_SET,
@@ -120,6 +121,7 @@ impl StatusSender {
 pub(crate) async fn watch_object(
     client: Client,
     node: NodeName,
+    config: WatchConfig,
     observed: watch::Sender<Option<MachineConfigNode>>,
 ) {
     let api: Api<MachineConfigNode> = Api::all(client);
@@ -130,7 +132,7 @@ pub(crate) async fn watch_object(
         observed.send_replace(object);
         AfterChange::Continue
     };
-    Box::pin(watch_one(api, node.as_str(), on_change)).await;
+    Box::pin(watch_one(api, node.as_str(), config, on_change)).await;
 }
 
 /// Writes queued updates until all senders are dropped.

@@ -17,7 +17,7 @@ use mco_api::{
     MachineConfigNode, NodeName, PinnedImageSet, annotation,
     machine_config_node::PinnedImageSetState,
 };
-use mco_cluster::{Api, CallError, report::chain};
+use mco_cluster::{Api, CallError, report::chain, watch::Config as WatchConfig};
 use mco_core::status::update_conditions::PinnedImagesEvent;
 use mco_host::{RootError, System, SystemError};
 use tokio::{sync::watch as latest, task::JoinError, time::sleep};
@@ -97,6 +97,8 @@ pub(crate) struct PinnedImageSync<S> {
     pub(crate) status: StatusSender,
     /// First pause between two attempts to pull an image.
     pub(crate) pull_pause: Duration,
+    /// The settings of the watches.
+    pub(crate) watched: WatchConfig,
     /// The node as last observed by the watch.
     pub(crate) observed: latest::Receiver<NodeState>,
     /// The node's MachineConfigNode.
@@ -107,8 +109,12 @@ impl<S: System + 'static> PinnedImageSync<S> {
     /// Syncs pinned images until dropped.
     pub(crate) async fn run(self) {
         let (sender, wanted) = latest::channel(None);
-        let watching =
-            watch::watch_sets(self.clients.own.clone(), self.machine_config_node.clone(), sender);
+        let watching = watch::watch_sets(
+            self.clients.own.clone(),
+            self.watched.clone(),
+            self.machine_config_node.clone(),
+            sender,
+        );
         tokio::join!(watching, self.sync_all(wanted));
     }
 

@@ -122,7 +122,12 @@ impl Cluster for ApiCluster {
             current = current_rules(object);
             if current.is_some() { AfterChange::Stop } else { AfterChange::Continue }
         };
-        let following = Box::pin(watch_one(self.settings.clone(), label::CLUSTER, on_change));
+        let following = Box::pin(watch_one(
+            self.settings.clone(),
+            label::CLUSTER,
+            watch::Config::default(),
+            on_change,
+        ));
         // A timeout shows in `current`.
         drop(tokio::time::timeout(limit, following).await);
         current.ok_or(ClusterError::StalePolicies)

@@ -11,19 +11,21 @@ use mco_cluster::{
 pub(crate) async fn watch_one<K: Object>(
     api: Api<K>,
     name: &str,
+    config: Config,
     on_change: impl FnMut(Option<K>) -> AfterChange,
 ) {
-    watch_one_with_errors(api, name, on_change, |_| {}).await;
+    watch_one_with_errors(api, name, config, on_change, |_| {}).await;
 }
 
 /// Like [`watch_one`], and calls `on_error` with each error of the watch.
 pub(crate) async fn watch_one_with_errors<K: Object>(
     api: Api<K>,
     name: &str,
+    config: Config,
     mut on_change: impl FnMut(Option<K>) -> AfterChange,
     on_error: impl FnMut(&WatchError),
 ) {
-    let states = watch::object(&api, name, Config::default());
+    let states = watch::object(&api, name, config);
     follow(states, |state| on_change(state.object), on_error).await;
 }
 

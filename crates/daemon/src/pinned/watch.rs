@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use kube::Client;
 use mco_api::{MachineConfigNode, MachineConfigPool, PinnedImageSet};
-use mco_cluster::Api;
+use mco_cluster::{Api, watch::Config as WatchConfig};
 use mco_core::machine_config_node::NOT_YET_SET;
 use tokio::sync::watch;
 
@@ -13,6 +13,7 @@ use crate::cluster::object_watch::{AfterChange, watch_one};
 /// Keeps `wanted` at the sets of the node's pool; none until the pool and all of its sets are read.
 pub(super) async fn watch_sets(
     client: Client,
+    config: WatchConfig,
     mut machine_config_node: watch::Receiver<Option<MachineConfigNode>>,
     wanted: watch::Sender<Option<Vec<PinnedImageSet>>>,
 ) {
@@ -22,7 +23,7 @@ pub(super) async fn watch_sets(
             let is_other = |now: &Option<MachineConfigNode>| pool_of(now.as_ref()) != pool;
             machine_config_node.wait_for(is_other).await.is_ok()
         };
-        let watching = watch_pool(&client, pool.as_deref(), &wanted);
+        let watching = watch_pool(&client, &config, pool.as_deref(), &wanted);
         tokio::select! {
             continues = other => if !continues { return },
             () = watching => return,
@@ -37,6 +38,7 @@ fn pool_of(machine_config_node: Option<&MachineConfigNode>) -> Option<String> {
 
 async fn watch_pool(
     client: &Client,
+    config: &WatchConfig,
     pool: Option<&str>,
     wanted: &watch::Sender<Option<Vec<PinnedImageSet>>>,
 ) {
@@ -55,13 +57,13 @@ async fn watch_pool(
         });
         AfterChange::Continue
     };
-    let watching = Box::pin(watch_one(Api::all(client.clone()), pool, on_change));
+    let watching = Box::pin(watch_one(Api::all(client.clone()), pool, config.clone(), on_change));
     let gathering = async {
         loop {
             let named = sets.borrow_and_update().clone();
             tokio::select! {
                 changed = sets.changed() => if changed.is_err() { return },
-                () = watch_each(client, named, wanted) => {}
+                () = watch_each(client, config, named, wanted) => {}
             }
         }
     };
@@ -74,6 +76,7 @@ async fn watch_pool(
 /// Watches each of the sets; never ends.
 async fn watch_each(
     client: &Client,
+    config: &WatchConfig,
     names: Option<Vec<String>>,
     wanted: &watch::Sender<Option<Vec<PinnedImageSet>>>,
 ) {
@@ -101,7 +104,7 @@ async fn watch_each(
             }
             AfterChange::Continue
         };
-        Box::pin(watch_one(Api::all(client.clone()), name, on_change))
+        Box::pin(watch_one(Api::all(client.clone()), name, config.clone(), on_change))
     });
     futures::future::join_all(each).await;
 }

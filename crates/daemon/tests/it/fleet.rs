@@ -17,7 +17,7 @@ use kube::{
 };
 use mco_api::{MachineConfig, MachineConfigNode, MachineConfigPool, label};
 use mco_apiserver::{ApiServer, Settings};
-use mco_cluster::{NoteCount, Reporter, Shutdown, admin::Registry};
+use mco_cluster::{Health, NoteCount, Reporter, Shutdown, admin::Registry};
 use mco_daemon::{
     DaemonContext, Limits,
     metrics::Metrics,
@@ -42,6 +42,7 @@ pub(crate) struct Fleet {
     pub(crate) power: watch::Sender<Power>,
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
+    pub(crate) health: Health,
     registry: Registry,
     pub(crate) glass: SharedState,
     pub(crate) commands: Option<RunCommand>,
@@ -83,6 +84,7 @@ impl Fleet {
             // Slow machines need time to write all status updates.
             limits: Limits { status_flush: PATIENCE, ..Limits::default() },
             metrics: Metrics::register(&mut registry),
+            health: Health::default(),
             registry,
             glass: SharedState::default(),
             commands: None,
@@ -204,6 +206,7 @@ impl Fleet {
         DaemonContext {
             limits: self.limits,
             metrics: self.metrics.clone(),
+            health: self.health.clone(),
             state: self.glass.clone(),
             commands: self.commands.clone(),
             ..DaemonContext::new(self.client.clone(), reporter)

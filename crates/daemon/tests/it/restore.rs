@@ -72,3 +72,24 @@ async fn the_desired_config_is_heard_after_a_restore_without_a_restart() {
     assert_eq!(fleet.text("/etc/containers/policy.json").as_deref(), Some("1"));
     fleet.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_daemon_with_a_silent_watch_is_not_ready() {
+    let mut fleet = Fleet::new(&[], Drains::Answered).await;
+    let upstream = fleet.client.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let upstream = upstream.clone();
+        async move {
+            if request.uri().path().ends_with("/controllerconfigs") {
+                std::future::pending::<()>().await;
+            }
+            upstream.send(request).await
+        }
+    });
+    fleet.client = Client::new(service, "default");
+    fleet.start();
+    fleet.wait("currentConfig=rendered-worker-1, state=Done").await;
+    let stale = fleet.health.stale_watches();
+    assert!(stale.iter().any(|line| line.contains("ControllerConfig")), "{stale:?}");
+    fleet.stop().await;
+}
