@@ -54,6 +54,8 @@ enum Fault {
     Busy,
     /// The API server failed.
     ServerError,
+    /// The API server no longer has the requested version.
+    Gone,
 }
 
 impl Fault {
@@ -65,6 +67,7 @@ impl Fault {
             Self::TimedOut => "timeout",
             Self::Busy => "busy",
             Self::ServerError => "server_error",
+            Self::Gone => "gone",
         }
     }
 }
@@ -89,6 +92,8 @@ fn may_repeat(call: &Call<'_>, fault: Fault) -> bool {
         // The caller of a watch restarts it, from the last event.
         _ if is_watch(call.query) => false,
         Fault::NotSent => true,
+        // The caller requests another version, or all.
+        Fault::Gone => false,
         Fault::ServerError => call.method == Method::GET,
         Fault::Lost | Fault::TimedOut => is_idempotent(call),
     }
@@ -155,6 +160,7 @@ fn classify<B>(result: &Result<Response<B>, BoxError>) -> Option<Fault> {
                 StatusCode::INTERNAL_SERVER_ERROR | StatusCode::BAD_GATEWAY => {
                     Some(Fault::ServerError)
                 }
+                StatusCode::GONE => Some(Fault::Gone),
                 _ => None,
             };
         }

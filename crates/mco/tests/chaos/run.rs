@@ -91,14 +91,13 @@ fn is_failure(entry: &Entry) -> bool {
 
 /// Returns the failure that left no line in the log, or all of them if the metrics count too few.
 ///
-/// The line of a request names its method and path. That of a watch, and of a request that was answered
-/// with 410, is written by the component that sent it: any warning counts.
+/// The line of a request names its method and path. That of a watch is written by the component that sent
+/// it: any warning counts.
 fn silent(entries: &[Entry], lines: &Lines, metrics: &str) -> Option<String> {
     let failed: Vec<&Entry> = entries.iter().filter(|entry| is_failure(entry)).collect();
     let is_logged = |entry: &Entry| {
         let is_named = log::has_request(lines, &entry.method, &entry.path);
-        let by_component = entry.watch || entry.fault == Some(Fault::Answer(410));
-        is_named || (by_component && !lines.failures().is_empty())
+        is_named || (entry.watch && !lines.failures().is_empty())
     };
     if let Some(entry) = failed.iter().find(|entry| !is_logged(entry)) {
         return Some(format!("silent: nothing was logged for {entry}"));

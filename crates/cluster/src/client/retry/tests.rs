@@ -59,7 +59,7 @@ async fn requests_to_a_busy_server_are_retried_a_few_times() {
 
 #[test]
 fn a_request_is_repeated_only_if_that_changes_nothing() {
-    use Fault::{Busy, Lost, NotSent, ServerError, TimedOut};
+    use Fault::{Busy, Gone, Lost, NotSent, ServerError, TimedOut};
     let named = r#"{"metadata": {"name": "a"}, "spec": {}}"#;
     let generated = r#"{"metadata": {"generateName": "a-"}}"#;
     let guarded = r#"{"preconditions": {"uid": "1"}}"#;
@@ -90,7 +90,7 @@ fn a_request_is_repeated_only_if_that_changes_nothing() {
         let uri: http::Uri = uri.parse().unwrap();
         let (path, query) = (uri.path(), uri.query());
         let call = Call { method: &method, path, query, content_type, body: body.as_bytes() };
-        for fault in all {
+        for fault in all.iter().chain(&[Gone]) {
             let expected = repeated.contains(fault);
             assert_eq!(may_repeat(&call, *fault), expected, "{fault:?} {method} {uri} {body}");
         }
