@@ -8,6 +8,7 @@ mod accept;
 mod actions;
 mod candidates;
 mod convert;
+mod ctrcfg;
 mod datafile;
 mod hosttree;
 mod nodepool;
@@ -43,6 +44,7 @@ pub const SUITES: &[(&str, Check)] = &[
     ("status", status::check),
     ("candidates", candidates::check),
     ("hosttree", hosttree::check),
+    ("ctrcfg", ctrcfg::check),
 ];
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They
