@@ -16,6 +16,7 @@ mod enqueue;
 mod error;
 mod generated;
 mod image;
+mod kubelet_config;
 mod machine_config_node;
 mod metrics;
 mod node;
@@ -237,6 +238,7 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(unused_configs::run(context.clone(), shutdown.clone()));
     tasks.spawn(certificate::run(context.clone(), shutdown.clone()));
     tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
+    tasks.spawn(kubelet_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(unsupported::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {

@@ -59,6 +59,12 @@ pub(crate) enum Action {
     Drain,
     /// A node was uncordoned.
     Uncordon,
+    /// The MachineConfigs of a KubeletConfig were generated.
+    KubeletConfig,
+    /// The MachineConfigs of the features were generated.
+    Features,
+    /// The MachineConfigs of the settings of nodes were generated.
+    NodeConfig,
 }
 
 impl Action {
@@ -71,6 +77,11 @@ impl Action {
             Self::Node => ("machine-config-controller-node", "Sync Machine Config Pool"),
             Self::Drain => ("machine-config-controller-drain", "drain"),
             Self::Uncordon => ("machine-config-controller-drain", "uncordon"),
+            Self::KubeletConfig => {
+                ("machine-config-controller-kubelet-config", "Sync Kubelet Config")
+            }
+            Self::Features => ("machine-config-controller-kubelet-config", "Sync FeatureSet"),
+            Self::NodeConfig => ("machine-config-controller-kubelet-config", "Sync NodeConfig"),
         }
     }
 
@@ -159,6 +170,11 @@ impl Metrics {
     /// Records the time of an action on a pool or a node.
     pub(crate) fn record_action(&self, action: Action, object: &str, now: Timestamp) {
         self.actions.get_or_create(&action.label(object)).set(now.as_second());
+    }
+
+    /// Removes the record of an action on an object that was deleted.
+    pub(crate) fn remove_action(&self, action: Action, object: &str) {
+        self.actions.remove(&action.label(object));
     }
 
     /// Records the counters and the state of a pool.
@@ -280,6 +296,9 @@ mod tests {
             (Action::Render, "worker"),
             (Action::Drain, "n0"),
             (Action::Uncordon, "n0"),
+            (Action::KubeletConfig, "pods"),
+            (Action::Features, "cluster"),
+            (Action::NodeConfig, "cluster"),
         ] {
             metrics.record_action(action, object, later);
         }
@@ -297,6 +316,9 @@ mod tests {
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-render",state="Sync Machine Config Pool with new MC",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="drain",object="n0"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="uncordon",object="n0"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync Kubelet Config",object="pods"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync FeatureSet",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync NodeConfig",object="cluster"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }

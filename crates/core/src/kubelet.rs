@@ -14,6 +14,7 @@ mod fields;
 mod files;
 mod inputs;
 mod node_config;
+mod ownership;
 mod quantity;
 mod refusal;
 mod rule;
@@ -31,6 +32,7 @@ pub use self::{
         LatencyProfile, NodeConfigError, applied_latency, features, is_transition_allowed,
         latency_profile, node_config,
     },
+    ownership::{Origin, is_own, is_own_finalizer, orphans},
     quantity::QuantityError,
     refusal::{Delivery, Refusal, check_static_pod_path, validate},
     status::{Progress, conditions, is_reported, progress},

@@ -18,6 +18,8 @@ mod handshake;
 #[cfg(test)]
 mod image;
 #[cfg(test)]
+mod kubelet_config;
+#[cfg(test)]
 mod leader;
 #[cfg(test)]
 mod machine_config_node;

@@ -22,8 +22,12 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
     Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
+    // The number of the generated MachineConfig, and its name as a finalizer.
+    Rule(OURS, &["kubeletconfigs"], SEE_AND_PATCH),
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
+    Rule(OURS, &["kubeletconfigs/finalizers"], &["update"]),
     // Kinds that the controller does not handle get a condition that says so.
-    Rule(OURS, &["kubeletconfigs", "containerruntimeconfigs"], SEE),
+    Rule(OURS, &["containerruntimeconfigs"], SEE),
     Rule(
         OURS,
         &["kubeletconfigs/status", "containerruntimeconfigs/status", "machineosconfigs/status"],
