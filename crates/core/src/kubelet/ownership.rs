@@ -1,7 +1,7 @@
 //! Ownership of generated MachineConfigs: the finalizers of KubeletConfigs, names of older releases,
 //! and MachineConfigs whose origin is gone.
 
-use kube_core::ResourceExt as _;
+use kube_core::ResourceExt;
 use mco_api::{KubeletConfig, MachineConfig, MachineConfigPool, annotation, label};
 
 use super::drop_in;
@@ -83,7 +83,7 @@ pub fn orphans<'a>(
         let is_ownerless = owners.next().is_some_and(|owner| !has_owner(&owner.uid));
         !has_pool(role) || (origin == Origin::KubeletConfig && is_ownerless)
     };
-    configs.into_iter().filter(is_orphan).map(|config| config.name_any()).collect()
+    configs.into_iter().filter(is_orphan).map(ResourceExt::name_any).collect()
 }
 
 /// Returns true for a MachineConfig of the cluster's settings that this controller made and may
