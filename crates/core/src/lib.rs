@@ -14,6 +14,7 @@ pub mod drift;
 mod fixture;
 pub mod generated;
 pub mod goyaml;
+pub mod kubelet;
 pub mod lifecycle;
 pub mod lint;
 pub mod machine;

@@ -10,6 +10,7 @@ mod candidates;
 mod convert;
 mod datafile;
 mod hosttree;
+mod kubelet;
 mod nodepool;
 mod parse;
 mod reconcilable;
@@ -43,6 +44,7 @@ pub const SUITES: &[(&str, Check)] = &[
     ("status", status::check),
     ("candidates", candidates::check),
     ("hosttree", hosttree::check),
+    ("kubelet", kubelet::check),
 ];
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They
