@@ -13,7 +13,10 @@ use mco_api::machine_configuration::disruption::{
 use serde::{Deserialize, Serialize};
 
 use super::{Force, registries};
-use crate::diff::{Change, ConfigDiff};
+use crate::{
+    diff::{Change, ConfigDiff},
+    image_config::containerd,
+};
 
 /// An action on a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,13 +90,15 @@ pub fn default_policies() -> ClusterPolicies {
     let none = || vec![plain(ActionType::None)];
     let reload_crio = || vec![reload("crio.service")];
     let trust = || restart("coreos-update-ca-trust.service");
-    let files: [(&str, Vec<PolicyAction>); 13] = [
+    let files: [(&str, Vec<PolicyAction>); 14] = [
         ("/var/lib/kubelet/config.json", none()),
         ("/etc/machine-config-daemon/no-reboot/containers-gpg.pub", reload_crio()),
         ("/etc/containers/policy.json", reload_crio()),
         (registries::PATH, vec![plain(ActionType::Special)]),
         ("/etc/containers/registries.d", reload_crio()),
         ("/etc/crio/policies", reload_crio()),
+        // containerd reads these files for every pull.
+        (containerd::CERTS_D, none()),
         ("/etc/nmstate/openshift", none()),
         (USER_CA, vec![trust(), restart("crio.service")]),
         ("/etc/kubernetes/credential-providers", vec![restart("kubelet.service")]),
