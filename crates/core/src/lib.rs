@@ -23,3 +23,4 @@ pub mod prune;
 pub mod render;
 pub mod rollout;
 pub mod status;
+pub mod template;
