@@ -23,6 +23,7 @@ pub mod machine_os_build;
 pub mod machine_os_config;
 pub mod meta;
 pub mod name;
+pub mod openshift;
 pub mod os_image_stream;
 pub mod pinned_image_set;
 mod raw_config;

@@ -8,7 +8,6 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
 use k8s_openapi::api::core::v1::Node;
@@ -19,18 +18,18 @@ use mco_api::{
     name::RENDERED_PREFIX,
 };
 use mco_cluster::{
-    Api, Cache, CallError, Health, Object, Shutdown,
+    Api, Cache, Health, Object, Shutdown,
     cache::{Decoding, trim},
-    error::Rejection,
-    report::chain,
     watch::{self, Unreadable},
 };
 use mco_core::rollout::scheduling::MastersSchedulable;
 use tokio::task::JoinSet;
-use tracing::{debug, warn};
 
 pub(crate) use self::lean::LeanNode;
-use crate::scheduler::{self, Scheduler};
+use crate::{
+    cluster_settings::SettingsCaches,
+    scheduler::{self, Scheduler},
+};
 
 /// Page size of lists. A page is in memory as text and as objects at once, and a process hardly
 /// returns memory to the system; so the larger the objects, the smaller the page.
@@ -50,14 +49,13 @@ pub(crate) struct Caches {
     pub(crate) os_image_streams: Arc<Cache<OSImageStream>>,
     pub(crate) pinned_image_sets: Arc<Cache<PinnedImageSet>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
+    /// Settings of the whole cluster.
+    pub(crate) settings: Arc<SettingsCaches>,
     pub(crate) machine_os_configs: Arc<Cache<MachineOSConfig>>,
     pub(crate) machine_os_builds: Arc<Cache<MachineOSBuild>>,
     /// True once a Scheduler object was seen.
     scheduler_seen: AtomicBool,
 }
-
-/// Delay before API discovery is retried.
-const DISCOVERY_RETRY: Duration = Duration::from_secs(2);
 
 impl Caches {
     pub(crate) fn new() -> Self {
@@ -71,6 +69,7 @@ impl Caches {
             os_image_streams: Arc::new(Cache::new(trim::metadata)),
             pinned_image_sets: Arc::new(Cache::new(trim_pinned)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
+            settings: Arc::new(SettingsCaches::new()),
             machine_os_configs: Arc::new(Cache::new(trim::metadata)),
             machine_os_builds: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
@@ -102,17 +101,9 @@ impl Caches {
         spawn_watch(&self.machine_configurations, &optional, client, shutdown, tasks);
         spawn_watch(&self.os_image_streams, &optional, client, shutdown, tasks);
         spawn_watch(&self.pinned_image_sets, &optional, client, shutdown, tasks);
-        let (schedulers, client, shutdown) =
-            (self.schedulers.clone(), client.clone(), shutdown.clone());
-        tasks.spawn(async move {
-            let has_schedulers = tokio::select! {
-                () = shutdown.requested() => false,
-                found = has_schedulers(&client) => found,
-            };
-            if has_schedulers {
-                schedulers.run(Api::all(client), optional, &shutdown).await;
-            }
-        });
+        let (settings, schedulers) = (self.settings.clone(), self.schedulers.clone());
+        let (client, health, shutdown) = (client.clone(), health.clone(), shutdown.clone());
+        tasks.spawn(async move { settings.run(client, schedulers, &health, &shutdown).await });
     }
 
     /// Waits until all caches that decisions need are complete, so that none is based on partial
@@ -229,33 +220,6 @@ fn spawn_watch<K: Object>(
     let (cache, api, shutdown) = (cache.clone(), Api::all(client.clone()), shutdown.clone());
     let config = config.clone();
     tasks.spawn(async move { cache.run(api, config, &shutdown).await });
-}
-
-/// Returns true if this cluster has OpenShift's kind `Scheduler`. Retries until the API server
-/// answers; the answer is final, because a running cluster does not become an OpenShift cluster.
-async fn has_schedulers(client: &Client) -> bool {
-    loop {
-        let found = client.list_api_group_resources("config.openshift.io/v1").await;
-        match found.map_err(CallError::from) {
-            Ok(found) => {
-                return found.resources.iter().any(|resource| resource.kind == "Scheduler");
-            }
-            Err(error)
-                if matches!(
-                    error.rejection(),
-                    Some(Rejection::NotFound | Rejection::Other(403))
-                ) =>
-            {
-                debug!(
-                    error = chain(&error),
-                    "Cluster has no Scheduler; mastersSchedulable is not applied"
-                );
-                return false;
-            }
-            Err(error) => warn!(error = chain(&error), "Failed to discover the kind Scheduler"),
-        }
-        tokio::time::sleep(DISCOVERY_RETRY).await;
-    }
 }
 
 /// Drops the contents of rendered configs: they are large, many, and only read by name and OS

@@ -8,11 +8,13 @@
 pub mod bootstrap;
 mod caches;
 mod certificate;
+mod cluster_settings;
 mod condition;
 mod control_plane;
 mod drain;
 mod enqueue;
 mod error;
+mod generated;
 mod image;
 mod machine_config_node;
 mod metrics;

@@ -6,11 +6,13 @@
 pub mod adopt;
 pub mod certs;
 pub mod check;
+pub mod cluster_settings;
 pub mod diff;
 pub mod drain;
 pub mod drift;
 #[cfg(test)]
 mod fixture;
+pub mod generated;
 pub mod goyaml;
 pub mod lifecycle;
 pub mod lint;
@@ -24,3 +26,4 @@ pub mod render;
 pub mod rollout;
 pub mod status;
 pub mod template;
+pub mod yaml;

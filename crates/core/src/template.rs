@@ -34,7 +34,7 @@ use self::{
     tree::{Part, Templates},
 };
 pub use self::{
-    object::{Ownership, difference, ownership, without_images},
+    object::{Ownership, ownership, without_images},
     platform::{layers, unknown_platform},
     pull_secret::{PullSecretError, RegistryLogin, compact, with_login},
     ssh::{SshKeyError, ssh_config_name, ssh_configs},

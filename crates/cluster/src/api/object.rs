@@ -17,7 +17,7 @@ use kube::{Resource, core::PartialObjectMeta};
 use mco_api::{
     ClusterOperator, ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig,
     MachineConfigNode, MachineConfigPool, MachineConfiguration, MachineOSBuild, MachineOSConfig,
-    OSImageStream, PinnedImageSet,
+    OSImageStream, PinnedImageSet, openshift,
 };
 
 use crate::watch::Unreadable;
@@ -85,4 +85,17 @@ object!(
     PodDisruptionBudget,
     Secret,
     ServiceAccount,
+);
+
+// Kinds of OpenShift. One of them is also called Node.
+object!(
+    openshift::APIServer,
+    openshift::ClusterImagePolicy,
+    openshift::FeatureGate,
+    openshift::Image,
+    openshift::ImageContentSourcePolicy,
+    openshift::ImageDigestMirrorSet,
+    openshift::ImagePolicy,
+    openshift::ImageTagMirrorSet,
+    openshift::Node,
 );

@@ -1,17 +1,14 @@
-//! The object of a base config: its metadata, its owner, and the difference to what the cluster has.
+//! The object of a base config: its metadata, and the owner of one that the cluster has.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use mco_api::{
-    GROUP, MachineConfig, MachineConfigSpec, VERSION,
+    MachineConfig, MachineConfigSpec,
     annotation::{self, BaseConfig},
-    label,
     name::RENDERED_PREFIX,
 };
 use serde_json::{Map, Value, json};
 
 use super::{Facts, empty};
+use crate::generated;
 
 const OWNER: &str = "ControllerConfig";
 
@@ -22,20 +19,10 @@ pub(super) fn base_config(
     spec: MachineConfigSpec,
     facts: &Facts<'_>,
 ) -> MachineConfig {
-    let mut config = MachineConfig::new(name, spec);
-    config.metadata.labels = Some([(label::ROLE.to_owned(), role.to_owned())].into());
+    let owner = generated::controller_reference(facts.controller_config);
+    let mut config = generated::machine_config(name, role, spec, facts.build, Some(owner));
     let annotations = config.metadata.annotations.get_or_insert_default();
-    annotation::GENERATED_BY_CONTROLLER_VERSION.set(annotations, &facts.build.hash);
     annotation::BASE_CONFIG.set(annotations, &BaseConfig::Generated);
-    let owner = &facts.controller_config.metadata;
-    config.metadata.owner_references = Some(vec![OwnerReference {
-        api_version: format!("{GROUP}/{VERSION}"),
-        kind: OWNER.to_owned(),
-        name: owner.name.clone().unwrap_or_default(),
-        uid: owner.uid.clone().unwrap_or_default(),
-        controller: Some(true),
-        block_owner_deletion: Some(true),
-    }]);
     config
 }
 
@@ -82,56 +69,6 @@ pub(crate) fn is_kept(config: &MachineConfig) -> bool {
     is_owned(config) && mark != Some(BaseConfig::Generated)
 }
 
-/// Returns the merge patch that restores the spec, the labels, the annotations and the owner of a
-/// generated MachineConfig; `None` if nothing differs. Labels and annotations of others stay.
-#[must_use]
-pub fn difference(found: &MachineConfig, wanted: &MachineConfig) -> Option<Value> {
-    let mut metadata = Map::new();
-    let none = BTreeMap::new();
-    let (ours, theirs) = (&wanted.metadata, &found.metadata);
-    for (member, found, wanted) in [
-        ("annotations", &theirs.annotations, &ours.annotations),
-        ("labels", &theirs.labels, &ours.labels),
-    ] {
-        let (found, wanted) = (found.as_ref().unwrap_or(&none), wanted.as_ref().unwrap_or(&none));
-        let differs = |(key, value): &(&String, &String)| found.get(*key) != Some(*value);
-        let changed: BTreeMap<_, _> = wanted.iter().filter(differs).collect();
-        if !changed.is_empty() {
-            metadata.insert(member.to_owned(), json!(changed));
-        }
-    }
-    if theirs.owner_references != ours.owner_references {
-        metadata.insert("ownerReferences".to_owned(), json!(ours.owner_references));
-    }
-    let mut patch = Map::new();
-    if !metadata.is_empty() {
-        patch.insert("metadata".to_owned(), Value::Object(metadata));
-    }
-    if let Some(spec) = merge_patch(&json!(found.spec), &json!(wanted.spec)) {
-        patch.insert("spec".to_owned(), spec);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
-/// Returns the JSON merge patch (RFC 7386) that changes `found` to `wanted`; `None` if they are
-/// equal. A wanted null is the same as an absent member.
-fn merge_patch(found: &Value, wanted: &Value) -> Option<Value> {
-    if found == wanted {
-        return None;
-    }
-    let (Value::Object(found), Value::Object(wanted)) = (found, wanted) else {
-        return Some(wanted.clone());
-    };
-    let removed = found.keys().filter(|key| !wanted.contains_key(*key));
-    let removed = removed.map(|key| (key.clone(), Value::Null));
-    let changed = wanted.iter().filter_map(|(key, value)| {
-        let patch = merge_patch(found.get(key).unwrap_or(&Value::Null), value)?;
-        Some((key.clone(), patch))
-    });
-    let patch: Map<_, _> = removed.chain(changed).collect();
-    (!patch.is_empty()).then_some(Value::Object(patch))
-}
-
 /// Returns the merge patch that clears the images of a generated MachineConfig, which old releases
 /// set there; `None` if there are none, or if the MachineConfig is not to be changed.
 #[must_use]
@@ -158,7 +95,7 @@ mod tests {
     use super::*;
     use crate::{render::Build, template::TlsSettings};
 
-    fn edited(edit: impl FnOnce(&mut Value)) -> (MachineConfig, MachineConfig) {
+    fn edited(edit: impl FnOnce(&mut Value)) -> MachineConfig {
         let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
         let (controller_config, tls) = (ControllerConfig::default(), TlsSettings::default());
         let facts = Facts {
@@ -170,71 +107,7 @@ mod tests {
         let wanted = base_config("00-worker", "worker", empty(), &facts);
         let mut found = json!(wanted);
         edit(&mut found);
-        (serde_json::from_value(found).unwrap(), wanted)
-    }
-
-    /// Applies a merge patch, as RFC 7386 defines it.
-    fn merge(target: &mut Value, patch: &Value) {
-        let Value::Object(patch) = patch else { return *target = patch.clone() };
-        if !target.is_object() {
-            *target = json!({});
-        }
-        for (key, value) in patch {
-            let members = target.as_object_mut().unwrap();
-            if value.is_null() {
-                members.remove(key);
-            } else {
-                merge(members.entry(key.clone()).or_insert(Value::Null), value);
-            }
-        }
-    }
-
-    // covers: TPL-10
-    #[test]
-    fn an_edited_base_config_is_restored_and_labels_of_others_stay() {
-        let unit = json!([{"name": "a.service", "enabled": true}]);
-        let cases = [
-            (
-                "a unit",
-                "/spec/config",
-                json!({"ignition": {"version": "3.5.0"}, "systemd": {"units": unit}}),
-            ),
-            (
-                "an Ignition section",
-                "/spec/config/ignition",
-                json!({"version": "3.4.0", "timeouts": {}}),
-            ),
-            ("no Ignition config", "/spec/config", Value::Null),
-            ("kernel arguments", "/spec/kernelArguments", json!(["debug"])),
-            ("extensions", "/spec/extensions", json!(["usbguard"])),
-            ("FIPS", "/spec/fips", json!(true)),
-            ("a kernel", "/spec/kernelType", json!("realtime")),
-            ("an image", "/spec/osImageURL", json!("registry/os")),
-            ("a role", "/metadata/labels", json!({label::ROLE: "infra"})),
-            ("no annotations", "/metadata/annotations", Value::Null),
-            ("no owner", "/metadata/ownerReferences", Value::Null),
-        ];
-        for (case, place, value) in cases {
-            let (found, wanted) = edited(|object| {
-                *object.pointer_mut(place).unwrap() = value;
-                let labels = object["metadata"]["labels"].as_object_mut().unwrap();
-                labels.insert("team".to_owned(), json!("infra"));
-            });
-            let mut restored = json!(found);
-            merge(&mut restored, &difference(&found, &wanted).unwrap_or_else(|| panic!("{case}")));
-            let labels = restored["metadata"]["labels"].as_object_mut().unwrap();
-            assert_eq!(labels.remove("team"), Some(json!("infra")), "{case}");
-            assert_eq!(restored, json!(wanted), "{case}");
-        }
-    }
-
-    #[test]
-    fn additional_labels_and_annotations_are_no_difference() {
-        let (found, wanted) = edited(|object| {
-            object["metadata"]["labels"]["team"] = json!("infra");
-            object["metadata"]["annotations"]["note"] = json!("kept");
-        });
-        assert_eq!(difference(&found, &wanted), None);
+        serde_json::from_value(found).unwrap()
     }
 
     #[test]
@@ -244,7 +117,7 @@ mod tests {
             object["metadata"]["annotations"].as_object_mut().unwrap().remove(mark);
         };
         let argument = |object: &mut Value| object["spec"]["kernelArguments"] = json!(["a"]);
-        let owner = |edit: &dyn Fn(&mut Value)| ownership(&edited(|object| edit(object)).0);
+        let owner = |edit: &dyn Fn(&mut Value)| ownership(&edited(|object| edit(object)));
         assert_eq!(owner(&|_| {}), Ownership::Generated);
         assert_eq!(owner(&argument), Ownership::Generated);
         assert_eq!(owner(&without_mark), Ownership::Generated, "an earlier build made it");
@@ -270,7 +143,7 @@ mod tests {
             image(object);
             object["spec"]["baseOSExtensionsContainerImage"] = json!("registry/extensions");
         };
-        let patch = |edit: &dyn Fn(&mut Value)| without_images(&edited(|object| edit(object)).0);
+        let patch = |edit: &dyn Fn(&mut Value)| without_images(&edited(|object| edit(object)));
         assert_eq!(patch(&|_| {}), None);
         assert_eq!(patch(&image), Some(json!({"spec": {"osImageURL": ""}})));
         let cleared = json!({"osImageURL": "", "baseOSExtensionsContainerImage": ""});

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mco_api::{MachineConfig, MachineConfigSpec, annotation, label, name::PoolName};
+use mco_api::{MachineConfig, MachineConfigSpec, name::PoolName};
 use mco_ignition::{Config, config::User};
 
 use super::raw;
-use crate::render::Build;
+use crate::{generated, render::Build};
 
 /// User that may log in. Compat: the only user that the reference's daemon changes.
 const USER: &str = "core";
@@ -107,11 +107,7 @@ fn config(role: &str, keys: Vec<String>, build: &Build) -> MachineConfig {
     let user = User { name: USER.to_owned(), ssh_authorized_keys: keys, ..User::default() };
     contents.passwd.users.push(user);
     let spec = MachineConfigSpec { config: Some(raw(&contents)), ..MachineConfigSpec::default() };
-    let mut config = MachineConfig::new(&ssh_config_name(role), spec);
-    config.metadata.labels = Some([(label::ROLE.to_owned(), role.to_owned())].into());
-    let annotations = config.metadata.annotations.get_or_insert_default();
-    annotation::GENERATED_BY_CONTROLLER_VERSION.set(annotations, &build.hash);
-    config
+    generated::machine_config(&ssh_config_name(role), role, spec, build, None)
 }
 
 #[cfg(test)]

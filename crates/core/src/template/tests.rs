@@ -300,7 +300,8 @@ fn the_pull_secret_is_readable_by_root_only() {
 // covers: TPL-7
 #[test]
 fn the_tls_profile_reaches_the_kubelet() {
-    let modern = TlsSettings::from_profile(Some(&json!({"type": "Modern"}))).unwrap();
+    let modern = serde_json::from_value(json!({"type": "Modern"})).unwrap();
+    let modern = TlsSettings::from_profile(Some(&modern)).unwrap();
     let tree = TemplateTree::built_in();
     let configs = made_with(&tree, &Profile::Full, json!({}), None, &modern).unwrap();
     for role in ["master", "worker"] {

@@ -1,6 +1,6 @@
 //! TLS settings of servers on the nodes, from the profile that the cluster's `APIServer` names.
 
-use serde_json::Value;
+use mco_api::kubelet_config::{CustomTlsProfile, TlsProfileType, TlsSecurityProfile};
 
 /// Lowest TLS version, and the cipher suites by their IANA names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,46 +72,39 @@ impl TlsSettings {
         Self { min_version: version.to_owned(), cipher_suites: suites.collect() }
     }
 
-    /// Returns the settings of an `APIServer`'s `spec.tlsSecurityProfile`. No profile, and a custom one
-    /// without a body, are `Intermediate`.
-    pub fn from_profile(profile: Option<&Value>) -> Result<Self, TlsError> {
-        let Some(profile) = profile.filter(|profile| !profile.is_null()) else {
-            return Ok(Self::default());
-        };
-        match profile.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "" | "Intermediate" => Ok(Self::default()),
-            "Modern" => Ok(Self::first("VersionTLS13", MODERN)),
-            "Old" => {
+    /// Returns the settings of a profile. No profile, and a custom one without settings, are
+    /// `Intermediate`.
+    pub fn from_profile(profile: Option<&TlsSecurityProfile>) -> Result<Self, TlsError> {
+        let Some(profile) = profile else { return Ok(Self::default()) };
+        match (profile.kind.as_ref(), &profile.custom) {
+            (None | Some(TlsProfileType::Intermediate), _)
+            | (Some(TlsProfileType::Custom), None) => Ok(Self::default()),
+            (Some(TlsProfileType::Modern), _) => Ok(Self::first("VersionTLS13", MODERN)),
+            (Some(TlsProfileType::Old), _) => {
                 let mut old = Self::first("VersionTLS10", SUITES.len());
                 old.cipher_suites.push(TRIPLE_DES.1.to_owned());
                 Ok(old)
             }
-            "Custom" => match profile.get("custom").filter(|custom| custom.is_object()) {
-                None => Ok(Self::default()),
-                Some(custom) => Self::custom(custom),
-            },
-            other => Err(TlsError::Type(other.to_owned())),
+            (Some(TlsProfileType::Custom), Some(custom)) => Self::custom(custom),
+            (Some(TlsProfileType::Other(word)), _) if word.is_empty() => Ok(Self::default()),
+            (Some(TlsProfileType::Other(word)), _) => Err(TlsError::Type(word.clone())),
         }
     }
 
-    fn custom(custom: &Value) -> Result<Self, TlsError> {
-        let version = custom.get("minTLSVersion").and_then(Value::as_str).unwrap_or_default();
+    fn custom(custom: &CustomTlsProfile) -> Result<Self, TlsError> {
+        let version = custom.min_tls_version.as_str();
         let version = if version.is_empty() { "VersionTLS12" } else { version };
         if !VERSIONS.contains(&version) {
             return Err(TlsError::Version(version.to_owned()));
         }
-        let ciphers = custom.get("ciphers").and_then(Value::as_array);
-        let named = ciphers.into_iter().flatten().filter_map(Value::as_str);
         // Compat: suites that Go does not implement are dropped (library-go, crypto).
-        let iana = |wanted: &str| {
+        let iana = |wanted: &String| {
             let mut known = SUITES.iter().chain([&TRIPLE_DES]);
-            let found = known.find(|(openssl, _)| *openssl == wanted);
+            let found = known.find(|(openssl, _)| openssl == wanted);
             found.map(|(_, name)| (*name).to_owned())
         };
-        Ok(Self {
-            min_version: version.to_owned(),
-            cipher_suites: named.filter_map(iana).collect(),
-        })
+        let cipher_suites = custom.ciphers.iter().filter_map(iana).collect();
+        Ok(Self { min_version: version.to_owned(), cipher_suites })
     }
 }
 
@@ -135,12 +128,14 @@ mod tests {
             (custom, "VersionTLS11", 1, "TLS_RSA_WITH_AES_128_CBC_SHA"),
         ];
         for (profile, version, count, first) in cases {
-            let found = TlsSettings::from_profile(Some(&profile)).unwrap();
+            let typed: Option<TlsSecurityProfile> =
+                serde_json::from_value(profile.clone()).unwrap();
+            let found = TlsSettings::from_profile(typed.as_ref()).unwrap();
             assert_eq!(found.min_version, version, "{profile}");
             assert_eq!(found.cipher_suites.len(), count, "{profile}");
             assert_eq!(found.cipher_suites[0], first, "{profile}");
         }
-        let unknown = TlsSettings::from_profile(Some(&json!({"type": "Best"})));
-        assert_eq!(unknown, Err(TlsError::Type("Best".to_owned())));
+        let best = serde_json::from_value(json!({"type": "Best"})).unwrap();
+        assert_eq!(TlsSettings::from_profile(Some(&best)), Err(TlsError::Type("Best".to_owned())));
     }
 }

@@ -29,8 +29,23 @@ pub(super) const CONTROLLER: &[Rule] = &[
         &["kubeletconfigs/status", "containerruntimeconfigs/status", "machineosconfigs/status"],
         &["patch"],
     ),
-    // mastersSchedulable; on OpenShift only.
-    Rule("config.openshift.io", &["schedulers"], SEE),
+    // mastersSchedulable and settings of the cluster; on OpenShift only.
+    Rule(
+        "config.openshift.io",
+        &[
+            "schedulers",
+            "images",
+            "imagedigestmirrorsets",
+            "imagetagmirrorsets",
+            "clusterimagepolicies",
+            "imagepolicies",
+            "nodes",
+            "featuregates",
+            "apiservers",
+        ],
+        SEE,
+    ),
+    Rule("operator.openshift.io", &["imagecontentsourcepolicies"], SEE),
     Rule(OURS, &["machineconfignodes"], KEEP),
     Rule(OURS, &["machineconfignodes"], &["delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),

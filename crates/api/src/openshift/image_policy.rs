@@ -1,0 +1,7 @@
+//! Signatures that an ImagePolicy or ClusterImagePolicy requires.
+
+/// The members of the spec.
+pub type ImagePolicySpec = serde_json::Value;
+
+/// The members of the status.
+pub type ImagePolicyStatus = serde_json::Value;
