@@ -110,7 +110,8 @@ keys! {
     REMOTE_CONTENT: RemoteContent = "remote-content";
     /// ControllerConfig: the contents of base configs. Set by the operator; not in the reference.
     PROFILE: Profile = "profile";
-    /// Base config: the owner of its contents. Set by the controller; not in the reference.
+    /// Base config, MachineConfig with SSH keys: the owner of its contents. Set by the controller; not
+    /// in the reference.
     BASE_CONFIG: BaseConfig = "base-config";
     /// MachineConfig: source hash of the controller that generated the config.
     GENERATED_BY_CONTROLLER_VERSION: String = "generated-by-controller-version";

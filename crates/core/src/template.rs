@@ -27,6 +27,7 @@ use mco_ignition::{
     data_url,
 };
 
+pub(crate) use self::object::is_kept;
 use self::{
     data::Data,
     front_matter::{FileHeader, UnitHeader},

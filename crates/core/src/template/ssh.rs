@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use mco_api::{MachineConfig, MachineConfigSpec, name::PoolName};
+use mco_api::{
+    MachineConfig, MachineConfigSpec,
+    annotation::{self, BaseConfig},
+    name::PoolName,
+};
 use mco_ignition::{Config, config::User};
 
 use super::raw;
@@ -107,7 +111,10 @@ fn config(role: &str, keys: Vec<String>, build: &Build) -> MachineConfig {
     let user = User { name: USER.to_owned(), ssh_authorized_keys: keys, ..User::default() };
     contents.passwd.users.push(user);
     let spec = MachineConfigSpec { config: Some(raw(&contents)), ..MachineConfigSpec::default() };
-    generated::machine_config(&ssh_config_name(role), role, spec, build, None)
+    let mut config = generated::machine_config(&ssh_config_name(role), role, spec, build, None);
+    let annotations = config.metadata.annotations.get_or_insert_default();
+    annotation::BASE_CONFIG.set(annotations, &BaseConfig::Generated);
+    config
 }
 
 #[cfg(test)]
