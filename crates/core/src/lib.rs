@@ -29,5 +29,6 @@ pub mod quantity;
 pub mod render;
 pub mod rollout;
 pub mod status;
+pub mod template;
 pub mod toml;
 pub mod yaml;

@@ -174,7 +174,11 @@ pub fn policy_decisions(
             (Change::Added | Change::Changed | Change::Removed, None)
                 if is_below(&file.name, containerd::CERTS_D) =>
             {
-                PolicyDecision { subject, actions: vec![Action::None], rule: Rule::ReadForEveryPull }
+                PolicyDecision {
+                    subject,
+                    actions: vec![Action::None],
+                    rule: Rule::ReadForEveryPull,
+                }
             }
             (Change::Added | Change::Changed | Change::Removed, None) => {
                 reboot(&subject, Rule::NoPolicy)
