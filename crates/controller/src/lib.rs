@@ -26,6 +26,8 @@ pub mod remote;
 mod render;
 mod rollout;
 mod scheduler;
+mod skew_enforcement;
+mod template;
 mod undecodable;
 mod unsupported;
 mod unused_configs;
@@ -39,7 +41,7 @@ use mco_cluster::{
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
 };
-use mco_core::{drain::EvictionTiming, render::Build};
+use mco_core::{drain::EvictionTiming, render::Build, template::TemplateTree};
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -54,6 +56,8 @@ pub const NAME: &str = "machine-config-controller";
 pub struct Config {
     /// Version of this build. The controller does not render base configs of other builds.
     pub build: Build,
+    /// Templates of the base configs.
+    pub templates: Arc<TemplateTree>,
     /// Debounce delays of the controllers.
     pub delays: Delays,
     /// Timing of drain attempts.
@@ -133,6 +137,7 @@ impl Config {
     pub fn new(build: Build) -> Self {
         Self {
             build,
+            templates: Arc::new(TemplateTree::built_in()),
             delays: Delays::SHORT,
             pace: EvictionTiming::REFERENCE,
             leader: None,
@@ -167,6 +172,7 @@ struct Context {
     client: Client,
     caches: Caches,
     build: Build,
+    templates: Arc<TemplateTree>,
     delays: Delays,
     pace: EvictionTiming,
     clock: Clock,
@@ -209,12 +215,14 @@ impl Context {
 }
 
 async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, delays, pace, clock, metrics, notes, health, leader: _ } = config;
+    let Config { build, templates, delays, pace, clock, metrics, notes, health, leader: _ } =
+        config;
     let caches = Caches::new();
     let context = Arc::new(Context {
         client,
         caches,
         build,
+        templates,
         delays,
         pace,
         clock,
@@ -228,10 +236,12 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     // Dropping this future on loss of the Lease cancels all tasks at once.
     let mut tasks = JoinSet::new();
     enqueue::subscribe(&context);
+    skew_enforcement::subscribe(&context);
     context.caches.start(&context.client, &context.health, &shutdown, &mut tasks);
     context.health.queue("pools", &context.enqueuer.pools, Work::Short);
     context.health.queue("nodes", &context.enqueuer.nodes, Work::Short);
     tasks.spawn(undecodable::run(context.clone(), shutdown.clone()));
+    tasks.spawn(template::run(context.clone(), shutdown.clone()));
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
     tasks.spawn(machine_config_node::run(context.clone(), shutdown.clone()));

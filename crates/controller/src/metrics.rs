@@ -45,12 +45,15 @@ pub struct Metrics {
     pool_alert: Family<NodeLabel, Gauge>,
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
+    no_skew_enforcement: Gauge,
     states: States,
 }
 
 /// An action of a subcontroller that `mcc_sub_controller_state` records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
+    /// The base configs were generated.
+    Template,
     /// The rendered config of a pool was applied.
     Render,
     /// Nodes of a pool got a new desired config.
@@ -71,6 +74,7 @@ impl Action {
     /// Returns the subcontroller and the state. Compat: the label values are the reference's.
     const fn label_values(self) -> (&'static str, &'static str) {
         match self {
+            Self::Template => ("machine-config-controller-template", "Sync Controller Config"),
             Self::Render => {
                 ("machine-config-controller-render", "Sync Machine Config Pool with new MC")
             }
@@ -135,6 +139,11 @@ impl Metrics {
         }
         let (name, help) = ("mcc_sub_controller_state", "state of sub-controllers in the MCC");
         registry.register(name, help, metrics.actions.clone());
+        let (name, help) = (
+            "mcc_boot_image_skew_enforcement_none",
+            "set to 1 when boot image skew enforcement is disabled",
+        );
+        registry.register(name, help, metrics.no_skew_enforcement.clone());
         registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
@@ -167,7 +176,12 @@ impl Metrics {
         self.os_image.get_or_create(&label).set(is_overridden.into());
     }
 
-    /// Records the time of an action on a pool or a node.
+    /// Records if the administrator disabled the enforcement of boot images.
+    pub(crate) fn set_no_skew_enforcement(&self, is_disabled: bool) {
+        self.no_skew_enforcement.set(is_disabled.into());
+    }
+
+    /// Records the time of an action on a pool, a node or a ControllerConfig.
     pub(crate) fn record_action(&self, action: Action, object: &str, now: Timestamp) {
         self.actions.get_or_create(&action.label(object)).set(now.as_second());
     }

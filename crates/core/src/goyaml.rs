@@ -223,7 +223,7 @@ impl<'s, S: Sink> Emitter<'s, S> {
 }
 
 /// Compares names: letters after everything else, runs of digits by their number.
-fn natural(left: &str, right: &str) -> Ordering {
+pub(crate) fn natural(left: &str, right: &str) -> Ordering {
     // Fast path: nearly all names differ first in a letter.
     let first = left.bytes().zip(right.bytes()).find(|(a, b)| a != b);
     if let Some((a, b)) = first.filter(|(a, b)| a.is_ascii_alphabetic() && b.is_ascii_alphabetic())

@@ -8,6 +8,7 @@ mod accept;
 mod actions;
 mod candidates;
 mod convert;
+mod ctrcfg;
 mod datafile;
 mod hosttree;
 mod kubelet;
@@ -45,6 +46,7 @@ pub const SUITES: &[(&str, Check)] = &[
     ("candidates", candidates::check),
     ("hosttree", hosttree::check),
     ("kubelet", kubelet::check),
+    ("ctrcfg", ctrcfg::check),
 ];
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They

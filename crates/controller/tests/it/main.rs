@@ -40,6 +40,8 @@ mod rollout;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod template;
+#[cfg(test)]
 mod unsupported;
 #[cfg(test)]
 mod web;
