@@ -9,12 +9,14 @@
 
 mod implicit;
 mod scalar;
+mod value;
 
 use std::{borrow::Cow, cmp::Ordering};
 
 use mco_ignition::{scan, tree::Tree};
 
 use self::scalar::Style;
+pub use self::value::to_text;
 
 /// A receiver of the output bytes.
 pub trait Sink {
@@ -221,7 +223,7 @@ impl<'s, S: Sink> Emitter<'s, S> {
 }
 
 /// Compares names: letters after everything else, runs of digits by their number.
-fn natural(left: &str, right: &str) -> Ordering {
+pub(crate) fn natural(left: &str, right: &str) -> Ordering {
     // Fast path: nearly all names differ first in a letter.
     let first = left.bytes().zip(right.bytes()).find(|(a, b)| a != b);
     if let Some((a, b)) = first.filter(|(a, b)| a.is_ascii_alphabetic() && b.is_ascii_alphabetic())

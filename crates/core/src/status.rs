@@ -11,7 +11,7 @@ mod counter;
 pub mod explain;
 mod image_mode;
 pub mod operator;
-mod quote;
+pub(crate) mod quote;
 mod report;
 mod stream;
 pub mod update_conditions;

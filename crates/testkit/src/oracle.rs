@@ -8,8 +8,10 @@ mod accept;
 mod actions;
 mod candidates;
 mod convert;
+mod ctrcfg;
 mod datafile;
 mod hosttree;
+mod kubelet;
 mod nodepool;
 mod parse;
 mod reconcilable;
@@ -43,6 +45,8 @@ pub const SUITES: &[(&str, Check)] = &[
     ("status", status::check),
     ("candidates", candidates::check),
     ("hosttree", hosttree::check),
+    ("kubelet", kubelet::check),
+    ("ctrcfg", ctrcfg::check),
 ];
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They

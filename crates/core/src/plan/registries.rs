@@ -6,14 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use toml_edit::{DocumentMut, Item, TableLike};
-
-use crate::machine::{self, Machine};
+use crate::{
+    image_config::registries::{DIGEST_ONLY, Endpoint, RegistriesConf, Registry},
+    machine::{self, Machine},
+};
 
 /// Path of the registries file.
 pub const PATH: &str = "/etc/containers/registries.conf";
-
-const DIGEST_ONLY: &str = "digest-only";
 
 /// The reason why the registries file cannot be compared.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,22 +25,6 @@ pub struct Unparsable {
 struct Registries {
     search: Vec<String>,
     by_scope: BTreeMap<String, Registry>,
-}
-
-#[derive(Debug, Default, PartialEq)]
-struct Registry {
-    prefix: String,
-    at: Endpoint,
-    blocked: bool,
-    digest_only: bool,
-    mirrors: Vec<Endpoint>,
-}
-
-#[derive(Debug, Default, PartialEq)]
-struct Endpoint {
-    location: String,
-    insecure: bool,
-    pull: String,
 }
 
 /// Returns the first change of the registries file that could affect running pods, if any.
@@ -114,95 +97,12 @@ fn read(machine: &Machine) -> Result<Registries, Unparsable> {
 /// Parses the registries file. Members of the wrong type are refused, also those that are not
 /// compared: the container engine would refuse them too.
 fn parse(text: &str) -> Result<Registries, Unparsable> {
-    let document: DocumentMut = text
-        .parse()
-        .map_err(|error: toml_edit::TomlError| Unparsable { fault: error.message().to_owned() })?;
-    let table: &dyn TableLike = document.as_table();
-    for list in ["unqualified-search-registries", "credential-helpers"] {
-        words(table, list)?;
-    }
-    for name in ["short-name-mode", "additional-layer-store-auth-helper"] {
-        text_of(table, name)?;
-    }
-    if let Some(aliases) = member(table, "aliases").and_then(Item::as_table_like) {
-        for (name, _) in aliases.iter() {
-            text_of(aliases, name)?;
-        }
-    }
-    let mut registries = Registries {
-        search: words(table, "unqualified-search-registries")?,
-        ..Registries::default()
-    };
-    for table in tables(table, "registry")? {
-        let registry = Registry {
-            prefix: text_of(table, "prefix")?,
-            at: endpoint(table)?,
-            blocked: flag(table, "blocked")?,
-            digest_only: flag(table, "mirror-by-digest-only")?,
-            mirrors: tables(table, "mirror")?
-                .into_iter()
-                .map(endpoint)
-                .collect::<Result<_, _>>()?,
-        };
-        let scope =
-            if registry.prefix.is_empty() { &registry.at.location } else { &registry.prefix };
-        registries.by_scope.insert(scope.clone(), registry);
-    }
-    Ok(registries)
-}
-
-fn endpoint(table: &dyn TableLike) -> Result<Endpoint, Unparsable> {
-    Ok(Endpoint {
-        location: text_of(table, "location")?,
-        insecure: flag(table, "insecure")?,
-        pull: text_of(table, "pull-from-mirror")?,
+    let conf = RegistriesConf::parse(text).map_err(|error| unparsable(&error))?;
+    let by_scope = conf.registries.unwrap_or_default().into_iter();
+    Ok(Registries {
+        search: conf.search.unwrap_or_default(),
+        by_scope: by_scope.map(|registry| (registry.scope().to_owned(), registry)).collect(),
     })
-}
-
-/// Returns the member of that name, ignoring case if there is no exact match.
-fn member<'t>(table: &'t dyn TableLike, name: &str) -> Option<&'t Item> {
-    table.get(name).or_else(|| {
-        let found = table.iter().find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.map(|(_, item)| item)
-    })
-}
-
-fn tables<'t>(table: &'t dyn TableLike, name: &str) -> Result<Vec<&'t dyn TableLike>, Unparsable> {
-    match member(table, name) {
-        None => Ok(Vec::new()),
-        Some(Item::ArrayOfTables(tables)) => {
-            Ok(tables.iter().map(|table| table as &dyn TableLike).collect())
-        }
-        Some(item) => {
-            let array = item.as_array().ok_or_else(|| wrong_type(name, "a list of tables"))?;
-            let inline = |value: &'t toml_edit::Value| {
-                let table = value.as_inline_table().map(|table| table as &dyn TableLike);
-                table.ok_or_else(|| wrong_type(name, "a list of tables"))
-            };
-            array.iter().map(inline).collect()
-        }
-    }
-}
-
-fn words(table: &dyn TableLike, name: &str) -> Result<Vec<String>, Unparsable> {
-    let Some(item) = member(table, name) else { return Ok(Vec::new()) };
-    let wrong = || wrong_type(name, "a list of strings");
-    let array = item.as_array().ok_or_else(wrong)?;
-    array.iter().map(|value| value.as_str().map(str::to_owned).ok_or_else(wrong)).collect()
-}
-
-fn text_of(table: &dyn TableLike, name: &str) -> Result<String, Unparsable> {
-    let Some(item) = member(table, name) else { return Ok(String::new()) };
-    item.as_str().map(str::to_owned).ok_or_else(|| wrong_type(name, "a string"))
-}
-
-fn flag(table: &dyn TableLike, name: &str) -> Result<bool, Unparsable> {
-    let Some(item) = member(table, name) else { return Ok(false) };
-    item.as_bool().ok_or_else(|| wrong_type(name, "true or false"))
-}
-
-fn wrong_type(name: &str, wanted: &str) -> Unparsable {
-    Unparsable { fault: format!("{name} must be {wanted}") }
 }
 
 fn unparsable(error: &dyn std::error::Error) -> Unparsable {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// Quotes `text` and escapes unprintable characters as Go does.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for letter in text.chars() {
