@@ -1,5 +1,7 @@
 //! The MachineConfigs of the settings of nodes and of features, for every pool.
 
+use std::sync::PoisonError;
+
 use kube::ResourceExt as _;
 use mco_api::{MachineConfigPool, MachineConfigSpec, label};
 use mco_cluster::{Note, queue::Reconciled, report::chain};
@@ -91,7 +93,7 @@ impl Controller {
         let refused = applied.filter(|applied| !kubelet::is_transition_allowed(*applied, wanted));
         let change = refused.map(|applied| (applied, wanted));
         let is_new = {
-            let mut known = self.prohibited.lock().unwrap_or_else(|held| held.into_inner());
+            let mut known = self.prohibited.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *known, change) != change
         };
         let Some((applied, wanted)) = change else { return wanted };

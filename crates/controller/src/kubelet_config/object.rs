@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kube::ResourceExt as _;
+use kube::ResourceExt;
 use mco_api::{KubeletConfig, MachineConfigPool, annotation, selector::SelectorError};
 use mco_cluster::{
     Api,
@@ -62,7 +62,7 @@ impl Controller {
                 return self.report(&config, Some(&error.to_string())).await;
             }
         };
-        let names: Vec<String> = wanted.configs.iter().map(|one| one.name_any()).collect();
+        let names: Vec<String> = wanted.configs.iter().map(ResourceExt::name_any).collect();
         // The finalizers come first: no MachineConfig can be left behind by a crash.
         let current = self.own(config, &names, &wanted.suffix).await?;
         for machine_config in &wanted.configs {
