@@ -108,6 +108,11 @@ keys! {
     /// ControllerConfig, MachineConfiguration: fetching of remote contents that configs refer to.
     /// Set by the administrator; not in the reference.
     REMOTE_CONTENT: RemoteContent = "remote-content";
+    /// ControllerConfig: the contents of base configs. Set by the operator; not in the reference.
+    PROFILE: Profile = "profile";
+    /// Base config, MachineConfig with SSH keys: the owner of its contents. Set by the controller; not
+    /// in the reference.
+    BASE_CONFIG: BaseConfig = "base-config";
     /// MachineConfig: source hash of the controller that generated the config.
     GENERATED_BY_CONTROLLER_VERSION: String = "generated-by-controller-version";
     /// Release version that a generated object belongs to.
@@ -233,6 +238,26 @@ wire_enum! {
         Degrade = "degrade",
         /// Write the files again as the config has them.
         Heal = "heal",
+    }
+}
+
+wire_enum! {
+    /// Contents of the base configs.
+    pub enum Profile {
+        /// Only what `mco` itself needs on a machine; kubelet and container runtime stay as they are.
+        Adopt = "adopt",
+        /// Everything that makes a machine a node: kubelet, container runtime, first boot.
+        Full = "full",
+    }
+}
+
+wire_enum! {
+    /// Owner of the contents of a base config.
+    pub enum BaseConfig {
+        /// The controller generates the contents and reverts edits.
+        Generated = "generated",
+        /// The contents stay as they are.
+        Kept = "kept",
     }
 }
 

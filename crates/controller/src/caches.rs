@@ -13,9 +13,9 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use mco_api::{
-    ContainerRuntimeConfig, ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool,
-    MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream,
-    PinnedImageSet, label, name::RENDERED_PREFIX,
+    ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigNode,
+    MachineConfigPool, MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig,
+    OSImageStream, PinnedImageSet, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{
     Api, Cache, Health, Object, Shutdown,
@@ -45,6 +45,7 @@ pub(crate) struct Caches {
     pub(crate) nodes: Arc<Cache<Node>>,
     pub(crate) machine_config_nodes: Arc<Cache<MachineConfigNode>>,
     pub(crate) controller_configs: Arc<Cache<ControllerConfig>>,
+    pub(crate) kubelet_configs: Arc<Cache<KubeletConfig>>,
     pub(crate) machine_configurations: Arc<Cache<MachineConfiguration>>,
     pub(crate) os_image_streams: Arc<Cache<OSImageStream>>,
     pub(crate) pinned_image_sets: Arc<Cache<PinnedImageSet>>,
@@ -66,6 +67,7 @@ impl Caches {
             nodes: Arc::new(Cache::new(|_| {})),
             machine_config_nodes: Arc::new(Cache::compressed(trim::metadata)),
             controller_configs: Arc::new(Cache::new(trim::metadata)),
+            kubelet_configs: Arc::new(Cache::new(trim::metadata)),
             machine_configurations: Arc::new(Cache::new(trim::metadata)),
             os_image_streams: Arc::new(Cache::new(trim::metadata)),
             pinned_image_sets: Arc::new(Cache::new(trim_pinned)),
@@ -98,6 +100,7 @@ impl Caches {
         });
         spawn_watch(&self.machine_config_nodes, &nodes, client, shutdown, tasks);
         spawn_watch(&self.controller_configs, &all, client, shutdown, tasks);
+        spawn_watch(&self.kubelet_configs, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_os_configs, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_os_builds, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_configurations, &optional, client, shutdown, tasks);
@@ -121,6 +124,7 @@ impl Caches {
                 self.nodes.ready(),
                 self.machine_config_nodes.ready(),
                 self.controller_configs.ready(),
+                self.kubelet_configs.ready(),
                 self.machine_os_configs.ready(),
                 self.machine_os_builds.ready(),
             )
@@ -168,6 +172,7 @@ impl Caches {
         self.nodes.on_unreadable(listener.clone());
         self.machine_config_nodes.on_unreadable(listener.clone());
         self.controller_configs.on_unreadable(listener.clone());
+        self.kubelet_configs.on_unreadable(listener.clone());
         self.machine_configurations.on_unreadable(listener.clone());
         self.os_image_streams.on_unreadable(listener.clone());
         self.pinned_image_sets.on_unreadable(listener.clone());

@@ -7,11 +7,14 @@ use kube::ResourceExt as _;
 use mco_api::{MachineConfig, MachineConfigPool, label, selector};
 use mco_cluster::cache::Change;
 use mco_core::{
-    container_runtime::{Engines, base_config as base_config_name},
+    container_runtime::{Engines, KubeletOwner, base_config as base_config_name},
     generated,
 };
 
 use crate::Context;
+
+/// Path of the kubelet's configuration in a base config.
+const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";
 
 /// The pool whose base configs custom pools have.
 const WORKER: &str = "worker";
@@ -58,9 +61,18 @@ pub(crate) fn base_config(context: &Context, pool: &str) -> Option<Arc<MachineCo
     get(pool).or_else(|| if pool == "master" { None } else { get(WORKER) })
 }
 
+/// Returns the program that owns the configuration of a pool's kubelets.
+pub(crate) fn kubelet_owner(context: &Context, pool: &str) -> KubeletOwner {
+    let get = |role: &str| context.caches.configs.get(&format!("01-{role}-kubelet"));
+    let base = get(pool).or_else(|| get(WORKER));
+    let file = base.and_then(|base| generated::file_of(&base, KUBELET_CONF));
+    if file.is_some() { KubeletOwner::BaseConfig } else { KubeletOwner::Another }
+}
+
 /// Returns true if a MachineConfig may be a base config with the files of a container engine.
 pub(crate) fn is_base_config(name: &str) -> bool {
-    name.starts_with("01-") && name.ends_with("-container-runtime")
+    let ends = name.ends_with("-container-runtime") || name.ends_with("-kubelet");
+    name.starts_with("01-") && ends
 }
 
 /// Returns the text of a file in a config; `None` if it has no such file.

@@ -13,6 +13,10 @@ pub(crate) enum ActError {
     RestoreConfig { name: String, source: CallError },
     #[error("failed to delete MachineConfig {name}")]
     DeleteConfig { name: String, source: CallError },
+    #[error("failed to update KubeletConfig {name}")]
+    UpdateKubeletConfig { name: String, source: CallError },
+    #[error("failed to update the status of the ControllerConfig")]
+    ControllerConfigStatus { source: CallError },
     #[error("failed to list MachineOSBuilds")]
     ListBuilds { source: CallError },
     #[error("failed to read the MachineOSBuild that MachineOSConfig {name} names")]

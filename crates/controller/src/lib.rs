@@ -19,6 +19,7 @@ mod error;
 mod generated;
 mod image;
 mod image_config;
+mod kubelet_config;
 mod machine_config_node;
 mod metrics;
 mod node;
@@ -28,6 +29,8 @@ pub mod remote;
 mod render;
 mod rollout;
 mod scheduler;
+mod skew_enforcement;
+mod template;
 mod undecodable;
 mod unsupported;
 mod unused_configs;
@@ -41,7 +44,7 @@ use mco_cluster::{
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
 };
-use mco_core::{drain::EvictionTiming, render::Build};
+use mco_core::{drain::EvictionTiming, render::Build, template::TemplateTree};
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -56,6 +59,8 @@ pub const NAME: &str = "machine-config-controller";
 pub struct Config {
     /// Version of this build. The controller does not render base configs of other builds.
     pub build: Build,
+    /// Templates of the base configs.
+    pub templates: Arc<TemplateTree>,
     /// Debounce delays of the controllers.
     pub delays: Delays,
     /// Timing of drain attempts.
@@ -135,6 +140,7 @@ impl Config {
     pub fn new(build: Build) -> Self {
         Self {
             build,
+            templates: Arc::new(TemplateTree::built_in()),
             delays: Delays::SHORT,
             pace: EvictionTiming::REFERENCE,
             leader: None,
@@ -169,6 +175,7 @@ struct Context {
     client: Client,
     caches: Caches,
     build: Build,
+    templates: Arc<TemplateTree>,
     delays: Delays,
     pace: EvictionTiming,
     clock: Clock,
@@ -211,12 +218,14 @@ impl Context {
 }
 
 async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, delays, pace, clock, metrics, notes, health, leader: _ } = config;
+    let Config { build, templates, delays, pace, clock, metrics, notes, health, leader: _ } =
+        config;
     let caches = Caches::new();
     let context = Arc::new(Context {
         client,
         caches,
         build,
+        templates,
         delays,
         pace,
         clock,
@@ -230,10 +239,12 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     // Dropping this future on loss of the Lease cancels all tasks at once.
     let mut tasks = JoinSet::new();
     enqueue::subscribe(&context);
+    skew_enforcement::subscribe(&context);
     context.caches.start(&context.client, &context.health, &shutdown, &mut tasks);
     context.health.queue("pools", &context.enqueuer.pools, Work::Short);
     context.health.queue("nodes", &context.enqueuer.nodes, Work::Short);
     tasks.spawn(undecodable::run(context.clone(), shutdown.clone()));
+    tasks.spawn(template::run(context.clone(), shutdown.clone()));
     tasks.spawn(render::run(context.clone(), shutdown.clone()));
     tasks.spawn(node::run(context.clone(), shutdown.clone()));
     tasks.spawn(machine_config_node::run(context.clone(), shutdown.clone()));
@@ -242,6 +253,7 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
     tasks.spawn(container_runtime_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(image_config::run(context.clone(), shutdown.clone()));
+    tasks.spawn(kubelet_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(unsupported::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {

@@ -46,6 +46,7 @@ pub struct Metrics {
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
     image_config_failed: Gauge,
+    no_skew_enforcement: Gauge,
     states: States,
 }
 
@@ -55,6 +56,8 @@ const CONTAINER_RUNTIME: &str = "machine-config-controller-container-runtime-con
 /// An action of a subcontroller that `mcc_sub_controller_state` records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
+    /// The base configs were generated.
+    Template,
     /// The rendered config of a pool was applied.
     Render,
     /// Nodes of a pool got a new desired config.
@@ -67,12 +70,19 @@ pub(crate) enum Action {
     ContainerRuntimeConfig,
     /// Registries and image policies were applied to a pool.
     ImageConfig,
+    /// The MachineConfigs of a KubeletConfig were generated.
+    KubeletConfig,
+    /// The MachineConfigs of the features were generated.
+    Features,
+    /// The MachineConfigs of the settings of nodes were generated.
+    NodeConfig,
 }
 
 impl Action {
     /// Returns the subcontroller and the state. Compat: the label values are the reference's.
     const fn label_values(self) -> (&'static str, &'static str) {
         match self {
+            Self::Template => ("machine-config-controller-template", "Sync Controller Config"),
             Self::Render => {
                 ("machine-config-controller-render", "Sync Machine Config Pool with new MC")
             }
@@ -81,6 +91,11 @@ impl Action {
             Self::Uncordon => ("machine-config-controller-drain", "uncordon"),
             Self::ContainerRuntimeConfig => (CONTAINER_RUNTIME, "Sync Container Runtime Config"),
             Self::ImageConfig => (CONTAINER_RUNTIME, "Sync Image Config"),
+            Self::KubeletConfig => {
+                ("machine-config-controller-kubelet-config", "Sync Kubelet Config")
+            }
+            Self::Features => ("machine-config-controller-kubelet-config", "Sync FeatureSet"),
+            Self::NodeConfig => ("machine-config-controller-kubelet-config", "Sync NodeConfig"),
         }
     }
 
@@ -137,6 +152,11 @@ impl Metrics {
         // Not in the reference, whose failures are in its log only.
         let (name, help) = ("mcc_image_config_err", "1 if image settings cannot be applied");
         registry.register(name, help, metrics.image_config_failed.clone());
+        let (name, help) = (
+            "mcc_boot_image_skew_enforcement_none",
+            "set to 1 when boot image skew enforcement is disabled",
+        );
+        registry.register(name, help, metrics.no_skew_enforcement.clone());
         registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
@@ -169,9 +189,19 @@ impl Metrics {
         self.os_image.get_or_create(&label).set(is_overridden.into());
     }
 
-    /// Records the time of an action on a pool or a node.
+    /// Records if the administrator disabled the enforcement of boot images.
+    pub(crate) fn set_no_skew_enforcement(&self, is_disabled: bool) {
+        self.no_skew_enforcement.set(is_disabled.into());
+    }
+
+    /// Records the time of an action on a pool, a node or a ControllerConfig.
     pub(crate) fn record_action(&self, action: Action, object: &str, now: Timestamp) {
         self.actions.get_or_create(&action.label(object)).set(now.as_second());
+    }
+
+    /// Removes the record of an action on an object that was deleted.
+    pub(crate) fn remove_action(&self, action: Action, object: &str) {
+        self.actions.remove(&action.label(object));
     }
 
     /// Records the counters and the state of a pool.
@@ -302,6 +332,9 @@ mod tests {
             (Action::Uncordon, "n0"),
             (Action::ContainerRuntimeConfig, "worker"),
             (Action::ImageConfig, "worker"),
+            (Action::KubeletConfig, "pods"),
+            (Action::Features, "cluster"),
+            (Action::NodeConfig, "cluster"),
         ] {
             metrics.record_action(action, object, later);
         }
@@ -321,6 +354,9 @@ mod tests {
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="uncordon",object="n0"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Container Runtime Config",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Image Config",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync Kubelet Config",object="pods"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync FeatureSet",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync NodeConfig",object="cluster"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }

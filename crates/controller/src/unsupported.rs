@@ -1,21 +1,19 @@
 //! Reports objects that have no effect, because no controller of this process handles them: each
 //! gets a condition `Failure` that says so.
 //!
-//! A KubeletConfig is not rendered, and no images are built for a MachineOSConfig. Without the condition
-//! an administrator would wait for their effect.
+//! No images are built for a MachineOSConfig. Without the condition an administrator would wait for its
+//! effect.
 
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use mco_api::{KubeletConfig, MachineOSConfig, condition::SettingsCondition};
+use mco_api::{MachineOSConfig, condition::SettingsCondition};
 use mco_cluster::{
     Api, Cache, CallError, Object, Queue, Shutdown,
     apply::{self, Precondition},
-    cache::trim,
     queue::Reconciled,
     report::chain,
-    watch,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -29,23 +27,14 @@ const REASON: &str = "NotImplemented";
 /// Time in which several changes of an object gather.
 const DELAY: Duration = Duration::from_millis(150);
 
-const KUBELET_CONFIG: &str = "Error: this KubeletConfig has no effect: mco does not render \
-    KubeletConfigs yet. Write the kubelet's settings as a file with a MachineConfig instead";
 const MACHINE_OS_CONFIG: &str = "Error: this MachineOSConfig has no effect: no process builds OS \
     images in this cluster. Nodes that run a built image keep it, and nodes without one follow \
     their pool's config";
 
 /// Runs until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
-    let kubelet_configs = Arc::new(Cache::<KubeletConfig>::new(trim::metadata));
-    let os_configs = context.caches.machine_os_configs.clone();
-    let config = || watch::Config::default().health(&context.health);
-    let client = || context.client.clone();
-    tokio::join!(
-        kubelet_configs.run(Api::all(client()), config(), &shutdown),
-        report_all(&context, &kubelet_configs, KUBELET_CONFIG, |_| true, &shutdown),
-        report_all(&context, &os_configs, MACHINE_OS_CONFIG, is_unbuilt(&context), &shutdown),
-    );
+    let os_configs = &context.caches.machine_os_configs;
+    report_all(&context, os_configs, MACHINE_OS_CONFIG, is_unbuilt(&context), &shutdown).await;
 }
 
 /// Returns a test for a MachineOSConfig for which no process has created a MachineOSBuild.
@@ -132,7 +121,7 @@ async fn report<K: Object + Serialize>(
 
 /// Returns true if this controller wrote the condition.
 ///
-/// Compat: the type is the reference's for a refused KubeletConfig or ContainerRuntimeConfig, whose
+/// Compat: the type is the reference's for a refused ContainerRuntimeConfig, whose
 /// message begins with `Error: `.
 fn is_ours(condition: &Value) -> bool {
     let is = |key: &str, value: &str| condition.get(key).and_then(Value::as_str) == Some(value);

@@ -9,12 +9,14 @@
 
 mod implicit;
 mod scalar;
+mod value;
 
 use std::{borrow::Cow, cmp::Ordering};
 
 use mco_ignition::{scan, tree::Tree};
 
 use self::scalar::Style;
+pub use self::value::to_text;
 
 /// A receiver of the output bytes.
 pub trait Sink {

@@ -47,6 +47,25 @@ pub fn file(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
     bounded(file, shown, limit)
 }
 
+/// Reads all files of a directory and its subdirectories, at most `limit` bytes together: relative
+/// paths and contents, in path order. Links to directories are not followed.
+pub fn tree(directory: &Path, limit: u64) -> Result<Vec<(String, Vec<u8>)>, InputError> {
+    let mut files = Vec::new();
+    let mut left = limit;
+    for path in files_where(directory, Descend::Yes, |_| true)? {
+        let bytes = file(&path, left).map_err(|error| match error {
+            InputError::TooLarge { .. } => {
+                InputError::TooLarge { path: directory.display().to_string(), limit }
+            }
+            InputError::Read { .. } => error,
+        })?;
+        left = left.saturating_sub(bytes.len() as u64);
+        let relative = path.strip_prefix(directory).unwrap_or(&path);
+        files.push((relative.display().to_string(), bytes));
+    }
+    Ok(files)
+}
+
 /// Reads standard input of at most `limit` bytes.
 pub fn stdin(limit: u64) -> Result<Vec<u8>, InputError> {
     bounded(io::stdin().lock(), "standard input".to_owned(), limit)
@@ -63,6 +82,14 @@ pub fn files_in(
     extensions: &[&str],
     descend: Descend,
 ) -> Result<Vec<PathBuf>, InputError> {
+    files_where(directory, descend, |path| has_extension(path, extensions))
+}
+
+fn files_where(
+    directory: &Path,
+    descend: Descend,
+    is_wanted: impl Fn(&Path) -> bool,
+) -> Result<Vec<PathBuf>, InputError> {
     let mut found = Vec::new();
     let mut pending = vec![directory.to_owned()];
     while let Some(directory) = pending.pop() {
@@ -75,7 +102,7 @@ pub fn files_in(
                 if descend == Descend::Yes {
                     pending.push(path);
                 }
-            } else if has_extension(&path, extensions) && !path.is_dir() {
+            } else if is_wanted(&path) && !path.is_dir() {
                 found.push(path);
             }
         }
@@ -115,6 +142,17 @@ mod tests {
         fs::write(&path, b"12345").unwrap();
         assert_eq!(file(&path, 5).unwrap(), b"12345");
         assert!(matches!(file(&path, 4), Err(InputError::TooLarge { limit: 4, .. })));
+    }
+
+    #[test]
+    fn a_tree_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("a/b")).unwrap();
+        fs::write(folder.path().join("a/b/c"), b"123").unwrap();
+        fs::write(folder.path().join("d"), b"45").unwrap();
+        let expected = [("a/b/c".to_owned(), b"123".to_vec()), ("d".to_owned(), b"45".to_vec())];
+        assert_eq!(tree(folder.path(), 5).unwrap(), expected);
+        assert!(matches!(tree(folder.path(), 4), Err(InputError::TooLarge { limit: 4, .. })));
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! A reconcile runs steps in a fixed order. Each step is idempotent. The first step that fails ends
 //! the reconcile; the ClusterOperator names the step and the cause, and the reconcile is retried.
 
-mod base;
 mod cluster_operator;
 mod definitions;
 mod install;
@@ -15,11 +14,11 @@ mod steps;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, ResourceExt as _};
-use mco_api::{ClusterOperator, ControllerConfig, MachineConfig, MachineConfigPool, label};
+use kube::Client;
+use mco_api::{ClusterOperator, ControllerConfig, MachineConfigPool, annotation::Profile, label};
 use mco_cluster::{
     Api, Cache, Clock, Health, NoteCount, Queue, Reporter, Shutdown,
-    cache::{Change, trim},
+    cache::trim,
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
     queue::Reconciled,
@@ -33,7 +32,6 @@ use tracing::{error, warn};
 use self::{definitions::Definitions, lease::ControllerLease, steps::StepError};
 
 pub use self::{
-    base::base_config,
     install::{InstallError, install},
     root_ca::RootCa,
     steps::built_in_pools,
@@ -58,6 +56,8 @@ pub struct Config {
     pub os_image: String,
     /// Extensions image that fits the OS image.
     pub os_extensions_image: String,
+    /// Contents of base configs; `None` leaves the annotation of the ControllerConfig alone.
+    pub profile: Option<Profile>,
     /// Source of the CA certificates of the API server.
     pub root_ca: RootCa,
     /// Leader election; `None` if no other operator process can run.
@@ -89,6 +89,7 @@ impl Config {
             image: String::new(),
             os_image: String::new(),
             os_extensions_image: String::new(),
+            profile: None,
             root_ca: RootCa::default(),
             leader: None,
             clock: Clock::System,
@@ -127,7 +128,6 @@ struct Context {
     reporter: Reporter,
     pools: Arc<Cache<MachineConfigPool>>,
     controller_configs: Arc<Cache<ControllerConfig>>,
-    configs: Arc<Cache<MachineConfig>>,
     operators: Arc<Cache<ClusterOperator>>,
     /// CA certificates of the API server.
     bundles: Arc<Cache<ConfigMap>>,
@@ -149,7 +149,6 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
         reporter,
         pools: Arc::new(Cache::new(trim::metadata)),
         controller_configs: Arc::new(Cache::new(trim::metadata)),
-        configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
         bundles: Arc::new(Cache::new(trim::metadata)),
         definitions: Definitions::new(),
@@ -212,13 +211,6 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
     context.bundles.on_change(move |_| enqueue.add(()));
     context.definitions.subscribe(queue);
     context.controller.subscribe(queue);
-    let enqueue = queue.clone();
-    context.configs.on_change(move |change: Change<'_, MachineConfig>| {
-        // Only base configs matter to the operator.
-        if change.object().is_some_and(|config| base::is_base_config(&config.name_any())) {
-            enqueue.add(());
-        }
-    });
 }
 
 fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
@@ -235,8 +227,6 @@ fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
     }
     watch!(context.pools, all());
     watch!(context.controller_configs, all());
-    // Base configs have a role label; rendered ones, by far the larger part, do not.
-    watch!(context.configs, all().labels(label::ROLE));
     watch!(context.operators, all().named(label::CLUSTER_OPERATOR));
     let bundles = Api::namespaced(context.client.clone(), label::NAMESPACE);
     watch!(context.bundles, bundles, all().named(root_ca::CONFIG_MAP));
@@ -251,7 +241,6 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
         tokio::join!(
             context.pools.ready(),
             context.controller_configs.ready(),
-            context.configs.ready(),
             context.operators.ready(),
             context.bundles.ready(),
             context.controller.ready(),

@@ -1,11 +1,10 @@
 //! The steps of a reconcile, in their order.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use mco_api::{
     Bytes, ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
-    condition::ControllerConfigConditionType as Phase,
-    controller_config::{ControllerConfigCondition, ControllerConfigSpec},
+    condition::ControllerConfigConditionType as Phase, controller_config::ControllerConfigSpec,
     label,
 };
 use mco_cluster::{
@@ -15,7 +14,7 @@ use mco_cluster::{
 use serde_json::json;
 use tracing::info;
 
-use crate::{Context, base, root_ca};
+use crate::{Context, root_ca};
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -109,8 +108,17 @@ fn pool(name: &str, required: Required) -> MachineConfigPool {
     pool
 }
 
-/// Applies the ControllerConfig and the base configs derived from it, and reports them as complete.
-async fn apply_controller_config(context: &Context) -> Result<(), CallError> {
+/// A failure of the ControllerConfig or of the base configs that the controller derives from it.
+#[derive(Debug, thiserror::Error)]
+enum ControllerConfigError {
+    #[error("failed to apply the ControllerConfig")]
+    Apply(#[from] CallError),
+    #[error("{0}")]
+    Failing(String),
+}
+
+/// Applies the ControllerConfig. Fails if the controller cannot generate base configs from it.
+async fn apply_controller_config(context: &Context) -> Result<(), ControllerConfigError> {
     let api = Api::<ControllerConfig>::all(context.client.clone());
     let name = label::CONTROLLER_CONFIG;
     let root_ca = root_ca::fetch(context).await?;
@@ -131,18 +139,24 @@ async fn apply_controller_config(context: &Context) -> Result<(), CallError> {
         }
         None => found,
     };
-    for (role, _) in POOLS {
-        base::apply(context, role, &found).await?;
+    let conditions = found.status.iter().flat_map(|status| &status.conditions);
+    let failing = Phase::TemplateControllerFailing;
+    let mut failing = conditions.filter(|it| it.kind == failing.as_str() && it.status == "True");
+    match failing.next() {
+        Some(condition) => Err(ControllerConfigError::Failing(condition.message.clone())),
+        None => Ok(()),
     }
-    report_complete(context, &api, &found).await
 }
 
-fn annotations(context: &Context) -> [(&'static str, String); 3] {
-    [
+fn annotations(context: &Context) -> Vec<(&'static str, String)> {
+    let profile = context.config.profile.iter();
+    let profile = profile.map(|profile| (annotation::PROFILE.name(), profile.to_string()));
+    let all = [
         (annotation::GENERATED_BY_VERSION.name(), context.config.build.version.clone()),
         (annotation::RELEASE_IMAGE_VERSION.name(), context.config.release.clone()),
         (annotation::SERVICE_CA_ROTATE.name(), false.to_string()),
-    ]
+    ];
+    all.into_iter().chain(profile).collect()
 }
 
 fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
@@ -157,8 +171,9 @@ fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
             ..ControllerConfigSpec::default()
         },
     );
-    let annotations = annotations(context).map(|(key, value)| (key.to_owned(), value));
-    wanted.metadata.annotations = Some(annotations.into());
+    let annotations = annotations(context).into_iter();
+    let annotations = annotations.map(|(key, value)| (key.to_owned(), value));
+    wanted.metadata.annotations = Some(annotations.collect());
     wanted
 }
 
@@ -199,38 +214,4 @@ fn differences(
     }
     let same = annotations.is_empty() && spec.is_empty();
     (!same).then(|| json!({"metadata": {"annotations": annotations}, "spec": spec}))
-}
-
-async fn report_complete(
-    context: &Context,
-    api: &Api<ControllerConfig>,
-    found: &ControllerConfig,
-) -> Result<(), CallError> {
-    let before = found.status.clone().unwrap_or_default();
-    let generation = found.metadata.generation.unwrap_or_default();
-    let condition = |kind: &Phase, status: &str| {
-        let known = before.conditions.iter().find(|c| c.kind == kind.as_str());
-        known.filter(|known| known.status == status).cloned().unwrap_or_else(|| {
-            ControllerConfigCondition {
-                kind: kind.as_str().to_owned(),
-                status: status.to_owned(),
-                last_transition_time: Some(Time(context.config.clock.now())),
-                ..ControllerConfigCondition::default()
-            }
-        })
-    };
-    let conditions = vec![
-        condition(&Phase::TemplateControllerCompleted, "True"),
-        condition(&Phase::TemplateControllerRunning, "False"),
-        condition(&Phase::TemplateControllerFailing, "False"),
-    ];
-    if before.conditions == conditions && before.observed_generation == generation {
-        return Ok(());
-    }
-    let status = json!({"observedGeneration": generation, "conditions": conditions});
-    let name = label::CONTROLLER_CONFIG;
-    context
-        .controller_configs
-        .learn(apply::merge_status(api, name, status, Precondition::Any).await?);
-    Ok(())
 }

@@ -22,6 +22,7 @@ mod image;
 mod machine;
 mod namespaces;
 mod ostree;
+mod registry;
 mod relay;
 mod run;
 mod standalone;
@@ -43,6 +44,7 @@ pub use self::{
     image::SLEEP,
     machine::{Machine, Network},
     ostree::{OstreeMachine, OstreePrerequisites, Tool},
+    registry::Registry,
     standalone::StandaloneMachine,
     wait::WaitTarget,
 };

@@ -11,6 +11,7 @@ mod convert;
 mod ctrcfg;
 mod datafile;
 mod hosttree;
+mod kubelet;
 mod nodepool;
 mod parse;
 mod reconcilable;
@@ -44,6 +45,7 @@ pub const SUITES: &[(&str, Check)] = &[
     ("status", status::check),
     ("candidates", candidates::check),
     ("hosttree", hosttree::check),
+    ("kubelet", kubelet::check),
     ("ctrcfg", ctrcfg::check),
 ];
 

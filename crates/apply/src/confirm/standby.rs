@@ -127,6 +127,8 @@ impl Program {
 Description=Rolls back the new config of this node if its daemon does not start
 StartLimitIntervalSec=0
 RequiresMountsFor={FOLDER}
+# An older deployment has this unit in its own /etc after the program was removed.
+ConditionPathExists={FOLDER}/{PROGRAM}
 
 [Service]
 ExecStart={}

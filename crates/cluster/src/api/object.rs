@@ -15,9 +15,9 @@ use k8s_openapi::{
 };
 use kube::{Resource, core::PartialObjectMeta};
 use mco_api::{
-    ClusterOperator, ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig,
-    MachineConfigNode, MachineConfigPool, MachineConfiguration, MachineOSBuild, MachineOSConfig,
-    OSImageStream, PinnedImageSet, openshift,
+    ClusterOperator, ContainerRuntimeConfig, ControllerConfig, InternalReleaseImage, KubeletConfig,
+    MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfiguration, MachineOSBuild,
+    MachineOSConfig, OSImageStream, PinnedImageSet, openshift,
 };
 
 use crate::watch::Unreadable;
@@ -67,6 +67,7 @@ object!(
     Deployment,
     EndpointSlice,
     Event,
+    InternalReleaseImage,
     KubeletConfig,
     Lease,
     MachineConfig,

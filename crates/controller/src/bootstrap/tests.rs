@@ -47,8 +47,9 @@ fn given(pools: Vec<MachineConfigPool>) -> BootstrapManifests {
 }
 
 async fn run_with(given: BootstrapManifests) -> Result<BootstrapOutput, BootstrapError> {
-    let base =
-        |_: &ControllerConfig| vec![config("00-worker", "worker"), config("00-master", "master")];
+    let base = |_: &ControllerConfig| {
+        Ok(vec![config("00-worker", "worker"), config("00-master", "master")])
+    };
     let built_in = [pool("master", false), pool("worker", false)];
     let furnishing = BuiltIns { build: &build(), base: &base, pools: &built_in };
     Box::pin(run(given, &furnishing)).await
@@ -74,6 +75,16 @@ async fn a_pool_has_its_config_in_spec_and_status() {
     assert_eq!(sources, ["00-worker", "50-mine"]);
     assert_eq!(made.configs[1].spec.kernel_arguments, ["00-worker", "50-mine"]);
     assert_eq!(made.configs[1].spec.os_image_url, "os");
+}
+
+#[tokio::test]
+async fn base_configs_of_the_manifests_are_used() {
+    let mut given = given(vec![pool("worker", false)]);
+    let mut own = config("00-worker", "worker");
+    own.spec.kernel_arguments = vec!["own".to_owned()];
+    given.configs.push(own);
+    let made = run_with(given).await.unwrap();
+    assert_eq!(made.configs[0].spec.kernel_arguments, ["own", "50-mine"]);
 }
 
 // covers: BST-1

@@ -66,13 +66,15 @@ impl Fleet {
     ) -> Self {
         let client = server.client().await;
         objects::create_controller_config(&client, VERSION).await.unwrap();
+        // The controllers leave a base config alone that is there before them.
+        let base = objects::config("00-worker", "worker", "/etc/base", "hello");
+        Api::all(client.clone()).create(&PostParams::default(), &base).await.unwrap();
         let shutdown = Shutdown::new();
         let mut config = config();
         set(&mut config);
         let run = mco_controller::run(config.clone(), client.clone(), shutdown.clone());
         let running = tokio::spawn(run);
         let fleet = Self { client, config, server, shutdown, running };
-        fleet.apply_config("00-worker", "/etc/base").await;
         fleet.create(&objects::pool("worker")).await;
         let base = fleet.rendered().await;
         for number in 0..workers {
@@ -300,7 +302,7 @@ pub(crate) fn is(status: &MachineConfigPoolStatus, kind: &str, wanted: &str) -> 
 }
 
 /// Version of the controllers' build.
-const VERSION: &str = "v1";
+pub(crate) const VERSION: &str = "v1";
 
 fn build() -> Build {
     Build { version: VERSION.to_owned(), hash: "abc".to_owned() }

@@ -22,6 +22,8 @@ mod image;
 #[cfg(test)]
 mod image_config;
 #[cfg(test)]
+mod kubelet_config;
+#[cfg(test)]
 mod leader;
 #[cfg(test)]
 mod machine_config_node;
@@ -41,6 +43,8 @@ mod rendering;
 mod rollout;
 #[cfg(test)]
 mod server;
+#[cfg(test)]
+mod template;
 #[cfg(test)]
 mod unsupported;
 #[cfg(test)]

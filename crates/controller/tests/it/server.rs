@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     client::Body,
     runtime::wait::{Condition as _, conditions::is_crd_established},
 };
@@ -227,6 +227,7 @@ async fn clear(client: &Client) {
         }
     }
     let everywhere = client.clone();
+    release(&Api::all(everywhere.clone())).await;
     remove(Api::<MachineConfigPool>::all(everywhere.clone())).await;
     remove(Api::<MachineConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigNode>::all(everywhere.clone())).await;
@@ -249,12 +250,27 @@ async fn clear(client: &Client) {
     }
 }
 
+/// Removes the finalizers of KubeletConfigs, whose controller has stopped.
+async fn release(api: &Api<KubeletConfig>) {
+    for config in api.list(&ListParams::default()).await.unwrap() {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        api.patch(&config.name_any(), &PatchParams::default(), &patch).await.unwrap();
+    }
+}
+
 async fn remove<K>(api: Api<K>)
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
     let now = DeleteParams::default().grace_period(0);
     api.delete_collection(&now, &ListParams::default()).await.unwrap();
+    // No controller runs that would remove its finalizers.
+    for left in api.list(&ListParams::default()).await.unwrap() {
+        if !left.finalizers().is_empty() {
+            let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            drop(api.patch(&left.name_any(), &PatchParams::default(), &none).await);
+        }
+    }
     let left = api.list(&ListParams::default()).await.unwrap();
     let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();
     assert!(left.is_empty(), "{left:?} were left behind");

@@ -6,7 +6,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, PostParams},
 };
-use mco_api::{ControllerConfig, KubeletConfig, MachineConfigPool, annotation, label};
+use mco_api::{ControllerConfig, MachineConfigPool, annotation, label};
 use mco_cluster::Shutdown;
 use mco_testkit::objects;
 use serde_json::json;
@@ -18,28 +18,9 @@ use crate::{
 };
 
 on_both! {
-    unused_kubelet_configs_say_so,
     a_node_in_two_custom_pools_is_reported,
     a_build_skew_does_not_degrade_a_pool,
     an_eviction_spares_a_pod_that_replaced_another_one,
-}
-
-async fn unused_kubelet_configs_say_so(server: Server) {
-    let fleet = Fleet::on(server, 1).await;
-    let named = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
-    fleet.create::<KubeletConfig>(&serde_json::from_value(named("pods")).unwrap()).await;
-    let kubelet = fleet
-        .wait::<KubeletConfig>("pods", "it says that it has no effect", |object| {
-            object.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
-        })
-        .await;
-    let status = kubelet.status.unwrap();
-    let [condition] = status.conditions.as_slice() else { panic!("{status:?}") };
-    assert_eq!((condition.kind.as_str(), condition.status.as_str()), ("Failure", "True"));
-    assert!(condition.message.starts_with("Error: this KubeletConfig has no effect"));
-    assert_eq!(Some(status.observed_generation), kubelet.metadata.generation);
-    fleet.all::<KubeletConfig>().delete("pods", &DeleteParams::default()).await.unwrap();
-    fleet.stop().await;
 }
 
 // covers: C130

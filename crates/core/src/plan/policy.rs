@@ -76,6 +76,9 @@ pub enum Rule {
     NoPolicy,
     /// The result on disk is the same.
     SameOnDisk,
+    /// No policy applies, and none is needed: containerd reads the file for every pull. The built-in
+    /// policies are the reference's, and do not mention it.
+    ReadForEveryPull,
 }
 
 const USER_CA: &str = "/etc/pki/ca-trust/source/anchors/openshift-config-user-ca-bundle.crt";
@@ -90,15 +93,13 @@ pub fn default_policies() -> ClusterPolicies {
     let none = || vec![plain(ActionType::None)];
     let reload_crio = || vec![reload("crio.service")];
     let trust = || restart("coreos-update-ca-trust.service");
-    let files: [(&str, Vec<PolicyAction>); 14] = [
+    let files: [(&str, Vec<PolicyAction>); 13] = [
         ("/var/lib/kubelet/config.json", none()),
         ("/etc/machine-config-daemon/no-reboot/containers-gpg.pub", reload_crio()),
         ("/etc/containers/policy.json", reload_crio()),
         (registries::PATH, vec![plain(ActionType::Special)]),
         ("/etc/containers/registries.d", reload_crio()),
         ("/etc/crio/policies", reload_crio()),
-        // containerd reads these files for every pull.
-        (containerd::CERTS_D, none()),
         ("/etc/nmstate/openshift", none()),
         (USER_CA, vec![trust(), restart("crio.service")]),
         ("/etc/kubernetes/credential-providers", vec![restart("kubelet.service")]),
@@ -170,6 +171,15 @@ pub fn policy_decisions(
                 actions: actions(&policy.actions),
                 rule: Rule::File(policy.path.clone()),
             },
+            (Change::Added | Change::Changed | Change::Removed, None)
+                if is_below(&file.name, containerd::CERTS_D) =>
+            {
+                PolicyDecision {
+                    subject,
+                    actions: vec![Action::None],
+                    rule: Rule::ReadForEveryPull,
+                }
+            }
             (Change::Added | Change::Changed | Change::Removed, None) => {
                 reboot(&subject, Rule::NoPolicy)
             }
@@ -231,15 +241,17 @@ pub fn combine_actions(decisions: &[PolicyDecision]) -> Vec<Action> {
 /// Compat: no policy covers everything, not even one for `/`, and of two policies for the same path
 /// the first counts (`pkg/controller/common/helpers.go`).
 fn for_file<'p>(policies: &'p ClusterPolicies, path: &str) -> Option<&'p FilePolicy> {
-    let file = clean(path);
-    let covers = |policy: &FilePolicy| {
-        let folder = clean(&policy.path);
-        let below = file.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/'));
-        policy.path == path || (folder != "/" && below.is_some())
-    };
+    let covers = |policy: &FilePolicy| policy.path == path || is_below(path, &policy.path);
     let found = policies.files.iter().filter(|policy| !policy.path.is_empty() && covers(policy));
     // `max_by_key` returns the last of equal elements.
     found.rev().max_by_key(|policy| policy.path.len())
+}
+
+/// Returns true if the path is in the folder, or in one below it. Nothing is below `/` here.
+fn is_below(path: &str, folder: &str) -> bool {
+    let (path, folder) = (clean(path), clean(folder));
+    let rest = path.strip_prefix(folder.as_str()).and_then(|rest| rest.strip_prefix('/'));
+    folder != "/" && rest.is_some()
 }
 
 /// Normalizes an absolute path: removes empty parts, `.` and `..`.
@@ -312,6 +324,7 @@ impl fmt::Display for Rule {
             Self::SshKey => f.write_str("policy for SSH keys"),
             Self::NoPolicy => f.write_str("no policy covers it"),
             Self::SameOnDisk => f.write_str("same result on disk"),
+            Self::ReadForEveryPull => f.write_str("containerd reads it for every pull"),
         }
     }
 }

@@ -32,6 +32,8 @@ fn the_policy_decides_what_happens_and_a_reboot_covers_the_rest() {
         ("/var/lib/kubelet/config.json=1".to_owned(), "nothing", false),
         ("/etc/nmstate/openshift/x/y.yml=1".to_owned(), "nothing", false),
         ("/etc/nmstate/openshift-not=1".to_owned(), "reboot", true),
+        ("/etc/containerd/certs.d/r.example/hosts.toml=1".to_owned(), "nothing", false),
+        ("/etc/containerd/config.toml=1".to_owned(), "reboot", true),
         ("/etc/containers/policy.json=1".to_owned(), "reload crio.service", false),
         (
             "/etc/containers/policy.json=1 /etc/crio/policies/a=1".to_owned(),

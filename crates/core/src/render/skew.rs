@@ -4,6 +4,7 @@
 use mco_api::{MachineConfig, annotation};
 
 use super::name_of;
+use crate::template;
 
 /// The running build of the controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,7 +77,8 @@ pub fn check_skew(
         Some(_) => {}
     }
     let key = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
-    for config in configs {
+    // Base configs that another operator made are kept, and no build of this controller changes them.
+    for config in configs.iter().filter(|config| !template::is_kept(config)) {
         let found = config.metadata.annotations.as_ref().and_then(|found| found.get(key));
         if let Some(found) = found.filter(|found| !found.is_empty() && **found != build.hash) {
             return Err(Skew::MachineConfig {

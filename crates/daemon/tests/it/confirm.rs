@@ -381,6 +381,21 @@ fn a_standby_is_installed_only_while_a_config_is_to_be_confirmed() {
     assert_eq!(there(), [false; 3], "nothing waits for a reboot");
 }
 
+/// An older ostree deployment keeps the unit in its `/etc` after the program in `/var` was removed.
+#[test]
+fn a_standby_whose_program_was_removed_does_not_start() {
+    let folder = folder();
+    let mut host = applied(folder.path(), Duration::ZERO);
+    confirm::prepare(&host, MINUTE).unwrap();
+    standby::arrange(&mut host, &program()).unwrap();
+    let unit = fs::read_to_string(folder.path().join(UNIT)).unwrap();
+    let condition = unit.lines().find_map(|line| line.strip_prefix("ConditionPathExists=/"));
+    let needed = condition.expect("a condition in the unit");
+    assert!(is_there(folder.path(), needed), "{needed}");
+    standby::remove(&mut host).unwrap();
+    assert!(!is_there(folder.path(), needed), "{needed}");
+}
+
 #[test]
 fn after_a_crash_at_any_change_the_next_daemon_installs_the_standby() {
     let attempt = |folder: &Path, faults: &Arc<Faults>| {

@@ -2,24 +2,34 @@
 
 mod bootstrap;
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+};
 
+use anyhow::Context as _;
 use mco_cluster::{Health, NoteCount, client::Identity, lease};
 use mco_controller::{Config, Delays, Leader, Metrics};
+use mco_core::template::TemplateTree;
+use mco_host::input;
 use tracing::info;
 
 use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
 
 const IDENTITY: Identity = Identity::new("machine-config-controller");
 
+/// Largest size of all templates together, in bytes.
+const MAX_TEMPLATES_SIZE: u64 = 16 * 1024 * 1024;
+
 /// Run the controller: render configs, roll them out, drain nodes
 #[derive(Debug, clap::Args)]
 pub(crate) struct ControllerArgs {
     #[command(subcommand)]
     command: ControllerCommand,
-    /// Accepted for compatibility, without effect: base configs are built in
-    #[arg(long, global = true, default_value = "/etc/mcc/templates", value_name = "DIR")]
-    templates: PathBuf,
+    /// Folder with templates of base configs; those of this build if omitted
+    #[arg(long, global = true, value_name = "DIR")]
+    templates: Option<PathBuf>,
     /// Log level; 4 and above logs everything
     #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
     verbosity: u8,
@@ -56,13 +66,30 @@ struct StartArgs {
 
 pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCode> {
     let verbose = verbose || args.verbosity >= 4;
+    let templates = load_templates(args.templates.as_deref())?;
     match &args.command {
-        ControllerCommand::Start(start) => run_controllers(start, verbose),
-        ControllerCommand::Bootstrap(args) => bootstrap::run(args),
+        ControllerCommand::Start(start) => run_controllers(start, templates, verbose),
+        ControllerCommand::Bootstrap(args) => bootstrap::run(args, &templates),
     }
 }
 
-fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
+/// Reads the templates of a folder, or returns those of this build.
+fn load_templates(folder: Option<&Path>) -> anyhow::Result<TemplateTree> {
+    let Some(folder) = folder else { return Ok(TemplateTree::built_in()) };
+    let mut files = Vec::new();
+    for (path, bytes) in input::tree(folder, MAX_TEMPLATES_SIZE)? {
+        let text = String::from_utf8(bytes);
+        files.push((path.clone(), text.with_context(|| format!("template {path} is not text"))?));
+    }
+    let tree = TemplateTree::from_files(files);
+    tree.with_context(|| format!("{} is no folder of templates", folder.display()))
+}
+
+fn run_controllers(
+    args: &StartArgs,
+    templates: TemplateTree,
+    verbose: bool,
+) -> anyhow::Result<ExitCode> {
     let timings = args.leader.timings()?;
     let register = |registry: &mut _| (Metrics::register(registry), NoteCount::register(registry));
     let health = Health::default();
@@ -80,6 +107,7 @@ fn run_controllers(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> 
             timings,
         };
         let config = Config {
+            templates: Arc::new(templates),
             delays: Delays::SHORT,
             leader: Some(leader),
             metrics,

@@ -1,4 +1,4 @@
-//! `mco operator`: runs the operator, which installs CRDs, pools and base configs and updates the
+//! `mco operator`: runs the operator, which installs CRDs, pools and the ControllerConfig and updates the
 //! ClusterOperator status.
 
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
 
 const IDENTITY: Identity = Identity::new("machine-config-operator");
 
-/// Run the operator: install CRDs, pools and base configs, and update the ClusterOperator status
+/// Run the operator: install CRDs and pools, and update the ClusterOperator status
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperatorArgs {
     #[command(subcommand)]
@@ -38,6 +38,10 @@ struct StartArgs {
     /// Image with the extensions for the OS image
     #[arg(long, default_value = "", value_name = "IMAGE")]
     os_extensions_image: String,
+    /// Contents of the base configs: adopt leaves kubelet and container runtime alone, full installs
+    /// them; the annotation of the ControllerConfig is left alone if omitted
+    #[arg(long, value_parser = ["adopt", "full"], value_name = "PROFILE")]
+    profile: Option<String>,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -61,6 +65,7 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
                 image: args.operator_image.clone(),
                 os_image: args.os_image.clone(),
                 os_extensions_image: args.os_extensions_image.clone(),
+                profile: args.profile.as_deref().map(Into::into),
                 root_ca: RootCa::Connection(args.process.kubeconfig.clone()),
                 leader: Some(leader),
                 notes,

@@ -14,8 +14,11 @@ use mco_testkit::chaos::{Entry, Fault, Plan};
 
 use crate::run::run;
 
-/// Number of faults that `make test` runs; `make soak` runs all of them.
-const SAMPLE: usize = 100;
+/// Requests between two faults of a run of `make test`; `make soak` runs each fault alone.
+///
+/// Far enough that most requests recover from their fault before the next one, and so close that all
+/// faults need about as many runs as there are kinds of faults, times this number.
+const SPACING: usize = 12;
 
 /// Runs at once. The rollouts keep one core busy each.
 const THREADS: usize = 2;
@@ -31,13 +34,20 @@ pub(crate) fn run_all(plans: &[Plan]) -> Vec<String> {
             scope.spawn(|| {
                 while let Some(plan) = plans.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Some(fault) = run(plan).fault {
-                        failed.lock().unwrap().push(fault);
+                        failed.lock().unwrap().push(narrowed(plan).unwrap_or(fault));
                     }
                 }
             });
         }
     });
     failed.into_inner().unwrap()
+}
+
+/// Returns the report of a single rule of a failed plan that fails alone.
+fn narrowed(plan: &Plan) -> Option<String> {
+    let rules = plan.rules().iter().filter(|_| plan.rules().len() > 1);
+    let mut alone = rules.map(|rule| Plan::several([(rule.from, rule.fault)]));
+    alone.find_map(|plan| run(&plan).fault)
 }
 
 /// Prints how many plans were run, and fails if one of them broke a promise.
@@ -52,17 +62,39 @@ pub(crate) fn expect_all(what: &str, plans: &[Plan]) {
     assert!(count == 0, "{count} of {line} failed:\n\n{shown}");
 }
 
-/// Returns all plans with a single fault, for the requests of a run without faults.
-fn singles(entries: &[Entry]) -> Vec<Plan> {
-    let all = entries.iter().flat_map(|entry| Fault::ALL.map(|fault| (entry, fault)));
-    let applies = all.filter(|(entry, fault)| fault.applies_to(&entry.call()));
-    applies.map(|(entry, fault)| Plan::single(entry.number, fault)).collect()
+/// Returns all faults of the requests of a run without faults, by request.
+fn faults(entries: &[Entry]) -> Vec<(usize, Vec<Fault>)> {
+    let of = |entry: &Entry| {
+        let applies = |fault: &Fault| fault.applies_to(&entry.call());
+        (entry.number, Fault::ALL.into_iter().filter(applies).collect())
+    };
+    entries.iter().map(of).collect()
 }
 
-/// Returns about `count` of the plans, spread evenly.
-fn spread(plans: Vec<Plan>, count: usize) -> Vec<Plan> {
-    let step = plans.len().div_ceil(count).max(1);
-    plans.into_iter().step_by(step).collect()
+/// Returns all plans with a single fault.
+fn singles(faults: &[(usize, Vec<Fault>)]) -> Vec<Plan> {
+    let all = faults.iter().flat_map(|(number, kinds)| kinds.iter().map(|kind| (*number, *kind)));
+    all.map(|(number, fault)| Plan::single(number, fault)).collect()
+}
+
+/// Returns plans that together have every fault at every request, each at requests that are
+/// [`SPACING`] apart.
+fn spaced(faults: &[(usize, Vec<Fault>)]) -> Vec<Plan> {
+    let rounds = faults.iter().map(|(_, kinds)| kinds.len()).max().unwrap_or_default();
+    let mut plans = Vec::new();
+    for round in 0..rounds {
+        for first in 0..SPACING {
+            let requests = faults.iter().skip(first).step_by(SPACING).enumerate();
+            // Neighbours have different faults.
+            let fault = |(place, (number, kinds)): (usize, &(usize, Vec<Fault>))| {
+                let kind = kinds.get((round + place) % kinds.len().max(1));
+                kind.filter(|_| round < kinds.len()).map(|kind| (*number, *kind))
+            };
+            plans.push(Plan::several(requests.filter_map(fault)));
+        }
+    }
+    plans.retain(|plan| !plan.rules().is_empty());
+    plans
 }
 
 #[test]
@@ -78,10 +110,31 @@ fn a_rollout_without_faults_converges_and_logs_no_failure() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "`make soak` asks for all faults")]
 fn every_single_fault_at_every_request_is_survived() {
-    let all = singles(&run(&Plan::default()).entries);
-    let total = all.len();
-    let plans = if std::env::var_os("MCO_CHAOS_ALL").is_some() { all } else { spread(all, SAMPLE) };
-    expect_all(&format!("single faults, of {total}"), &plans);
+    let faults = faults(&run(&Plan::default()).entries);
+    let singles = singles(&faults);
+    if std::env::var_os("MCO_CHAOS_ALL").is_some() {
+        expect_all("single faults", &singles);
+    } else {
+        expect_all(
+            &format!("{} faults, {SPACING} requests apart", singles.len()),
+            &spaced(&faults),
+        );
+    }
+}
+
+#[test]
+fn the_spaced_plans_have_every_fault_at_every_request_once() {
+    let kinds = |number: usize| Fault::ALL.into_iter().skip(number % 5).collect::<Vec<_>>();
+    let faults: Vec<_> = (1..=100).map(|number| (number, kinds(number))).collect();
+    let text = |plan: &Plan| plan.to_string();
+    let spaced: Vec<String> = spaced(&faults).iter().map(text).collect();
+    let mut found: Vec<&str> = spaced.iter().flat_map(|plan| plan.split(',')).collect();
+    let singles: Vec<String> = singles(&faults).iter().map(text).collect();
+    let mut expected: Vec<&str> = singles.iter().map(String::as_str).collect();
+    found.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
+    assert!(spaced.len() <= SPACING * Fault::ALL.len(), "{} plans", spaced.len());
 }
 
 /// Runs the plan of a failed run again: `MCO_CHAOS_PLAN=12x1:cut-body`.

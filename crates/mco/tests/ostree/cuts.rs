@@ -66,6 +66,17 @@ fn an_update_survives_a_power_cut_at_every_moment_of_rpm_ostree() {
 }
 
 #[test]
+fn an_update_survives_a_power_cut_at_every_moment_of_bootc() {
+    let Some(lone) = machine(Tool::Bootc) else { return };
+    let images = ["2", "3"].map(|text| done(lone.publish_image(&[("usr/lib/version", text)])));
+    let [one, two] = images;
+    let first = Config { text: "one", image: one, ..Config::default() };
+    let second = Config { text: "two", image: two, ..first.clone() };
+    let moments = every_moment_is_survived(&lone, &first, &second);
+    assert!(moments >= 2, "only {moments} moments");
+}
+
+#[test]
 fn an_update_whose_staged_deployment_is_lost_is_staged_again() {
     for tool in [Tool::RpmOstree, Tool::Bootc] {
         let Some(lone) = machine(tool) else { return };
@@ -109,13 +120,12 @@ fn an_update_survives_a_power_cut_before_and_after_its_deployment_is_finalized()
     }
 }
 
-#[test]
-fn a_rollback_survives_a_power_cut_at_every_moment_of_rpm_ostree() {
-    let Some(lone) = machine(Tool::RpmOstree) else { return };
+fn a_rollback_survives_every_moment(tool: Tool, arguments: &'static [&'static str]) {
+    let Some(lone) = machine(tool) else { return };
     let machine = lone.machine();
     let first = Config { text: "one", image: booted_image(machine), ..Config::default() };
     let image = done(lone.publish_image(&[("usr/lib/version", "2")]));
-    let second = Config { text: "two", image, arguments: &["nosmt"], ..first.clone() };
+    let second = Config { text: "two", image, arguments, ..first.clone() };
     first.reboot_into(machine);
     for moment in 0.. {
         second.reboot_into(machine);
@@ -139,4 +149,14 @@ fn a_rollback_survives_a_power_cut_at_every_moment_of_rpm_ostree() {
             return;
         }
     }
+}
+
+#[test]
+fn a_rollback_survives_a_power_cut_at_every_moment_of_rpm_ostree() {
+    a_rollback_survives_every_moment(Tool::RpmOstree, &["nosmt"]);
+}
+
+#[test]
+fn a_rollback_survives_a_power_cut_at_every_moment_of_bootc() {
+    a_rollback_survives_every_moment(Tool::Bootc, &[]);
 }

@@ -14,14 +14,13 @@ use kube::{
     api::{DeleteParams, Patch, PatchParams, PostParams},
     runtime::wait::conditions,
 };
-use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, annotation, label};
+use mco_api::{ControllerConfig, MachineConfigPool, annotation, label};
 use mco_operator::RootCa;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::support::{Operator, cluster, condition, config, wait, wait_for};
 
-const BASE: &str = "00-worker";
 const POOLS: &str = "machineconfigpools.machineconfiguration.openshift.io";
 const NODES: &str = "machineconfignodes.machineconfiguration.openshift.io";
 const OPERATORS: &str = "clusteroperators.config.openshift.io";
@@ -51,50 +50,58 @@ async fn create_namespace(client: &Client) {
 }
 
 #[tokio::test]
-async fn an_edited_base_config_is_restored_in_full() {
+async fn a_given_profile_is_enforced_and_otherwise_that_of_the_administrator_stays() {
     let client = cluster().await;
-    let operator = Operator::start(&client, &config("v1", "4.20.0"));
-    installed(&client).await;
-    let configs = Api::<MachineConfig>::all(client.clone());
-    let made = configs.get(BASE).await.unwrap();
-
-    let unit = json!({"name": "a.service", "enabled": true, "contents": "[Service]"});
-    let edit = json!({
-        "metadata": {"labels": {"team": "infra"}},
-        "spec": {
-            "config": {"systemd": {"units": [unit]}},
-            "kernelArguments": ["debug"],
-            "extensions": ["usbguard"],
-        },
-    });
-    let edited = merge(&configs, BASE, edit).await;
-    assert_ne!(json!(edited.spec), json!(made.spec));
-    let is_restored = |found: Option<&MachineConfig>| {
-        found.is_some_and(|found| json!(found.spec) == json!(made.spec))
+    let configs = Api::<ControllerConfig>::all(client.clone());
+    let (name, key) = (label::CONTROLLER_CONFIG, annotation::PROFILE.name());
+    let is = |profile: &'static str| {
+        move |found: Option<&ControllerConfig>| {
+            found.is_some_and(|found| found.annotations().get(key).is_some_and(|it| it == profile))
+        }
     };
-    let restored = wait_for(&configs, BASE, "the base config is restored", is_restored).await;
-    assert_eq!(restored.unwrap().labels().get("team").map(String::as_str), Some("infra"));
+    let mut given = config("v1", "4.20.0");
+    given.profile = Some("full".into());
+    let operator = Operator::start(&client, &given);
+    installed(&client).await;
+    wait_for(&configs, name, "the profile is set", is("full")).await;
+    merge(&configs, name, json!({"metadata": {"annotations": {key: "adopt"}}})).await;
+    wait_for(&configs, name, "the profile is enforced", is("full")).await;
+    operator.stop().await;
+
+    merge(&configs, name, json!({"metadata": {"annotations": {key: "adopt"}}})).await;
+    let operator = Operator::start(&client, &config("v2", "4.21.0"));
+    let by = annotation::GENERATED_BY_VERSION.name();
+    let is_new = |found: Option<&ControllerConfig>| {
+        found.is_some_and(|found| found.annotations().get(by).is_some_and(|it| it == "v2"))
+    };
+    let found = wait_for(&configs, name, "the new build is known", is_new).await;
+    assert_eq!(found.unwrap().annotations().get(key).map(String::as_str), Some("adopt"));
     operator.stop().await;
 }
 
 #[tokio::test]
-async fn an_upgrade_changes_no_base_config() {
+async fn a_failing_template_controller_degrades_the_operator() {
     let client = cluster().await;
     let operator = Operator::start(&client, &config("v1", "4.20.0"));
     installed(&client).await;
-    let configs = Api::<MachineConfig>::all(client.clone());
-    let before = configs.get(BASE).await.unwrap();
-    operator.stop().await;
-
-    let operator = Operator::start(&client, &config("v2", "4.21.0"));
-    let by = annotation::GENERATED_BY_CONTROLLER_VERSION.name();
-    let is_new = |found: Option<&MachineConfig>| {
-        found.is_some_and(|found| found.annotations().get(by).is_some_and(|it| it == "hash of v2"))
+    let configs = Api::<ControllerConfig>::all(client.clone());
+    let failing = |status: &str| {
+        json!({"status": {"conditions": [{
+            "type": "TemplateControllerFailing", "status": status, "message": "no platform",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]}})
     };
-    let after = wait_for(&configs, BASE, "the new build marks the base config", is_new).await;
-    let after = after.unwrap();
-    assert_eq!(json!(after.spec), json!(before.spec));
-    assert_eq!(after.metadata.generation, before.metadata.generation);
+    let set = async |status: &str| {
+        let patch = Patch::Merge(failing(status));
+        let params = PatchParams::default();
+        configs.patch_status(label::CONTROLLER_CONFIG, &params, &patch).await.unwrap();
+    };
+    set("True").await;
+    let found = wait(&client, "Degraded is true", |o| condition(o, "Degraded").starts_with("True"));
+    let text = condition(&found.await, "Degraded");
+    assert!(text.contains("MachineConfigController") && text.contains("no platform"), "{text}");
+    set("False").await;
+    wait(&client, "Degraded is false", |o| condition(o, "Degraded").starts_with("False")).await;
     operator.stop().await;
 }
 

@@ -40,7 +40,14 @@ impl Plan {
     /// Returns the plan of a single fault at the request with this number.
     #[must_use]
     pub fn single(number: usize, fault: Fault) -> Self {
-        Self(vec![Rule { from: number, count: 1, fault }])
+        Self::several([(number, fault)])
+    }
+
+    /// Returns the plan of one fault at each of several requests.
+    #[must_use]
+    pub fn several(faults: impl IntoIterator<Item = (usize, Fault)>) -> Self {
+        let rule = |(from, fault)| Rule { from, count: 1, fault };
+        Self(faults.into_iter().map(rule).collect())
     }
 
     /// Returns the random plan of a seed, for a run of about `requests` requests.

@@ -26,12 +26,12 @@ const FILES: &[(&str, u32, &str)] = &[
     ("etc/machine-id", 0o644, ""),
     ("etc/containerd/config.toml", 0o644, ours!("containerd.toml")),
     ("etc/cni/net.d/10-bridge.conflist", 0o644, ours!("bridge.conflist")),
-    ("etc/kubernetes/kubelet.yaml", 0o644, ours!("kubelet.yaml")),
     ("etc/systemd/system/containerd.service.d/lab.conf", 0o644, ours!("containerd.service.conf")),
     ("etc/systemd/system/kubelet.service", 0o644, ours!("kubelet.service")),
     ("etc/systemd/system/lab-images.service", 0o644, ours!("lab-images.service")),
     ("etc/systemd/system/lab-prepare.service", 0o644, ours!("lab-prepare.service")),
     ("usr/local/lib/lab-prepare", 0o755, ours!("lab-prepare")),
+    ("var/lib/kubelet/config.yaml", 0o644, ours!("kubelet.yaml")),
 ];
 
 const ENABLED: &[(&str, &str)] = &[
@@ -80,12 +80,16 @@ pub(super) fn write_disk(
         fs::create_dir_all(&path)
             .with_context(|| format!("failed to create {}", path.display()))?;
     }
+    // A real directory outside the overlay, because containerd creates overlays in it.
+    let copy = &mut Command::new("cp");
+    run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
+    let disk = |path: &str| if path.starts_with("var/") { folder } else { &*upper };
     for (path, mode, text) in FILES {
         let text = text
             .replace("@NAME@", &identity.name)
             .replace("@ADDRESS@", &identity.address)
             .replace("@PODS@", &identity.pods);
-        write(&upper.join(path), *mode, &text)?;
+        write(&disk(path).join(path), *mode, &text)?;
     }
     let units = upper.join("etc/systemd/system");
     let wants = units.join("multi-user.target.wants");
@@ -96,14 +100,10 @@ pub(super) fn write_disk(
     for name in MASKED {
         symlink("/dev/null", units.join(name)).with_context(|| format!("failed to mask {name}"))?;
     }
-    // A real directory outside the overlay, because containerd creates overlays in it.
-    let copy = &mut Command::new("cp");
-    run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
     let journal = folder.join("var/log/journal");
     fs::create_dir_all(&journal).context("failed to create the folder of the journal")?;
     for (path, text) in credentials {
-        let disk = if path.starts_with("var/") { folder } else { &upper };
-        write(&disk.join(path), 0o600, text)?;
+        write(&disk(path).join(path), 0o600, text)?;
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::NAMESPACE;
 
-/// Verbs on resources of one API group.
+/// Verbs on resources of one API group. `secrets:a` is the Secret `a` in any namespace.
 pub(super) struct Rule(&'static str, &'static [&'static str], &'static [&'static str]);
 
 const OURS: &str = mco_api::GROUP;
@@ -22,11 +22,12 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
     Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
-    // Kinds that the controller does not handle get a condition that says so.
-    Rule(OURS, &["kubeletconfigs"], SEE),
-    // Finalizers name the MachineConfigs that are generated from them.
-    Rule(OURS, &["containerruntimeconfigs"], SEE_AND_PATCH),
+    // The number of the generated MachineConfig, and its name as a finalizer.
+    Rule(OURS, &["kubeletconfigs"], SEE_AND_PATCH),
     // The API server requires this to set an owner reference with blockOwnerDeletion.
+    Rule(OURS, &["kubeletconfigs/finalizers"], &["update"]),
+    // The same for the MachineConfigs of container engines.
+    Rule(OURS, &["containerruntimeconfigs"], SEE_AND_PATCH),
     Rule(OURS, &["containerruntimeconfigs/finalizers"], &["update"]),
     Rule(
         OURS,
@@ -55,6 +56,11 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfignodes"], &["delete"]),
     Rule(OURS, &["machineconfignodes/status"], &["patch"]),
     Rule(OURS, &["controllerconfigs", "pinnedimagesets", "osimagestreams"], SEE),
+    // Base configs: conditions, owner references, and the pull secret of the cluster.
+    Rule(OURS, &["controllerconfigs/status"], &["patch"]),
+    Rule(OURS, &["controllerconfigs/finalizers"], &["update"]),
+    Rule(OURS, &["internalreleaseimages"], &["get"]),
+    Rule("", &["secrets:pull-secret"], SEE),
     Rule("operator.openshift.io", &["machineconfigurations"], SEE),
     // Addresses of the config server, and the namespace of the Machine API.
     Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
@@ -78,10 +84,7 @@ pub(super) const DAEMON: &[Rule] = &[
 pub(super) const OPERATOR: &[Rule] = &[
     Rule("", &["namespaces"], &["create"]),
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
-    Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], KEEP),
-    Rule(OURS, &["controllerconfigs/status"], &["patch"]),
-    // The API server requires this to set an owner reference with blockOwnerDeletion.
-    Rule(OURS, &["controllerconfigs/finalizers"], &["update"]),
+    Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
     Rule("config.openshift.io", &["clusteroperators"], KEEP),
     Rule("config.openshift.io", &["clusteroperators/status"], &["patch"]),
 ];
@@ -213,5 +216,13 @@ fn subject(account: &str) -> Value {
 }
 
 fn rule(Rule(group, resources, verbs): &Rule) -> Value {
-    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+    let names: Vec<&str> =
+        resources.iter().filter_map(|one| Some(one.split_once(':')?.1)).collect();
+    let resources: Vec<&str> =
+        resources.iter().map(|one| one.split_once(':').map_or(*one, |(kind, _)| kind)).collect();
+    let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    if let Some(rule) = rule.as_object_mut().filter(|_| !names.is_empty()) {
+        rule.insert("resourceNames".to_owned(), json!(names));
+    }
+    rule
 }

@@ -6,10 +6,15 @@ use std::{
 };
 
 use anyhow::Context as _;
+use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use mco_api::{ControllerConfig, object_yaml};
+use mco_api::{ControllerConfig, annotation, kubelet_config::TlsSecurityProfile, object_yaml};
 use mco_controller::bootstrap::{self, BootstrapManifests, BootstrapOutput, BuiltIns};
-use mco_core::lint::{Fault, Object, SpannedValue};
+use mco_core::{
+    kubelet::{self, TlsSettings},
+    lint::{Fault, Object},
+    template::{self, Facts, Profile, TemplateTree},
+};
 use mco_host::{Root, input};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -33,6 +38,9 @@ pub(crate) struct BootstrapArgs {
     /// File with the pull secret, a Secret of type kubernetes.io/dockerconfigjson
     #[arg(long, value_name = "FILE")]
     pull_secret: Option<PathBuf>,
+    /// Contents of the base configs: adopt or full; that of the ControllerConfig if omitted
+    #[arg(long, value_parser = ["adopt", "full"], value_name = "PROFILE")]
+    profile: Option<String>,
     /// Accepted for compatibility, without effect: the ControllerConfig names the release
     #[arg(long, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot", value_name = "VERSION")]
     payload_version: String,
@@ -46,9 +54,6 @@ Examples:
 const FILE_MODE: u32 = 0o664;
 const DIRECTORY_MODE: u32 = 0o764;
 
-/// Roles with a base config in every cluster.
-const ROLES: [&str; 2] = ["master", "worker"];
-
 /// Kinds from which the reference makes configs and this command does not.
 const IGNORED_KINDS: &[&str] = &[
     "ImageContentSourcePolicy",
@@ -60,16 +65,18 @@ const IGNORED_KINDS: &[&str] = &[
     "Node",
 ];
 
-pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
-    if let Some(path) = &args.pull_secret {
-        check_pull_secret(path)?;
-    }
+pub(super) fn run(args: &BootstrapArgs, templates: &TemplateTree) -> anyhow::Result<ExitCode> {
+    let pull_secret = args.pull_secret.as_deref().map(read_pull_secret).transpose()?;
     let sources = Sources { paths: vec![args.manifest_dir.clone()], recursive: false };
     let (given, api_server) = sort_by_kind(sources.load()?, &args.manifest_dir)?;
+    let tls = tls_settings(api_server.as_ref())?;
     let build = process::build();
     let base = |cluster: &ControllerConfig| {
-        let config = |role: &str| mco_operator::base_config(role, &build, cluster);
-        ROLES.map(config).to_vec()
+        let annotated = cluster.annotations().get(annotation::PROFILE.name());
+        let profile = args.profile.as_ref().or(annotated).map(|word| Profile::from(&**word));
+        let pull_secret = pull_secret.as_deref();
+        let facts = Facts { controller_config: cluster, pull_secret, tls: &tls, build: &build };
+        template::base_configs(templates, &profile.unwrap_or_default(), &facts)
     };
     let pools = mco_operator::built_in_pools();
     let furnishing = BuiltIns { build: &build, base: &base, pools: &pools };
@@ -77,6 +84,14 @@ pub(super) fn run(args: &BootstrapArgs) -> anyhow::Result<ExitCode> {
     let made = runtime.block_on(bootstrap::run(given, &furnishing))?;
     write(&args.dest_dir, &made, api_server.as_ref())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the TLS settings of the `APIServer` manifest.
+fn tls_settings(api_server: Option<&Value>) -> anyhow::Result<TlsSettings> {
+    let profile = api_server.and_then(|object| object.pointer("/spec/tlsSecurityProfile"));
+    let profile: Option<TlsSecurityProfile> =
+        profile.map(|profile| serde_json::from_value(profile.clone())).transpose()?;
+    Ok(kubelet::tls_settings(profile.as_ref()))
 }
 
 /// Returns the manifests by kind, and the `APIServer`, which is copied to the output.
@@ -129,24 +144,24 @@ fn typed<T: DeserializeOwned>(object: &Object, faults: &mut Vec<Fault>) -> Optio
     object.root.typed::<T>().map_err(|error| faults.push(object.type_fault(error))).ok()
 }
 
-fn check_pull_secret(path: &Path) -> anyhow::Result<()> {
+/// Reads the credentials of a pull secret.
+fn read_pull_secret(path: &Path) -> anyhow::Result<String> {
     let bytes = input::file(path, MAX_FILE_SIZE)?;
     let loaded = load::text(path, bytes);
-    let is_secret = |object: &Object| {
-        let text = |name: &str| object.root.get(name).and_then(SpannedValue::as_str);
-        let data = object.root.get("data").and_then(|data| data.get(".dockerconfigjson"));
-        object.kind == "Secret"
-            && text("type") == Some("kubernetes.io/dockerconfigjson")
-            && data.is_some()
-    };
-    if loaded.faults.is_empty() && loaded.objects.iter().any(is_secret) {
-        return Ok(());
-    }
-    Err(error_with_hint(
-        format!("{} is not a Secret of type kubernetes.io/dockerconfigjson", path.display()),
-        "create one with: kubectl create secret docker-registry NAME --from-file=.dockerconfigjson=FILE \
-         --dry-run=client -o yaml",
-    ))
+    let mut secrets = loaded.objects.iter().filter(|object| object.kind == "Secret");
+    let secret = secrets.next().and_then(|object| object.root.typed::<Secret>().ok());
+    let text = secret.filter(|_| loaded.faults.is_empty()).and_then(|secret| {
+        let data = secret.data.as_ref().and_then(|data| data.get(".dockerconfigjson"));
+        let kind = secret.type_.clone().unwrap_or_default();
+        template::compact(&kind, data.map(|data| data.0.as_slice())).ok()
+    });
+    text.ok_or_else(|| {
+        error_with_hint(
+            format!("{} is not a Secret of type kubernetes.io/dockerconfigjson", path.display()),
+            "create one with: kubectl create secret docker-registry NAME --from-file=.dockerconfigjson=FILE \
+             --dry-run=client -o yaml",
+        )
+    })
 }
 
 fn write(dir: &Path, made: &BootstrapOutput, api_server: Option<&Value>) -> anyhow::Result<()> {
