@@ -46,8 +46,12 @@ pub struct Metrics {
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
     no_skew_enforcement: Gauge,
+    image_config_failed: Gauge,
     states: States,
 }
+
+/// Subcontroller of the settings for container engines.
+const CONTAINER_RUNTIME: &str = "machine-config-controller-container-runtime-config";
 
 /// An action of a subcontroller that `mcc_sub_controller_state` records.
 #[derive(Clone, Copy, Debug)]
@@ -68,6 +72,10 @@ pub(crate) enum Action {
     Features,
     /// The MachineConfigs of the settings of nodes were generated.
     NodeConfig,
+    /// A ContainerRuntimeConfig was applied to a pool.
+    ContainerRuntimeConfig,
+    /// Registries and image policies were applied to a pool.
+    ImageConfig,
 }
 
 impl Action {
@@ -86,6 +94,8 @@ impl Action {
             }
             Self::Features => ("machine-config-controller-kubelet-config", "Sync FeatureSet"),
             Self::NodeConfig => ("machine-config-controller-kubelet-config", "Sync NodeConfig"),
+            Self::ContainerRuntimeConfig => (CONTAINER_RUNTIME, "Sync Container Runtime Config"),
+            Self::ImageConfig => (CONTAINER_RUNTIME, "Sync Image Config"),
         }
     }
 
@@ -144,6 +154,9 @@ impl Metrics {
             "set to 1 when boot image skew enforcement is disabled",
         );
         registry.register(name, help, metrics.no_skew_enforcement.clone());
+        // Not in the reference, whose failures are in its log only.
+        let (name, help) = ("mcc_image_config_err", "1 if image settings cannot be applied");
+        registry.register(name, help, metrics.image_config_failed.clone());
         registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
@@ -213,7 +226,8 @@ impl Metrics {
         for gauge in counts.into_iter().chain([&self.os_image]) {
             gauge.remove(&label);
         }
-        for action in [Action::Render, Action::Node] {
+        let actions = [Action::ContainerRuntimeConfig, Action::ImageConfig];
+        for action in [Action::Render, Action::Node].into_iter().chain(actions) {
             self.actions.remove(&action.label(pool));
         }
         self.states.remove_pool(pool);
@@ -232,6 +246,11 @@ impl Metrics {
         for action in [Action::Drain, Action::Uncordon] {
             self.actions.remove(&action.label(node));
         }
+    }
+
+    /// Records if the settings for registries and image policies cannot be applied.
+    pub(crate) fn set_image_config_error(&self, has_failed: bool) {
+        self.image_config_failed.set(has_failed.into());
     }
 
     /// Records that the drain of a node exceeded its time limit.
@@ -282,6 +301,7 @@ mod tests {
             series(&registry),
             [
                 r#"mcc_drain_err{node="initialize"} 0"#,
+                "mcc_image_config_err 0",
                 r#"mcc_pool_alert{node="initialize"} 0"#,
                 r#"mcc_sub_controller_state{subcontroller="initialize",state="initialize",object="initialize"} 0"#,
                 r#"os_image_url_override{pool="initialize"} 0"#,
@@ -313,6 +333,8 @@ mod tests {
             (Action::KubeletConfig, "pods"),
             (Action::Features, "cluster"),
             (Action::NodeConfig, "cluster"),
+            (Action::ContainerRuntimeConfig, "worker"),
+            (Action::ImageConfig, "worker"),
         ] {
             metrics.record_action(action, object, later);
         }
@@ -333,6 +355,8 @@ mod tests {
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync Kubelet Config",object="pods"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync FeatureSet",object="cluster"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync NodeConfig",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Container Runtime Config",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Image Config",object="worker"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }
@@ -352,6 +376,7 @@ mod tests {
         metrics.set_os_image_override("worker", false);
         metrics.record_action(Action::Node, "worker", Timestamp::UNIX_EPOCH);
         metrics.record_action(Action::Render, "worker", Timestamp::UNIX_EPOCH);
+        metrics.record_action(Action::ImageConfig, "worker", Timestamp::UNIX_EPOCH);
         let without_nodes = series(&registry);
         metrics.set_node_pool("n0", Some("worker"));
         metrics.set_pool_alert("n0", true);

@@ -29,8 +29,9 @@ use mco_cluster::{
 };
 use mco_core::{
     cluster_settings::SettingsError,
+    kubelet::tls_settings,
     render::check_skew,
-    template::{self, Facts, Profile, PullSecretError, TemplateError, TlsError, TlsSettings},
+    template::{self, Facts, Profile, PullSecretError, TemplateError},
 };
 use tracing::{info, warn};
 
@@ -52,8 +53,6 @@ enum SyncError {
     #[error(transparent)]
     PullSecret(#[from] PullSecretError),
     #[error(transparent)]
-    Tls(#[from] TlsError),
-    #[error(transparent)]
     Settings(#[from] SettingsError),
     #[error("failed to read {kind} {name}")]
     Read { kind: &'static str, name: String, source: CallError },
@@ -68,12 +67,13 @@ enum SyncError {
 impl SyncError {
     /// Returns true if the failure is over as soon as the cache is up to date.
     fn is_conflict(&self) -> bool {
-        let rejection = match self {
-            Self::Act(
-                ActError::RestoreConfig { source, .. } | ActError::CreateConfig { source, .. },
-            ) => source.rejection(),
-            _ => None,
+        let Self::Act(
+            ActError::RestoreConfig { source, .. } | ActError::CreateConfig { source, .. },
+        ) = self
+        else {
+            return false;
         };
+        let rejection = source.rejection();
         matches!(rejection, Some(Rejection::Conflict | Rejection::AlreadyExists))
     }
 }
@@ -207,12 +207,12 @@ async fn generate(
 ) -> Result<Vec<MachineConfig>, SyncError> {
     let profile = config.annotations().get(annotation::PROFILE.name());
     let profile = profile.map_or(Profile::Adopt, |word| Profile::from(&**word));
-    let (mut pull_secret, mut tls) = (None, TlsSettings::default());
+    let (mut pull_secret, mut tls) = (None, tls_settings(None));
     if profile != Profile::Adopt {
         pull_secret = secrets.read(context, config).await?;
         let api_server = context.caches.settings.get()?.api_server;
         let tls_profile = api_server.and_then(|it| it.spec.tls_security_profile);
-        tls = TlsSettings::from_profile(tls_profile.as_ref())?;
+        tls = tls_settings(tls_profile.as_ref());
         if let Some(platform) = template::unknown_platform(&config.spec) {
             warn!(platform, "Platform is unknown; generated base configs for platform none");
         }

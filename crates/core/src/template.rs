@@ -12,7 +12,6 @@ mod object;
 mod platform;
 mod pull_secret;
 mod ssh;
-mod tls;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -39,10 +38,9 @@ pub use self::{
     platform::{layers, unknown_platform},
     pull_secret::{PullSecretError, RegistryLogin, compact, with_login},
     ssh::{SshKeyError, ssh_config_name, ssh_configs},
-    tls::{TlsError, TlsSettings},
     tree::{Layout, TemplateTree},
 };
-use crate::render::Build;
+use crate::{kubelet::TlsSettings, render::Build};
 
 pub use mco_api::annotation::Profile;
 

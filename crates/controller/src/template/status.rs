@@ -82,6 +82,7 @@ pub(super) async fn report(
 }
 
 /// The new value of a condition.
+#[derive(Clone, Copy)]
 struct Finding<'f> {
     holds: bool,
     reason: &'f str,

@@ -1,5 +1,6 @@
 //! Tests of the template controller: base configs, conditions of the ControllerConfig, SSH keys.
 
+use futures::{FutureExt as _, future::LocalBoxFuture};
 use k8s_openapi::{
     ByteString,
     api::core::v1::{ConfigMap, Secret},
@@ -38,14 +39,22 @@ fn condition(config: &ControllerConfig, kind: &str) -> String {
     found.next().map_or_else(String::new, |c| format!("{} {}: {}", c.status, c.reason, c.message))
 }
 
+/// Waits until `holds` is true for the ControllerConfig.
+fn reached<'f>(
+    fleet: &'f Fleet,
+    what: &'f str,
+    holds: impl Fn(&ControllerConfig) -> bool + 'f,
+) -> LocalBoxFuture<'f, ControllerConfig> {
+    fleet.wait(CLUSTER, what, holds).boxed_local()
+}
+
 async fn completed(fleet: &Fleet, what: &str) -> ControllerConfig {
-    fleet
-        .wait::<ControllerConfig>(CLUSTER, what, |config| {
-            let status = config.status.clone().unwrap_or_default();
-            Some(status.observed_generation) == config.metadata.generation
-                && condition(config, "Completed").starts_with("True ")
-        })
-        .await
+    reached(fleet, what, |config| {
+        let status = config.status.clone().unwrap_or_default();
+        Some(status.observed_generation) == config.metadata.generation
+            && condition(config, "Completed").starts_with("True ")
+    })
+    .await
 }
 
 async fn profile(fleet: &Fleet, profile: &str) {
@@ -79,11 +88,10 @@ async fn base_configs_are_created_and_complete_the_controller_config(server: Ser
     assert!(condition(&cluster, "Failing").starts_with("False "));
     let arguments = json!({"spec": {"clusterDNSIP": "172.30.0.10"}});
     fleet.patch::<ControllerConfig>(CLUSTER, arguments).await;
-    fleet
-        .wait::<ControllerConfig>(CLUSTER, "the new generation is complete", |config| {
-            condition(config, "Completed").contains(&format!("({}) generation", generation + 1))
-        })
-        .await;
+    reached(&fleet, "the new generation is complete", |config| {
+        condition(config, "Completed").contains(&format!("({}) generation", generation + 1))
+    })
+    .await;
     fleet.stop().await;
 }
 
@@ -202,11 +210,9 @@ async fn the_profile_full_makes_nodes_and_returning_removes_it(server: Server) {
         })
         .await;
     profile(&fleet, "wrong").await;
-    let failing = fleet
-        .wait::<ControllerConfig>(CLUSTER, "is failing", |config| {
-            condition(config, "Failing").starts_with("True ")
-        })
-        .await;
+    let failing =
+        reached(&fleet, "is failing", |config| condition(config, "Failing").starts_with("True "))
+            .await;
     let text = condition(&failing, "Failing");
     assert!(text.contains("failed to syncing towards (1) generation"), "{text}");
     assert!(text.contains("unknown profile \"wrong\""), "{text}");
@@ -240,10 +246,7 @@ async fn a_wrong_pull_secret_fails_and_a_changed_one_is_generated(server: Server
     let reference = json!({"name": "pull-secret", "namespace": label::NAMESPACE});
     fleet.patch::<ControllerConfig>(CLUSTER, json!({"spec": {"pullSecret": reference}})).await;
     let expected = "expected secret type kubernetes.io/dockerconfigjson found Opaque";
-    fleet
-        .wait::<ControllerConfig>(CLUSTER, "refuses the type", |config| {
-            condition(config, "Failing").ends_with(expected)
-        })
+    reached(&fleet, "refuses the type", |config| condition(config, "Failing").ends_with(expected))
         .await;
     // The type of a Secret cannot be changed.
     secrets.delete("pull-secret", &DeleteParams::default()).await.unwrap();

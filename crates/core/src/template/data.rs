@@ -60,7 +60,7 @@ impl Data {
             ("proxy", proxy(spec.proxy.as_ref())),
             ("pullSecret", json!(facts.pull_secret.unwrap_or_default())),
             ("tlsMinVersion", json!(facts.tls.min_version)),
-            ("tlsCipherSuites", json!(facts.tls.cipher_suites)),
+            ("tlsCipherSuites", json!(facts.tls.ciphers)),
             ("platform", json!(Platform::of(spec)?)),
             ("topology", json!(platform::topology(spec).map_or("", |topology| topology.as_str()))),
             ("baseDomain", json!(base_domain.unwrap_or_default())),

@@ -9,7 +9,7 @@ use super::{
     tests::{made_with, on},
     *,
 };
-use crate::machine::Machine;
+use crate::{kubelet::tls_settings, machine::Machine};
 
 const SECRET: &str = r#"{"auths":{"registry.test":{"auth":"dXNlcjp3b3Jk"}}}"#;
 
@@ -107,7 +107,7 @@ fn compare(name: &str, found: &str) {
 
 #[test]
 fn golden_base_configs_of_each_cluster() {
-    let (tree, tls) = (TemplateTree::built_in(), TlsSettings::default());
+    let (tree, tls) = (TemplateTree::built_in(), tls_settings(None));
     for (name, profile, spec) in clusters() {
         let made = made_with(&tree, &profile, spec, Some(SECRET), &tls).unwrap();
         compare(name, &print(&made, Detail::Digests));
@@ -123,7 +123,7 @@ fn golden_base_configs_of_each_cluster() {
 
 #[test]
 fn the_same_cluster_gives_the_same_bytes() {
-    let (tree, tls) = (TemplateTree::built_in(), TlsSettings::default());
+    let (tree, tls) = (TemplateTree::built_in(), tls_settings(None));
     for (_, profile, spec) in clusters() {
         let once = made_with(&tree, &profile, spec.clone(), Some(SECRET), &tls).unwrap();
         let again = made_with(&tree, &profile, spec, Some(SECRET), &tls).unwrap();

@@ -93,11 +93,11 @@ mod tests {
     use mco_api::ControllerConfig;
 
     use super::*;
-    use crate::{render::Build, template::TlsSettings};
+    use crate::{kubelet::tls_settings, render::Build};
 
     fn edited(edit: impl FnOnce(&mut Value)) -> MachineConfig {
         let build = Build { version: "v1".to_owned(), hash: "abc".to_owned() };
-        let (controller_config, tls) = (ControllerConfig::default(), TlsSettings::default());
+        let (controller_config, tls) = (ControllerConfig::default(), tls_settings(None));
         let facts = Facts {
             controller_config: &controller_config,
             pull_secret: None,

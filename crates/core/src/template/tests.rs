@@ -4,7 +4,7 @@ use mco_api::{annotation, label};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::machine::Machine;
+use crate::{kubelet::tls_settings, machine::Machine};
 
 /// Builds a ControllerConfig with this spec.
 pub(super) fn cluster(spec: Value) -> ControllerConfig {
@@ -29,7 +29,7 @@ fn made(
     profile: &Profile,
     spec: Value,
 ) -> Result<Vec<MachineConfig>, TemplateError> {
-    made_with(tree, profile, spec, None, &TlsSettings::default())
+    made_with(tree, profile, spec, None, &tls_settings(None))
 }
 
 pub(super) fn made_with(
@@ -284,7 +284,7 @@ fn a_wrong_template_is_named_with_its_line() {
 // covers: TPL-6
 #[test]
 fn the_pull_secret_is_readable_by_root_only() {
-    let (tree, tls) = (TemplateTree::built_in(), TlsSettings::default());
+    let (tree, tls) = (TemplateTree::built_in(), tls_settings(None));
     let secret = r#"{"auths":{"a.test":{"auth":"YTpi"}}}"#;
     let configs = made_with(&tree, &Profile::Full, json!({}), Some(secret), &tls).unwrap();
     for role in ["00-master", "00-worker"] {
@@ -301,7 +301,7 @@ fn the_pull_secret_is_readable_by_root_only() {
 #[test]
 fn the_tls_profile_reaches_the_kubelet() {
     let modern = serde_json::from_value(json!({"type": "Modern"})).unwrap();
-    let modern = TlsSettings::from_profile(Some(&modern)).unwrap();
+    let modern = tls_settings(Some(&modern));
     let tree = TemplateTree::built_in();
     let configs = made_with(&tree, &Profile::Full, json!({}), None, &modern).unwrap();
     for role in ["master", "worker"] {

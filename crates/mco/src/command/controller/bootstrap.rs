@@ -11,8 +11,9 @@ use kube::ResourceExt as _;
 use mco_api::{ControllerConfig, annotation, kubelet_config::TlsSecurityProfile, object_yaml};
 use mco_controller::bootstrap::{self, BootstrapManifests, BootstrapOutput, BuiltIns};
 use mco_core::{
+    kubelet::{self, TlsSettings},
     lint::{Fault, Object},
-    template::{self, Facts, Profile, TemplateTree, TlsSettings},
+    template::{self, Facts, Profile, TemplateTree},
 };
 use mco_host::{Root, input};
 use serde::{Serialize, de::DeserializeOwned};
@@ -90,7 +91,7 @@ fn tls_settings(api_server: Option<&Value>) -> anyhow::Result<TlsSettings> {
     let profile = api_server.and_then(|object| object.pointer("/spec/tlsSecurityProfile"));
     let profile: Option<TlsSecurityProfile> =
         profile.map(|profile| serde_json::from_value(profile.clone())).transpose()?;
-    Ok(TlsSettings::from_profile(profile.as_ref())?)
+    Ok(kubelet::tls_settings(profile.as_ref()))
 }
 
 /// Returns the manifests by kind, and the `APIServer`, which is copied to the output.
