@@ -8,6 +8,7 @@
 //! [`drop_in`].
 
 mod configuration;
+mod consistency;
 pub mod drop_in;
 mod duration;
 mod fields;
