@@ -1,6 +1,8 @@
 //! The MachineConfigs of all settings objects of some manifests, as the controller of a cluster
 //! generates them.
 
+use std::fmt;
+
 use kube_core::ResourceExt as _;
 use mco_api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfigPool, label};
 
@@ -52,6 +54,17 @@ pub enum SettingsSource {
     Node,
     /// Settings of images.
     Image,
+}
+
+impl fmt::Display for SettingsSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KubeletConfig(name) => write!(f, "KubeletConfig {name}"),
+            Self::ContainerRuntimeConfig(name) => write!(f, "ContainerRuntimeConfig {name}"),
+            Self::Node => f.write_str("settings of nodes"),
+            Self::Image => f.write_str("settings of images"),
+        }
+    }
 }
 
 /// The MachineConfigs of all settings objects.
