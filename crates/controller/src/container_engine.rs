@@ -8,13 +8,10 @@ use mco_api::{MachineConfig, MachineConfigPool, label, selector};
 use mco_cluster::cache::Change;
 use mco_core::{
     container_runtime::{Engines, KubeletOwner, base_config as base_config_name},
-    generated,
+    generated, kubelet,
 };
 
 use crate::Context;
-
-/// Path of the kubelet's configuration in a base config.
-const KUBELET_CONF: &str = "/etc/kubernetes/kubelet.conf";
 
 /// The pool whose base configs custom pools have.
 const WORKER: &str = "worker";
@@ -63,10 +60,7 @@ pub(crate) fn base_config(context: &Context, pool: &str) -> Option<Arc<MachineCo
 
 /// Returns the program that owns the configuration of a pool's kubelets.
 pub(crate) fn kubelet_owner(context: &Context, pool: &str) -> KubeletOwner {
-    let get = |role: &str| context.caches.configs.get(&format!("01-{role}-kubelet"));
-    let base = get(pool).or_else(|| get(WORKER));
-    let file = base.and_then(|base| generated::file_of(&base, KUBELET_CONF));
-    if file.is_some() { KubeletOwner::BaseConfig } else { KubeletOwner::Another }
+    KubeletOwner::of(context.caches.configs.get(&kubelet::base_name(pool)).as_deref())
 }
 
 /// Returns true if a MachineConfig may be a base config with the files of a container engine.

@@ -45,8 +45,8 @@ pub struct Metrics {
     pool_alert: Family<NodeLabel, Gauge>,
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
-    image_config_failed: Gauge,
     no_skew_enforcement: Gauge,
+    image_config_failed: Gauge,
     states: States,
 }
 
@@ -66,16 +66,16 @@ pub(crate) enum Action {
     Drain,
     /// A node was uncordoned.
     Uncordon,
-    /// A ContainerRuntimeConfig was applied to a pool.
-    ContainerRuntimeConfig,
-    /// Registries and image policies were applied to a pool.
-    ImageConfig,
     /// The MachineConfigs of a KubeletConfig were generated.
     KubeletConfig,
     /// The MachineConfigs of the features were generated.
     Features,
     /// The MachineConfigs of the settings of nodes were generated.
     NodeConfig,
+    /// A ContainerRuntimeConfig was applied to a pool.
+    ContainerRuntimeConfig,
+    /// Registries and image policies were applied to a pool.
+    ImageConfig,
 }
 
 impl Action {
@@ -89,13 +89,13 @@ impl Action {
             Self::Node => ("machine-config-controller-node", "Sync Machine Config Pool"),
             Self::Drain => ("machine-config-controller-drain", "drain"),
             Self::Uncordon => ("machine-config-controller-drain", "uncordon"),
-            Self::ContainerRuntimeConfig => (CONTAINER_RUNTIME, "Sync Container Runtime Config"),
-            Self::ImageConfig => (CONTAINER_RUNTIME, "Sync Image Config"),
             Self::KubeletConfig => {
                 ("machine-config-controller-kubelet-config", "Sync Kubelet Config")
             }
             Self::Features => ("machine-config-controller-kubelet-config", "Sync FeatureSet"),
             Self::NodeConfig => ("machine-config-controller-kubelet-config", "Sync NodeConfig"),
+            Self::ContainerRuntimeConfig => (CONTAINER_RUNTIME, "Sync Container Runtime Config"),
+            Self::ImageConfig => (CONTAINER_RUNTIME, "Sync Image Config"),
         }
     }
 
@@ -149,14 +149,14 @@ impl Metrics {
         }
         let (name, help) = ("mcc_sub_controller_state", "state of sub-controllers in the MCC");
         registry.register(name, help, metrics.actions.clone());
-        // Not in the reference, whose failures are in its log only.
-        let (name, help) = ("mcc_image_config_err", "1 if image settings cannot be applied");
-        registry.register(name, help, metrics.image_config_failed.clone());
         let (name, help) = (
             "mcc_boot_image_skew_enforcement_none",
             "set to 1 when boot image skew enforcement is disabled",
         );
         registry.register(name, help, metrics.no_skew_enforcement.clone());
+        // Not in the reference, whose failures are in its log only.
+        let (name, help) = ("mcc_image_config_err", "1 if image settings cannot be applied");
+        registry.register(name, help, metrics.image_config_failed.clone());
         registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
@@ -330,11 +330,11 @@ mod tests {
             (Action::Render, "worker"),
             (Action::Drain, "n0"),
             (Action::Uncordon, "n0"),
-            (Action::ContainerRuntimeConfig, "worker"),
-            (Action::ImageConfig, "worker"),
             (Action::KubeletConfig, "pods"),
             (Action::Features, "cluster"),
             (Action::NodeConfig, "cluster"),
+            (Action::ContainerRuntimeConfig, "worker"),
+            (Action::ImageConfig, "worker"),
         ] {
             metrics.record_action(action, object, later);
         }
@@ -352,11 +352,11 @@ mod tests {
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-render",state="Sync Machine Config Pool with new MC",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="drain",object="n0"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="uncordon",object="n0"} 100"#,
-            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Container Runtime Config",object="worker"} 100"#,
-            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Image Config",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync Kubelet Config",object="pods"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync FeatureSet",object="cluster"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync NodeConfig",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Container Runtime Config",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Image Config",object="worker"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }

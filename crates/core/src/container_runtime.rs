@@ -10,7 +10,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use mco_api::container_runtime_config::ContainerRuntimeSettings;
+use mco_api::{MachineConfig, container_runtime_config::ContainerRuntimeSettings};
 
 pub use self::{
     crio::{drop_ins, needs_drop_ins},
@@ -23,7 +23,9 @@ pub use self::{
     validate::{SettingsFault, check},
 };
 use crate::{
-    generated::GeneratedFile, image_config::containerd::NoEffect, kubelet::drop_in,
+    generated::{GeneratedFile, file_of},
+    image_config::containerd::NoEffect,
+    kubelet::drop_in,
     quantity::Quantity,
 };
 
@@ -44,6 +46,15 @@ pub enum KubeletOwner {
     BaseConfig,
     /// Another program such as kubeadm.
     Another,
+}
+
+impl KubeletOwner {
+    /// Returns the owner for a pool with this base config for kubelets.
+    #[must_use]
+    pub fn of(base: Option<&MachineConfig>) -> Self {
+        let file = base.and_then(|base| file_of(base, "/etc/kubernetes/kubelet.conf"));
+        if file.is_some() { Self::BaseConfig } else { Self::Another }
+    }
 }
 
 /// The feature that adds storage directories.

@@ -26,8 +26,9 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["kubeletconfigs"], SEE_AND_PATCH),
     // The API server requires this to set an owner reference with blockOwnerDeletion.
     Rule(OURS, &["kubeletconfigs/finalizers"], &["update"]),
-    // The same for the MachineConfigs of container engines.
+    // Finalizers name the MachineConfigs that are generated from them.
     Rule(OURS, &["containerruntimeconfigs"], SEE_AND_PATCH),
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
     Rule(OURS, &["containerruntimeconfigs/finalizers"], &["update"]),
     Rule(
         OURS,
