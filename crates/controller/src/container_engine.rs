@@ -7,8 +7,9 @@ use kube::ResourceExt as _;
 use mco_api::{MachineConfig, MachineConfigPool, label, selector};
 use mco_cluster::cache::Change;
 use mco_core::{
-    container_runtime::{Engines, KubeletOwner, base_config as base_config_name},
-    generated, kubelet,
+    container_runtime::{Engines, base_config as base_config_name},
+    generated,
+    kubelet::{self, Delivery},
 };
 
 use crate::Context;
@@ -58,9 +59,9 @@ pub(crate) fn base_config(context: &Context, pool: &str) -> Option<Arc<MachineCo
     get(pool).or_else(|| if pool == "master" { None } else { get(WORKER) })
 }
 
-/// Returns the program that owns the configuration of a pool's kubelets.
-pub(crate) fn kubelet_owner(context: &Context, pool: &str) -> KubeletOwner {
-    KubeletOwner::of(context.caches.configs.get(&kubelet::base_name(pool)).as_deref())
+/// Returns the way in which settings reach the kubelets of a pool.
+pub(crate) fn kubelet_delivery(context: &Context, pool: &str) -> Delivery {
+    kubelet::delivery(context.caches.configs.get(&kubelet::base_name(pool)).as_deref())
 }
 
 /// Returns true if a MachineConfig may be a base config with the files of a container engine.

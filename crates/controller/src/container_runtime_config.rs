@@ -164,7 +164,7 @@ fn decide(
                 pool,
                 storage_conf: container_engine::text_of(base.as_deref(), STORAGE_CONF),
                 engines: container_engine::engines(context, [name.as_str()]),
-                kubelet: container_engine::kubelet_owner(context, &name),
+                kubelet: container_engine::kubelet_delivery(context, &name),
             }
         })
         .collect();

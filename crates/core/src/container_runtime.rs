@@ -10,7 +10,7 @@ mod validate;
 #[cfg(test)]
 mod tests;
 
-use mco_api::{MachineConfig, container_runtime_config::ContainerRuntimeSettings};
+use mco_api::container_runtime_config::ContainerRuntimeSettings;
 
 pub use self::{
     crio::{drop_ins, needs_drop_ins},
@@ -23,9 +23,9 @@ pub use self::{
     validate::{SettingsFault, check},
 };
 use crate::{
-    generated::{GeneratedFile, file_of},
+    generated::GeneratedFile,
     image_config::containerd::NoEffect,
-    kubelet::drop_in,
+    kubelet::{Delivery, drop_in},
     quantity::Quantity,
 };
 
@@ -38,24 +38,6 @@ const KUBELET_FRAGMENT: &str = "40-container-runtime.conf";
 
 /// Folder of fragments that a kubelet of the base configs reads.
 const BASE_FRAGMENTS: &str = "/etc/openshift/kubelet.conf.d";
-
-/// The program that owns the configuration of a pool's kubelets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KubeletOwner {
-    /// The base config has the configuration.
-    BaseConfig,
-    /// Another program such as kubeadm.
-    Another,
-}
-
-impl KubeletOwner {
-    /// Returns the owner for a pool with this base config for kubelets.
-    #[must_use]
-    pub fn of(base: Option<&MachineConfig>) -> Self {
-        let file = base.and_then(|base| file_of(base, "/etc/kubernetes/kubelet.conf"));
-        if file.is_some() { Self::BaseConfig } else { Self::Another }
-    }
-}
 
 /// The feature that adds storage directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +84,7 @@ pub fn files(
     settings: &ContainerRuntimeSettings,
     base: Option<&str>,
     engines: Engines,
-    kubelet: KubeletOwner,
+    kubelet: Delivery,
     stores: AdditionalStores,
 ) -> Result<RuntimeFiles, RuntimeConfigError> {
     check(settings)?;
@@ -136,7 +118,7 @@ impl RuntimeFiles {
     fn add_containerd(
         &mut self,
         settings: &ContainerRuntimeSettings,
-        kubelet: KubeletOwner,
+        kubelet: Delivery,
         stores: AdditionalStores,
     ) {
         if let Some(size) = settings.log_size_max.as_ref().and_then(|size| Quantity::of(size).ok())
@@ -148,12 +130,12 @@ impl RuntimeFiles {
                 size.value()
             );
             let folder = match kubelet {
-                KubeletOwner::BaseConfig => BASE_FRAGMENTS,
-                KubeletOwner::Another => drop_in::FOLDER,
+                Delivery::WholeFile => BASE_FRAGMENTS,
+                Delivery::DropIn => drop_in::FOLDER,
             };
             let path = format!("{folder}/{KUBELET_FRAGMENT}");
             self.files.push(GeneratedFile::new(path, fragment));
-            if kubelet == KubeletOwner::Another {
+            if kubelet == Delivery::DropIn {
                 self.files.push(drop_in::unit());
             }
         }

@@ -7,10 +7,11 @@ use mco_api::{
     meta::LooseCondition, selector::SelectorError,
 };
 
-use super::{AdditionalStores, Engines, KubeletOwner, RuntimeConfigError, check, files};
+use super::{AdditionalStores, Engines, RuntimeConfigError, check, files};
 use crate::{
     generated::{self, Family, LimitError, Settings},
     image_config::containerd::NoEffect,
+    kubelet::Delivery,
     render::Build,
 };
 
@@ -29,8 +30,8 @@ pub struct PoolFacts<'p> {
     pub storage_conf: Option<String>,
     /// Container engines of the nodes.
     pub engines: Engines,
-    /// Program that owns the configuration of the kubelets.
-    pub kubelet: KubeletOwner,
+    /// Way in which settings reach the kubelets.
+    pub kubelet: Delivery,
 }
 
 /// The MachineConfigs of a ContainerRuntimeConfig.

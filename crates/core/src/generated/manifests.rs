@@ -9,7 +9,7 @@ use mco_api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfi
 use super::{file_of, machine_config};
 use crate::{
     cluster_settings::ClusterSettings,
-    container_runtime::{self, Engines, KubeletOwner, PoolFacts, STORAGE_CONF},
+    container_runtime::{self, Engines, PoolFacts, STORAGE_CONF},
     image_config::{
         BaseFiles, EmptyConfig, ImageConfig, ImageConfigError, POLICY_JSON, REGISTRIES_CONF,
     },
@@ -121,7 +121,7 @@ impl FromSettings {
         for &pool in sources.pools {
             let storage_conf = sources.runtime_file(&pool.name_any(), STORAGE_CONF);
             let kubelet = sources.config(&kubelet::base_name(&pool.name_any()));
-            let kubelet = KubeletOwner::of(kubelet);
+            let kubelet = kubelet::delivery(kubelet);
             facts.push(PoolFacts { pool, storage_conf, engines: sources.engines, kubelet });
         }
         for config in sources.runtime_configs {
