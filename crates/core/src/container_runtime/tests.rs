@@ -17,7 +17,7 @@ const BASE: &str = "[storage]\ndriver = \"overlay\"\nrunroot = \"/run\"\ngraphro
     other = 1\n[storage.options.overlay]\nmountopt = \"nodev\"\n[storage.options.pull_options]\n\
     b = \"2\"\na = \"1\"\n";
 
-// covers: CRC-1 CRC-6
+// covers: CRC-1, CRC-6
 #[test]
 fn each_setting_has_its_own_drop_in() {
     let all = settings(json!({

@@ -1,6 +1,8 @@
 //! Suite: a ContainerRuntimeConfig, or the settings of a cluster for registries and signatures, and the
 //! files that the reference makes of them.
 
+use std::{env, fs, path::PathBuf};
+
 use mco_api::{
     ContainerRuntimeConfig,
     openshift::{
@@ -20,41 +22,13 @@ use serde_json::{Value, json};
 
 use super::{difference, parsed, put, text};
 
-/// Base files of the reference, which the recordings are made with.
-const STORAGE_CONF: &str = r#"[storage]
-driver = "overlay"
-runroot = "/run/containers/storage"
-graphroot = "/var/lib/containers/storage"
-
-[storage.options]
-additionalimagestores = [
-]
-
-[storage.options.pull_options]
-enable_partial_images = "false"
-use_hard_links = "false"
-ostree_repos = ""
-
-[storage.options.overlay]
-skip_mount_home = "true"
-size = ""
-"#;
-const REGISTRIES_CONF: &str =
-    "unqualified-search-registries = ['registry.access.redhat.com', 'docker.io']\n";
-const POLICY_JSON: &str = r#"{
-    "default": [
-        {
-            "type": "insecureAcceptAnything"
-        }
-    ],
-    "transports":
-        {
-            "docker-daemon":
-                {
-                    "": [{"type":"insecureAcceptAnything"}]
-                }
-        }
-}"#;
+/// Returns a base file of the recordings, which lies beside them.
+#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
+fn base(name: &str) -> Result<String, String> {
+    let folder = env::var_os("MCO_ORACLE_DIR").map_or_else(super::corpus, PathBuf::from);
+    let path = folder.join("ctrcfg").join(format!("base.{name}"));
+    fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))
+}
 
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let value: Value = parsed(input)?;
@@ -124,8 +98,11 @@ fn runtime_config(input: &str) -> Result<Value, String> {
     if let Err(error) = container_runtime::check(settings) {
         put(&mut found, "error", json!(chain(&error)));
     }
-    let base = input.storage_conf.as_deref().unwrap_or(STORAGE_CONF);
-    match container_runtime::storage_conf(base, settings, stores) {
+    let base = match input.storage_conf {
+        Some(text) => text,
+        None => base("storageConf")?,
+    };
+    match container_runtime::storage_conf(&base, settings, stores) {
         Ok(text) => put(&mut found, "storageConf", json!(text)),
         Err(error) => put(&mut found, "storageError", json!(chain(&error))),
     }
@@ -170,7 +147,8 @@ fn image_config(input: &str) -> Result<Value, String> {
         put(&mut found, "blockedWarning", json!(lists.warning()));
         ImageConfig::read(&settings, release)
     });
-    let base = BaseFiles { registries: Some(REGISTRIES_CONF), policy: Some(POLICY_JSON) };
+    let (registries, policy) = (base("registriesConf")?, base("policyJSON")?);
+    let base = BaseFiles { registries: Some(&registries), policy: Some(&policy) };
     match read.and_then(|config| config.crio_files(base)) {
         Ok(made) => put(&mut found, "files", files(&made)),
         Err(error) => put(&mut found, "error", json!(chain(&error))),
