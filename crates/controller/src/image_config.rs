@@ -176,21 +176,18 @@ impl ImageController {
         let engines = container_engine::engines(context, pools.iter().map(String::as_str));
         let image = settings.image.as_ref();
         let plan = images.plan(&name, base, engines, empty, image, &context.build)?;
-        match &plan.config {
-            Some(config) => {
-                if generated::apply(context, config).await? == Applied::Written {
-                    info!(pool = name, "Applied registries and image policies");
-                    let now = context.clock.now();
-                    context.count_pool(&name, |metrics| {
-                        metrics.record_action(Action::ImageConfig, &name, now);
-                    });
-                }
+        if let Some(config) = &plan.config {
+            if generated::apply(context, config).await? == Applied::Written {
+                info!(pool = name, "Applied registries and image policies");
+                let now = context.clock.now();
+                context.count_pool(&name, |metrics| {
+                    metrics.record_action(Action::ImageConfig, &name, now);
+                });
             }
-            None => {
-                let old = config_name(&name);
-                if context.caches.configs.get(&old).is_some() {
-                    generated::delete(context, &old).await?;
-                }
+        } else {
+            let old = config_name(&name);
+            if context.caches.configs.get(&old).is_some() {
+                generated::delete(context, &old).await?;
             }
         }
         let entries: Vec<String> = plan.without_effect.iter().map(ToString::to_string).collect();

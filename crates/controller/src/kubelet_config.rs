@@ -176,21 +176,19 @@ impl Controller {
 }
 
 impl Pass {
-    /// Calls `run` with the inputs of a pool.
-    fn with_inputs<T>(
-        &self,
-        context: &Context,
-        pool: &MachineConfigPool,
-        run: impl FnOnce(&Inputs<'_>) -> T,
-    ) -> T {
-        let base = context.caches.configs.get(&kubelet::base_name(&pool.name_any()));
-        run(&Inputs {
-            pool,
-            base: base.as_deref(),
-            settings: &self.settings,
-            version: &self.version,
-            latency: self.latency,
-        })
+    /// Returns the MachineConfig with the base file of a pool.
+    fn base(&self, context: &Context, pool: &MachineConfigPool) -> Option<Arc<MachineConfig>> {
+        context.caches.configs.get(&kubelet::base_name(&pool.name_any()))
+    }
+
+    /// Returns the inputs of a pool.
+    fn inputs<'i>(
+        &'i self,
+        pool: &'i MachineConfigPool,
+        base: Option<&'i MachineConfig>,
+    ) -> Inputs<'i> {
+        let (settings, version, latency) = (&self.settings, &*self.version, self.latency);
+        Inputs { pool, base, settings, version, latency }
     }
 
     /// Returns the pools that exist and are not being deleted.

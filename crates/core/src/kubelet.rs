@@ -16,6 +16,7 @@ mod files;
 mod inputs;
 mod node_config;
 mod ownership;
+mod plan;
 mod quantity;
 mod refusal;
 mod rule;
@@ -34,6 +35,7 @@ pub use self::{
         latency_profile, node_config,
     },
     ownership::{Origin, is_own, is_own_finalizer, orphans},
+    plan::{KubeletPlan, PlanError, plan},
     quantity::QuantityError,
     refusal::{Delivery, Refusal, check_static_pod_path, validate},
     status::{Progress, conditions, is_reported, progress},

@@ -23,9 +23,11 @@ impl Controller {
         let now = self.context.clock.now();
         for pool in pass.live_pools() {
             let context = &self.context;
-            let node = pass.with_inputs(context, pool, kubelet::node_config);
+            let base = pass.base(context, pool);
+            let inputs = pass.inputs(pool, base.as_deref());
+            let node = kubelet::node_config(&inputs);
             let node = node.map_err(|error| chain(&error));
-            let features = pass.with_inputs(context, pool, kubelet::features);
+            let features = kubelet::features(&inputs);
             let features = features.map_err(|error| chain(&error));
             let specs = [
                 (Origin::NodeConfig, Action::NodeConfig, node),

@@ -1,6 +1,6 @@
 //! One KubeletConfig: its MachineConfigs, finalizers, number and status.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use kube::ResourceExt;
 use mco_api::{KubeletConfig, MachineConfigPool, annotation, selector::SelectorError};
@@ -9,34 +9,14 @@ use mco_cluster::{
     apply::{self, Precondition},
 };
 use mco_core::{
-    generated::{self, Family, LimitError, Settings},
-    kubelet::{self, Origin, Refusal, is_own_finalizer},
+    generated,
+    kubelet::{self, Inputs, KubeletPlan, Origin, PlanError, is_own_finalizer},
 };
 use serde_json::{Value, json};
 use tracing::info;
 
 use super::{Controller, Pass};
 use crate::{error::ActError, generated as write, metrics::Action};
-
-/// The reason why a KubeletConfig has no MachineConfigs.
-#[derive(Debug, thiserror::Error)]
-enum ObjectError {
-    // Compat: the text of the reference.
-    #[error("could not find any MachineConfigPool set for KubeletConfig")]
-    NoPool,
-    #[error("spec.machineConfigPoolSelector: {0}")]
-    Selector(#[from] SelectorError),
-    #[error(transparent)]
-    Limit(#[from] LimitError),
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-}
-
-/// The MachineConfigs that a KubeletConfig is to have.
-struct Wanted {
-    suffix: String,
-    configs: Vec<mco_api::MachineConfig>,
-}
 
 impl Controller {
     /// Brings the MachineConfigs and the status of a KubeletConfig up to date.
@@ -54,8 +34,8 @@ impl Controller {
                 // Settings that are refused leave the nodes of their pools as they are. Without a
                 // pool there are no such nodes.
                 let config = match &error {
-                    ObjectError::NoPool => self.release(pass, config, &[]).await?,
-                    ObjectError::Selector(_) | ObjectError::Limit(_) | ObjectError::Refused(_) => {
+                    PlanError::NoPool => self.release(pass, config, &[]).await?,
+                    PlanError::Selector(_) | PlanError::Limit(_) | PlanError::Refused(_) => {
                         config.clone()
                     }
                 };
@@ -76,57 +56,16 @@ impl Controller {
     }
 
     /// Generates the MachineConfigs of all pools that the KubeletConfig selects, or none.
-    fn wanted(&self, pass: &Pass, config: &KubeletConfig) -> Result<Wanted, ObjectError> {
-        let pools = selected(pass, config)?;
-        if pools.is_empty() {
-            return Err(ObjectError::NoPool);
-        }
-        let suffix = self.suffix(config, &pools)?;
-        let owner = generated::controller_reference(config);
-        let mut configs = Vec::new();
-        for pool in &pools {
-            let files = pass.with_inputs(&self.context, pool, |inputs| {
-                kubelet::generate(config, inputs, &suffix)
-            })?;
-            let pool = pool.name_any();
-            configs.push(generated::machine_config(
-                &Family::Kubelet.name(&pool, &suffix),
-                &pool,
-                generated::spec(&files),
-                &self.context.build,
-                Some(owner.clone()),
-            ));
-        }
-        Ok(Wanted { suffix, configs })
-    }
-
-    /// Returns the suffix for all pools of the KubeletConfig: the highest that any of them needs.
-    fn suffix(
-        &self,
-        config: &KubeletConfig,
-        pools: &[&Arc<MachineConfigPool>],
-    ) -> Result<String, LimitError> {
-        let all = self.context.caches.kubelet_configs.list();
-        let object = Settings::of(config);
-        let exists = |name: &str| self.context.caches.configs.get(name).is_some();
-        let mut suffixes = BTreeSet::new();
-        for pool in pools {
-            let selecting = all.iter().filter(|other| {
-                let selector = other.spec.machine_config_pool_selector.as_ref();
-                generated::selects(selector, pool).unwrap_or_default()
-            });
-            let selecting: Vec<Settings> = selecting.map(|other| Settings::of(&**other)).collect();
-            let name = pool.name_any();
-            suffixes.insert(generated::suffix(
-                Family::Kubelet,
-                &name,
-                &object,
-                &selecting,
-                exists,
-            )?);
-        }
-        // Suffixes are single digits, and the empty one sorts first.
-        Ok(suffixes.into_iter().next_back().unwrap_or_default())
+    fn wanted(&self, pass: &Pass, config: &KubeletConfig) -> Result<KubeletPlan, PlanError> {
+        let caches = &self.context.caches;
+        let all = caches.kubelet_configs.list();
+        let all: Vec<&KubeletConfig> = all.iter().map(|config| &**config).collect();
+        let pools: Vec<_> =
+            pass.live_pools().map(|pool| (pool, pass.base(&self.context, pool))).collect();
+        let inputs = pools.iter().map(|(pool, base)| pass.inputs(pool, base.as_deref()));
+        let inputs: Vec<Inputs<'_>> = inputs.collect();
+        let exists = |name: &str| caches.configs.get(name).is_some();
+        kubelet::plan(config, &all, &inputs, exists, &self.context.build)
     }
 
     /// Records the number and the names of the MachineConfigs on the KubeletConfig. All other

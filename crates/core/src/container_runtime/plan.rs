@@ -83,7 +83,13 @@ pub fn plan(
     if selected.is_empty() {
         return Err(RuntimePlanError::NoPool(config.name_any()));
     }
-    let suffix = common_suffix(config, all, &selected, exists)?;
+    let all: Vec<_> = all
+        .iter()
+        .map(|other| (Settings::of(*other), other.spec.machine_config_pool_selector.as_ref()))
+        .collect();
+    let chosen = selected.iter().map(|facts| facts.pool);
+    let (family, object) = (Family::ContainerRuntime, Settings::of(config));
+    let suffix = generated::common_suffix(family, &object, chosen, &all, exists)?;
     let mut plan = RuntimePlan { suffix, configs: Vec::new(), without_effect: Vec::new() };
     for facts in selected {
         let (pool, base) = (facts.pool.name_any(), facts.storage_conf.as_deref());
@@ -98,31 +104,6 @@ pub fn plan(
     plan.without_effect.sort();
     plan.without_effect.dedup();
     Ok(plan)
-}
-
-/// Returns the highest suffix that the config gets in any of its pools; the object has one only.
-fn common_suffix(
-    config: &ContainerRuntimeConfig,
-    all: &[&ContainerRuntimeConfig],
-    pools: &[&PoolFacts<'_>],
-    exists: impl Fn(&str) -> bool,
-) -> Result<String, RuntimePlanError> {
-    let mut highest = String::new();
-    for facts in pools {
-        let mut others = Vec::new();
-        for other in all {
-            let selector = other.spec.machine_config_pool_selector.as_ref();
-            // The selector of another object is its own concern.
-            if generated::selects(selector, facts.pool).unwrap_or_default() {
-                others.push(Settings::of(*other));
-            }
-        }
-        let (pool, object) = (facts.pool.name_any(), Settings::of(config));
-        let suffix = generated::suffix(Family::ContainerRuntime, &pool, &object, &others, &exists)?;
-        // Suffixes are empty or have one digit.
-        highest = highest.max(suffix);
-    }
-    Ok(highest)
 }
 
 /// Returns true if a finalizer of a ContainerRuntimeConfig names one of its MachineConfigs.

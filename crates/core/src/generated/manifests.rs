@@ -104,14 +104,11 @@ impl FromSettings {
     }
 
     fn add_runtime_configs(&mut self, sources: &SettingsSources<'_>) {
-        let facts = |pool: &&'_ MachineConfigPool| {
-            (*pool, sources.runtime_file(&pool.name_any(), STORAGE_CONF))
-        };
-        let facts: Vec<_> = sources.pools.iter().map(facts).collect();
-        let facts: Vec<PoolFacts<'_>> = facts
-            .into_iter()
-            .map(|(pool, storage_conf)| PoolFacts { pool, storage_conf, engines: sources.engines })
-            .collect();
+        let mut facts = Vec::new();
+        for &pool in sources.pools {
+            let storage_conf = sources.runtime_file(&pool.name_any(), STORAGE_CONF);
+            facts.push(PoolFacts { pool, storage_conf, engines: sources.engines });
+        }
         for config in sources.runtime_configs {
             let source = SettingsSource::ContainerRuntimeConfig(config.name_any());
             let all = sources.runtime_configs;
@@ -141,12 +138,12 @@ impl FromSettings {
                 return;
             }
         };
-        let inputs = |pool: &&'_ MachineConfigPool| {
-            let (pool, settings, version) = (*pool, sources.settings, sources.version);
+        let (settings, version) = (sources.settings, sources.version);
+        let mut inputs = Vec::new();
+        for &pool in sources.pools {
             let base = sources.config(&kubelet::base_name(&pool.name_any()));
-            Inputs { pool, base, settings, version, latency }
-        };
-        let inputs: Vec<Inputs<'_>> = sources.pools.iter().map(inputs).collect();
+            inputs.push(Inputs { pool, base, settings, version, latency });
+        }
         for input in &inputs {
             self.add_cluster_kubelet(sources, input);
         }

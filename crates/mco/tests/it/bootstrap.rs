@@ -123,6 +123,59 @@ async fn configs_have_the_same_names_as_in_the_cluster() {
     assert_eq!(fs::read_dir(made("machine-configs")).unwrap().count(), pools.len());
 }
 
+/// Returns the rendered config of the worker pool that `bootstrap` writes with these arguments.
+fn worker(folder: &Folder, arguments: &[&str]) -> String {
+    let words = ["controller", "bootstrap", "--manifest-dir", "in", "--dest-dir", "out"];
+    let words: Vec<&str> = words.iter().chain(arguments).copied().collect();
+    let _ = fs::remove_dir_all(folder.path("out"));
+    let out = folder.mco(&words).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let files = fs::read_dir(folder.path("out/machine-configs")).unwrap();
+    let paths = files.map(|file| file.unwrap().path());
+    let texts: Vec<String> = paths.map(|path| fs::read_to_string(path).unwrap()).collect();
+    texts.into_iter().find(|text| text.contains("name: rendered-worker-")).unwrap()
+}
+
+// covers: BST-2
+#[test]
+fn base_configs_come_from_templates_and_the_manifests_settings() {
+    let folder = Folder::new(&[]);
+    let version = build().version;
+    let cluster = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
+        "metadata": {"name": "machine-config-controller", "annotations":
+            {"machineconfiguration.openshift.io/generated-by-version": version}}, "spec": {}});
+    put(&folder, "in/cluster.json", &cluster);
+    put(&folder, "in/gate.json", &feature_gate());
+    let server = json!({"apiVersion": "config.openshift.io/v1", "kind": "APIServer",
+        "metadata": {"name": "cluster"}, "spec": {"tlsSecurityProfile": {"type": "Modern"}}});
+    put(&folder, "in/server.json", &server);
+    let pool = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "worker"},
+        "spec": {"machineConfigSelector": {"matchLabels": {label::ROLE: "worker"}}}});
+    put(&folder, "in/worker.json", &pool);
+    let data = "eyJhdXRocyI6e319";
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pull-secret"},
+        "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}});
+    put(&folder, "secret.json", &secret);
+
+    assert!(!worker(&folder, &[]).contains("kubelet"), "adopt changes nothing on a node");
+    let full = worker(&folder, &["--profile", "full", "--pull-secret", "secret.json"]);
+    assert!(full.contains("path: /etc/kubernetes/kubelet.conf"), "{full}");
+    assert!(full.contains("tlsMinVersion%3A%20VersionTLS13"), "{full}");
+    assert!(full.contains("data:,%7B%22auths%22%3A%7B%7D%7D"), "{full}");
+
+    folder.write("mine/worker/00-worker/_base/files/a", b"---\npath: /etc/a\n---\n{{ role }}\n");
+    let mine = worker(&folder, &["--profile", "full", "--templates", "mine"]);
+    assert!(mine.contains("path: /etc/a") && mine.contains("data:,worker%0A"), "{mine}");
+    assert!(!mine.contains("kubelet.conf"), "{mine}");
+    folder.write("mine/worker/README", b"text");
+    let words = ["controller", "bootstrap", "--manifest-dir", "in", "--dest-dir", "out"];
+    let out = folder.mco(&words).args(["--templates", "mine"]).output().unwrap();
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(text.contains("mine is no folder of templates"), "{text}");
+    assert!(text.contains("template worker/README is in no known folder"), "{text}");
+}
+
 // covers: BST-1, PROC-1
 #[test]
 fn missing_and_invalid_manifests_are_errors() {
