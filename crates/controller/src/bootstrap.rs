@@ -6,16 +6,22 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-use kube::{Resource, ResourceExt as _};
+use kube::ResourceExt as _;
 use mco_api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool,
     OSImageStream, PoolName, annotation, name::NameError, selector,
 };
-use mco_core::render::{
-    self, BaseImages, Build, Origin, OsImage, RenderError, RuntimeError, SelectError, Selection,
-    Skew, StreamError,
+use mco_core::{
+    cluster_settings::ClusterSettings,
+    container_runtime::Engines,
+    generated::{self, SettingsSource, SettingsSources},
+    image_config::EmptyConfig,
+    render::{
+        self, BaseImages, Build, Origin, OsImage, RenderError, RuntimeError, SelectError,
+        Selection, Skew, StreamError,
+    },
+    template::TemplateError,
 };
-use mco_core::template::TemplateError;
 
 use crate::{
     remote::{self, Fetcher, RemoteFailure},
@@ -39,6 +45,8 @@ pub struct BootstrapManifests {
     pub kubelet_configs: Vec<KubeletConfig>,
     /// The ContainerRuntimeConfigs.
     pub runtime_configs: Vec<ContainerRuntimeConfig>,
+    /// Settings of the cluster: registries, mirrors, image policies, nodes, features.
+    pub settings: ClusterSettings,
     /// The OSImageStream.
     pub os_image_stream: Option<Box<OSImageStream>>,
 }
@@ -83,15 +91,13 @@ pub enum BootstrapError {
         "error found multiple ContainerConfig targeting MachineConfigPool {0}. Please apply only one ContainerConfig manifest for each pool during installation"
     )]
     RuntimeConfigs(String),
-    /// This build does not support the object.
-    #[error(
-        "{kind} {name} is not supported yet; remove it from the manifests, or write its settings into a MachineConfig"
-    )]
-    Unsupported {
-        /// Kind of the object.
-        kind: &'static str,
-        /// Name of the object.
-        name: String,
+    /// An object has settings that are refused.
+    #[error("{object}: {reason}")]
+    Refused {
+        /// The object.
+        object: SettingsSource,
+        /// Reason of the refusal.
+        reason: String,
     },
     /// A label selector is invalid.
     #[error("invalid selector in {kind} {name}")]
@@ -166,12 +172,14 @@ pub async fn run(
         return Err(BootstrapError::NoFeatureGate(given.dir));
     }
     let pools = deduplicate(&given.pools, furnishing.pools);
-    check_supported(&given, &pools)?;
-    let mut all = given.configs;
+    check_single(&given, &pools)?;
+    let mut all = given.configs.clone();
     let base = (furnishing.base)(&cluster)?;
     let is_given = |base: &MachineConfig| all.iter().any(|it| it.name_any() == base.name_any());
     let missing: Vec<_> = base.into_iter().filter(|base| !is_given(base)).collect();
     all.extend(missing);
+    let from_settings = from_settings(&given, &pools, &all, &cluster, furnishing.build)?;
+    all.extend(from_settings);
     let mut made =
         BootstrapOutput { pools: Vec::new(), configs: Vec::new(), controller_config: cluster };
     let workers = pools.iter().find(|pool| pool.name_any() == "worker").cloned();
@@ -213,8 +221,43 @@ fn deduplicate(
     chosen.into_values().cloned().collect()
 }
 
-/// Rejects objects that a running cluster would turn into configs and this build does not support.
-fn check_supported(
+/// Generates the MachineConfigs of the settings objects that the manifests do not contain.
+fn from_settings(
+    given: &BootstrapManifests,
+    pools: &[MachineConfigPool],
+    configs: &[MachineConfig],
+    cluster: &ControllerConfig,
+    build: &Build,
+) -> Result<Vec<MachineConfig>, BootstrapError> {
+    let image = &cluster.spec.release_image;
+    let version = cluster.annotations().get(annotation::RELEASE_IMAGE_VERSION.name());
+    let found = generated::from_settings(&SettingsSources {
+        pools: &pools.iter().collect::<Vec<_>>(),
+        configs: &configs.iter().collect::<Vec<_>>(),
+        kubelet_configs: &given.kubelet_configs.iter().collect::<Vec<_>>(),
+        runtime_configs: &given.runtime_configs.iter().collect::<Vec<_>>(),
+        settings: &given.settings,
+        empty: match given.settings.image {
+            Some(_) => EmptyConfig::Kept,
+            None => EmptyConfig::LeftOut,
+        },
+        // The first machines have no nodes yet.
+        engines: Engines::Crio,
+        release_image: (!image.is_empty()).then_some(image.as_str()),
+        version: version.map(String::as_str).unwrap_or_default(),
+        build,
+    });
+    if let Some((object, reason)) = found.refused.into_iter().next() {
+        return Err(BootstrapError::Refused { object, reason });
+    }
+    let is_given =
+        |config: &MachineConfig| configs.iter().any(|it| it.name_any() == config.name_any());
+    let configs = found.configs.into_iter().map(|(_, config)| config);
+    Ok(configs.filter(|config| !is_given(config)).collect())
+}
+
+/// Rejects several settings objects of one kind for a pool.
+fn check_single(
     given: &BootstrapManifests,
     pools: &[MachineConfigPool],
 ) -> Result<(), BootstrapError> {
@@ -230,16 +273,7 @@ fn check_supported(
             return Err(BootstrapError::RuntimeConfigs(pool.name_any()));
         }
     }
-    let first = |kind, name: Option<String>| match name {
-        Some(name) => Err(BootstrapError::Unsupported { kind, name }),
-        None => Ok(()),
-    };
-    first("KubeletConfig", given.kubelet_configs.first().map(name_of))?;
-    first("ContainerRuntimeConfig", given.runtime_configs.first().map(name_of))
-}
-
-fn name_of(object: &impl Resource<DynamicType = ()>) -> String {
-    object.name_any()
+    Ok(())
 }
 
 /// Returns the number of objects of a kind that select the pool.

@@ -13,9 +13,9 @@ use std::{
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigNode, MachineConfigPool, MachineConfigSpec,
-    MachineConfiguration, MachineOSBuild, MachineOSConfig, OSImageStream, PinnedImageSet, label,
-    name::RENDERED_PREFIX,
+    ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigNode,
+    MachineConfigPool, MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig,
+    OSImageStream, PinnedImageSet, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{
     Api, Cache, Health, Object, Shutdown,
@@ -45,9 +45,11 @@ pub(crate) struct Caches {
     pub(crate) nodes: Arc<Cache<Node>>,
     pub(crate) machine_config_nodes: Arc<Cache<MachineConfigNode>>,
     pub(crate) controller_configs: Arc<Cache<ControllerConfig>>,
+    pub(crate) kubelet_configs: Arc<Cache<KubeletConfig>>,
     pub(crate) machine_configurations: Arc<Cache<MachineConfiguration>>,
     pub(crate) os_image_streams: Arc<Cache<OSImageStream>>,
     pub(crate) pinned_image_sets: Arc<Cache<PinnedImageSet>>,
+    pub(crate) container_runtime_configs: Arc<Cache<ContainerRuntimeConfig>>,
     pub(crate) schedulers: Arc<Cache<Scheduler>>,
     /// Settings of the whole cluster.
     pub(crate) settings: Arc<SettingsCaches>,
@@ -65,9 +67,11 @@ impl Caches {
             nodes: Arc::new(Cache::new(|_| {})),
             machine_config_nodes: Arc::new(Cache::compressed(trim::metadata)),
             controller_configs: Arc::new(Cache::new(trim::metadata)),
+            kubelet_configs: Arc::new(Cache::new(trim::metadata)),
             machine_configurations: Arc::new(Cache::new(trim::metadata)),
             os_image_streams: Arc::new(Cache::new(trim::metadata)),
             pinned_image_sets: Arc::new(Cache::new(trim_pinned)),
+            container_runtime_configs: Arc::new(Cache::new(trim::metadata)),
             schedulers: Arc::new(Cache::new(trim::metadata)),
             settings: Arc::new(SettingsCaches::new()),
             machine_os_configs: Arc::new(Cache::new(trim::metadata)),
@@ -96,11 +100,13 @@ impl Caches {
         });
         spawn_watch(&self.machine_config_nodes, &nodes, client, shutdown, tasks);
         spawn_watch(&self.controller_configs, &all, client, shutdown, tasks);
+        spawn_watch(&self.kubelet_configs, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_os_configs, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_os_builds, &all, client, shutdown, tasks);
         spawn_watch(&self.machine_configurations, &optional, client, shutdown, tasks);
         spawn_watch(&self.os_image_streams, &optional, client, shutdown, tasks);
         spawn_watch(&self.pinned_image_sets, &optional, client, shutdown, tasks);
+        spawn_watch(&self.container_runtime_configs, &optional, client, shutdown, tasks);
         let (settings, schedulers) = (self.settings.clone(), self.schedulers.clone());
         let (client, health, shutdown) = (client.clone(), health.clone(), shutdown.clone());
         tasks.spawn(async move { settings.run(client, schedulers, &health, &shutdown).await });
@@ -118,6 +124,7 @@ impl Caches {
                 self.nodes.ready(),
                 self.machine_config_nodes.ready(),
                 self.controller_configs.ready(),
+                self.kubelet_configs.ready(),
                 self.machine_os_configs.ready(),
                 self.machine_os_builds.ready(),
             )
@@ -136,6 +143,7 @@ impl Caches {
                 self.machine_configurations.ready_or_absent(),
                 self.os_image_streams.ready_or_absent(),
                 self.pinned_image_sets.ready_or_absent(),
+                self.container_runtime_configs.ready_or_absent(),
             )
         };
         tokio::select! {
@@ -164,9 +172,11 @@ impl Caches {
         self.nodes.on_unreadable(listener.clone());
         self.machine_config_nodes.on_unreadable(listener.clone());
         self.controller_configs.on_unreadable(listener.clone());
+        self.kubelet_configs.on_unreadable(listener.clone());
         self.machine_configurations.on_unreadable(listener.clone());
         self.os_image_streams.on_unreadable(listener.clone());
         self.pinned_image_sets.on_unreadable(listener.clone());
+        self.container_runtime_configs.on_unreadable(listener.clone());
         self.schedulers.on_unreadable(listener.clone());
         self.machine_os_configs.on_unreadable(listener.clone());
         self.machine_os_builds.on_unreadable(listener);

@@ -13,6 +13,8 @@ pub(crate) enum ActError {
     RestoreConfig { name: String, source: CallError },
     #[error("failed to delete MachineConfig {name}")]
     DeleteConfig { name: String, source: CallError },
+    #[error("failed to update KubeletConfig {name}")]
+    UpdateKubeletConfig { name: String, source: CallError },
     #[error("failed to update the status of the ControllerConfig")]
     ControllerConfigStatus { source: CallError },
     #[error("failed to list MachineOSBuilds")]
@@ -23,6 +25,8 @@ pub(crate) enum ActError {
     ClearBuild { name: String, source: CallError },
     #[error("failed to set config {config} in pool {pool}")]
     SetPoolConfig { pool: String, config: String, source: CallError },
+    #[error("failed to update {kind} {name}")]
+    PatchSettings { kind: &'static str, name: String, source: CallError },
     #[error("failed to set pinnedImageSets in pool {pool}")]
     PinImages { pool: String, source: CallError },
     #[error("failed to update the status of pool {pool}")]

@@ -10,12 +10,16 @@ mod caches;
 mod certificate;
 mod cluster_settings;
 mod condition;
+mod container_engine;
+mod container_runtime_config;
 mod control_plane;
 mod drain;
 mod enqueue;
 mod error;
 mod generated;
 mod image;
+mod image_config;
+mod kubelet_config;
 mod machine_config_node;
 mod metrics;
 mod node;
@@ -247,6 +251,9 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(unused_configs::run(context.clone(), shutdown.clone()));
     tasks.spawn(certificate::run(context.clone(), shutdown.clone()));
     tasks.spawn(pinned::run(context.clone(), shutdown.clone()));
+    tasks.spawn(container_runtime_config::run(context.clone(), shutdown.clone()));
+    tasks.spawn(image_config::run(context.clone(), shutdown.clone()));
+    tasks.spawn(kubelet_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(unsupported::run(context.clone(), shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {

@@ -46,8 +46,12 @@ pub struct Metrics {
     os_image: Family<PoolLabel, Gauge>,
     actions: Family<ActionLabel, Gauge>,
     no_skew_enforcement: Gauge,
+    image_config_failed: Gauge,
     states: States,
 }
+
+/// Subcontroller of the settings for container engines.
+const CONTAINER_RUNTIME: &str = "machine-config-controller-container-runtime-config";
 
 /// An action of a subcontroller that `mcc_sub_controller_state` records.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +66,16 @@ pub(crate) enum Action {
     Drain,
     /// A node was uncordoned.
     Uncordon,
+    /// The MachineConfigs of a KubeletConfig were generated.
+    KubeletConfig,
+    /// The MachineConfigs of the features were generated.
+    Features,
+    /// The MachineConfigs of the settings of nodes were generated.
+    NodeConfig,
+    /// A ContainerRuntimeConfig was applied to a pool.
+    ContainerRuntimeConfig,
+    /// Registries and image policies were applied to a pool.
+    ImageConfig,
 }
 
 impl Action {
@@ -75,6 +89,13 @@ impl Action {
             Self::Node => ("machine-config-controller-node", "Sync Machine Config Pool"),
             Self::Drain => ("machine-config-controller-drain", "drain"),
             Self::Uncordon => ("machine-config-controller-drain", "uncordon"),
+            Self::KubeletConfig => {
+                ("machine-config-controller-kubelet-config", "Sync Kubelet Config")
+            }
+            Self::Features => ("machine-config-controller-kubelet-config", "Sync FeatureSet"),
+            Self::NodeConfig => ("machine-config-controller-kubelet-config", "Sync NodeConfig"),
+            Self::ContainerRuntimeConfig => (CONTAINER_RUNTIME, "Sync Container Runtime Config"),
+            Self::ImageConfig => (CONTAINER_RUNTIME, "Sync Image Config"),
         }
     }
 
@@ -133,6 +154,9 @@ impl Metrics {
             "set to 1 when boot image skew enforcement is disabled",
         );
         registry.register(name, help, metrics.no_skew_enforcement.clone());
+        // Not in the reference, whose failures are in its log only.
+        let (name, help) = ("mcc_image_config_err", "1 if image settings cannot be applied");
+        registry.register(name, help, metrics.image_config_failed.clone());
         registry.register_collector(Box::new(metrics.states.clone()));
         metrics.initialize();
         metrics
@@ -175,6 +199,11 @@ impl Metrics {
         self.actions.get_or_create(&action.label(object)).set(now.as_second());
     }
 
+    /// Removes the record of an action on an object that was deleted.
+    pub(crate) fn remove_action(&self, action: Action, object: &str) {
+        self.actions.remove(&action.label(object));
+    }
+
     /// Records the counters and the state of a pool.
     pub(crate) fn set_pool(&self, pool: &str, status: &MachineConfigPoolStatus, now: Timestamp) {
         self.states.set_pool(pool, &status.conditions, now);
@@ -197,7 +226,8 @@ impl Metrics {
         for gauge in counts.into_iter().chain([&self.os_image]) {
             gauge.remove(&label);
         }
-        for action in [Action::Render, Action::Node] {
+        let actions = [Action::ContainerRuntimeConfig, Action::ImageConfig];
+        for action in [Action::Render, Action::Node].into_iter().chain(actions) {
             self.actions.remove(&action.label(pool));
         }
         self.states.remove_pool(pool);
@@ -216,6 +246,11 @@ impl Metrics {
         for action in [Action::Drain, Action::Uncordon] {
             self.actions.remove(&action.label(node));
         }
+    }
+
+    /// Records if the settings for registries and image policies cannot be applied.
+    pub(crate) fn set_image_config_error(&self, has_failed: bool) {
+        self.image_config_failed.set(has_failed.into());
     }
 
     /// Records that the drain of a node exceeded its time limit.
@@ -267,6 +302,7 @@ mod tests {
             [
                 "mcc_boot_image_skew_enforcement_none 0",
                 r#"mcc_drain_err{node="initialize"} 0"#,
+                "mcc_image_config_err 0",
                 r#"mcc_pool_alert{node="initialize"} 0"#,
                 r#"mcc_sub_controller_state{subcontroller="initialize",state="initialize",object="initialize"} 0"#,
                 r#"os_image_url_override{pool="initialize"} 0"#,
@@ -296,6 +332,11 @@ mod tests {
             (Action::Render, "worker"),
             (Action::Drain, "n0"),
             (Action::Uncordon, "n0"),
+            (Action::KubeletConfig, "pods"),
+            (Action::Features, "cluster"),
+            (Action::NodeConfig, "cluster"),
+            (Action::ContainerRuntimeConfig, "worker"),
+            (Action::ImageConfig, "worker"),
         ] {
             metrics.record_action(action, object, later);
         }
@@ -314,6 +355,11 @@ mod tests {
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-render",state="Sync Machine Config Pool with new MC",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="drain",object="n0"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="uncordon",object="n0"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync Kubelet Config",object="pods"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync FeatureSet",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-kubelet-config",state="Sync NodeConfig",object="cluster"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Container Runtime Config",object="worker"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-container-runtime-config",state="Sync Image Config",object="worker"} 100"#,
         ] {
             assert!(lines.iter().any(|found| found == line), "{line}: {lines:#?}");
         }
@@ -333,6 +379,7 @@ mod tests {
         metrics.set_os_image_override("worker", false);
         metrics.record_action(Action::Node, "worker", Timestamp::UNIX_EPOCH);
         metrics.record_action(Action::Render, "worker", Timestamp::UNIX_EPOCH);
+        metrics.record_action(Action::ImageConfig, "worker", Timestamp::UNIX_EPOCH);
         let without_nodes = series(&registry);
         metrics.set_node_pool("n0", Some("worker"));
         metrics.set_pool_alert("n0", true);

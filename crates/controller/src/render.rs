@@ -34,8 +34,8 @@ use tracing::{debug, info, warn};
 
 use crate::{Context, caches::owner, condition, error::ActError, metrics::Action};
 
-pub(crate) use self::restore::RenderedConfigs;
 use self::run::{RenderFailure, RenderOutcome, RenderedObject};
+pub(crate) use self::{restore::RenderedConfigs, run::unfinished};
 
 /// Number of pools that are rendered at a time. A pool that waits for a slow remote server must not
 /// delay others.
@@ -97,6 +97,8 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     context.caches.controller_configs.on_change(move |_| controller_configs());
     let settings = enqueue_all();
     context.caches.machine_configurations.on_change(move |_| settings());
+    let kubelet_configs = enqueue_all();
+    context.caches.kubelet_configs.on_change(move |_| kubelet_configs());
     let streams = enqueue_all();
     context.caches.os_image_streams.on_change(move |_| streams());
 }

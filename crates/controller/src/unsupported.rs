@@ -1,25 +1,20 @@
 //! Reports objects that have no effect, because no controller of this process handles them: each
 //! gets a condition `Failure` that says so.
 //!
-//! A KubeletConfig or ContainerRuntimeConfig is not rendered, and no images are built for a
-//! MachineOSConfig. Without the condition an administrator would wait for their effect.
+//! No images are built for a MachineOSConfig. Without the condition an administrator would wait for
+//! its effect.
 
 use std::{sync::Arc, time::Duration};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt as _;
-use mco_api::{
-    ContainerRuntimeConfig, KubeletConfig, MachineOSConfig, condition::SettingsCondition,
-};
+use mco_api::{MachineOSConfig, condition::SettingsCondition};
 use mco_cluster::{
-    Api, Cache, CallError, Object, Queue, Shutdown,
+    Api, CallError, Queue, Shutdown,
     apply::{self, Precondition},
-    cache::trim,
     queue::Reconciled,
     report::chain,
-    watch,
 };
-use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
@@ -31,87 +26,60 @@ const REASON: &str = "NotImplemented";
 /// Time in which several changes of an object gather.
 const DELAY: Duration = Duration::from_millis(150);
 
-const KUBELET_CONFIG: &str = "Error: this KubeletConfig has no effect: mco does not render \
-    KubeletConfigs yet. Write the kubelet's settings as a file with a MachineConfig instead";
-const CONTAINER_RUNTIME_CONFIG: &str = "Error: this ContainerRuntimeConfig has no effect: mco \
-    does not render ContainerRuntimeConfigs yet. Write the engine's settings as a file with a \
-    MachineConfig instead";
 const MACHINE_OS_CONFIG: &str = "Error: this MachineOSConfig has no effect: no process builds OS \
     images in this cluster. Nodes that run a built image keep it, and nodes without one follow \
     their pool's config";
 
 /// Runs until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
-    let kubelet_configs = Arc::new(Cache::<KubeletConfig>::new(trim::metadata));
-    let runtime_configs = Arc::new(Cache::<ContainerRuntimeConfig>::new(trim::metadata));
-    let os_configs = context.caches.machine_os_configs.clone();
-    let config = || watch::Config::default().health(&context.health);
-    let client = || context.client.clone();
-    tokio::join!(
-        kubelet_configs.run(Api::all(client()), config(), &shutdown),
-        runtime_configs.run(Api::all(client()), config(), &shutdown),
-        report_all(&context, &kubelet_configs, KUBELET_CONFIG, |_| true, &shutdown),
-        report_all(&context, &runtime_configs, CONTAINER_RUNTIME_CONFIG, |_| true, &shutdown),
-        report_all(&context, &os_configs, MACHINE_OS_CONFIG, is_unbuilt(&context), &shutdown),
-    );
-}
-
-/// Returns a test for a MachineOSConfig for which no process has created a MachineOSBuild.
-fn is_unbuilt(context: &Context) -> impl Fn(&MachineOSConfig) -> bool {
-    |config| {
-        let name = config.name_any();
-        let builds = context.caches.machine_os_builds.list();
-        !builds.iter().any(|build| build.spec.machine_os_config.name == name)
-    }
-}
-
-/// Reports every object of a cache for which `is_reported` is true.
-async fn report_all<K: Object + Serialize>(
-    context: &Context,
-    cache: &Arc<Cache<K>>,
-    text: &'static str,
-    is_reported: impl Fn(&K) -> bool,
-    shutdown: &Shutdown,
-) {
     let queue: Arc<Queue<String>> = Arc::new(Queue::new());
-    let objects = queue.clone();
+    let (objects, cache) = (queue.clone(), &context.caches.machine_os_configs);
     cache.on_change(move |change| {
         if let Some(object) = change.after {
             objects.add_debounced(object.name_any(), DELAY);
         }
     });
     // A build that exists is in the cache before its MachineOSConfig is judged.
-    if !context.caches.ready(shutdown).await {
+    if !context.caches.ready(&shutdown).await {
         return;
     }
-    let report = |name: String| {
-        let object = cache.get(&name);
-        let text = object.as_ref().filter(|object| is_reported(object)).map(|_| text);
-        async move {
-            let Some(object) = object else { return Reconciled::Done };
-            match report(context, &*object, text).await {
-                Ok(Some(patched)) => cache.learn(patched),
-                Ok(None) => {}
-                Err(error) => {
-                    let kind = K::kind(&()).into_owned();
-                    warn!(kind, name, error = chain(&error), "Failed to report an unused object");
-                    return Reconciled::Retry;
-                }
-            }
-            Reconciled::Done
+    let context = &context;
+    queue.run(1, &shutdown, |name| async move { reconcile(context, &name).await }).await;
+}
+
+async fn reconcile(context: &Context, name: &str) -> Reconciled {
+    let cache = &context.caches.machine_os_configs;
+    let Some(config) = cache.get(name) else { return Reconciled::Done };
+    let text = is_unbuilt(context, &config).then_some(MACHINE_OS_CONFIG);
+    match report(context, &config, text).await {
+        Ok(Some(patched)) => cache.learn(patched),
+        Ok(None) => {}
+        Err(error) => {
+            warn!(
+                config = name,
+                error = chain(&error),
+                "Failed to report an unused MachineOSConfig"
+            );
+            return Reconciled::Retry;
         }
-    };
-    queue.run(1, shutdown, report).await;
+    }
+    Reconciled::Done
+}
+
+/// Returns true if no process has created a MachineOSBuild for a MachineOSConfig.
+fn is_unbuilt(context: &Context, config: &MachineOSConfig) -> bool {
+    let builds = context.caches.machine_os_builds.list();
+    !builds.iter().any(|build| build.spec.machine_os_config.name == config.name_any())
 }
 
 /// Sets the condition of one object to this text, or removes it; returns the patched object, if
 /// there was something to change.
-async fn report<K: Object + Serialize>(
+async fn report(
     context: &Context,
-    object: &K,
+    object: &MachineOSConfig,
     text: Option<&str>,
-) -> Result<Option<K>, CallError> {
-    let (name, generation) = (object.name_any(), object.meta().generation.unwrap_or_default());
+) -> Result<Option<MachineOSConfig>, CallError> {
+    let (name, generation) = (object.name_any(), object.metadata.generation.unwrap_or_default());
     let status = json!(object);
     let before = status.pointer("/status/conditions").and_then(Value::as_array);
     let before = before.cloned().unwrap_or_default();
@@ -130,17 +98,17 @@ async fn report<K: Object + Serialize>(
         })
     }));
     let patch = json!({"observedGeneration": generation, "conditions": conditions});
-    let api = Api::<K>::all(context.client.clone());
+    let api = Api::<MachineOSConfig>::all(context.client.clone());
     let version = object.resource_version().unwrap_or_default();
     let patched =
         apply::merge_status(&api, &name, patch, Precondition::Unchanged(&version)).await?;
-    info!(kind = K::kind(&()).into_owned(), name, text, "Reported the effect of an object");
+    info!(config = name, text, "Reported the effect of MachineOSConfig");
     Ok(Some(patched))
 }
 
 /// Returns true if this controller wrote the condition.
 ///
-/// Compat: the type is the reference's for a refused KubeletConfig or ContainerRuntimeConfig, whose
+/// Compat: the type is the reference's for a refused ContainerRuntimeConfig, whose
 /// message begins with `Error: `.
 fn is_ours(condition: &Value) -> bool {
     let is = |key: &str, value: &str| condition.get(key).and_then(Value::as_str) == Some(value);

@@ -43,71 +43,55 @@ pub struct ClusterSettings {
     pub api_server: Option<APIServer>,
 }
 
-/// A fault in the ConfigMap.
+/// A fault in the settings. `place` is the document: its key in the ConfigMap, or its file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// A value of the ConfigMap is not YAML.
-    #[error("ConfigMap {CONFIG_MAP}, key {key:?}")]
+    #[error("{place}")]
     Syntax {
-        /// Key of the value.
-        key: String,
+        /// The value.
+        place: String,
         /// Syntax error.
         source: YamlError,
     },
     /// A document is of another kind.
     #[error(
-        "ConfigMap {CONFIG_MAP}, key {key:?}, document {number}: unknown kind {kind:?} of apiVersion \
-         {version:?}; known are {}",
+        "{place}: unknown kind {kind:?} of apiVersion {version:?}; known are {}",
         KINDS.join(", ")
     )]
     Kind {
-        /// Key of the value.
-        key: String,
-        /// Number of the document, from 1.
-        number: usize,
+        /// The document.
+        place: String,
         /// API version of the document.
         version: String,
         /// Kind of the document.
         kind: String,
     },
     /// A document has a member of the wrong type.
-    #[error("ConfigMap {CONFIG_MAP}, key {key:?}, document {number} ({kind}): {fault}")]
+    #[error("{place} ({kind}): {fault}")]
     Member {
-        /// Key of the value.
-        key: String,
-        /// Number of the document, from 1.
-        number: usize,
+        /// The document.
+        place: String,
         /// Kind of the document.
         kind: String,
         /// Description without values.
         fault: String,
     },
     /// Two documents have the same kind and name.
-    #[error(
-        "ConfigMap {CONFIG_MAP}, key {key:?}, document {number}: a second {kind} {name:?}; remove one \
-         of them"
-    )]
+    #[error("{place}: a second {kind} {name:?}; remove one of them")]
     Duplicate {
-        /// Key of the value.
-        key: String,
-        /// Number of the document, from 1.
-        number: usize,
+        /// The document.
+        place: String,
         /// Kind of the document.
         kind: String,
         /// Name of the object.
         name: String,
     },
     /// A kind of which only the object `cluster` is read has another name.
-    #[error(
-        "ConfigMap {CONFIG_MAP}, key {key:?}, document {number}: {kind} {name:?} has no effect; its \
-         name must be {:?}",
-        label::CLUSTER
-    )]
+    #[error("{place}: {kind} {name:?} has no effect; its name must be {:?}", label::CLUSTER)]
     NotCluster {
-        /// Key of the value.
-        key: String,
-        /// Number of the document, from 1.
-        number: usize,
+        /// The document.
+        place: String,
         /// Kind of the document.
         kind: String,
         /// Name of the object.
@@ -134,17 +118,19 @@ impl ClusterSettings {
         let empty = BTreeMap::new();
         let mut settings = Self::default();
         for (key, text) in map.data.as_ref().unwrap_or(&empty) {
+            let value = format!("ConfigMap {CONFIG_MAP}, key {key:?}");
             let documents = yaml::documents(text)
-                .map_err(|source| SettingsError::Syntax { key: key.clone(), source })?;
+                .map_err(|source| SettingsError::Syntax { place: value.clone(), source })?;
             for (index, document) in documents.into_iter().enumerate() {
-                settings.add(&Place { key, number: index + 1 }, document)?;
+                let place = Place(format!("{value}, document {}", index + 1));
+                settings.add(&place, document)?;
             }
         }
         settings.sort();
         Ok(settings)
     }
 
-    fn add(&mut self, place: &Place<'_>, document: Value) -> Result<(), SettingsError> {
+    fn add(&mut self, place: &Place, document: Value) -> Result<(), SettingsError> {
         let member =
             |name: &str| document.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (version, kind) = (member("apiVersion"), member("kind"));
@@ -174,7 +160,7 @@ impl ClusterSettings {
         if !group.ends_with(".openshift.io") || !KINDS.contains(&kind) {
             return Ok(false);
         }
-        self.add(&Place { key: source, number: 1 }, document.clone())?;
+        self.add(&Place(source.to_owned()), document.clone())?;
         self.sort();
         Ok(true)
     }
@@ -191,13 +177,10 @@ impl ClusterSettings {
     }
 }
 
-/// The place of a document in the ConfigMap.
-struct Place<'a> {
-    key: &'a str,
-    number: usize,
-}
+/// The place of a document, for messages.
+struct Place(String);
 
-impl Place<'_> {
+impl Place {
     fn decode<K>(&self, version: &str, document: Value) -> Result<K, SettingsError>
     where
         K: Resource<DynamicType = ()> + DeserializeOwned,
@@ -207,8 +190,7 @@ impl Place<'_> {
             return Err(self.unknown(version, &kind));
         }
         serde_json::from_value(document).map_err(|error| SettingsError::Member {
-            key: self.key.to_owned(),
-            number: self.number,
+            place: self.0.clone(),
             kind,
             fault: fault(&error),
         })
@@ -224,13 +206,13 @@ impl Place<'_> {
         K: Resource<DynamicType = ()> + DeserializeOwned,
     {
         let object: K = self.decode(version, document)?;
-        let (key, number) = (self.key.to_owned(), self.number);
+        let place = self.0.clone();
         let (kind, name) = (K::kind(&()).into_owned(), object.name_any());
         if name != label::CLUSTER {
-            return Err(SettingsError::NotCluster { key, number, kind, name });
+            return Err(SettingsError::NotCluster { place, kind, name });
         }
         if to.is_some() {
-            return Err(SettingsError::Duplicate { key, number, kind, name });
+            return Err(SettingsError::Duplicate { place, kind, name });
         }
         *to = Some(object);
         Ok(())
@@ -244,8 +226,7 @@ impl Place<'_> {
         let id = |object: &K| (object.namespace(), object.name_any());
         if to.iter().any(|known| id(known) == id(&object)) {
             return Err(SettingsError::Duplicate {
-                key: self.key.to_owned(),
-                number: self.number,
+                place: self.0.clone(),
                 kind: K::kind(&()).into_owned(),
                 name: object.name_any(),
             });
@@ -256,8 +237,7 @@ impl Place<'_> {
 
     fn unknown(&self, version: &str, kind: &str) -> SettingsError {
         SettingsError::Kind {
-            key: self.key.to_owned(),
-            number: self.number,
+            place: self.0.clone(),
             version: version.to_owned(),
             kind: kind.to_owned(),
         }

@@ -3,6 +3,7 @@
 
 mod crio;
 mod engine;
+mod plan;
 mod storage;
 mod validate;
 
@@ -14,6 +15,9 @@ use mco_api::container_runtime_config::ContainerRuntimeSettings;
 pub use self::{
     crio::{drop_ins, needs_drop_ins},
     engine::Engines,
+    plan::{
+        PoolFacts, RuntimePlan, RuntimePlanError, base_config, conditions, is_own_finalizer, plan,
+    },
     storage::{StorageError, needs_storage, storage_conf},
     validate::{SettingsFault, check},
 };

@@ -2,6 +2,7 @@
 //! `99-worker-generated-kubelet-1` from a KubeletConfig: their names and their contents.
 
 mod difference;
+mod manifests;
 
 use std::cmp::Ordering;
 
@@ -13,7 +14,10 @@ use mco_api::{
 use mco_ignition::data_url;
 use serde_json::json;
 
-pub use self::difference::difference;
+pub use self::{
+    difference::difference,
+    manifests::{FromSettings, SettingsSource, SettingsSources, from_settings},
+};
 use crate::render::Build;
 
 /// Highest number of a generated MachineConfig of one pool; with the one that has no number, a pool
@@ -158,6 +162,27 @@ pub fn suffix(
             Family::ContainerRuntime => LimitError::ContainerRuntimeConfigs,
         }),
     }
+}
+
+/// Returns the suffix of the MachineConfigs of `object` in all its pools: the highest that any of them
+/// needs. `all` are the settings objects of the same kind, with their pool selectors.
+pub fn common_suffix<'p>(
+    family: Family,
+    object: &Settings,
+    pools: impl IntoIterator<Item = &'p MachineConfigPool>,
+    all: &[(Settings, Option<&LabelSelector>)],
+    exists: impl Fn(&str) -> bool,
+) -> Result<String, LimitError> {
+    let mut highest = String::new();
+    for pool in pools {
+        // The selector of another object is its own concern.
+        let selecting =
+            all.iter().filter(|(_, selector)| selects(*selector, pool).unwrap_or_default());
+        let selecting: Vec<Settings> = selecting.map(|(other, _)| other.clone()).collect();
+        // Suffixes are empty or have one digit.
+        highest = highest.max(suffix(family, &pool.name_any(), object, &selecting, &exists)?);
+    }
+    Ok(highest)
 }
 
 /// Returns true if the pool selector of a settings object matches the labels of a pool. No selector and

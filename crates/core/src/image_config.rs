@@ -4,6 +4,7 @@
 pub mod containerd;
 mod mirrors;
 mod payload;
+mod plan;
 mod policy;
 mod reference;
 pub mod registries;
@@ -22,6 +23,7 @@ use mco_api::openshift::{
 
 pub use self::{
     payload::{PayloadError, RegistryLists},
+    plan::{EmptyConfig, ImageConfigPlan, config_name},
     policy::{PolicyError, PolicyItemError},
     reference::ReferenceError,
     registries::{EditError, PullError},
@@ -34,12 +36,12 @@ use self::{
     registries::{RegistriesConf, RegistryRules},
 };
 use crate::{
-    cluster_settings::ClusterSettings, generated::GeneratedFile, plan, status::quote::quoted,
-    toml::TomlFault,
+    cluster_settings::ClusterSettings, generated::GeneratedFile, plan::registries::PATH,
+    status::quote::quoted, toml::TomlFault,
 };
 
 /// Path of the registries file.
-pub const REGISTRIES_CONF: &str = plan::registries::PATH;
+pub const REGISTRIES_CONF: &str = PATH;
 /// Path of the registries that extend a registries file which `mco` does not write.
 pub const REGISTRIES_DROP_IN: &str = "/etc/containers/registries.conf.d/90-mco-registries.conf";
 /// Path of the registries that are searched for names without a registry.

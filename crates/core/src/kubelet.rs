@@ -8,12 +8,15 @@
 //! [`drop_in`].
 
 mod configuration;
+mod consistency;
 pub mod drop_in;
 mod duration;
 mod fields;
 mod files;
 mod inputs;
 mod node_config;
+mod ownership;
+mod plan;
 mod quantity;
 mod refusal;
 mod rule;
@@ -31,6 +34,8 @@ pub use self::{
         LatencyProfile, NodeConfigError, applied_latency, features, is_transition_allowed,
         latency_profile, node_config,
     },
+    ownership::{Origin, is_own, is_own_finalizer, orphans},
+    plan::{KubeletPlan, PlanError, plan},
     quantity::QuantityError,
     refusal::{Delivery, Refusal, check_static_pod_path, validate},
     status::{Progress, conditions, is_reported, progress},

@@ -12,6 +12,7 @@ mod manifests;
 pub mod object;
 mod pool;
 pub mod secret;
+mod settings;
 pub mod suggest;
 mod systemd;
 #[cfg(test)]
@@ -51,7 +52,7 @@ pub fn check(manifests: &Manifests) -> Vec<Fault> {
 }
 
 /// Joins an error and its sources with `: `, without a source whose text is already at the end.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -70,7 +70,7 @@ pub(crate) fn setup(
     let before = dump.into_manifests().or_refuse()?;
     after.print_notes(false);
     let mut configs = BTreeMap::new();
-    for manifest in before.configs.iter().chain(&after.configs) {
+    for manifest in before.all_configs().chain(after.all_configs()) {
         let name = manifest.object.name.clone();
         if name.starts_with(mco_api::name::RENDERED_PREFIX) {
             configs.insert(name, Arc::new(Machine::read(&manifest.value)?));

@@ -106,9 +106,9 @@ async fn missing_inputs_are_reported() {
     assert!(refusal(other).await.starts_with("ignoring controller config generated without"));
 }
 
-// covers: BST-3
+// covers: BST-3, BST-6
 #[tokio::test]
-async fn two_objects_for_one_pool_and_unsupported_kinds_are_rejected() {
+async fn settings_are_rendered_and_two_objects_for_one_pool_are_rejected() {
     let kubelet = |name: &str, pool: &str| -> KubeletConfig {
         serde_json::from_value(json!({
             "metadata": {"name": name},
@@ -144,7 +144,31 @@ async fn two_objects_for_one_pool_and_unsupported_kinds_are_rejected() {
         kubelet_configs: vec![kubelet("a", "worker"), kubelet("b", "master")],
         ..given(pools())
     };
-    assert!(refusal(each).await.starts_with("KubeletConfig a is not supported yet; remove it"));
+    let made = run_with(each).await.unwrap();
+    for pool in &made.pools {
+        let sources = pool.spec.configuration.source.iter().map(|one| one.name.clone());
+        let expected = format!("99-{}-generated-kubelet", pool.name_any());
+        assert!(sources.clone().any(|name| name == expected), "{:?}", sources.collect::<Vec<_>>());
+    }
+    let mut bad = kubelet("bad", "worker");
+    bad.spec.log_level = Some(11);
+    let bad = BootstrapManifests { kubelet_configs: vec![bad], ..given(pools()) };
+    assert_eq!(
+        refusal(bad).await,
+        "KubeletConfig bad: KubeletConfig's LogLevel is not valid [0,10]: 11"
+    );
+    let mut node = given(pools());
+    let object = json!({"apiVersion": "config.openshift.io/v1", "kind": "Node",
+        "metadata": {"name": "cluster"}, "spec": {"cgroupMode": "v2"}});
+    assert!(node.settings.add_manifest("node.yaml", &object).unwrap());
+    let made = run_with(node).await.unwrap();
+    for config in &made.configs {
+        let arguments = &config.spec.kernel_arguments;
+        assert!(
+            arguments.iter().any(|it| it == "systemd.unified_cgroup_hierarchy=1"),
+            "{arguments:?}"
+        );
+    }
 }
 
 // covers: BST-4

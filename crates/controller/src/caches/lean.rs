@@ -8,7 +8,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use k8s_openapi::{
     ClusterResourceScope,
-    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, Taint},
+    api::core::v1::{Node, NodeCondition, NodeSpec, NodeStatus, NodeSystemInfo, Taint},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time},
 };
 use kube::Resource;
@@ -113,6 +113,15 @@ struct Spec {
 struct Status {
     phase: Option<String>,
     conditions: Option<Vec<Condition>>,
+    #[serde(rename = "nodeInfo")]
+    node_info: Option<NodeInfo>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct NodeInfo {
+    #[serde(default)]
+    container_runtime_version: String,
 }
 
 #[derive(Deserialize)]
@@ -130,8 +139,12 @@ impl<'de> Deserialize<'de> for LeanNode {
             unschedulable,
             ..NodeSpec::default()
         });
-        let status = status.map(|Status { phase, conditions }| NodeStatus {
+        let status = status.map(|Status { phase, conditions, node_info }| NodeStatus {
             phase,
+            node_info: node_info.map(|info| NodeSystemInfo {
+                container_runtime_version: info.container_runtime_version,
+                ..NodeSystemInfo::default()
+            }),
             conditions: Some(relevant(conditions.unwrap_or_default())),
             ..NodeStatus::default()
         });
@@ -224,6 +237,7 @@ mod tests {
                     {"type": "PIDPressure", "status": "True"},
                 ],
                 "images": [{"names": ["a", "b"], "sizeBytes": 1}],
+                "nodeInfo": {"containerRuntimeVersion": "containerd://2.1.4", "kernelVersion": "6"},
             },
         });
         let whole: Node = serde_json::from_value(text.clone()).unwrap();
@@ -234,6 +248,9 @@ mod tests {
         assert_eq!(lean.spec.as_ref().unwrap().taints, whole.spec.unwrap().taints);
         let status = lean.status.unwrap();
         assert_eq!(status.phase.as_deref(), Some("Running"));
+        let info = status.node_info.unwrap();
+        assert_eq!(info.container_runtime_version, "containerd://2.1.4");
+        assert_eq!(info.kernel_version, "");
         assert_eq!((status.conditions.unwrap().len(), status.images), (1, None));
         assert_eq!(lean.metadata.annotations.unwrap().len(), 3);
         assert_eq!((lean.metadata.managed_fields, lean.metadata.finalizers), (None, None));

@@ -4,11 +4,15 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use kube::ResourceExt as _;
 use mco_api::{
-    ControllerConfig, MachineConfig, MachineConfigPool, annotation,
+    ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool, annotation,
     condition::ControllerConfigConditionType as Phase, selector,
 };
 use mco_cluster::{Api, CallError, report::chain, watch::Unreadable};
-use mco_core::render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection};
+use mco_core::{
+    generated,
+    kubelet::{self, Progress},
+    render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection},
+};
 use tracing::warn;
 
 use crate::{Context, error::ActError, remote};
@@ -69,6 +73,9 @@ pub(super) async fn run_render(
         return Ok(RenderOutcome::NotReady("there is no ControllerConfig".to_owned()));
     };
     if let Some(why) = unfinished(&controller_config) {
+        return Ok(RenderOutcome::NotReady(why));
+    }
+    if let Some(why) = unsettled(context, pool) {
         return Ok(RenderOutcome::NotReady(why));
     }
     let by = controller_config.annotations().get(annotation::GENERATED_BY_VERSION.name());
@@ -213,8 +220,23 @@ fn check_reconcilable(
     })
 }
 
+/// Returns the reason why a MachineConfig that is generated for the pool may still change, if it may:
+/// nodes would be updated twice. Settings that are refused do not hold up the pool.
+fn unsettled(context: &Context, pool: &MachineConfigPool) -> Option<String> {
+    let caches = &context.caches;
+    let exists = |name: &str| caches.configs.get(name).is_some();
+    let configs = caches.kubelet_configs.list();
+    let is_pending = |config: &&Arc<KubeletConfig>| {
+        let selector = config.spec.machine_config_pool_selector.as_ref();
+        generated::selects(selector, pool).unwrap_or_default()
+            && kubelet::progress(config, &pool.name_any(), exists) == Progress::Pending
+    };
+    let pending = configs.iter().find(is_pending)?;
+    Some(format!("KubeletConfig {} has not been applied yet", pending.name_any()))
+}
+
 /// Returns the reason why the base configs may still change, if they may.
-fn unfinished(controller_config: &Arc<ControllerConfig>) -> Option<String> {
+pub(crate) fn unfinished(controller_config: &Arc<ControllerConfig>) -> Option<String> {
     let name = controller_config.name_any();
     let status = controller_config.status.clone().unwrap_or_default();
     let wanted = controller_config.metadata.generation.unwrap_or(0);

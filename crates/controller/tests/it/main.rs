@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod certificate;
 #[cfg(test)]
+mod container_runtime_config;
+#[cfg(test)]
 mod daemons;
 #[cfg(test)]
 mod drain;
@@ -17,6 +19,10 @@ mod fleet;
 mod handshake;
 #[cfg(test)]
 mod image;
+#[cfg(test)]
+mod image_config;
+#[cfg(test)]
+mod kubelet_config;
 #[cfg(test)]
 mod leader;
 #[cfg(test)]

@@ -19,7 +19,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, Resource, ResourceExt as _,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
     client::Body,
     runtime::wait::{Condition as _, conditions::is_crd_established},
 };
@@ -227,6 +227,7 @@ async fn clear(client: &Client) {
         }
     }
     let everywhere = client.clone();
+    release(&Api::all(everywhere.clone())).await;
     remove(Api::<MachineConfigPool>::all(everywhere.clone())).await;
     remove(Api::<MachineConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigNode>::all(everywhere.clone())).await;
@@ -246,6 +247,14 @@ async fn clear(client: &Client) {
         remove(Api::<PodDisruptionBudget>::namespaced(client.clone(), namespace)).await;
         remove(Api::<Event>::namespaced(client.clone(), namespace)).await;
         remove(Api::<Lease>::namespaced(client.clone(), namespace)).await;
+    }
+}
+
+/// Removes the finalizers of KubeletConfigs, whose controller has stopped.
+async fn release(api: &Api<KubeletConfig>) {
+    for config in api.list(&ListParams::default()).await.unwrap() {
+        let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+        api.patch(&config.name_any(), &PatchParams::default(), &patch).await.unwrap();
     }
 }
 

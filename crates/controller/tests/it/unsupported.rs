@@ -6,9 +6,7 @@ use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, PostParams},
 };
-use mco_api::{
-    ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfigPool, annotation, label,
-};
+use mco_api::{ControllerConfig, MachineConfigPool, annotation, label};
 use mco_cluster::Shutdown;
 use mco_testkit::objects;
 use serde_json::json;
@@ -20,39 +18,9 @@ use crate::{
 };
 
 on_both! {
-    unused_kubelet_and_runtime_configs_say_so,
     a_node_in_two_custom_pools_is_reported,
     a_build_skew_does_not_degrade_a_pool,
     an_eviction_spares_a_pod_that_replaced_another_one,
-}
-
-async fn unused_kubelet_and_runtime_configs_say_so(server: Server) {
-    let fleet = Fleet::on(server, 1).await;
-    let named = |name: &str| json!({"metadata": {"name": name}, "spec": {}});
-    fleet.create::<KubeletConfig>(&serde_json::from_value(named("pods")).unwrap()).await;
-    let mut runtime = named("pids");
-    runtime["spec"] = json!({"containerRuntimeConfig": {"pidsLimit": 2048}});
-    fleet.create::<ContainerRuntimeConfig>(&serde_json::from_value(runtime).unwrap()).await;
-    let kubelet = fleet
-        .wait::<KubeletConfig>("pods", "it says that it has no effect", |object| {
-            object.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
-        })
-        .await;
-    let status = kubelet.status.unwrap();
-    let [condition] = status.conditions.as_slice() else { panic!("{status:?}") };
-    assert_eq!((condition.kind.as_str(), condition.status.as_str()), ("Failure", "True"));
-    assert!(condition.message.starts_with("Error: this KubeletConfig has no effect"));
-    assert_eq!(Some(status.observed_generation), kubelet.metadata.generation);
-    let runtime = fleet
-        .wait::<ContainerRuntimeConfig>("pids", "it says that it has no effect", |object| {
-            object.status.as_ref().is_some_and(|status| !status.conditions.is_empty())
-        })
-        .await;
-    let conditions = runtime.status.unwrap().conditions;
-    assert!(conditions[0].message.starts_with("Error: this ContainerRuntimeConfig has no effect"));
-    fleet.all::<KubeletConfig>().delete("pods", &DeleteParams::default()).await.unwrap();
-    fleet.all::<ContainerRuntimeConfig>().delete("pids", &DeleteParams::default()).await.unwrap();
-    fleet.stop().await;
 }
 
 // covers: C130

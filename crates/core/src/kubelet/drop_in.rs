@@ -31,13 +31,12 @@ Environment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml \
 --config-dir=/etc/kubernetes/kubelet.conf.d\"
 ";
 
-/// Returns the files of a KubeletConfig: its fragment, and the drop-in of the unit.
-pub(super) fn files(
+/// Returns the fields of the fragment of a KubeletConfig.
+pub(super) fn configuration(
     spec: &KubeletConfigSpec,
     mut user: Configuration,
     pool: &str,
-    suffix: &str,
-) -> Result<Vec<GeneratedFile>, Refusal> {
+) -> Result<Configuration, Refusal> {
     if spec.auto_sizing_reserved == Some(true) {
         return Err(Refusal::AutoSizing(pool.to_owned()));
     }
@@ -58,8 +57,7 @@ pub(super) fn files(
     if let Some(level) = spec.log_level {
         user.add_entries("logging", [("verbosity".to_owned(), json!(level))]);
     }
-    let number = if suffix.is_empty() { "0" } else { suffix };
-    fragment(&format!("99-mco-{number}.conf"), &user)
+    Ok(user)
 }
 
 /// Returns a fragment and the drop-in of the unit. The fragment comes first: a kubelet does not

@@ -132,8 +132,9 @@ pub(super) const ROOT: &[Field] = &[
     count("readOnlyPort").within(0, 65535),
     text("tlsCertFile"),
     text("tlsPrivateKeyFile"),
-    omitted("tlsCipherSuites", Kind::TextList),
-    omitted("tlsCurvePreferences", Kind::IntList),
+    omitted("tlsCipherSuites", Kind::TextList).words(CIPHERS),
+    // The numbers of P-256, P-384, P-521, X25519 and X25519MLKEM768.
+    omitted("tlsCurvePreferences", Kind::IntList).allows(Rule::Numbers(&[23, 24, 25, 29, 4588])),
     text("tlsMinVersion").words(&["VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"]),
     omitted("rotateCertificates", Kind::Bool),
     omitted("serverTLSBootstrap", Kind::Bool),
@@ -257,7 +258,41 @@ pub(super) const ROOT: &[Field] = &[
     always("containerRuntimeEndpoint", Kind::Text),
     text("imageServiceEndpoint"),
     flag("failCgroupV1"),
-    optional("userNamespaces", Kind::Struct(&[optional("idsPerPod", Kind::Int64).from(65536)])),
+    optional(
+        "userNamespaces",
+        Kind::Struct(&[optional("idsPerPod", Kind::Int64).allows(Rule::Multiple(65536))]),
+    ),
+];
+
+/// Cipher suites that Go implements, by their IANA names.
+const CIPHERS: &[&str] = &[
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
 ];
 
 const AUTHENTICATION: &[Field] = &[
@@ -276,11 +311,14 @@ const AUTHORIZATION: &[Field] = &[
 
 const LOGGING: &[Field] = &[
     text("format").words(&["text", "json"]),
-    always("flushFrequency", Kind::LooseDuration),
+    always("flushFrequency", Kind::LooseDuration).allows(Rule::Period(0, i64::MAX)),
     always("verbosity", Kind::Uint32),
     omitted(
         "vmodule",
-        Kind::StructList(&[always("filePattern", Kind::Text), always("verbosity", Kind::Uint32)]),
+        Kind::StructList(&[
+            always("filePattern", Kind::Text).allows(Rule::NotEmpty),
+            always("verbosity", Kind::Uint32),
+        ]),
     ),
     always(
         "options",
@@ -300,14 +338,16 @@ const GRACE_BY_PRIORITY: &[Field] =
 const CRASH_LOOP: &[Field] = &[optional("maxContainerRestartPeriod", Kind::Duration)
     .allows(Rule::Period(SECOND, 300 * SECOND))];
 
-const RESERVED_MEMORY: &[Field] =
-    &[always("numaNode", Kind::Int32).from(0), always("limits", Kind::QuantityMap)];
+const RESERVED_MEMORY: &[Field] = &[
+    always("numaNode", Kind::Int32).from(0),
+    always("limits", Kind::QuantityMap).allows(Rule::MemoryLimits),
+];
 
 const TAINT: &[Field] = &[
-    always("key", Kind::Text),
+    always("key", Kind::Text).allows(Rule::NotEmpty),
     text("value"),
     always("effect", Kind::Text).words(&["NoSchedule", "PreferNoSchedule", "NoExecute"]),
-    optional("timeAdded", Kind::Text),
+    optional("timeAdded", Kind::Text).allows(Rule::Unset),
 ];
 
 const TRACING: &[Field] =

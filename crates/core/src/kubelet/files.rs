@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::{
     configuration::Configuration,
-    drop_in,
+    consistency, drop_in,
     inputs::{Inputs, delivery, set_tls},
-    refusal::{self, Refusal},
+    refusal::{self, Delivery, Refusal},
     tls,
 };
 use crate::generated::GeneratedFile;
@@ -35,7 +35,12 @@ pub fn generate(
     refusal::check_static_pod_path(config, inputs.pool)?;
     let user = refusal::settings(&config.spec)?;
     refusal::check(&user, delivery(inputs.base))?;
-    merge(config, inputs, suffix)
+    let parts = parts(config, inputs)?;
+    let faults = consistency::faults(&parts.configuration, &user);
+    if !faults.is_empty() {
+        return Err(Refusal::Faults(faults));
+    }
+    parts.files(suffix)
 }
 
 /// Returns the files of a KubeletConfig that passed all checks, or that would have failed one.
@@ -44,19 +49,48 @@ pub fn merge(
     inputs: &Inputs<'_>,
     suffix: &str,
 ) -> Result<Vec<GeneratedFile>, Refusal> {
-    let user = refusal::settings(&config.spec)?;
-    match inputs.configuration()? {
-        Some(base) => whole_files(&config.spec, user, base),
-        None => drop_in::files(&config.spec, user, inputs.pool_name(), suffix),
+    parts(config, inputs)?.files(suffix)
+}
+
+/// A configuration, and the files beside it.
+struct Parts {
+    configuration: Configuration,
+    delivery: Delivery,
+    others: Vec<GeneratedFile>,
+}
+
+impl Parts {
+    fn files(self, suffix: &str) -> Result<Vec<GeneratedFile>, Refusal> {
+        match self.delivery {
+            Delivery::WholeFile => {
+                let text = self.configuration.print().map_err(Refusal::Text)?;
+                let mut files = self.others;
+                files.push(GeneratedFile::new(CONFIGURATION, text));
+                Ok(files)
+            }
+            Delivery::DropIn => {
+                let number = if suffix.is_empty() { "0" } else { suffix };
+                drop_in::fragment(&format!("99-mco-{number}.conf"), &self.configuration)
+            }
+        }
     }
 }
 
-/// Merges settings over a base and returns the files in the reference's order.
-fn whole_files(
+fn parts(config: &KubeletConfig, inputs: &Inputs<'_>) -> Result<Parts, Refusal> {
+    let user = refusal::settings(&config.spec)?;
+    if let Some(base) = inputs.configuration()? {
+        return whole(&config.spec, user, base);
+    }
+    let configuration = drop_in::configuration(&config.spec, user, inputs.pool_name())?;
+    Ok(Parts { configuration, delivery: Delivery::DropIn, others: Vec::new() })
+}
+
+/// Merges settings over a base. The files are in the reference's order.
+fn whole(
     spec: &KubeletConfigSpec,
     mut user: Configuration,
     mut base: Configuration,
-) -> Result<Vec<GeneratedFile>, Refusal> {
+) -> Result<Parts, Refusal> {
     if let Some(profile) = &spec.tls_security_profile {
         set_tls(&mut base, &tls::settings(Some(profile)));
     }
@@ -72,15 +106,13 @@ fn whole_files(
     if let Some((reserved, system)) = refusal::differing_cgroups(&base) {
         return Err(Refusal::CgroupsDifferInMerge { reserved, system });
     }
-    let mut files = Vec::new();
-    files.extend(reserved.file(spec.auto_sizing_reserved));
+    let mut others = Vec::new();
+    others.extend(reserved.file(spec.auto_sizing_reserved));
     if let Some(level) = spec.log_level {
         let text = format!("[Service]\nEnvironment=\"KUBELET_LOG_LEVEL={level}\"\n");
-        files.push(GeneratedFile::new(LOGGING, text));
+        others.push(GeneratedFile::new(LOGGING, text));
     }
-    let text = base.print().map_err(Refusal::Text)?;
-    files.push(GeneratedFile::new(CONFIGURATION, text));
-    Ok(files)
+    Ok(Parts { configuration: base, delivery: Delivery::WholeFile, others })
 }
 
 /// Drops the cgroup of system daemons where it is not enforced, or cannot be together with CPUs

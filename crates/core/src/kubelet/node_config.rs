@@ -7,8 +7,12 @@ use mco_api::{MachineConfig, MachineConfigSpec, openshift::Node};
 use serde_json::Value;
 
 use super::{
-    configuration::Configuration, drop_in, duration, files::CONFIGURATION, inputs::Inputs,
+    configuration::Configuration,
+    drop_in, duration,
+    files::CONFIGURATION,
+    inputs::{Inputs, set_tls},
     refusal::Refusal,
+    tls,
 };
 use crate::generated::{self, GeneratedFile};
 
@@ -111,13 +115,17 @@ const CGROUP_V2: [&str; 2] = ["systemd.unified_cgroup_hierarchy=1", "cgroup_no_v
 
 /// Returns the MachineConfig of the settings of nodes for one pool; `None` if there is nothing to
 /// set.
+///
+/// Where a whole file is generated, the TLS profile of the API server is in the base already.
+/// Elsewhere it is a setting of nodes.
 pub fn node_config(inputs: &Inputs<'_>) -> Result<Option<MachineConfigSpec>, NodeConfigError> {
-    let Some(node) = &inputs.settings.node else { return Ok(None) };
-    let mode = node.spec.cgroup_mode.as_str();
+    let node = inputs.settings.node.as_ref();
+    let mode = node.map(|node| node.spec.cgroup_mode.as_str()).unwrap_or_default();
     if !matches!(mode, "" | "v2") {
         return Err(NodeConfigError::CgroupMode(mode.to_owned()));
     }
     let (files, is_whole) = match inputs.configuration()? {
+        Some(_) if node.is_none() => return Ok(None),
         Some(configuration) => (vec![whole(&configuration)?], true),
         None => (node_fragment(inputs)?, false),
     };
@@ -134,6 +142,10 @@ fn node_fragment(inputs: &Inputs<'_>) -> Result<Vec<GeneratedFile>, Refusal> {
     let mut fields = Configuration::default();
     if let Some(frequency) = inputs.latency_frequency() {
         fields.set("nodeStatusUpdateFrequency", frequency);
+    }
+    let server = inputs.settings.api_server.as_ref();
+    if let Some(profile) = server.and_then(|server| server.spec.tls_security_profile.as_ref()) {
+        set_tls(&mut fields, &tls::settings(Some(profile)));
     }
     drop_in::fragment(NODE_FRAGMENT, &fields)
 }

@@ -198,14 +198,6 @@ fn is_control_plane(pool: &MachineConfigPool) -> bool {
 pub(super) fn check(user: &Configuration, delivery: Delivery) -> Result<(), Refusal> {
     let mut faults: Vec<String> = user.unknown().iter().map(|path| unknown(path)).collect();
     collect(ROOT, "", user.fields(), delivery, &mut faults);
-    let percent = |name: &str| user.get(name).and_then(Value::as_i64);
-    let (low, high) = ("imageGCLowThresholdPercent", "imageGCHighThresholdPercent");
-    if let (Some(least), Some(most)) = (percent(low), percent(high))
-        && least >= most
-        && most > 0
-    {
-        faults.push(format!("{low} is {least}, and must be less than {high}, which is {most}"));
-    }
     if faults.is_empty() { Ok(()) } else { Err(Refusal::Faults(faults)) }
 }
 
@@ -226,7 +218,9 @@ fn collect(
             (Kind::StructList(inner), Value::Array(items)) => {
                 for (index, item) in items.iter().enumerate() {
                     let Value::Object(set) = item else { continue };
-                    collect(inner, &format!("{path}[{index}]"), set, Delivery::DropIn, faults);
+                    let path = format!("{path}[{index}]");
+                    collect(inner, &path, set, Delivery::DropIn, faults);
+                    faults.extend(missing(inner, &path, set));
                 }
             }
             // In a whole file such a zero means the value of the base.
@@ -237,6 +231,20 @@ fn collect(
             (_, value) => faults.extend(field.rule.fault(&path, value)),
         }
     }
+}
+
+/// Returns the faults of texts that an item of a list must have and does not have.
+fn missing(fields: &'static [Field], path: &str, set: &Map<String, Value>) -> Vec<String> {
+    let is_missing = |field: &&Field| {
+        matches!(field.kind, Kind::Text)
+            && field.presence == Presence::Always
+            && !set.contains_key(field.name)
+    };
+    let empty = Value::String(String::new());
+    let missing = fields.iter().filter(is_missing);
+    missing
+        .filter_map(|field| field.rule.fault(&format!("{path}.{}", field.name), &empty))
+        .collect()
 }
 
 /// Names an unknown field and the known one that is nearest to it.

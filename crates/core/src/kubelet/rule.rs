@@ -36,6 +36,16 @@ pub(super) enum Rule {
     Percentages,
     /// A list of CPUs such as `0-1,4`.
     CpuSet,
+    /// Any text but the empty one.
+    NotEmpty,
+    /// No value at all.
+    Unset,
+    /// A multiple of this number.
+    Multiple(i64),
+    /// Numbers out of this list.
+    Numbers(&'static [i64]),
+    /// Memory and huge pages, none of them zero.
+    MemoryLimits,
 }
 
 const SIGNALS: &[&str] = &[
@@ -89,8 +99,8 @@ impl Rule {
                 if inside { None } else { here("above 0 and up to 1".to_owned()) }
             }
             (Self::NotTrue, Value::Bool(true)) => here("false".to_owned()),
-            (Self::AbsolutePath, Value::String(text)) if !text.starts_with('/') => {
-                here("an absolute path".to_owned())
+            (Self::AbsolutePath, Value::String(text)) if !is_clean_path(text) => {
+                here("an absolute path without `.` and `..`".to_owned())
             }
             (Self::Quantity, Value::String(text)) => {
                 let positive =
@@ -100,6 +110,22 @@ impl Rule {
             (Self::CpuSet, Value::String(text)) if !is_cpu_set(text) => {
                 here("a list of CPUs such as 0-1,4".to_owned())
             }
+            (Self::NotEmpty, Value::String(text)) if text.is_empty() => {
+                here("a text that is not empty".to_owned())
+            }
+            (Self::Unset, _) => here("unset".to_owned()),
+            (Self::Multiple(unit), Value::Number(number)) => {
+                let fits = number.as_i64().is_some_and(|n| n > 0 && n % unit == 0);
+                if fits { None } else { here(format!("a multiple of {unit}")) }
+            }
+            (Self::Numbers(known), Value::Array(items)) => {
+                let mut items = items.iter();
+                let is_known = |item: &Value| item.as_i64().is_some_and(|n| known.contains(&n));
+                let unknown = items.find(|item| !is_known(item))?;
+                let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+                Some(excluded(path, unknown, &format!("out of {}", known.join(", "))))
+            }
+            (Self::MemoryLimits, Value::Object(limits)) => memory_fault(path, limits),
             (_, Value::Object(entries)) => self.entry_fault(path, entries),
             _ => None,
         }
@@ -115,9 +141,7 @@ impl Rule {
             Self::GracePeriods => (SIGNALS, "a duration such as 1m30s", |text| {
                 duration::parse(text).is_ok_and(|n| n >= 0)
             }),
-            Self::Reservations => (RESOURCES, "a quantity such as 500m or 1Gi", |text| {
-                text.is_empty() || is_amount(text)
-            }),
+            Self::Reservations => (RESOURCES, "a quantity such as 500m or 1Gi", is_amount),
             Self::Percentages => (&["memory"], "a percentage from 0% to 100%", is_percentage),
             Self::Any
             | Self::Range(..)
@@ -128,7 +152,12 @@ impl Rule {
             | Self::NotTrue
             | Self::AbsolutePath
             | Self::Quantity
-            | Self::CpuSet => return None,
+            | Self::CpuSet
+            | Self::NotEmpty
+            | Self::Unset
+            | Self::Multiple(_)
+            | Self::Numbers(_)
+            | Self::MemoryLimits => return None,
         };
         entries.iter().find_map(|(key, value)| {
             if !keys.contains(&key.as_str()) {
@@ -141,6 +170,25 @@ impl Rule {
             (!held).then(|| excluded(&format!("{path}[{key}]"), value, allowed))
         })
     }
+}
+
+fn memory_fault(path: &str, limits: &Map<String, Value>) -> Option<String> {
+    limits.iter().find_map(|(key, value)| {
+        if key != "memory" && !key.starts_with("hugepages-") {
+            return Some(format!(
+                "{path} has the key {key:?}, and must have only memory and hugepages-<size>"
+            ));
+        }
+        let amount = Quantity::parse(value.as_str().unwrap_or_default());
+        let is_positive = amount.is_ok_and(|amount| !amount.is_negative() && !amount.is_zero());
+        (!is_positive).then(|| excluded(&format!("{path}[{key}]"), value, "more than 0"))
+    })
+}
+
+/// Returns true for a path from the root in its shortest form.
+fn is_clean_path(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('/') else { return false };
+    rest.is_empty() || rest.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
 fn excluded(path: &str, value: &Value, allowed: &str) -> String {

@@ -298,6 +298,82 @@ fn settings_with_which_a_kubelet_does_not_start_are_refused() {
         let expected = format!("KubeletConfiguration: {expected}");
         assert_eq!(refusal(&settings(fields)), expected);
     }
+    // In a whole file, zero means the value of the base.
+    assert_eq!(parsed(&whole(&settings(json!({"maxPods": 0}))).unwrap())["maxPods"], 250);
+}
+
+#[test]
+fn settings_that_contradict_each_other_or_the_base_are_refused() {
+    let rows = [
+        (
+            json!({"imageGCHighThresholdPercent": 50}),
+            "imageGCLowThresholdPercent is 80, and must be less than \
+             imageGCHighThresholdPercent, which is 50",
+        ),
+        (
+            json!({"maxParallelImagePulls": 3}),
+            "maxParallelImagePulls is 3, and serializeImagePulls must be false with it",
+        ),
+        (
+            json!({"imageMaximumGCAge": "1m"}),
+            "imageMaximumGCAge is \"1m0s\", and must be more than imageMinimumGCAge, which is \
+             \"2m0s\"",
+        ),
+        (
+            json!({"shutdownGracePeriodCriticalPods": "10s"}),
+            "shutdownGracePeriodCriticalPods is \"10s\", and must be at most \
+             shutdownGracePeriod, which is \"0s\"",
+        ),
+        (
+            json!({"enforceNodeAllocatable": ["pods", "none"]}),
+            "enforceNodeAllocatable contains none, and must contain nothing else",
+        ),
+        (
+            json!({"enforceNodeAllocatable": ["pods", "pods"]}),
+            "enforceNodeAllocatable contains pods twice",
+        ),
+        (
+            json!({"evictionSoft": {"memory.available": "1Gi"}}),
+            "evictionSoft has memory.available, and evictionSoftGracePeriod must have a duration \
+             for it",
+        ),
+        (
+            json!({"registerWithTaints": [{"effect": "NoSchedule"}]}),
+            "registerWithTaints[0].key is \"\", and must be a text that is not empty",
+        ),
+        (
+            json!({"reservedMemory": [{"limits": {"cpu": "1"}}]}),
+            "reservedMemory[0].limits has the key \"cpu\", and must have only memory and \
+             hugepages-<size>",
+        ),
+        (
+            json!({"userNamespaces": {"idsPerPod": 65537}}),
+            "userNamespaces.idsPerPod is 65537, and must be a multiple of 65536",
+        ),
+        (
+            json!({"podLogsDir": "/a/../b"}),
+            "podLogsDir is \"/a/../b\", and must be an absolute path without `.` and `..`",
+        ),
+    ];
+    for (fields, expected) in rows {
+        let expected = format!("KubeletConfiguration: {expected}");
+        assert_eq!(refusal(&settings(fields)), expected);
+    }
+    let accepted = [
+        json!({"maxParallelImagePulls": 3, "serializeImagePulls": false}),
+        json!({"shutdownGracePeriod": "30s", "shutdownGracePeriodCriticalPods": "10s"}),
+        json!({"evictionSoft": {"memory.available": "1Gi"},
+            "evictionSoftGracePeriod": {"memory.available": "1m30s"}}),
+        json!({"imageMaximumGCAge": "24h"}),
+        json!({"tlsCipherSuites": ["TLS_AES_128_GCM_SHA256"], "reservedSystemCPUs": "0-1,4"}),
+    ];
+    for fields in accepted {
+        whole(&settings(fields.clone())).unwrap_or_else(|refusal| panic!("{fields}: {refusal}"));
+    }
+}
+
+#[test]
+fn values_of_another_type_are_refused() {
     let rows = [
         (json!({"maxPods": "5"}), r#"maxPods is "5", and must be a whole number of up to 32 bits"#),
         (
@@ -311,8 +387,6 @@ fn settings_with_which_a_kubelet_does_not_start_are_refused() {
         let expected = format!("KubeletConfig could not be unmarshalled, err: {expected}");
         assert_eq!(refusal(&settings(fields)), expected);
     }
-    // In a whole file, zero means the value of the base.
-    assert_eq!(parsed(&whole(&settings(json!({"maxPods": 0}))).unwrap())["maxPods"], 250);
 }
 
 #[test]

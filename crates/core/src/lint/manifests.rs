@@ -7,10 +7,10 @@ use std::{
 
 use mco_api::{MachineConfig, MachineConfigPool, PoolName, label};
 
-use super::{Fault, FieldPath, Object, SpannedValue, suggest};
+use super::{Fault, FieldPath, Object, SpannedValue, settings::SettingsObjects, suggest};
 use crate::render::BaseImages;
 
-const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
+pub(super) const API_VERSION: &str = "machineconfiguration.openshift.io/v1";
 
 /// A typed object and its source.
 #[derive(Debug)]
@@ -37,6 +37,9 @@ pub struct Pool {
 pub struct Manifests {
     /// MachineConfigs in the order of the input.
     pub configs: Vec<Manifest<MachineConfig>>,
+    /// MachineConfigs that the controller generates from other objects of the input, which stand in for
+    /// them.
+    pub generated: Vec<Manifest<MachineConfig>>,
     /// Pools, given or assumed.
     pub pools: Vec<Pool>,
     /// Images of the release, from the ControllerConfig.
@@ -54,12 +57,32 @@ impl Manifests {
     #[must_use]
     pub fn new(objects: Vec<Object>, faults: Vec<Fault>) -> Self {
         let mut manifests = Self { faults, ..Self::default() };
+        let mut settings = SettingsObjects::default();
         for object in objects {
-            manifests.add(object);
+            if object.kind == "ControllerConfig" {
+                settings.add_release(&object);
+            }
+            if let Some(object) = settings.add(object, &mut manifests.faults) {
+                manifests.add(object);
+            }
         }
         manifests.refuse_duplicates();
-        manifests.assume_pools();
+        manifests.assume_pools(&settings);
+        manifests.add_generated(&settings);
         manifests
+    }
+
+    /// Returns all MachineConfigs, those that the controller generates included.
+    pub fn all_configs(&self) -> impl Iterator<Item = &Manifest<MachineConfig>> {
+        self.configs.iter().chain(&self.generated)
+    }
+
+    fn add_generated(&mut self, settings: &SettingsObjects) {
+        let pools: Vec<_> = self.pools.iter().map(|pool| &pool.value).collect();
+        let configs: Vec<_> = self.configs.iter().map(|config| &config.value).collect();
+        let generated = settings.generate(&pools, &configs);
+        self.generated = generated.configs;
+        self.faults.extend(generated.faults);
     }
 
     /// Returns true if the input contains generated MachineConfigs, and so the configs of a whole
@@ -158,8 +181,12 @@ impl Manifests {
     ///
     /// Built-in pools always exist; other pools are assumed only if the input contains no pools,
     /// because a given pool may select several roles.
-    fn assume_pools(&mut self) {
-        let roles: BTreeSet<String> = self.configs.iter().filter_map(|c| role(&c.value)).collect();
+    fn assume_pools(&mut self, settings: &SettingsObjects) {
+        let mut roles: BTreeSet<String> =
+            self.configs.iter().filter_map(|c| role(&c.value)).collect();
+        if !settings.is_empty() {
+            roles.extend(["master", "worker"].map(str::to_owned));
+        }
         let given: BTreeSet<String> = self.pools.iter().map(|pool| pool.name.to_string()).collect();
         let mut assumed = Vec::new();
         for role in roles.into_iter().filter(|role| !given.contains(role)) {
@@ -181,8 +208,12 @@ impl Manifests {
 fn assumed_pool(name: PoolName) -> Pool {
     let own = name.as_str();
     let roles = if name.is_built_in() { vec![own] } else { vec!["worker", own] };
+    // Those that the operator gives to built-in pools: other objects select pools by them.
+    let own_label = format!("{}{own}", label::POOL_PREFIX);
+    let labels =
+        name.is_built_in().then(|| serde_json::json!({ label::BUILT_IN_POOL: "", own_label: "" }));
     let pool = serde_json::json!({
-        "metadata": { "name": own },
+        "metadata": { "name": own, "labels": labels },
         "spec": { "machineConfigSelector": { "matchExpressions": [
             { "key": label::ROLE, "operator": "In", "values": roles },
         ] } },

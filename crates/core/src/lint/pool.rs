@@ -11,7 +11,7 @@ use crate::render::{self, Origin, RenderError, SelectError, Selection};
 pub(super) fn check(manifests: &Manifests, faults: &mut Vec<Fault>) {
     let mut selected = BTreeSet::new();
     for pool in &manifests.pools {
-        let configs = manifests.configs.iter().map(|manifest| &manifest.value);
+        let configs = manifests.all_configs().map(|manifest| &manifest.value);
         match render::select(&pool.value, configs) {
             Ok(Selection::Configs(configs)) => {
                 selected.extend(configs.iter().filter_map(|config| config.metadata.name.clone()));
@@ -141,7 +141,7 @@ fn with_kernel_devel<'m>(
         config.spec.extensions.iter().any(|extension| extension == "kernel-devel")
     })?;
     let name = culprit.metadata.name.as_deref().unwrap_or_default();
-    manifests.configs.iter().find(|manifest| manifest.object.name == name)
+    manifests.all_configs().find(|manifest| manifest.object.name == name)
 }
 
 fn at_pool(pool: &Pool, fault: Fault) -> Fault {

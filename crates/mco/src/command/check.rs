@@ -43,7 +43,7 @@ pub(crate) fn run(
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
     let manifests = args.sources.load()?.into_manifests();
-    if manifests.configs.is_empty() && manifests.faults.is_empty() {
+    if manifests.all_configs().next().is_none() && manifests.faults.is_empty() {
         return Err(error_with_hint(
             "the input contains no MachineConfig",
             "name files or directories with MachineConfigs; -v shows the ignored objects",

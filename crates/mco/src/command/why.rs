@@ -145,7 +145,7 @@ fn source(
     } else {
         Precedence::Partial
     };
-    let found = manifests.configs.iter().find(|manifest| manifest.object.name == config);
+    let found = manifests.all_configs().find(|manifest| manifest.object.name == config);
     let location = found.map(|manifest| location(&manifest.object, item, own.list));
     ConfigSource { config, location, members: own.members.clone(), overridden, precedence }
 }

@@ -37,7 +37,7 @@ impl ManifestsExt for Manifests {
         if self.faults.iter().any(Fault::is_error) {
             return Err(anyhow::Error::new(FaultsError(self.faults)));
         }
-        if self.configs.is_empty() {
+        if self.all_configs().next().is_none() {
             return Err(error_with_hint(
                 "the input contains no MachineConfig",
                 "name files or directories with -f, or pipe `kubectl get machineconfigs -o yaml` \
@@ -91,7 +91,7 @@ impl ManifestsExt for Manifests {
         }
         let mut rendered = Vec::new();
         for pool in &self.pools {
-            let configs = self.configs.iter().map(|config| &config.value);
+            let configs = self.all_configs().map(|config| &config.value);
             match render::select(&pool.value, configs) {
                 Err(SelectError::Nothing(_)) => {
                     print::note(&format!("pool {} selects no MachineConfig", pool.name));
@@ -111,7 +111,7 @@ impl ManifestsExt for Manifests {
     }
 
     fn render(&self, pool: &Pool) -> anyhow::Result<Rendered> {
-        let selected = match render::select(&pool.value, self.configs.iter().map(|c| &c.value)) {
+        let selected = match render::select(&pool.value, self.all_configs().map(|c| &c.value)) {
             Ok(Selection::Configs(configs)) => configs,
             Ok(Selection::Everything) => {
                 return Err(error_with_hint(

@@ -12,7 +12,7 @@ use mco_api::{
     machine_configuration::{StorageOverride, disruption::ClusterPolicies},
 };
 use mco_core::{
-    lint::{Fault, Manifests, Object},
+    lint::{Fault, FieldPath, Manifests, Object, SpannedValue},
     plan::{default_policies, merge_policies},
 };
 use serde::de::DeserializeOwned;
@@ -79,7 +79,7 @@ impl Input {
 
     /// Returns the config of this name from the manifests.
     pub(crate) fn config(&self, name: &str) -> Option<&MachineConfig> {
-        let mut configs = self.after.configs.iter().chain(&self.before.configs);
+        let mut configs = self.after.all_configs().chain(self.before.all_configs());
         configs.find(|config| config.object.name == name).map(|config| &config.value)
     }
 
@@ -93,7 +93,8 @@ impl Input {
 const CLUSTER_KINDS: [&str; 4] = ["Node", "Pod", "PodDisruptionBudget", "MachineConfiguration"];
 
 fn is_cluster_object(object: &Object) -> bool {
-    CLUSTER_KINDS.contains(&object.kind.as_str())
+    // OpenShift has a kind Node of its own, with settings.
+    CLUSTER_KINDS.contains(&object.kind.as_str()) && !object.api_version.starts_with("config.")
 }
 
 struct InputBuilder {
@@ -112,8 +113,13 @@ impl InputBuilder {
         let budgets = self.all::<PodDisruptionBudget>("PodDisruptionBudget");
         let configuration = self.all::<MachineConfiguration>("MachineConfiguration").pop();
         let after = changed(&current, change, without)?;
+        let machines: Vec<Object> =
+            self.objects.iter().filter(|it| it.kind == "Node").cloned().collect();
         let manifests = |objects: Vec<Object>| -> Manifests {
-            let objects = objects.into_iter().filter(|object| !is_cluster_object(object)).collect();
+            let mut objects: Vec<Object> =
+                objects.into_iter().filter(|object| !is_cluster_object(object)).collect();
+            // Their container engines decide the files of some settings.
+            objects.extend(machines.iter().cloned());
             Loaded { objects, faults: Vec::new() }.into_manifests()
         };
         let (before, after) = (manifests(current), manifests(after));
@@ -166,9 +172,28 @@ fn changed(
     let replaced: BTreeSet<String> = change.iter().map(Object::label).collect();
     let stays = |object: &&Object| {
         let deleted = is_config(object) && without.contains(&object.name);
-        !replaced.contains(&object.label()) && !deleted
+        !replaced.contains(&object.label()) && !deleted && !is_generated_again(object, &change)
     };
-    Ok(current.iter().filter(stays).cloned().chain(change).collect())
+    let mut objects: Vec<Object> = current.iter().filter(stays).cloned().collect();
+    objects.extend(change);
+    Ok(objects)
+}
+
+/// Returns true if the controller generated a MachineConfig from an object that the change replaces.
+fn is_generated_again(object: &Object, change: &[Object]) -> bool {
+    let owners = FieldPath::of("metadata.ownerReferences");
+    let owners = object.root.find(&owners).map(SpannedValue::items).unwrap_or_default();
+    let text = |owner: &SpannedValue, member: &str| {
+        owner.get(member).and_then(SpannedValue::as_str).unwrap_or_default().to_owned()
+    };
+    let mut changed = change.iter();
+    object.kind == "MachineConfig"
+        && changed.any(|changed| {
+            let is_owner = |owner: &SpannedValue| {
+                text(owner, "kind") == changed.kind && text(owner, "name") == changed.name
+            };
+            owners.iter().any(is_owner)
+        })
 }
 
 /// Returns the effective policies: those that the operator merged, or else the administrator's

@@ -10,7 +10,6 @@
 mod application;
 mod fleet;
 mod rollout;
-#[expect(dead_code, reason = "used when the controllers of settings are merged")]
 mod settings;
 mod trouble;
 

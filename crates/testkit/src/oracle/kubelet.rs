@@ -38,20 +38,16 @@ struct Input {
 pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let input: Input = parsed(input)?;
     let decode = |error: serde_json::Error| format!("failed to decode an object: {error}");
-    let config: KubeletConfig = serde_json::from_value(input.kubelet_config).map_err(decode)?;
-    let pool: MachineConfigPool = serde_json::from_value(input.pool).map_err(decode)?;
+    let config: KubeletConfig =
+        serde_json::from_value(input.kubelet_config.clone()).map_err(decode)?;
+    let pool: MachineConfigPool = serde_json::from_value(input.pool.clone()).map_err(decode)?;
     refused("error", expect, kubelet::validate(&config).err())?;
     refused("staticPodPathError", expect, kubelet::check_static_pod_path(&config, &pool).err())?;
     let settings = settings(&input.feature_gates, &input.worker_latency_profile)?;
     let latency = kubelet::latency_profile(settings.node.as_ref());
     let said = latency.as_ref().err().map(ToString::to_string);
     same("latencyError", text(expect, "latencyError"), said.as_deref())?;
-    let base = match input.base.as_str() {
-        "master" => MASTER,
-        _ => WORKER,
-    };
-    let base = GeneratedFile::new(kubelet::CONFIGURATION, base);
-    let base = MachineConfig::new("base", generated::spec(&[base]));
+    let base = input.base();
     let latency = latency.unwrap_or_default();
     let inputs =
         Inputs { pool: &pool, base: Some(&base), settings: &settings, version: "", latency };
@@ -62,16 +58,29 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
         }
         Err(refusal) => refused("generateError", expect, Some(refusal))?,
     }
-    let accepted = ["error", "staticPodPathError", "generateError"]
-        .iter()
-        .all(|member| expect.get(*member).is_none());
-    match kubelet::generate(&config, &inputs, "") {
-        Ok(_) if accepted => Ok(()),
-        Err(Refusal::Faults(_)) if accepted => Ok(()),
-        Err(error) if accepted => Err(format!("accepted by the reference, refused: {error}")),
-        Ok(_) => Err("refused by the reference, accepted".to_owned()),
-        Err(_) => Ok(()),
+    match (is_accepted(expect), kubelet::generate(&config, &inputs, "")) {
+        (true, Ok(_) | Err(Refusal::Faults(_))) | (false, Err(_)) => Ok(()),
+        (true, Err(error)) => Err(format!("accepted by the reference, refused: {error}")),
+        (false, Ok(_)) => Err("refused by the reference, accepted".to_owned()),
     }
+}
+
+impl Input {
+    /// Returns a MachineConfig with the base file.
+    fn base(&self) -> MachineConfig {
+        let base = match self.base.as_str() {
+            "master" => MASTER,
+            _ => WORKER,
+        };
+        let base = GeneratedFile::new(kubelet::CONFIGURATION, base);
+        MachineConfig::new("base", generated::spec(&[base]))
+    }
+}
+
+/// Returns true if the reference applies the settings.
+fn is_accepted(expect: &Value) -> bool {
+    let refusals = ["error", "staticPodPathError", "generateError"];
+    refusals.iter().all(|member| expect.get(*member).is_none())
 }
 
 fn settings(gates: &BTreeMap<String, bool>, latency: &str) -> Result<ClusterSettings, String> {
@@ -134,4 +143,37 @@ fn lines(expected: &str, found: &str) -> String {
         mine.map(|line| format!("{sign}{line}")).collect()
     };
     [only(expected, found, '-'), only(found, expected, '+')].concat().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ordinary settings must pass the checks that the reference does not make.
+    #[test]
+    fn of_the_settings_that_the_reference_applies_only_an_unknown_field_is_refused() {
+        let cases = include_str!("../../corpus/kubelet/cases.jsonl");
+        let mut refusals = Vec::new();
+        for line in cases.lines() {
+            let case: Value = serde_json::from_str(line).unwrap();
+            if !is_accepted(&case["expect"]) {
+                continue;
+            }
+            let input: Input = serde_json::from_value(case["input"].clone()).unwrap();
+            let config: KubeletConfig =
+                serde_json::from_value(input.kubelet_config.clone()).unwrap();
+            let pool: MachineConfigPool = serde_json::from_value(input.pool.clone()).unwrap();
+            let (base, settings) = (input.base(), ClusterSettings::default());
+            let latency = kubelet::LatencyProfile::Unset;
+            let inputs = Inputs {
+                pool: &pool,
+                base: Some(&base),
+                settings: &settings,
+                version: "",
+                latency,
+            };
+            refusals.extend(kubelet::generate(&config, &inputs, "").err().map(|e| e.to_string()));
+        }
+        assert_eq!(refusals, ["KubeletConfiguration: the field bogus does not exist"]);
+    }
 }

@@ -22,8 +22,14 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule(OURS, &["machineconfigs"], &["update", "delete"]),
     Rule(OURS, &["machineosbuilds"], SEE),
     Rule(OURS, &["machineosconfigs"], SEE_AND_PATCH),
-    // Kinds that the controller does not handle get a condition that says so.
-    Rule(OURS, &["kubeletconfigs", "containerruntimeconfigs"], SEE),
+    // The number of the generated MachineConfig, and its name as a finalizer.
+    Rule(OURS, &["kubeletconfigs"], SEE_AND_PATCH),
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
+    Rule(OURS, &["kubeletconfigs/finalizers"], &["update"]),
+    // Finalizers name the MachineConfigs that are generated from them.
+    Rule(OURS, &["containerruntimeconfigs"], SEE_AND_PATCH),
+    // The API server requires this to set an owner reference with blockOwnerDeletion.
+    Rule(OURS, &["containerruntimeconfigs/finalizers"], &["update"]),
     Rule(
         OURS,
         &["kubeletconfigs/status", "containerruntimeconfigs/status", "machineosconfigs/status"],
@@ -45,6 +51,7 @@ pub(super) const CONTROLLER: &[Rule] = &[
         ],
         SEE,
     ),
+    Rule("config.openshift.io", &["imagepolicies/status"], &["patch"]),
     Rule("operator.openshift.io", &["imagecontentsourcepolicies"], SEE),
     Rule(OURS, &["machineconfignodes"], KEEP),
     Rule(OURS, &["machineconfignodes"], &["delete"]),

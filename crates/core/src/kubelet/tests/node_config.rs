@@ -138,4 +138,14 @@ fn a_cluster_without_settings_has_no_generated_configs_of_its_own() {
     let gates = with(&some, "worker", None, features).unwrap().unwrap();
     let path = "/etc/kubernetes/kubelet.conf.d/98-mco-features.conf";
     assert_eq!(field(&gates, path, "featureGates"), json!({"A": true}));
+    let server = json!({"metadata": {"name": "cluster"},
+        "spec": {"tlsSecurityProfile": {"type": "Modern"}}});
+    let modern = ClusterSettings {
+        api_server: Some(serde_json::from_value(server).unwrap()),
+        ..ClusterSettings::default()
+    };
+    let profile = with(&modern, "worker", None, node_config).unwrap().unwrap();
+    let path = "/etc/kubernetes/kubelet.conf.d/97-mco-node.conf";
+    assert_eq!(field(&profile, path, "tlsMinVersion"), "VersionTLS13");
+    assert_eq!(with(&modern, "worker", Some(&base), node_config), Ok(None));
 }

@@ -22,7 +22,7 @@ use serde_json::Value;
 use crate::{
     error::{FaultsError, error_with_hint},
     load::{self, Loaded, MAX_FILE_SIZE, Sources},
-    print, process,
+    process,
 };
 
 /// Render the pools of a cluster that is not running yet
@@ -53,17 +53,6 @@ Examples:
 /// Compat: modes of the written files and directories (pkg/controller/bootstrap).
 const FILE_MODE: u32 = 0o664;
 const DIRECTORY_MODE: u32 = 0o764;
-
-/// Kinds from which the reference makes configs and this command does not.
-const IGNORED_KINDS: &[&str] = &[
-    "ImageContentSourcePolicy",
-    "ImageDigestMirrorSet",
-    "ImageTagMirrorSet",
-    "Image",
-    "ClusterImagePolicy",
-    "ImagePolicy",
-    "Node",
-];
 
 pub(super) fn run(args: &BootstrapArgs, templates: &TemplateTree) -> anyhow::Result<ExitCode> {
     let pull_secret = args.pull_secret.as_deref().map(read_pull_secret).transpose()?;
@@ -102,6 +91,13 @@ fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(BootstrapManifest
     for object in &loaded.objects {
         let (group, _) = object.api_version.split_once('/').unwrap_or(("", ""));
         let is_cluster = object.name == "cluster";
+        // Compat: of some kinds only the object `cluster` counts.
+        let is_single =
+            matches!(object.kind.as_str(), "APIServer" | "FeatureGate" | "Image" | "Node");
+        if is_cluster || !is_single {
+            let value = typed::<Value>(object, &mut faults).unwrap_or_default();
+            given.settings.add_manifest(&object.file.name, &value)?;
+        }
         match (group, object.kind.as_str()) {
             (mco_api::GROUP, "ControllerConfig") => {
                 given.controller_config =
@@ -127,9 +123,6 @@ fn sort_by_kind(loaded: Loaded, dir: &Path) -> anyhow::Result<(BootstrapManifest
             ("config.openshift.io", "FeatureGate") => given.has_feature_gate |= is_cluster,
             ("config.openshift.io", "APIServer") if is_cluster => {
                 api_server = typed::<Value>(object, &mut faults);
-            }
-            (_, kind) if IGNORED_KINDS.contains(&kind) => {
-                print::note(&format!("ignored {}: its kind is not supported", object.label()));
             }
             _ => {}
         }
