@@ -9,6 +9,7 @@ use mco_cluster::cache::Change;
 use mco_core::{
     container_runtime::{Engines, base_config as base_config_name},
     generated,
+    kubelet::{self, Delivery},
 };
 
 use crate::Context;
@@ -58,9 +59,15 @@ pub(crate) fn base_config(context: &Context, pool: &str) -> Option<Arc<MachineCo
     get(pool).or_else(|| if pool == "master" { None } else { get(WORKER) })
 }
 
+/// Returns the way in which settings reach the kubelets of a pool.
+pub(crate) fn kubelet_delivery(context: &Context, pool: &str) -> Delivery {
+    kubelet::delivery(context.caches.configs.get(&kubelet::base_name(pool)).as_deref())
+}
+
 /// Returns true if a MachineConfig may be a base config with the files of a container engine.
 pub(crate) fn is_base_config(name: &str) -> bool {
-    name.starts_with("01-") && name.ends_with("-container-runtime")
+    let ends = name.ends_with("-container-runtime") || name.ends_with("-kubelet");
+    name.starts_with("01-") && ends
 }
 
 /// Returns the text of a file in a config; `None` if it has no such file.

@@ -20,13 +20,14 @@ use mco_core::container_runtime::{
     self, PoolFacts, RuntimePlan, RuntimePlanError, STORAGE_CONF, is_own_finalizer,
 };
 use serde_json::json;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     Context, container_engine,
     error::ActError,
     generated::{self, Applied},
     metrics::Action,
+    render,
 };
 
 /// Time in which several changes gather.
@@ -73,6 +74,8 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
         // Another config may be waiting for the number.
         None => others(),
     });
+    let controller_configs = all.clone();
+    context.caches.controller_configs.on_change(move |_| controller_configs());
     let pools = all.clone();
     context.caches.pools.on_change(move |change| {
         if is_pool_affected(&change) {
@@ -104,6 +107,11 @@ async fn reconcile(context: &Context, name: &str) -> Result<(), ActError> {
     if config.metadata.deletion_timestamp.is_some() {
         let all = config.finalizers().iter().filter(|one| is_own_finalizer(one)).cloned();
         return remove(context, &config, all.collect()).await;
+    }
+    let Some(controller_config) = context.caches.controller_config() else { return Ok(()) };
+    if let Some(why) = render::unfinished(&controller_config) {
+        debug!(why, "Reconciling ContainerRuntimeConfigs postponed");
+        return Ok(());
     }
     let plan = match decide(context, &config) {
         Ok(plan) => plan,
@@ -156,6 +164,7 @@ fn decide(
                 pool,
                 storage_conf: container_engine::text_of(base.as_deref(), STORAGE_CONF),
                 engines: container_engine::engines(context, [name.as_str()]),
+                kubelet: container_engine::kubelet_delivery(context, &name),
             }
         })
         .collect();

@@ -23,13 +23,14 @@ use mco_core::{
         config_name,
     },
 };
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{
     Context, container_engine,
     error::ActError,
     generated::{self, Applied},
     metrics::Action,
+    render,
 };
 
 /// Time in which several changes gather.
@@ -147,8 +148,12 @@ impl ImageController {
         if is_openshift && settings.image.is_none() {
             return Ok(());
         }
-        let controller_config = context.caches.controller_config();
-        let release = controller_config.map(|config| config.spec.release_image.clone());
+        let Some(controller_config) = context.caches.controller_config() else { return Ok(()) };
+        if let Some(why) = render::unfinished(&controller_config) {
+            debug!(why, "Reconciling image settings postponed");
+            return Ok(());
+        }
+        let release = Some(controller_config.spec.release_image.clone());
         let release = release.filter(|image| !image.is_empty());
         let images = ImageConfig::read(&settings, release.as_deref())?;
         policy_status::report(context, &images, &settings).await?;

@@ -99,6 +99,8 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<String>>) {
     context.caches.machine_configurations.on_change(move |_| settings());
     let kubelet_configs = enqueue_all();
     context.caches.kubelet_configs.on_change(move |_| kubelet_configs());
+    let runtime_configs = enqueue_all();
+    context.caches.container_runtime_configs.on_change(move |_| runtime_configs());
     let streams = enqueue_all();
     context.caches.os_image_streams.on_change(move |_| streams());
 }

@@ -16,19 +16,28 @@ pub use self::{
     crio::{drop_ins, needs_drop_ins},
     engine::Engines,
     plan::{
-        PoolFacts, RuntimePlan, RuntimePlanError, base_config, conditions, is_own_finalizer, plan,
+        PoolFacts, RuntimePlan, RuntimePlanError, base_config, conditions, is_own_finalizer,
+        is_pending, plan,
     },
     storage::{StorageError, needs_storage, storage_conf},
     validate::{SettingsFault, check},
 };
-use crate::{generated::GeneratedFile, image_config::containerd::NoEffect, quantity::Quantity};
+use crate::{
+    generated::GeneratedFile,
+    image_config::containerd::NoEffect,
+    kubelet::{Delivery, drop_in},
+    quantity::Quantity,
+};
 
 /// Path of the storage file.
 pub const STORAGE_CONF: &str = "/etc/containers/storage.conf";
 
-/// Path of the fragment of the kubelet's config for nodes with containerd. The settings of a
-/// KubeletConfig are read after it and win.
-pub const KUBELET_FRAGMENT: &str = "/etc/kubernetes/kubelet.conf.d/40-container-runtime.conf";
+/// Name of the fragment of the kubelet's config for nodes with containerd. The fragments of
+/// KubeletConfigs are read after it and win.
+const KUBELET_FRAGMENT: &str = "40-container-runtime.conf";
+
+/// Folder of fragments that a kubelet of the base configs reads.
+const BASE_FRAGMENTS: &str = "/etc/openshift/kubelet.conf.d";
 
 /// The feature that adds storage directories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +84,7 @@ pub fn files(
     settings: &ContainerRuntimeSettings,
     base: Option<&str>,
     engines: Engines,
+    kubelet: Delivery,
     stores: AdditionalStores,
 ) -> Result<RuntimeFiles, RuntimeConfigError> {
     check(settings)?;
@@ -92,7 +102,7 @@ pub fn files(
         found.files.extend(drop_ins(settings, stores));
     }
     if engines.has_containerd() {
-        found.add_containerd(settings, stores);
+        found.add_containerd(settings, kubelet, stores);
     }
     Ok(found)
 }
@@ -105,7 +115,12 @@ impl RuntimeFiles {
     }
 
     /// Adds what containerd and its kubelet have instead of CRI-O's settings.
-    fn add_containerd(&mut self, settings: &ContainerRuntimeSettings, stores: AdditionalStores) {
+    fn add_containerd(
+        &mut self,
+        settings: &ContainerRuntimeSettings,
+        kubelet: Delivery,
+        stores: AdditionalStores,
+    ) {
         if let Some(size) = settings.log_size_max.as_ref().and_then(|size| Quantity::of(size).ok())
             && size.value() != 0
         {
@@ -114,7 +129,15 @@ impl RuntimeFiles {
                  kind: KubeletConfiguration\n",
                 size.value()
             );
-            self.files.push(GeneratedFile::new(KUBELET_FRAGMENT, fragment));
+            let folder = match kubelet {
+                Delivery::WholeFile => BASE_FRAGMENTS,
+                Delivery::DropIn => drop_in::FOLDER,
+            };
+            let path = format!("{folder}/{KUBELET_FRAGMENT}");
+            self.files.push(GeneratedFile::new(path, fragment));
+            if kubelet == Delivery::DropIn {
+                self.files.push(drop_in::unit());
+            }
         }
         if settings.pids_limit.is_some_and(|limit| limit != 0) {
             self.report(vec!["pidsLimit"], PODS);

@@ -9,7 +9,7 @@ use mco_api::{
 };
 use mco_cluster::{Api, CallError, report::chain, watch::Unreadable};
 use mco_core::{
-    generated,
+    container_runtime, generated,
     kubelet::{self, Progress},
     render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection},
 };
@@ -231,8 +231,16 @@ fn unsettled(context: &Context, pool: &MachineConfigPool) -> Option<String> {
         generated::selects(selector, pool).unwrap_or_default()
             && kubelet::progress(config, &pool.name_any(), exists) == Progress::Pending
     };
-    let pending = configs.iter().find(is_pending)?;
-    Some(format!("KubeletConfig {} has not been applied yet", pending.name_any()))
+    if let Some(pending) = configs.iter().find(is_pending) {
+        return Some(format!("KubeletConfig {} has not been applied yet", pending.name_any()));
+    }
+    let configs = caches.container_runtime_configs.list();
+    let pending = configs.iter().find(|config| {
+        let selector = config.spec.machine_config_pool_selector.as_ref();
+        generated::selects(selector, pool).unwrap_or_default()
+            && container_runtime::is_pending(config, &pool.name_any(), exists)
+    })?;
+    Some(format!("ContainerRuntimeConfig {} has not been applied yet", pending.name_any()))
 }
 
 /// Returns the reason why the base configs may still change, if they may.

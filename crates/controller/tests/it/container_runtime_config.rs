@@ -18,6 +18,7 @@ on_both! {
     the_newest_config_wins_and_a_pool_has_ten_at_most,
     a_pool_that_is_created_later_gets_its_config,
     a_pool_with_containerd_gets_what_containerd_has,
+    a_pool_waits_for_its_runtime_settings,
 }
 
 /// Returns a config for the pools with the label `tuned`.
@@ -202,5 +203,20 @@ async fn a_pool_with_containerd_gets_what_containerd_has(server: Server) {
             last.kind == "Success" && last.message.starts_with(start)
         })
         .await;
+    fleet.stop().await;
+}
+
+// covers: REN-9
+async fn a_pool_waits_for_its_runtime_settings(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
+    tune(&fleet, "worker").await;
+    let before = fleet.rendered().await;
+    fleet.pause().await;
+    fleet.apply_config("50-more", "/etc/more").await;
+    fleet.create(&config("pids", json!({"pidsLimit": 2048}))).await;
+    fleet.resume();
+    let after = fleet.rendered_anew(&before).await;
+    let rendered = fleet.all::<MachineConfig>().get(&after).await.unwrap();
+    assert!(text(&rendered, PIDS).is_some() && text(&rendered, "/etc/more").is_some());
     fleet.stop().await;
 }

@@ -268,6 +268,13 @@ where
 {
     let now = DeleteParams::default().grace_period(0);
     api.delete_collection(&now, &ListParams::default()).await.unwrap();
+    // No controller runs that would remove its finalizers.
+    for left in api.list(&ListParams::default()).await.unwrap() {
+        if !left.finalizers().is_empty() {
+            let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            drop(api.patch(&left.name_any(), &PatchParams::default(), &none).await);
+        }
+    }
     let left = api.list(&ListParams::default()).await.unwrap();
     let left: Vec<String> = left.iter().map(kube::ResourceExt::name_any).collect();
     assert!(left.is_empty(), "{left:?} were left behind");

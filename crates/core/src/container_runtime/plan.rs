@@ -11,6 +11,7 @@ use super::{AdditionalStores, Engines, RuntimeConfigError, check, files};
 use crate::{
     generated::{self, Family, LimitError, Settings},
     image_config::containerd::NoEffect,
+    kubelet::Delivery,
     render::Build,
 };
 
@@ -29,6 +30,8 @@ pub struct PoolFacts<'p> {
     pub storage_conf: Option<String>,
     /// Container engines of the nodes.
     pub engines: Engines,
+    /// Way in which settings reach the kubelets.
+    pub kubelet: Delivery,
 }
 
 /// The MachineConfigs of a ContainerRuntimeConfig.
@@ -93,7 +96,8 @@ pub fn plan(
     let mut plan = RuntimePlan { suffix, configs: Vec::new(), without_effect: Vec::new() };
     for facts in selected {
         let (pool, base) = (facts.pool.name_any(), facts.storage_conf.as_deref());
-        let made = files(settings, base, facts.engines, AdditionalStores::Enabled)?;
+        let stores = AdditionalStores::Enabled;
+        let made = files(settings, base, facts.engines, facts.kubelet, stores)?;
         let name = Family::ContainerRuntime.name(&pool, &plan.suffix);
         let spec = generated::spec(&made.files);
         let owner = Some(generated::controller_reference(config));
@@ -110,6 +114,29 @@ pub fn plan(
 #[must_use]
 pub fn is_own_finalizer(finalizer: &str) -> bool {
     finalizer.starts_with("99-") && finalizer.contains("containerruntime")
+}
+
+/// Returns true if the MachineConfig of a pool that a ContainerRuntimeConfig selects may still change:
+/// its generation is not observed, or the MachineConfig does not exist. One that is refused or deleted
+/// is not waited for.
+#[must_use]
+pub fn is_pending(
+    config: &ContainerRuntimeConfig,
+    pool: &str,
+    exists: impl Fn(&str) -> bool,
+) -> bool {
+    if config.metadata.deletion_timestamp.is_some() {
+        return false;
+    }
+    let status = config.status.clone().unwrap_or_default();
+    let is_observed = status.observed_generation == config.metadata.generation.unwrap_or_default();
+    let Some(last) = status.conditions.last().filter(|_| is_observed) else { return true };
+    if last.kind == SettingsCondition::Failure.as_str() {
+        return false;
+    }
+    let finalizers = config.finalizers().iter();
+    let mut made = finalizers.filter(|name| Family::ContainerRuntime.number(pool, name).is_some());
+    !made.any(|name| exists(name))
 }
 
 /// Number of conditions that are kept. The reference keeps all.

@@ -24,7 +24,8 @@ fn each_setting_has_its_own_drop_in() {
         "pidsLimit": 4096, "logLevel": "debug", "logSizeMax": "50M", "defaultRuntime": "crun",
         "additionalArtifactStores": [{"path": "/a"}, {"path": "/b"}],
     }));
-    let made = files(&all, Some(BASE), Engines::Crio, AdditionalStores::Enabled).expect("files");
+    let made = files(&all, Some(BASE), Engines::Crio, Delivery::DropIn, AdditionalStores::Enabled)
+        .expect("files");
     let runtime = |key: &str| format!("[crio]\n  [crio.runtime]\n    {key}\n");
     let expected = [
         ("logLevel", runtime("log_level = \"debug\"")),
@@ -40,7 +41,8 @@ fn each_setting_has_its_own_drop_in() {
     assert_eq!(made.without_effect, []);
 
     let none = settings(json!({"logLevel": "", "defaultRuntime": "", "logSizeMax": "0"}));
-    let made = files(&none, Some(BASE), Engines::Crio, AdditionalStores::Enabled).expect("files");
+    let made = files(&none, Some(BASE), Engines::Crio, Delivery::DropIn, AdditionalStores::Enabled)
+        .expect("files");
     assert_eq!(made, RuntimeFiles::default());
 }
 
@@ -51,7 +53,8 @@ fn sizes_and_stores_are_merged_into_the_storage_file() {
         "overlaySize": "1.5Gi", "additionalLayerStores": [{"path": "/l"}],
         "additionalImageStores": [{"path": "/i"}],
     }));
-    let made = files(&all, Some(BASE), Engines::Crio, AdditionalStores::Enabled).expect("files");
+    let made = files(&all, Some(BASE), Engines::Crio, Delivery::DropIn, AdditionalStores::Enabled)
+        .expect("files");
     let expected = "[storage]\n  driver = \"overlay\"\n  runroot = \"/run\"\n  \
         graphroot = \"/var\"\n  [storage.options]\n    additionalimagestores = [\"/i\"]\n    \
         additionallayerstores = [\"/l:ref\"]\n    size = \"1536Mi\"\n    force_mask = 0\n    \
@@ -60,14 +63,16 @@ fn sizes_and_stores_are_merged_into_the_storage_file() {
         [storage.options.pull_options]\n      a = \"1\"\n      b = \"2\"\n";
     assert_eq!(texts(&made.files), [(STORAGE_CONF, expected.to_owned())]);
 
-    let made = files(&all, Some(BASE), Engines::Crio, AdditionalStores::Disabled).expect("files");
+    let made = files(&all, Some(BASE), Engines::Crio, Delivery::DropIn, AdditionalStores::Disabled)
+        .expect("files");
     assert!(!texts(&made.files)[0].1.contains("additional"), "{:?}", texts(&made.files));
 }
 
 #[test]
 fn a_storage_file_that_mco_does_not_know_stays_as_it_is() {
     let all = settings(json!({"overlaySize": "8G", "logLevel": "info"}));
-    let made = files(&all, None, Engines::Crio, AdditionalStores::Enabled).expect("files");
+    let made = files(&all, None, Engines::Crio, Delivery::DropIn, AdditionalStores::Enabled)
+        .expect("files");
     assert_eq!(texts(&made.files)[0].0, "/etc/crio/crio.conf.d/01-ctrcfg-logLevel");
     assert_eq!((made.files.len(), made.without_effect[0].setting.as_str()), (1, "overlaySize"));
 }
@@ -108,15 +113,25 @@ fn containerd_gets_what_it_has_and_the_rest_is_reported() {
         "overlaySize": "8G",
     }));
     let made =
-        files(&all, Some(BASE), Engines::Containerd, AdditionalStores::Enabled).expect("files");
+        files(&all, Some(BASE), Engines::Containerd, Delivery::DropIn, AdditionalStores::Enabled)
+            .expect("files");
     let fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\n\
         containerLogMaxSize: \"50000000\"\nkind: KubeletConfiguration\n";
-    assert_eq!(texts(&made.files), [(KUBELET_FRAGMENT, fragment.to_owned())]);
+    let found = texts(&made.files);
+    let path = "/etc/kubernetes/kubelet.conf.d/40-container-runtime.conf";
+    assert_eq!(found[0], (path, fragment.to_owned()));
+    assert_eq!((found.len(), found[1].0), (2, drop_in::UNIT));
     let named: Vec<&str> = made.without_effect.iter().map(|one| one.setting.as_str()).collect();
     assert_eq!(named, ["pidsLimit", "logLevel", "defaultRuntime", "overlaySize"]);
 
-    let both = files(&all, Some(BASE), Engines::Both, AdditionalStores::Enabled).expect("files");
-    assert_eq!(both.files.len(), 6);
+    let both = files(&all, Some(BASE), Engines::Both, Delivery::DropIn, AdditionalStores::Enabled)
+        .expect("files");
+    assert_eq!(both.files.len(), 7);
+
+    let (base, stores) = (Delivery::WholeFile, AdditionalStores::Enabled);
+    let own = files(&all, Some(BASE), Engines::Containerd, base, stores).expect("files");
+    let path = "/etc/openshift/kubelet.conf.d/40-container-runtime.conf";
+    assert_eq!(texts(&own.files), [(path, fragment.to_owned())]);
 }
 
 #[test]

@@ -122,7 +122,9 @@ impl FromSettings {
         let mut facts = Vec::new();
         for &pool in sources.pools {
             let storage_conf = sources.runtime_file(&pool.name_any(), STORAGE_CONF);
-            facts.push(PoolFacts { pool, storage_conf, engines: sources.engines });
+            let kubelet = sources.config(&kubelet::base_name(&pool.name_any()));
+            let kubelet = kubelet::delivery(kubelet);
+            facts.push(PoolFacts { pool, storage_conf, engines: sources.engines, kubelet });
         }
         for config in sources.runtime_configs {
             let source = SettingsSource::ContainerRuntimeConfig(config.name_any());

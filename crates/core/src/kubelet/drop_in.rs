@@ -31,6 +31,11 @@ Environment=\"KUBELET_CONFIG_ARGS=--config=/var/lib/kubelet/config.yaml \
 --config-dir=/etc/kubernetes/kubelet.conf.d\"
 ";
 
+/// Returns the drop-in of the kubelet's unit that names the folder.
+pub(crate) fn unit() -> GeneratedFile {
+    GeneratedFile::new(UNIT, UNIT_TEXT)
+}
+
 /// Returns the fields of the fragment of a KubeletConfig.
 pub(super) fn configuration(
     spec: &KubeletConfigSpec,
@@ -71,7 +76,7 @@ pub(super) fn fragment(
     }
     let text = configuration.print_fragment().map_err(Refusal::Text)?;
     let fragment = GeneratedFile::new(format!("{FOLDER}/{name}"), text);
-    Ok(vec![fragment, GeneratedFile::new(UNIT, UNIT_TEXT)])
+    Ok(vec![fragment, unit()])
 }
 
 /// Refuses enforcements for which a kubelet needs a cgroup that the fragment does not name.
