@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(
             series(&registry),
             [
+                "mcc_boot_image_skew_enforcement_none 0",
                 r#"mcc_drain_err{node="initialize"} 0"#,
                 "mcc_image_config_err 0",
                 r#"mcc_pool_alert{node="initialize"} 0"#,
@@ -326,6 +327,7 @@ mod tests {
         metrics.set_pool_alert("m0", true);
         metrics.set_drain_error("n0");
         for (action, object) in [
+            (Action::Template, "cluster"),
             (Action::Node, "worker"),
             (Action::Render, "worker"),
             (Action::Drain, "n0"),
@@ -348,6 +350,7 @@ mod tests {
             r#"mcc_pool_alert{node="m0"} 1"#,
             r#"mcc_drain_err{node="n0"} 1"#,
             r#"mco_state{node="n0",pool="worker",state="Updating",reason="because of Updating"} 100"#,
+            r#"mcc_sub_controller_state{subcontroller="machine-config-controller-template",state="Sync Controller Config",object="cluster"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-node",state="Sync Machine Config Pool",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-render",state="Sync Machine Config Pool with new MC",object="worker"} 100"#,
             r#"mcc_sub_controller_state{subcontroller="machine-config-controller-drain",state="drain",object="n0"} 100"#,

@@ -47,8 +47,8 @@ pub use mco_api::annotation::Profile;
 /// Roles that have a base config without templates.
 const ADOPTED_ROLES: [&str; 3] = ["arbiter", "master", "worker"];
 
-/// Inputs of the templates.
-#[derive(Clone, Copy, Debug)]
+/// Inputs of the templates. They are not printable, because the pull secret is one of them.
+#[derive(Clone, Copy)]
 pub struct Facts<'f> {
     /// The cluster.
     pub controller_config: &'f ControllerConfig,

@@ -1,5 +1,7 @@
 //! The steps of a reconcile, in their order.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
 use mco_api::{
@@ -159,12 +161,20 @@ fn annotations(context: &Context) -> Vec<(&'static str, String)> {
     all.into_iter().chain(profile).collect()
 }
 
+/// Returns the images that base configs refer to. Compat: the name is the reference's.
+fn release_images(context: &Context) -> BTreeMap<String, String> {
+    let image = &context.config.image;
+    let named = (!image.is_empty()).then(|| ("machineConfigOperator".to_owned(), image.clone()));
+    named.into_iter().collect()
+}
+
 fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
     let mut wanted = ControllerConfig::new(
         label::CONTROLLER_CONFIG,
         ControllerConfigSpec {
             base_os_container_image: context.config.os_image.clone(),
             base_os_extensions_container_image: context.config.os_extensions_image.clone(),
+            images: release_images(context),
             ip_families: "IPv4".to_owned(),
             kube_api_server_serving_ca_data: root_ca.as_bytes().to_vec().into(),
             root_ca_data: root_ca.as_bytes().to_vec().into(),
@@ -201,6 +211,10 @@ fn differences(
         if !wanted.is_empty() && wanted != found {
             spec.insert(member.to_owned(), json!(wanted));
         }
+    }
+    let images = release_images(context);
+    if images.iter().any(|(name, image)| found.spec.images.get(name) != Some(image)) {
+        spec.insert("images".to_owned(), json!(images));
     }
     let authorities = [
         ("rootCAData", &found.spec.root_ca_data),

@@ -77,12 +77,13 @@ fn name(name: &X509Name<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use mco_api::controller_config::ImageRegistryBundle;
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
     use super::*;
 
     fn certificate(common: &str) -> String {
         let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::OrganizationName, "Test, Inc");
         params.distinguished_name.push(DnType::CommonName, common);
         params.not_before = rcgen::date_time_ymd(2026, 1, 2);

@@ -227,7 +227,8 @@ async fn clear(client: &Client) {
         }
     }
     let everywhere = client.clone();
-    release(&Api::all(everywhere.clone())).await;
+    release(Api::<KubeletConfig>::all(everywhere.clone())).await;
+    release(Api::<ContainerRuntimeConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigPool>::all(everywhere.clone())).await;
     remove(Api::<MachineConfig>::all(everywhere.clone())).await;
     remove(Api::<MachineConfigNode>::all(everywhere.clone())).await;
@@ -250,11 +251,14 @@ async fn clear(client: &Client) {
     }
 }
 
-/// Removes the finalizers of KubeletConfigs, whose controller has stopped.
-async fn release(api: &Api<KubeletConfig>) {
-    for config in api.list(&ListParams::default()).await.unwrap() {
+/// Removes the finalizers of objects whose controller has stopped.
+async fn release<K>(api: Api<K>)
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
+{
+    for object in api.list(&ListParams::default()).await.unwrap() {
         let patch = Patch::Merge(json!({"metadata": {"finalizers": null}}));
-        api.patch(&config.name_any(), &PatchParams::default(), &patch).await.unwrap();
+        api.patch(&object.name_any(), &PatchParams::default(), &patch).await.unwrap();
     }
 }
 

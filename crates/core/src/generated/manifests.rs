@@ -9,11 +9,11 @@ use mco_api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfi
 use super::{file_of, machine_config};
 use crate::{
     cluster_settings::ClusterSettings,
-    container_runtime::{self, Engines, PoolFacts, STORAGE_CONF},
+    container_runtime::{self, Engines, PoolFacts, RuntimePlanError, STORAGE_CONF},
     image_config::{
         BaseFiles, EmptyConfig, ImageConfig, ImageConfigError, POLICY_JSON, REGISTRIES_CONF,
     },
-    kubelet::{self, Inputs},
+    kubelet::{self, Inputs, PlanError},
     lint::chain,
     render::Build,
 };
@@ -74,6 +74,8 @@ pub struct FromSettings {
     pub configs: Vec<(SettingsSource, MachineConfig)>,
     /// Reasons why a source has no MachineConfigs.
     pub refused: Vec<(SettingsSource, String)>,
+    /// Sources that select no pool.
+    pub unselected: Vec<(SettingsSource, String)>,
     /// Settings without effect.
     pub without_effect: Vec<(SettingsSource, String)>,
 }
@@ -140,6 +142,9 @@ impl FromSettings {
                     let settings = plan.without_effect.iter().map(ToString::to_string);
                     self.without_effect.extend(settings.map(|setting| (source.clone(), setting)));
                 }
+                Err(error @ RuntimePlanError::NoPool(_)) => {
+                    self.unselected.push((source, error.to_string()));
+                }
                 Err(error) => self.refused.push((source, chain(&error))),
             }
         }
@@ -169,6 +174,9 @@ impl FromSettings {
                 Ok(plan) => {
                     self.configs
                         .extend(plan.configs.into_iter().map(|made| (source.clone(), made)));
+                }
+                Err(error @ PlanError::NoPool) => {
+                    self.unselected.push((source, error.to_string()));
                 }
                 Err(error) => self.refused.push((source, chain(&error))),
             }

@@ -69,6 +69,7 @@ impl Manifests {
         manifests.refuse_duplicates();
         manifests.assume_pools(&settings);
         manifests.add_generated(&settings);
+        manifests.note_assumptions();
         manifests
     }
 
@@ -83,6 +84,10 @@ impl Manifests {
         let generated = settings.generate(&pools, &configs);
         self.generated = generated.configs;
         self.faults.extend(generated.faults);
+        // A pool that was assumed for the sake of settings which do not concern it.
+        let roles: BTreeSet<String> =
+            self.all_configs().filter_map(|config| role(&config.value)).collect();
+        self.pools.retain(|pool| pool.object.is_some() || roles.contains(pool.name.as_str()));
     }
 
     /// Returns true if the input contains generated MachineConfigs, and so the configs of a whole
@@ -188,16 +193,19 @@ impl Manifests {
             roles.extend(["master", "worker"].map(str::to_owned));
         }
         let given: BTreeSet<String> = self.pools.iter().map(|pool| pool.name.to_string()).collect();
-        let mut assumed = Vec::new();
         for role in roles.into_iter().filter(|role| !given.contains(role)) {
             let Ok(name) = role.parse::<PoolName>() else { continue };
             if name.is_built_in() || given.is_empty() {
-                assumed.push(role);
                 self.pools.push(assumed_pool(name));
             }
         }
-        if !assumed.is_empty() {
-            let names = assumed.join(", ");
+    }
+
+    fn note_assumptions(&mut self) {
+        let assumed = self.pools.iter().filter(|pool| pool.object.is_none());
+        let names: Vec<&str> = assumed.map(|pool| pool.name.as_str()).collect();
+        if !names.is_empty() {
+            let names = names.join(", ");
             self.notes.push(format!(
                 "assuming pools that are not in the input, from role labels: {names}"
             ));

@@ -155,7 +155,13 @@ impl SettingsObjects {
         let without_effect = found.without_effect.into_iter().map(|(source, text)| {
             (source, Fault::warning("NoEffect", format!("setting without effect: {text}")))
         });
-        for (source, fault) in refused.chain(without_effect) {
+        let unselected = found.unselected.into_iter().map(|(source, text)| {
+            let fault = Fault::warning("NotSelected", text);
+            let hint = "check its machineConfigPoolSelector against the labels of the pools, and add \
+                        the pools to the input";
+            (source, fault.hint(hint))
+        });
+        for (source, fault) in refused.chain(without_effect).chain(unselected) {
             generated
                 .faults
                 .extend(self.object(&source).map(|object| object.fault_at(&place(&source), fault)));

@@ -18,8 +18,8 @@ use super::{
 /// File on each node with the URL of the API server.
 const API_SERVER_URL_FILE: &str = "/etc/kubernetes/apiserver-url.env";
 
-/// The values for the templates of one role.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The values for the templates of one role; some are secret.
+#[derive(Clone, PartialEq, Serialize)]
 #[serde(transparent)]
 pub(super) struct Data(Map<String, Value>);
 

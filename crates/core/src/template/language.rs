@@ -8,7 +8,6 @@ use minijinja::{
 use super::{TemplateError, data::Data};
 
 /// The language with the data of one role.
-#[derive(Debug)]
 pub(super) struct Language {
     environment: Environment<'static>,
     data: Value,

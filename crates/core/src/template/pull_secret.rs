@@ -23,8 +23,8 @@ pub enum PullSecretError {
     Json,
 }
 
-/// Credentials of the registry that runs on the control plane machines.
-#[derive(Clone, Copy, Debug)]
+/// Credentials of the registry that runs on the control plane machines. They are not printable.
+#[derive(Clone, Copy)]
 pub struct RegistryLogin<'l> {
     /// Base domain of the cluster.
     pub base_domain: &'l str,

@@ -59,7 +59,7 @@ pub(crate) fn run(
                 print::fault(screen, fault)?;
             }
             screen.flush()?;
-            let configs = counted(manifests.configs.len(), "MachineConfig");
+            let configs = counted(manifests.all_configs().count(), "MachineConfig");
             let pools = counted(manifests.pools.len(), "pool");
             let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
             print::note(&format!("{configs}, {pools}: {errors}, {warnings}"));

@@ -160,13 +160,13 @@ fn base_configs_come_from_templates_and_the_manifests_settings() {
 
     assert!(!worker(&folder, &[]).contains("kubelet"), "adopt changes nothing on a node");
     let full = worker(&folder, &["--profile", "full", "--pull-secret", "secret.json"]);
-    assert!(full.contains("path: /etc/kubernetes/kubelet.conf"), "{full}");
+    assert!(full.contains("path: \"/etc/kubernetes/kubelet.conf\""), "{full}");
     assert!(full.contains("tlsMinVersion%3A%20VersionTLS13"), "{full}");
     assert!(full.contains("data:,%7B%22auths%22%3A%7B%7D%7D"), "{full}");
 
     folder.write("mine/worker/00-worker/_base/files/a", b"---\npath: /etc/a\n---\n{{ role }}\n");
     let mine = worker(&folder, &["--profile", "full", "--templates", "mine"]);
-    assert!(mine.contains("path: /etc/a") && mine.contains("data:,worker%0A"), "{mine}");
+    assert!(mine.contains("path: \"/etc/a\"") && mine.contains("data:,worker%0A"), "{mine}");
     assert!(!mine.contains("kubelet.conf"), "{mine}");
     folder.write("mine/worker/README", b"text");
     let words = ["controller", "bootstrap", "--manifest-dir", "in", "--dest-dir", "out"];

@@ -24,6 +24,7 @@ mod processes;
 mod readme;
 mod seed;
 mod server;
+mod settings;
 mod show;
 mod simulate;
 mod up;

@@ -71,6 +71,7 @@ fn the_cluster_works<R: Runs>(cluster: &mut Cluster<R>) {
     new_ssh_keys_need_no_reboot(cluster);
     a_paused_pool_updates_no_node(cluster);
     a_deleted_config_removes_its_files(cluster);
+    a_kubelet_config_is_rolled_out_and_its_deletion_returns(cluster);
     a_killed_cluster_continues_the_rollout(cluster);
 }
 
@@ -229,6 +230,36 @@ fn a_deleted_config_removes_its_files<R: Runs>(cluster: &Cluster<R>) {
     cluster.wait_updated("worker", &before);
     for node in Nodes::Workers.names() {
         assert!(!cluster.has(&node, FILE) && !cluster.has(&node, UNIT), "{node}");
+    }
+}
+
+// covers: KUB-1, KUB-10
+fn a_kubelet_config_is_rolled_out_and_its_deletion_returns<R: Runs>(cluster: &Cluster<R>) {
+    let before = cluster.wait_updated("worker", "");
+    cluster.label("worker", "custom-kubelet", "sysctl");
+    cluster.apply("examples/settings/kubelet-sysctls.yaml");
+    let after = cluster.wait_updated("worker", &before);
+    let object = cluster.get("kubeletconfig", "custom-kubelet");
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+    let generated = Some("99-worker-generated-kubelet".to_owned());
+    assert_eq!(text("/metadata/finalizers/0"), generated, "{object}");
+    let suffix = "/metadata/annotations/machineconfiguration.openshift.io~1mc-name-suffix";
+    assert_eq!(text(suffix).as_deref(), Some(""), "{object}");
+    assert!(cluster.table("mc").contains("99-worker-generated-kubelet"));
+    assert_eq!(after, cluster.rendered_offline("worker"));
+    let has_sysctls = |node: &str| {
+        let folder = cluster.processes.nodes().join(node).join("etc/kubernetes/kubelet.conf.d");
+        let mut files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let has = |path| std::fs::read_to_string(path).is_ok_and(|it| it.contains("sack_timeout"));
+        files.any(|file| has(file.path()))
+    };
+    for node in Nodes::Workers.names() {
+        assert!(has_sysctls(&node), "{node}");
+    }
+    cluster.delete("kubeletconfig", "custom-kubelet");
+    assert_eq!(cluster.wait_updated("worker", &after), before);
+    for node in Nodes::Workers.names() {
+        assert!(!has_sysctls(&node), "{node}");
     }
 }
 

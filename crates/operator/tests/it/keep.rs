@@ -61,9 +61,11 @@ async fn a_given_profile_is_enforced_and_otherwise_that_of_the_administrator_sta
     };
     let mut given = config("v1", "4.20.0");
     given.profile = Some("full".into());
+    given.image = "registry.test/mco:1".to_owned();
     let operator = Operator::start(&client, &given);
     installed(&client).await;
-    wait_for(&configs, name, "the profile is set", is("full")).await;
+    let made = wait_for(&configs, name, "the profile is set", is("full")).await.unwrap();
+    assert_eq!(json!(made.spec.images), json!({"machineConfigOperator": "registry.test/mco:1"}));
     merge(&configs, name, json!({"metadata": {"annotations": {key: "adopt"}}})).await;
     wait_for(&configs, name, "the profile is enforced", is("full")).await;
     operator.stop().await;

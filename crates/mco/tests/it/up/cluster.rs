@@ -205,15 +205,27 @@ impl<R: Runs> Cluster<R> {
     }
 
     pub(super) fn pause(&self, pool: &str, paused: bool) {
+        let patch = format!("{{\"spec\":{{\"paused\":{paused}}}}}");
+        self.merge(pool, &patch, &format!("spec:\n  paused: {paused}\n"));
+    }
+
+    /// Sets a label of a pool.
+    pub(super) fn label(&self, pool: &str, key: &str, value: &str) {
+        let patch = format!("{{\"metadata\":{{\"labels\":{{{key:?}:{value:?}}}}}}}");
+        self.merge(pool, &patch, &format!("  labels:\n    {key}: {value}\n"));
+    }
+
+    /// Merges a patch into a pool. Without kubectl, applies a manifest whose text after the name is
+    /// `lines`.
+    fn merge(&self, pool: &str, patch: &str, lines: &str) {
         if self.kubectl.is_some() {
-            let patch = format!("{{\"spec\":{{\"paused\":{paused}}}}}");
-            succeed(&self.kubectl(&["patch", "mcp", pool, "--type", "merge", "-p", &patch]));
+            succeed(&self.kubectl(&["patch", "mcp", pool, "--type", "merge", "-p", patch]));
             return;
         }
         let path = self.folder.path().join("pool.yaml");
         let manifest = format!(
             "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
-             metadata:\n  name: {pool}\nspec:\n  paused: {paused}\n"
+             metadata:\n  name: {pool}\n{lines}"
         );
         fs::write(&path, manifest).unwrap();
         let path = path.display().to_string();
