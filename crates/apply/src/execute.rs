@@ -319,6 +319,8 @@ fn execute_step<S: System>(
         },
         Step::ProtectKubeconfig => protect_credentials(&host.root)?,
         Step::WriteKeys => write_keys(host, to)?,
+        // The step before has logged that the user is missing.
+        Step::SetPassword if !host.has_managed_user()? => {}
         Step::SetPassword => {
             host.system.set_password(ledger::CORE, to.password_hash().unwrap_or("*"))?;
         }

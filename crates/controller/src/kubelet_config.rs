@@ -177,7 +177,7 @@ impl Controller {
 
 impl Pass {
     /// Returns the MachineConfig with the base file of a pool.
-    fn base(&self, context: &Context, pool: &MachineConfigPool) -> Option<Arc<MachineConfig>> {
+    fn base(context: &Context, pool: &MachineConfigPool) -> Option<Arc<MachineConfig>> {
         context.caches.configs.get(&kubelet::base_name(&pool.name_any()))
     }
 

@@ -17,7 +17,6 @@ mod inputs;
 mod node_config;
 mod ownership;
 mod plan;
-mod quantity;
 mod refusal;
 mod rule;
 mod status;
@@ -36,7 +35,6 @@ pub use self::{
     },
     ownership::{Origin, is_own, is_own_finalizer, orphans},
     plan::{KubeletPlan, PlanError, plan},
-    quantity::QuantityError,
     refusal::{Delivery, Refusal, check_static_pod_path, validate},
     status::{Progress, conditions, is_reported, progress},
     tls::{TlsSettings, settings as tls_settings},

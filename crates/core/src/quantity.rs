@@ -97,6 +97,12 @@ impl Quantity {
         self.unscaled == 0
     }
 
+    /// Returns true if the quantity is less than zero.
+    #[must_use]
+    pub fn is_negative(&self) -> bool {
+        self.unscaled < 0
+    }
+
     /// Returns the quantity as a whole number, rounded away from zero.
     #[must_use]
     pub fn value(&self) -> i64 {

@@ -256,6 +256,11 @@ impl<S: System> Host<S> {
         self.system.disable(unit).map_err(|source| HostError::Enable { what, source })
     }
 
+    /// Returns true if the managed user exists.
+    pub fn has_managed_user(&self) -> Result<bool, HostError> {
+        Ok(account::user(&self.root, CORE)?.is_some())
+    }
+
     /// Writes the SSH keys of the managed user; returns false if the user does not exist.
     pub fn write_keys(&mut self, keys: &[&str]) -> Result<bool, HostError> {
         let Some(mut owner) = account::user(&self.root, CORE)? else { return Ok(false) };

@@ -29,30 +29,36 @@ use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
 
 /// A function that compares the output of `mco` for an input, in JSON, with the reference's output.
-pub type Check = fn(input: &str, expect: &Value) -> Result<(), String>;
+#[derive(Clone, Copy, Debug)]
+pub enum Check {
+    /// The case is complete.
+    Case(fn(input: &str, expect: &Value) -> Result<(), String>),
+    /// The case refers to files that lie beside it, in this folder.
+    WithFiles(fn(folder: &Path, input: &str, expect: &Value) -> Result<(), String>),
+}
 
 /// All suites that have a check.
 pub const SUITES: &[(&str, Check)] = &[
-    ("render", render::check),
-    ("parse", parse::check),
-    ("convert", convert::check),
-    ("accept", accept::check),
-    ("datafile", datafile::check),
-    ("actions", actions::check),
-    ("reconcilable", reconcilable::check),
-    ("registries", registries::check),
-    ("nodepool", nodepool::check),
-    ("status", status::check),
-    ("candidates", candidates::check),
-    ("hosttree", hosttree::check),
-    ("kubelet", kubelet::check),
-    ("ctrcfg", ctrcfg::check),
+    ("render", Check::Case(render::check)),
+    ("parse", Check::Case(parse::check)),
+    ("convert", Check::Case(convert::check)),
+    ("accept", Check::Case(accept::check)),
+    ("datafile", Check::Case(datafile::check)),
+    ("actions", Check::Case(actions::check)),
+    ("reconcilable", Check::Case(reconcilable::check)),
+    ("registries", Check::Case(registries::check)),
+    ("nodepool", Check::Case(nodepool::check)),
+    ("status", Check::Case(status::check)),
+    ("candidates", Check::Case(candidates::check)),
+    ("hosttree", Check::Case(hosttree::check)),
+    ("kubelet", Check::WithFiles(kubelet::check)),
+    ("ctrcfg", Check::WithFiles(ctrcfg::check)),
 ];
 
 /// Checks beyond what the reference promises: the exact texts and positions of its errors. They
 /// hold for the corpus of this repository.
 pub const ERROR_TEXT_SUITES: &[(&str, Check)] =
-    &[("parse", parse::check_report), ("convert", convert::check_words)];
+    &[("parse", Check::Case(parse::check_report)), ("convert", Check::Case(convert::check_words))];
 
 /// The result of one suite.
 #[derive(Debug)]
@@ -118,10 +124,16 @@ fn entries(folder: &Path) -> io::Result<Vec<String>> {
 #[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
 fn run(name: &str, check: Check, cases: &Path) -> io::Result<Outcome> {
     let text = fs::read_to_string(cases)?;
+    let folder = cases.parent().unwrap_or(cases);
     let mut outcome = Outcome { name: name.to_owned(), passed: 0, failed: Vec::new() };
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let case: Case<'_> = serde_json::from_str(line)?;
-        match check(case.input.get(), &case.expect) {
+        let (input, expect) = (case.input.get(), &case.expect);
+        let result = match check {
+            Check::Case(check) => check(input, expect),
+            Check::WithFiles(check) => check(folder, input, expect),
+        };
+        match result {
             Ok(()) => outcome.passed += 1,
             Err(difference) => outcome.failed.push((case.id, difference)),
         }
@@ -146,6 +158,13 @@ impl fmt::Display for Outcome {
         }
         Ok(())
     }
+}
+
+/// Reads a file that lies beside the cases.
+#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
+fn beside(folder: &Path, name: &str) -> Result<String, String> {
+    let path = folder.join(name);
+    fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))
 }
 
 /// Parses the input of a case.

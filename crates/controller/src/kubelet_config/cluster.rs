@@ -23,7 +23,7 @@ impl Controller {
         let now = self.context.clock.now();
         for pool in pass.live_pools() {
             let context = &self.context;
-            let base = pass.base(context, pool);
+            let base = Pass::base(context, pool);
             let inputs = pass.inputs(pool, base.as_deref());
             let node = kubelet::node_config(&inputs);
             let node = node.map_err(|error| chain(&error));

@@ -61,7 +61,7 @@ impl Controller {
         let all = caches.kubelet_configs.list();
         let all: Vec<&KubeletConfig> = all.iter().map(|config| &**config).collect();
         let pools: Vec<_> =
-            pass.live_pools().map(|pool| (pool, pass.base(&self.context, pool))).collect();
+            pass.live_pools().map(|pool| (pool, Pass::base(&self.context, pool))).collect();
         let inputs = pools.iter().map(|(pool, base)| pass.inputs(pool, base.as_deref()));
         let inputs: Vec<Inputs<'_>> = inputs.collect();
         let exists = |name: &str| caches.configs.get(name).is_some();

@@ -11,9 +11,8 @@ use serde_json::{Map, Value, json};
 use super::{
     duration,
     fields::{self, Field, Kind, Presence, ROOT},
-    quantity::Quantity,
 };
-use crate::{goyaml, yaml};
+use crate::{goyaml, quantity::Quantity, yaml};
 
 pub use self::decode::DecodeError;
 

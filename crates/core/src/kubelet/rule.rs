@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{duration, quantity::Quantity};
+use super::duration;
+use crate::quantity::Quantity;
 
 /// A rule for the value of a field.
 #[derive(Clone, Copy, Debug)]

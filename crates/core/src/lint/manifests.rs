@@ -189,7 +189,7 @@ impl Manifests {
     fn assume_pools(&mut self, settings: &SettingsObjects) {
         let mut roles: BTreeSet<String> =
             self.configs.iter().filter_map(|c| role(&c.value)).collect();
-        if !settings.is_empty() {
+        if !settings.is_empty() && self.pools.is_empty() {
             roles.extend(["master", "worker"].map(str::to_owned));
         }
         let given: BTreeSet<String> = self.pools.iter().map(|pool| pool.name.to_string()).collect();

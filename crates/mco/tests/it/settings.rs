@@ -10,7 +10,9 @@ const POOL: &str = "apiVersion: machineconfiguration.openshift.io/v1
 kind: MachineConfigPool
 metadata:
   name: worker
-  labels: {pools.operator.machineconfiguration.openshift.io/worker: ''}
+  labels:
+    machineconfiguration.openshift.io/mco-built-in: ''
+    pools.operator.machineconfiguration.openshift.io/worker: ''
 spec:
   machineConfigSelector: {matchLabels: {machineconfiguration.openshift.io/role: worker}}
   nodeSelector: {matchLabels: {node-role.kubernetes.io/worker: ''}}
@@ -47,16 +49,20 @@ fn the_examples_of_settings_have_no_errors() {
 
 #[test]
 fn a_kubelet_config_is_rendered_offline() {
-    mco(&[
-        "cat",
-        "-f",
-        MAX_PODS,
-        "--pool",
-        "worker",
-        "/etc/kubernetes/kubelet.conf.d/99-worker.conf",
-    ])
-    .assert()
-    .success();
+    let path = "/etc/kubernetes/kubelet.conf.d/99-mco-0.conf";
+    mco(&["cat", "-f", MAX_PODS, path]).assert().success().stdout_eq(str![[r#"
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+maxPods: 110
+systemReserved:
+  memory: 2Gi
+
+"#]]);
+    mco(&["why", "-f", MAX_PODS, path]).assert().success().stdout_eq(str![[r#"
+path /etc/kubernetes/kubelet.conf.d/99-mco-0.conf in pool worker:
+  wins        99-worker-generated-kubelet  sets contents, mode  [examples/settings/kubelet-max-pods.yaml:6:1]
+
+"#]]);
 }
 
 #[test]
@@ -71,13 +77,24 @@ spec:
     maxPods: -1
 ";
     let folder = Folder::new(&[("a.yaml", bad.as_bytes())]);
-    folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stdout_eq(str![]);
+    folder.mco(&["check", "-f", "a.yaml"]).assert().code(1).stdout_eq(str![[r#"
+a.yaml:7:3: error: KubeletConfiguration: maxPods is -1, and must be 1 or more [SettingsRefused]
+  in KubeletConfig/bad, spec.kubeletConfig
+
+"#]]);
 }
 
 #[test]
 fn a_plan_shows_what_a_kubelet_config_does_to_nodes() {
     let text = plan(&std::fs::read_to_string(crate::workspace().join(MAX_PODS)).unwrap());
-    assert_eq!(text, "");
+    let lines = [
+        "file /etc/kubernetes/kubelet.conf.d/99-mco-0.conf added                   reboot",
+        "each node: drain (reboot), reboot",
+        "1. n0",
+    ];
+    for line in lines {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }
 
 // covers: REG-1
@@ -85,5 +102,12 @@ fn a_plan_shows_what_a_kubelet_config_does_to_nodes() {
 fn a_plan_shows_that_mirrors_need_no_reboot() {
     let mirrors = crate::workspace().join("examples/settings/mirrors.yaml");
     let text = plan(&std::fs::read_to_string(mirrors).unwrap());
-    assert_eq!(text, "");
+    let lines = [
+        "file /etc/containerd/certs.d/registry.example/hosts.toml added   nothing",
+        "containerd reads it for every pull",
+        "each node: no drain (no action asks for it), nothing else",
+    ];
+    for line in lines {
+        assert!(text.contains(line), "{line}: {text}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Suite: a ContainerRuntimeConfig, or the settings of a cluster for registries and signatures, and the
 //! files that the reference makes of them.
 
-use std::{env, fs, path::PathBuf};
+use std::path::Path;
 
 use mco_api::{
     ContainerRuntimeConfig,
@@ -20,22 +20,14 @@ use mco_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{difference, parsed, put, text};
+use super::{beside, difference, parsed, put, text};
 
-/// Returns a base file of the recordings, which lies beside them.
-#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
-fn base(name: &str) -> Result<String, String> {
-    let folder = env::var_os("MCO_ORACLE_DIR").map_or_else(super::corpus, PathBuf::from);
-    let path = folder.join("ctrcfg").join(format!("base.{name}"));
-    fs::read_to_string(&path).map_err(|error| format!("failed to read {}: {error}", path.display()))
-}
-
-pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+pub(super) fn check(folder: &Path, input: &str, expect: &Value) -> Result<(), String> {
     let value: Value = parsed(input)?;
     let found = if value.get("containerRuntimeConfig").is_some() {
-        runtime_config(input)?
+        runtime_config(folder, input)?
     } else {
-        image_config(input)?
+        image_config(folder, input)?
     };
     // The reference drops all lists and goes on if the payload has no valid name at a mirror: blocked
     // registries would be reachable. Here the settings are refused.
@@ -83,7 +75,7 @@ struct RuntimeInput {
     storage_conf: Option<String>,
 }
 
-fn runtime_config(input: &str) -> Result<Value, String> {
+fn runtime_config(folder: &Path, input: &str) -> Result<Value, String> {
     let input: RuntimeInput = parsed(input)?;
     let settings = &input.container_runtime_config.spec.container_runtime_config;
     let stores = match input.additional_storage_config {
@@ -100,7 +92,7 @@ fn runtime_config(input: &str) -> Result<Value, String> {
     }
     let base = match input.storage_conf {
         Some(text) => text,
-        None => base("storageConf")?,
+        None => beside(folder, "base.storageConf")?,
     };
     match container_runtime::storage_conf(&base, settings, stores) {
         Ok(text) => put(&mut found, "storageConf", json!(text)),
@@ -121,7 +113,7 @@ struct ImageInput {
     image_policies: Vec<ImagePolicy>,
 }
 
-fn image_config(input: &str) -> Result<Value, String> {
+fn image_config(folder: &Path, input: &str) -> Result<Value, String> {
     let input: ImageInput = parsed(input)?;
     let settings = ClusterSettings {
         image: input.image_spec.map(|spec| Image { spec, ..Image::default() }),
@@ -147,7 +139,8 @@ fn image_config(input: &str) -> Result<Value, String> {
         put(&mut found, "blockedWarning", json!(lists.warning()));
         ImageConfig::read(&settings, release)
     });
-    let (registries, policy) = (base("registriesConf")?, base("policyJSON")?);
+    let (registries, policy) =
+        (beside(folder, "base.registriesConf")?, beside(folder, "base.policyJSON")?);
     let base = BaseFiles { registries: Some(&registries), policy: Some(&policy) };
     match read.and_then(|config| config.crio_files(base)) {
         Ok(made) => put(&mut found, "files", files(&made)),

