@@ -19,7 +19,7 @@ use crate::{
     application::Application,
     done,
     fleet::Fleet,
-    lab,
+    lab, settings,
     trouble::{
         a_config_that_breaks_the_kubelet_is_rolled_back, a_rollout_completes_despite_failures,
     },
@@ -53,6 +53,15 @@ async fn a_config_is_rolled_out_despite_failures() {
     log("a rollout has completed despite failures");
     done(a_config_that_breaks_the_kubelet_is_rolled_back(&lab, &fleet).await);
     log("a config that broke the kubelet was rolled back");
+    done(
+        settings::a_kubelet_config_reaches_the_kubelets_and_its_deletion_returns(&lab, &fleet)
+            .await,
+    );
+    log("a KubeletConfig reached the kubelets, and was deleted");
+    done(settings::a_mirror_is_used_without_a_reboot(&lab, &fleet).await);
+    log("a mirror was used");
+    done(settings::an_ssh_key_appears_and_disappears(&lab, &fleet).await);
+    log("an SSH key appeared, and disappeared");
     let memory = lab.memory();
     let [processes, peak] = [memory.processes, memory.peak].map(|bytes| bytes >> 20);
     log(&format!("the processes use {processes} MiB, with cached files at most {peak} MiB"));
