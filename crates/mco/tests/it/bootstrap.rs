@@ -4,6 +4,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, PostParams},
@@ -29,6 +30,11 @@ fn put(folder: &Folder, name: &str, object: &impl Serialize) {
 
 fn feature_gate() -> serde_json::Value {
     json!({"apiVersion": "config.openshift.io/v1", "kind": "FeatureGate", "metadata": {"name": "cluster"}})
+}
+
+fn api_server() -> serde_json::Value {
+    json!({"apiVersion": "config.openshift.io/v1", "kind": "APIServer",
+        "metadata": {"name": "cluster"}, "spec": {"tlsSecurityProfile": {"type": "Modern"}}})
 }
 
 fn user_config() -> MachineConfig {
@@ -59,10 +65,18 @@ async fn cluster() -> (ControllerConfig, Vec<MachineConfigPool>) {
     let controller = mco_controller::Config::new(build());
     let controller =
         tokio::spawn(mco_controller::run(controller, client.clone(), shutdown.clone()));
+    let settings: ConfigMap = serde_json::from_value(json!({
+        "metadata": {"name": "cluster-settings"}, "data": {"server": api_server().to_string()},
+    }))
+    .unwrap();
+    let maps = Api::<ConfigMap>::namespaced(client.clone(), label::NAMESPACE);
+    maps.create(&PostParams::default(), &settings).await.unwrap();
     let configs = Api::<MachineConfig>::all(client.clone());
     configs.create(&PostParams::default(), &user_config()).await.unwrap();
     let pools = Api::<MachineConfigPool>::all(client.clone());
-    for (name, all) in [("worker", &["00-worker", "50-mine"][..]), ("master", &["00-master"])] {
+    let of_worker = &["00-worker", "50-mine", "97-worker-generated-kubelet"][..];
+    let of_master = &["00-master", "97-master-generated-kubelet"][..];
+    for (name, all) in [("worker", of_worker), ("master", of_master)] {
         let is_rendered = |pool: Option<&MachineConfigPool>| {
             let sources = pool.map(|pool| pool.spec.configuration.source.as_slice());
             sources
@@ -95,9 +109,7 @@ async fn configs_have_the_same_names_as_in_the_cluster() {
     put(&folder, "in/cluster.json", &cluster);
     put(&folder, "in/gate.json", &feature_gate());
     put(&folder, "in/config.json", &user_config());
-    let server = json!({"apiVersion": "config.openshift.io/v1", "kind": "APIServer",
-        "metadata": {"name": "cluster"}, "spec": {"tlsSecurityProfile": {"type": "Modern"}}});
-    put(&folder, "in/server.json", &server);
+    put(&folder, "in/server.json", &api_server());
     let other = json!({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "x"}});
     put(&folder, "in/other.json", &other);
     for pool in &pools {
@@ -146,9 +158,7 @@ fn base_configs_come_from_templates_and_the_manifests_settings() {
             {"machineconfiguration.openshift.io/generated-by-version": version}}, "spec": {}});
     put(&folder, "in/cluster.json", &cluster);
     put(&folder, "in/gate.json", &feature_gate());
-    let server = json!({"apiVersion": "config.openshift.io/v1", "kind": "APIServer",
-        "metadata": {"name": "cluster"}, "spec": {"tlsSecurityProfile": {"type": "Modern"}}});
-    put(&folder, "in/server.json", &server);
+    put(&folder, "in/server.json", &api_server());
     let pool = json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
         "metadata": {"name": "worker"},
         "spec": {"machineConfigSelector": {"matchLabels": {label::ROLE: "worker"}}}});
@@ -158,16 +168,15 @@ fn base_configs_come_from_templates_and_the_manifests_settings() {
         "type": "kubernetes.io/dockerconfigjson", "data": {".dockerconfigjson": data}});
     put(&folder, "secret.json", &secret);
 
-    assert!(!worker(&folder, &[]).contains("kubelet"), "adopt changes nothing on a node");
+    assert!(!worker(&folder, &[]).contains("firstboot"), "adopt installs nothing on a node");
     let full = worker(&folder, &["--profile", "full", "--pull-secret", "secret.json"]);
     assert!(full.contains("path: \"/etc/kubernetes/kubelet.conf\""), "{full}");
-    assert!(full.contains("tlsMinVersion%3A%20VersionTLS13"), "{full}");
     assert!(full.contains("data:,%7B%22auths%22%3A%7B%7D%7D"), "{full}");
 
     folder.write("mine/worker/00-worker/_base/files/a", b"---\npath: /etc/a\n---\n{{ role }}\n");
     let mine = worker(&folder, &["--profile", "full", "--templates", "mine"]);
     assert!(mine.contains("path: \"/etc/a\"") && mine.contains("data:,worker%0A"), "{mine}");
-    assert!(!mine.contains("kubelet.conf"), "{mine}");
+    assert!(!mine.contains("path: \"/etc/kubernetes/kubelet.conf\""), "{mine}");
     folder.write("mine/worker/README", b"text");
     let words = ["controller", "bootstrap", "--manifest-dir", "in", "--dest-dir", "out"];
     let out = folder.mco(&words).args(["--templates", "mine"]).output().unwrap();
