@@ -4,7 +4,7 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::MachineConfig;
 use mco_cluster::{
     Api, CallError,
-    apply::{self, Precondition},
+    apply::{self, Created, Precondition},
     error::Rejection,
 };
 use mco_core::generated::difference;
@@ -26,24 +26,23 @@ pub(crate) enum Applied {
 pub(crate) async fn apply(context: &Context, wanted: &MachineConfig) -> Result<Applied, ActError> {
     let name = wanted.name_any();
     let api = Api::<MachineConfig>::all(context.client.clone());
-    let found = match context.caches.configs.get(&name) {
-        Some(found) => found,
-        None => {
-            let created = apply::create(&api, wanted).await;
-            match created.map_err(|source| ActError::CreateConfig { name: name.clone(), source })? {
-                apply::Created::Now(made) => {
-                    context.caches.configs.learn_new(*made);
-                    info!(config = name, "Created generated MachineConfig");
-                    return Ok(Applied::Written);
-                }
-                // The watch has not delivered the existing config yet.
-                apply::Created::Before => {
-                    let known = api.get(&name).await.map_err(CallError::from);
-                    let source = |source| ActError::ReadConfig { name: name.clone(), source };
-                    let known = known.map_err(source)?;
-                    context.caches.configs.learn_new(known.clone());
-                    known.into()
-                }
+    let found = if let Some(found) = context.caches.configs.get(&name) {
+        found
+    } else {
+        let created = apply::create(&api, wanted).await;
+        match created.map_err(|source| ActError::CreateConfig { name: name.clone(), source })? {
+            Created::Now(made) => {
+                context.caches.configs.learn_new(*made);
+                info!(config = name, "Created generated MachineConfig");
+                return Ok(Applied::Written);
+            }
+            // The watch has not delivered the existing config yet.
+            Created::Before => {
+                let known = api.get(&name).await.map_err(CallError::from);
+                let source = |source| ActError::ReadConfig { name: name.clone(), source };
+                let known = known.map_err(source)?;
+                context.caches.configs.learn_new(known.clone());
+                known.into()
             }
         }
     };
@@ -62,7 +61,7 @@ pub(crate) async fn apply(context: &Context, wanted: &MachineConfig) -> Result<A
 pub(crate) async fn delete(context: &Context, name: &str) -> Result<(), ActError> {
     let api = Api::<MachineConfig>::all(context.client.clone());
     match api.delete(name, &DeleteParams::default()).await.map_err(CallError::from) {
-        Ok(_) => {
+        Ok(()) => {
             info!(config = name, "Deleted generated MachineConfig");
             Ok(())
         }

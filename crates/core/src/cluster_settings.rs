@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube_core::{Resource, ResourceExt as _};
+use kube_core::{Resource, ResourceExt};
 use mco_api::{
     label,
     openshift::{
@@ -276,7 +276,7 @@ mod tests {
         let node = "---\napiVersion: config.openshift.io/v1\nkind: Node\nmetadata: {name: cluster}\n\
                     spec: {workerLatencyProfile: LowUpdateSlowReaction}\n";
         let settings = read(&format!("{}{}{node}", mirrors("b"), mirrors("a"))).unwrap();
-        let names: Vec<_> = settings.digest_mirror_sets.iter().map(|set| set.name_any()).collect();
+        let names: Vec<_> = settings.digest_mirror_sets.iter().map(ResourceExt::name_any).collect();
         assert_eq!(names, ["a", "b"]);
         assert_eq!(settings.node.unwrap().spec.worker_latency_profile, "LowUpdateSlowReaction");
         assert_eq!(settings.image, None);
