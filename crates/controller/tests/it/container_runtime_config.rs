@@ -5,7 +5,8 @@ use kube::{ResourceExt as _, api::DeleteParams};
 use mco_api::{ContainerRuntimeConfig, MachineConfig, MachineConfigPool, annotation};
 use mco_core::generated::file_of;
 use mco_testkit::objects;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::{
     fleet::{Fleet, INFRA},
@@ -22,7 +23,7 @@ on_both! {
 }
 
 /// Returns a config for the pools with the label `tuned`.
-fn config(name: &str, settings: Value) -> ContainerRuntimeConfig {
+fn config(name: &str, settings: impl Serialize) -> ContainerRuntimeConfig {
     serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {
