@@ -86,7 +86,7 @@ a.yaml:7:3: error: KubeletConfiguration: maxPods is -1, and must be 1 or more [S
 
 #[test]
 fn a_plan_shows_what_a_kubelet_config_does_to_nodes() {
-    let text = plan(&std::fs::read_to_string(crate::workspace().join(MAX_PODS)).unwrap());
+    let text = plan(include_str!("../../../../examples/settings/kubelet-max-pods.yaml"));
     let lines = [
         "file /etc/kubernetes/kubelet.conf.d/99-mco-0.conf added                   reboot",
         "each node: drain (reboot), reboot",
@@ -100,8 +100,7 @@ fn a_plan_shows_what_a_kubelet_config_does_to_nodes() {
 // covers: REG-1
 #[test]
 fn a_plan_shows_that_mirrors_need_no_reboot() {
-    let mirrors = crate::workspace().join("examples/settings/mirrors.yaml");
-    let text = plan(&std::fs::read_to_string(mirrors).unwrap());
+    let text = plan(include_str!("../../../../examples/settings/mirrors.yaml"));
     let lines = [
         "file /etc/containerd/certs.d/registry.example/hosts.toml added   nothing",
         "containerd reads it for every pull",

@@ -248,10 +248,8 @@ fn a_kubelet_config_is_rolled_out_and_its_deletion_returns<R: Runs>(cluster: &Cl
     assert!(cluster.table("mc").contains("99-worker-generated-kubelet"));
     assert_eq!(after, cluster.rendered_offline("worker"));
     let has_sysctls = |node: &str| {
-        let folder = cluster.processes.nodes().join(node).join("etc/kubernetes/kubelet.conf.d");
-        let mut files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let has = |path| std::fs::read_to_string(path).is_ok_and(|it| it.contains("sack_timeout"));
-        files.any(|file| has(file.path()))
+        let fragment = cluster.read(node, "etc/kubernetes/kubelet.conf.d/99-mco-0.conf");
+        fragment.is_some_and(|text| text.contains("net.sctp.sack_timeout"))
     };
     for node in Nodes::Workers.names() {
         assert!(has_sysctls(&node), "{node}");

@@ -222,14 +222,14 @@ impl<R: Runs> Cluster<R> {
             succeed(&self.kubectl(&["patch", "mcp", pool, "--type", "merge", "-p", patch]));
             return;
         }
-        let path = self.folder.path().join("pool.yaml");
+        let file = self.folder.path().join("pool.yaml");
         let manifest = format!(
             "apiVersion: machineconfiguration.openshift.io/v1\nkind: MachineConfigPool\n\
              metadata:\n  name: {pool}\n{lines}"
         );
-        fs::write(&path, manifest).unwrap();
-        let path = path.display().to_string();
-        succeed(&self.kubectl(&["apply", "--force-conflicts", "-f", &path]));
+        fs::write(&file, manifest).unwrap();
+        let file = file.display().to_string();
+        succeed(&self.kubectl(&["apply", "--force-conflicts", "-f", &file]));
     }
 
     /// Returns the name of the config that `mco render` renders from the objects of the cluster.
