@@ -55,7 +55,7 @@ unit: ## Run all tests of all crates
 	$(CARGO) run --quiet --package xtask -- test
 
 oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
-	MCO_ORACLE_DIR="$(MCO_ORACLE_DIR)" $(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
+	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
 
 soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and $(MIXES) random mixes; cut the power $(CUTS) times
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim
