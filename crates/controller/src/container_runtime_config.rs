@@ -108,7 +108,7 @@ async fn reconcile(context: &Context, name: &str) -> Result<(), ActError> {
         let all = config.finalizers().iter().filter(|one| is_own_finalizer(one)).cloned();
         return remove(context, &config, all.collect()).await;
     }
-    let Some(controller_config) = context.caches.controller_config() else { return Ok(()) };
+    let Some(controller_config) = context.own_controller_config() else { return Ok(()) };
     if let Some(why) = render::unfinished(&controller_config) {
         debug!(why, "Reconciling ContainerRuntimeConfigs postponed");
         return Ok(());

@@ -148,7 +148,7 @@ impl ImageController {
         if is_openshift && settings.image.is_none() {
             return Ok(());
         }
-        let Some(controller_config) = context.caches.controller_config() else { return Ok(()) };
+        let Some(controller_config) = context.own_controller_config() else { return Ok(()) };
         if let Some(why) = render::unfinished(&controller_config) {
             debug!(why, "Reconciling image settings postponed");
             return Ok(());

@@ -130,7 +130,9 @@ fn changes_generated(change: &Change<'_, MachineConfig>) -> bool {
 impl Controller {
     async fn reconcile(&self) -> Reconciled {
         let caches = &self.context.caches;
-        let Some(controller_config) = caches.controller_config() else { return Reconciled::Done };
+        let Some(controller_config) = self.context.own_controller_config() else {
+            return Reconciled::Done;
+        };
         if let Some(why) = render::unfinished(&controller_config) {
             debug!(why, "Generating settings of kubelets postponed");
             return Reconciled::Done;

@@ -37,16 +37,20 @@ mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
 
-use kube::Client;
-use mco_api::label;
+use kube::{Client, ResourceExt as _};
+use mco_api::{ControllerConfig, annotation, label};
 use mco_cluster::{
     Api, Clock, Health, NoteCount, Reporter, Shutdown,
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
 };
-use mco_core::{drain::EvictionTiming, render::Build, template::TemplateTree};
+use mco_core::{
+    drain::EvictionTiming,
+    render::{Build, check_skew},
+    template::TemplateTree,
+};
 use tokio::task::JoinSet;
-use tracing::error;
+use tracing::{error, info};
 
 pub use self::metrics::Metrics;
 use self::{caches::Caches, enqueue::Enqueuer};
@@ -208,6 +212,20 @@ impl Context {
         count(&self.metrics);
         if self.caches.pools.get(pool).is_none() {
             self.metrics.remove_pool(pool);
+        }
+    }
+
+    /// Returns the ControllerConfig if it belongs to this build. Another build, or another operator,
+    /// generates MachineConfigs of its own.
+    fn own_controller_config(&self) -> Option<Arc<ControllerConfig>> {
+        let config = self.caches.controller_config()?;
+        let by = config.annotations().get(annotation::GENERATED_BY_VERSION.name());
+        match check_skew(&self.build, by.map(String::as_str), &[]) {
+            Ok(()) => Some(config),
+            Err(skew) => {
+                info!(%skew, "Left the generated MachineConfigs to another build");
+                None
+            }
         }
     }
 

@@ -30,7 +30,6 @@ use mco_cluster::{
 use mco_core::{
     cluster_settings::SettingsError,
     kubelet::tls_settings,
-    render::check_skew,
     template::{self, Facts, Profile, PullSecretError, TemplateError},
 };
 use tracing::{info, warn};
@@ -137,26 +136,12 @@ fn again_if_ours(queue: &Queue<Item>, change: &Change<'_, MachineConfig>) {
     }
 }
 
-/// Returns the ControllerConfig if it belongs to this build; another build generates its own base
-/// configs.
-fn controller_config(context: &Context) -> Option<Arc<ControllerConfig>> {
-    let config = context.caches.controller_config()?;
-    let by = config.annotations().get(annotation::GENERATED_BY_VERSION.name());
-    match check_skew(&context.build, by.map(String::as_str), &[]) {
-        Ok(()) => Some(config),
-        Err(skew) => {
-            info!(%skew, "Left the base configs to another build");
-            None
-        }
-    }
-}
-
 async fn reconcile(
     context: &Context,
     secrets: &PullSecretWatch,
     cleared: &AtomicBool,
 ) -> Reconciled {
-    let Some(config) = controller_config(context) else { return Reconciled::Done };
+    let Some(config) = context.own_controller_config() else { return Reconciled::Done };
     let synced = sync(context, secrets, cleared, &config).await;
     if let Err(error) = &synced {
         if error.is_conflict() {

@@ -15,7 +15,7 @@ use mco_cluster::{Api, Cache, Note, Queue, Shutdown, queue::Reconciled, report::
 use mco_core::template;
 use tracing::warn;
 
-use super::{Item, apply, controller_config, trim_map};
+use super::{Item, apply, trim_map};
 use crate::Context;
 
 /// Name of the ConfigMap, in the namespace of the operator.
@@ -62,7 +62,7 @@ impl Keys {
 
     pub(super) async fn reconcile(&self, context: &Context) -> Reconciled {
         // Without the ConfigMap the MachineConfigs are deleted; so it must be known to be absent.
-        if !self.is_known.load(Ordering::Relaxed) || controller_config(context).is_none() {
+        if !self.is_known.load(Ordering::Relaxed) || context.own_controller_config().is_none() {
             return Reconciled::Done;
         }
         let map = self.maps.get(&format!("{}/{CONFIG_MAP}", label::NAMESPACE));

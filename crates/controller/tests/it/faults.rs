@@ -32,10 +32,11 @@ where
 
 /// Creates the objects of a cluster with one node, and waits until its config is rendered.
 async fn create_cluster(client: &Client) -> String {
-    objects::create_controller_config(client, "v1").await.unwrap();
+    // Before the ControllerConfig, for which the controller would create another base config.
     let configs: Api<MachineConfig> = Api::all(client.clone());
     let base = objects::config("00-worker", "worker", "/etc/base", "hello");
     configs.create(&PostParams::default(), &base).await.unwrap();
+    objects::create_controller_config(client, "v1").await.unwrap();
     let pools: Api<MachineConfigPool> = Api::all(client.clone());
     pools.create(&PostParams::default(), &objects::pool("worker")).await.unwrap();
     let pool = awaited(pools, "worker", "has a config", |pool: &MachineConfigPool| {

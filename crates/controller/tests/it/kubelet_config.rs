@@ -4,7 +4,9 @@
 mod cluster;
 
 use kube::{ResourceExt as _, api::DeleteParams};
-use mco_api::{KubeletConfig, MachineConfig, MachineConfigPool, annotation, label};
+use mco_api::{
+    ControllerConfig, KubeletConfig, MachineConfig, MachineConfigPool, annotation, label,
+};
 use mco_core::generated;
 use mco_testkit::objects;
 use serde_json::{Value, json};
@@ -24,6 +26,7 @@ on_both! {
     configs_of_older_releases_are_replaced,
     a_pool_waits_for_its_settings,
     nothing_is_written_twice,
+    settings_are_left_to_the_build_of_the_controller_config,
 }
 
 const CONFIGURATION: &str = "/etc/kubernetes/kubelet.conf";
@@ -355,6 +358,30 @@ async fn a_pool_waits_for_its_settings(server: Server) {
     let rendered = fleet.all::<MachineConfig>().get(&after).await.unwrap();
     assert_eq!(file(&rendered, CONFIGURATION)["maxPods"], 100, "the first config has both");
     delete(&fleet, "pods").await;
+    fleet.stop().await;
+}
+
+async fn settings_are_left_to_the_build_of_the_controller_config(server: Server) {
+    let fleet = with_base(server, 0).await;
+    let key = annotation::GENERATED_BY_VERSION.name();
+    let by = |version: &str| json!({"metadata": {"annotations": {key: version}}});
+    let config = fleet.all::<ControllerConfig>().get(label::CONTROLLER_CONFIG).await.unwrap();
+    let mine = config.annotations().get(key).unwrap().clone();
+    fleet.patch::<ControllerConfig>(label::CONTROLLER_CONFIG, by("other")).await;
+    fleet.create(&kubelet_config("first", &json!({"maxPods": 100}))).await;
+    fleet.apply_config("50-more", "/etc/more").await;
+    fleet
+        .wait_for_pool("it waits for the other build", |status| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|c| c.kind == "RenderDegraded" && c.reason == "BuildSkew")
+        })
+        .await;
+    let object = fleet.all::<KubeletConfig>().get("first").await.unwrap();
+    assert_eq!((object.status, object.metadata.finalizers), (None, None));
+    assert!(fleet.all::<MachineConfig>().get_opt(GENERATED).await.unwrap().is_none());
+    fleet.patch::<ControllerConfig>(label::CONTROLLER_CONFIG, by(&mine)).await;
+    wait_for_message(&fleet, "first", "Success").await;
+    delete(&fleet, "first").await;
     fleet.stop().await;
 }
 
