@@ -158,14 +158,17 @@ async fn a_request_without_an_answer_for_a_master_does_not_hold_up_the_arbiter_p
             }
         })
         .await;
+    let (configs, pools, nodes): (Api<MachineConfig>, Api<MachineConfigPool>, Api<Node>) =
+        (Api::all(direct.clone()), Api::all(direct.clone()), Api::all(direct.clone()));
+    let roles = ["master", "arbiter"];
+    for role in roles {
+        let base = objects::config(&format!("00-{role}"), role, "/etc/base", "hello");
+        configs.create(&PostParams::default(), &base).await.unwrap();
+    }
     objects::create_controller_config(&direct, "v1").await.unwrap();
     let shutdown = Shutdown::new();
     let running = tokio::spawn(mco_controller::run(fleet::config(), client, shutdown.clone()));
-    let (configs, pools, nodes): (Api<MachineConfig>, Api<MachineConfigPool>, Api<Node>) =
-        (Api::all(direct.clone()), Api::all(direct.clone()), Api::all(direct.clone()));
-    for role in ["master", "arbiter"] {
-        let base = objects::config(&format!("00-{role}"), role, "/etc/base", "hello");
-        configs.create(&PostParams::default(), &base).await.unwrap();
+    for role in roles {
         pools.create(&PostParams::default(), &objects::pool(role)).await.unwrap();
         let pool = awaited(pools.clone(), role, "has a config", |pool: &MachineConfigPool| {
             !pool.spec.configuration.rendered.name.is_empty()
