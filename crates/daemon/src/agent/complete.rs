@@ -37,6 +37,8 @@ impl<S: System + 'static, C: Cluster> Agent<S, C> {
             return Ok(Outcome::PivotDue(config));
         }
         self.start_drift_watch(&current.machine).await?;
+        // The watch has no event for a force file that was written before it.
+        self.disk.force = self.on_host(|host| host.root.exists(execute::FORCE_FILE)).await??;
         let drifts = self.differences(&current.machine).await?;
         if !drifts.is_empty() {
             let policy = self.cluster.drift_policy().await?;
