@@ -60,7 +60,7 @@ systemReserved:
 "#]]);
     mco(&["why", "-f", MAX_PODS, path]).assert().success().stdout_eq(str![[r#"
 path /etc/kubernetes/kubelet.conf.d/99-mco-0.conf in pool worker:
-  wins        99-worker-generated-kubelet  sets contents, mode  [examples/settings/kubelet-max-pods.yaml:6:1]
+  wins        99-worker-generated-kubelet  sets overwrite, contents, mode  [examples/settings/kubelet-max-pods.yaml:6:1]
 
 "#]]);
 }
