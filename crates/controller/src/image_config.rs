@@ -12,7 +12,7 @@ use std::{
 };
 
 use kube::ResourceExt as _;
-use mco_api::{MachineConfigPool, label, openshift::Image};
+use mco_api::{MachineConfig, MachineConfigPool, annotation, label, openshift::Image};
 use mco_cluster::{
     Note, Queue, Reporter, Shutdown, health::Work, queue::Reconciled, report::chain,
 };
@@ -112,6 +112,11 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<&'static str>>) {
     });
 }
 
+/// Returns true if a controller generated the MachineConfig.
+fn is_generated(config: &MachineConfig) -> bool {
+    annotation::GENERATED_BY_CONTROLLER_VERSION.is_present(config.annotations())
+}
+
 impl ImageController {
     async fn reconcile(&self) -> Reconciled {
         let result = self.apply().await;
@@ -191,7 +196,9 @@ impl ImageController {
             }
         } else {
             let old = config_name(&name);
-            if context.caches.configs.get(&old).is_some() {
+            // A MachineConfig that a user gave this name stays.
+            let found = context.caches.configs.get(&old);
+            if found.is_some_and(|config| is_generated(&config)) {
                 generated::delete(context, &old).await?;
             }
         }

@@ -28,6 +28,7 @@ on_both! {
     nodes_with_containerd_get_hosts_files,
     an_openshift_cluster_has_a_config_without_settings_too,
     a_scope_conflict_is_reported_until_it_is_over,
+    a_config_of_a_user_with_that_name_is_not_deleted,
 }
 
 const WORKER: &str = "99-worker-generated-registries";
@@ -237,5 +238,15 @@ async fn a_scope_conflict_is_reported_until_it_is_over(server: Server) {
     awaited(policies, "own", "the conflict is over", is_over).await;
     let has = |config: &MachineConfig| text(config, "/etc/crio/policies/default.json").is_some();
     fleet.wait::<MachineConfig>(WORKER, "the policy of the namespace has its file", has).await;
+    fleet.stop().await;
+}
+
+async fn a_config_of_a_user_with_that_name_is_not_deleted(server: Server) {
+    let fleet = cluster(server).await;
+    let before = fleet.rendered().await;
+    // Enqueues the image config controller, whose delay is shorter than that of rendering.
+    fleet.create(&objects::config(WORKER, "worker", "/etc/mine", "hello")).await;
+    fleet.rendered_anew(&before).await;
+    assert!(fleet.all::<MachineConfig>().get_opt(WORKER).await.unwrap().is_some());
     fleet.stop().await;
 }

@@ -51,7 +51,7 @@ fn digest(bytes: &[u8]) -> String {
     })
 }
 
-/// How much of a config is printed.
+/// Extent of a printed config.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Digests,
