@@ -20,6 +20,7 @@ mod generated;
 mod image;
 mod image_config;
 mod kubelet_config;
+mod lasting_events;
 mod machine_config_node;
 mod metrics;
 mod node;
