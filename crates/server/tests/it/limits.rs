@@ -8,10 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    client::{plain, request},
-    fixture::{PATIENCE, Running, source, start},
-};
+use crate::fixture::{PATIENCE, Running, source, start};
 
 /// Short enough to wait for.
 const SOON: Duration = Duration::from_millis(50);
@@ -76,32 +73,6 @@ async fn the_body_of_a_request_is_not_read() {
     let answer = String::from_utf8(stall(server.plain, head).await).unwrap();
     assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
     assert!(answer.contains("content-length: 0"), "{answer}");
-    server.stop().await;
-}
-
-#[tokio::test]
-async fn connections_beyond_the_limit_wait() {
-    let server = start(source(), |settings| {
-        settings.limits.connections = 1;
-        settings.limits.headers = PATIENCE;
-    })
-    .await;
-    let mut held = TcpStream::connect(server.plain).await.unwrap();
-    let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
-    // Twenty responses on one connection are time enough for a response on the other, if a permit
-    // were free.
-    for _ in 0..20 {
-        held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            let read = timeout(PATIENCE, held.read_buf(&mut answer)).await.expect("an answer");
-            assert_ne!(read.unwrap(), 0, "the connection stays open");
-        }
-    }
-    assert!(!waiting.is_finished());
-    drop(held);
-    let reply = timeout(PATIENCE, waiting).await.expect("room").unwrap();
-    assert_eq!(reply.status.as_u16(), 200);
     server.stop().await;
 }
 
