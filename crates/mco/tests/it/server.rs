@@ -8,6 +8,7 @@ use std::{
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Api, Client, api::PostParams};
+use mco_api::{annotation, label};
 use mco_testkit::{
     PATIENCE,
     api::{Process, command},
@@ -68,6 +69,7 @@ fn rendered() -> Folder {
         ("kubeconfig", b"clusters:\n- name: local\n"),
         ("in/gate.json", gate().to_string().as_bytes()),
         ("in/controller.json", controller().to_string().as_bytes()),
+        ("in/pool.json", pool().to_string().as_bytes()),
         ("out/certs/one.crt", b"--one--"),
         ("out/certs/two.crt", b"--two--"),
     ]);
@@ -83,9 +85,17 @@ fn gate() -> Value {
         "metadata": {"name": "cluster"}})
 }
 
+fn pool() -> Value {
+    json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
+        "metadata": {"name": "master"}, "spec": {
+            "machineConfigSelector": {"matchLabels": {label::ROLE: "master"}},
+            "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/master": ""}}}})
+}
+
 fn controller() -> Value {
     json!({"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "ControllerConfig",
-        "metadata": {"name": "machine-config-controller"},
+        "metadata": {"name": "machine-config-controller",
+            "annotations": {annotation::GENERATED_BY_VERSION.name(): env!("CARGO_PKG_VERSION")}},
         "spec": {"kubeAPIServerServingCAData": "Y2E="}})
 }
 

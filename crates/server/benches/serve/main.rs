@@ -207,8 +207,13 @@ async fn create_objects(client: &Client) -> Outcome<()> {
     let configs: Api<MachineConfig> = Api::all(client.clone());
     configs.create(&PostParams::default(), &config("rendered-worker-1")?).await?;
     let controllers: Api<ControllerConfig> = Api::all(client.clone());
-    let controller =
-        ControllerConfig::new("machine-config-controller", ControllerConfigSpec::default());
+    let ca: mco_api::Bytes = b"ca".to_vec().into();
+    let spec = ControllerConfigSpec {
+        kube_api_server_serving_ca_data: ca.clone(),
+        root_ca_data: ca,
+        ..ControllerConfigSpec::default()
+    };
+    let controller = ControllerConfig::new("machine-config-controller", spec);
     controllers.create(&PostParams::default(), &controller).await?;
     let pools: Api<MachineConfigPool> = Api::all(client.clone());
     let name = json!({"name": "rendered-worker-1"});
