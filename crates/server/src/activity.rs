@@ -1,11 +1,11 @@
-//! The time at which a connection last made progress.
+//! The progress of a connection.
 
 use std::{
     io,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll},
 };
@@ -29,21 +29,57 @@ impl ConnectionClock {
     }
 }
 
-/// The time at which a connection last received or sent a byte. Clones share it.
+/// The progress of a connection. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Activity(Arc<AtomicU64>);
+pub(crate) struct Activity(Arc<Progress>);
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Time of the last byte.
+    last: AtomicU64,
+    /// Bytes received so far.
+    received: AtomicU64,
+    /// Bytes received when the last request began to be handled.
+    handled: AtomicU64,
+    is_handling: AtomicBool,
+    /// Bytes wait to be sent.
+    is_blocked: AtomicBool,
+}
 
 impl Activity {
     pub(crate) fn at(time: u64) -> Self {
-        Self(Arc::new(AtomicU64::new(time)))
+        let activity = Self::default();
+        activity.set(time);
+        activity
     }
 
+    /// Returns the time of the last byte.
     pub(crate) fn last(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.last.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set(&self, time: u64) {
-        self.0.store(time, Ordering::Relaxed);
+        self.0.last.store(time, Ordering::Relaxed);
+    }
+
+    /// Records that a request is being handled.
+    pub(crate) fn begin_request(&self) {
+        let received = self.0.received.load(Ordering::Relaxed);
+        self.0.handled.store(received, Ordering::Relaxed);
+        self.0.is_handling.store(true, Ordering::Relaxed);
+    }
+
+    /// Records that the response is known.
+    pub(crate) fn end_request(&self) {
+        self.0.is_handling.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns true if the last response was sent and nothing was received since.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        let Progress { received, handled, is_handling, is_blocked, .. } = &*self.0;
+        let unhandled = received.load(Ordering::Relaxed) != handled.load(Ordering::Relaxed);
+        let is_busy = is_handling.load(Ordering::Relaxed) || is_blocked.load(Ordering::Relaxed);
+        !unhandled && !is_busy
     }
 }
 
@@ -59,15 +95,10 @@ impl<S> Observed<S> {
         Self { stream, activity, clock }
     }
 
-    fn record(&self, moved: usize) {
-        if moved > 0 {
+    fn wrote(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.activity.0.is_blocked.store(written.is_pending(), Ordering::Relaxed);
+        if matches!(written, Poll::Ready(Ok(sent)) if sent > 0) {
             self.activity.set(self.clock.now());
-        }
-    }
-
-    fn recorded(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(Ok(moved)) = written {
-            self.record(moved);
         }
         written
     }
@@ -81,7 +112,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Observed<S> {
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        self.record(buffer.filled().len() - before);
+        let received = buffer.filled().len() - before;
+        if received > 0 {
+            self.activity.0.received.fetch_add(received as u64, Ordering::Relaxed);
+            self.activity.set(self.clock.now());
+        }
         read
     }
 }
@@ -93,7 +128,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.recorded(written)
+        self.wrote(written)
     }
 
     fn poll_write_vectored(
@@ -102,7 +137,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.recorded(written)
+        self.wrote(written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -2,7 +2,7 @@
 //!
 //! [`route`] and [`document`] decide the response; both are pure. A document is built once for each
 //! config and Ignition version and then served from the same bytes ([`document_cache`]). The rest
-//! is the network: `listener`, `tls` and `service`. `connection_table` shares the connections between
+//! is the network: `listener`, `tls`, `exchange` and `service`. `connection_table` shares the connections between
 //! addresses.
 
 mod activity;
@@ -12,6 +12,7 @@ pub mod content_coding;
 pub mod document;
 pub mod document_cache;
 pub mod entity_tag;
+mod exchange;
 mod kubeconfig;
 mod listener;
 pub mod metrics;

@@ -1,21 +1,15 @@
 //! A listening address: accepts connections, bounded in number, by address and in time.
 
 use std::{
-    convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use mco_cluster::Shutdown;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     time::timeout,
 };
@@ -25,6 +19,7 @@ use tracing::{debug, info, warn};
 use crate::{
     activity::{ConnectionClock, Observed},
     connection_table::{Accepted, ConnectionKey, ConnectionLimits, ConnectionTable},
+    exchange::Exchange,
     metrics::Metrics,
     service::Service,
     settings::Limits,
@@ -95,14 +90,15 @@ impl Listener {
                 accepted = self.accept() => accepted,
             };
             let Some((open, accepted)) = self.open.add(peer) else { continue };
-            let connection = Connection {
+            let exchange = Exchange {
                 service: service.clone(),
                 limits: self.limits,
-                tls: self.tls.clone(),
                 peer,
-                watcher: connections.watcher(),
+                activity: accepted.activity.clone(),
                 shutdown: shutdown.clone(),
             };
+            let (tls, _watcher) = (self.tls.clone(), connections.watcher());
+            let connection = Connection { exchange, tls, _watcher };
             let stream = Observed::new(stream, accepted.activity, self.open.clock);
             let limit = self.limits.connection;
             tokio::spawn(async move {
@@ -204,49 +200,26 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// State of one connection.
+/// A connection before its handshake.
 struct Connection<S> {
-    service: Arc<Service<S>>,
-    limits: Limits,
+    exchange: Exchange<S>,
     tls: Option<TlsAcceptor>,
-    peer: SocketAddr,
-    watcher: Watcher,
-    shutdown: Shutdown,
+    /// Held until the connection ends; shutdown waits for it.
+    _watcher: Watcher,
 }
 
 impl<S: Source> Connection<S> {
     async fn serve(self, stream: Observed<TcpStream>) {
-        let Some(tls) = &self.tls else { return self.http(stream).await };
+        let Self { exchange, tls, _watcher } = self;
+        let Some(tls) = tls else { return exchange.run(stream).await };
         let handshake = tokio::select! {
-            () = self.shutdown.requested() => return,
-            handshake = timeout(self.limits.handshake, tls.accept(stream)) => handshake,
+            () = exchange.shutdown.requested() => return,
+            handshake = timeout(exchange.limits.handshake, tls.accept(stream)) => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.http(stream).await,
-            Ok(Err(error)) => debug!(peer = %self.peer, %error, "TLS handshake failed"),
-            Err(_) => debug!(peer = %self.peer, "TLS handshake timed out"),
-        }
-    }
-
-    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Self { service, limits, peer, watcher, .. } = self;
-        let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            let service = service.clone();
-            async move {
-                // The body is dropped unread; a client that sends one with a rejected method is
-                // disconnected.
-                let (parts, _) = request.into_parts();
-                let (method, uri) = (&parts.method, &parts.uri);
-                Ok::<_, Infallible>(service.respond(method, uri, &parts.headers, peer).await)
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.headers)
-            .max_buf_size(limits.header_bytes)
-            .serve_connection(TokioIo::new(stream), handler);
-        if let Err(error) = watcher.watch(connection).await {
-            debug!(%peer, %error, "Connection failed");
+            Ok(Ok(stream)) => exchange.run(stream).await,
+            Ok(Err(error)) => debug!(peer = %exchange.peer, %error, "TLS handshake failed"),
+            Err(_) => debug!(peer = %exchange.peer, "TLS handshake timed out"),
         }
     }
 }

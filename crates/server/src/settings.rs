@@ -65,6 +65,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// From the handshake or the last response to the end of the next request's headers.
     pub headers: Duration,
+    /// From the last response to the moment at which the connection's buffers are freed.
+    pub idle: Duration,
     /// From the connection to its end; a machine that takes longer retries.
     pub connection: Duration,
     /// Bytes of one request's headers.
@@ -84,6 +86,7 @@ impl Default for Limits {
             connections_per_address: 768,
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(10),
+            idle: Duration::from_secs(1),
             // A document of 1.5 MB over 40 kbit/s.
             connection: Duration::from_mins(5),
             // Ignition sends a few hundred.
