@@ -26,6 +26,8 @@ struct Process {
     cluster: &'static [Rule],
     /// Rules for objects in the namespace.
     namespace: &'static [Rule],
+    /// Rules for objects in other namespaces.
+    elsewhere: &'static [(&'static str, &'static [Rule])],
     /// Admission policies that restrict the process further.
     guard: fn() -> Vec<Value>,
     workload: fn() -> Value,
@@ -36,6 +38,7 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-controller",
         cluster: rbac::CONTROLLER,
         namespace: rbac::CONTROLLER_OWN,
+        elsewhere: &[],
         guard: Vec::new,
         workload: controller,
     },
@@ -43,6 +46,7 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-daemon",
         cluster: rbac::DAEMON,
         namespace: rbac::BUNDLES,
+        elsewhere: &[],
         guard: rbac::node_guard,
         workload: daemon,
     },
@@ -50,6 +54,7 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-operator",
         cluster: rbac::OPERATOR,
         namespace: rbac::OPERATOR_OWN,
+        elsewhere: &[],
         guard: Vec::new,
         workload: operator,
     },
@@ -57,6 +62,7 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-server",
         cluster: rbac::SERVER,
         namespace: rbac::BUNDLES,
+        elsewhere: rbac::SERVER_ELSEWHERE,
         guard: Vec::new,
         workload: server,
     },
@@ -70,6 +76,9 @@ pub fn files() -> Vec<(String, String)> {
         let mut objects = vec![account(process.name)];
         objects.extend(cluster_role(process.name, process.cluster));
         objects.extend(role(process.name, NAMESPACE, process.namespace));
+        for (namespace, rules) in process.elsewhere {
+            objects.extend(role(process.name, namespace, rules));
+        }
         objects.extend(rbac::events(process.name));
         objects.extend((process.guard)());
         objects.push((process.workload)());

@@ -9,10 +9,18 @@
 )]
 
 mod authority;
+mod bootstrap;
 mod client;
 mod cluster;
+mod fairness;
 mod fixture;
+mod ignition;
 mod limits;
+mod oracle;
+mod property;
+mod request_rules;
 mod requests;
 mod responses;
+mod rotation;
 mod secure;
+mod unkind;

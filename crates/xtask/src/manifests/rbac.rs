@@ -93,6 +93,12 @@ pub(super) const OPERATOR: &[Rule] = &[
 pub(super) const SERVER: &[Rule] =
     &[Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], SEE)];
 
+/// Rules with which the server finds the URL of the API server for machines (`--apiserver-url auto`).
+pub(super) const SERVER_ELSEWHERE: &[(&str, &[Rule])] = &[
+    ("kube-public", &[Rule("", &["configmaps:cluster-info"], SEE)]),
+    ("default", &[Rule("discovery.k8s.io", &["endpointslices"], SEE)]),
+];
+
 /// Rules for leader election, the controller's Lease, and the CA certificates of the API server.
 pub(super) const OPERATOR_OWN: &[Rule] = &[
     Rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
