@@ -4,7 +4,6 @@
 //! has waited for the next one for a while, is taken from hyper and has none.
 
 use std::{
-    convert::Infallible,
     io,
     net::SocketAddr,
     pin::Pin,
@@ -13,6 +12,7 @@ use std::{
 };
 
 use hyper::{
+    body::Incoming,
     server::conn::http1::{self, Parts},
     service::service_fn,
 };
@@ -24,7 +24,13 @@ use tokio::{
 };
 use tracing::debug;
 
-use crate::{activity::Activity, service::Service, settings::Limits, source::Source};
+use crate::{
+    activity::Activity,
+    admission,
+    service::{HttpResponse, Service},
+    settings::Limits,
+    source::Source,
+};
 
 /// A connection whose handshake is done.
 pub(crate) struct Exchange<S> {
@@ -33,6 +39,8 @@ pub(crate) struct Exchange<S> {
     pub(crate) peer: SocketAddr,
     pub(crate) activity: Activity,
     pub(crate) shutdown: Shutdown,
+    /// Whether the connection is encrypted.
+    pub(crate) is_secure: bool,
 }
 
 /// A stream whose first byte was read already.
@@ -69,17 +77,14 @@ impl<S: Source> Exchange<S> {
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (service, peer, activity) = (self.service.clone(), self.peer, self.activity.clone());
-        let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
+        let is_secure = self.is_secure;
+        let handler = service_fn(move |request: http::Request<Incoming>| {
             let (service, activity) = (service.clone(), activity.clone());
             async move {
                 activity.begin_request();
-                // The body is dropped unread; a client that sends one with a rejected method is
-                // disconnected.
-                let (parts, _) = request.into_parts();
-                let (method, uri) = (&parts.method, &parts.uri);
-                let response = service.respond(method, uri, &parts.headers, peer).await;
+                let response = respond(&service, request, peer, is_secure).await;
                 activity.end_request();
-                Ok::<_, Infallible>(response)
+                response
             }
         });
         let mut connection = http1::Builder::new()
@@ -111,6 +116,28 @@ impl<S: Source> Exchange<S> {
         // Bytes of a further request came together with the last one, and its rest did not.
         read_buf.is_empty().then(|| io.into_inner().stream)
     }
+}
+
+/// Returns the response to a request. The body of a report is read, and that of any other request
+/// dropped: a client that sends one with a rejected method is disconnected.
+///
+/// Fails, which ends the connection, if plain HTTP was closed after it was opened.
+async fn respond<S: Source>(
+    service: &Service<S>,
+    request: http::Request<Incoming>,
+    peer: SocketAddr,
+    is_secure: bool,
+) -> io::Result<HttpResponse> {
+    let (parts, body) = request.into_parts();
+    if let Some(admission) = &service.admission {
+        if !is_secure && admission.is_required() {
+            return Err(io::Error::other("plain HTTP is closed: join tokens are required"));
+        }
+        if admission::is_report(&parts) {
+            return Ok(admission.report(&parts.headers, body, peer).await);
+        }
+    }
+    Ok(service.respond(&parts.method, &parts.uri, &parts.headers, peer).await)
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for Resumed<I> {

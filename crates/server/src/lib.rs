@@ -6,6 +6,7 @@
 //! addresses.
 
 mod activity;
+pub mod admission;
 pub mod api_url;
 mod connection_table;
 pub mod content_coding;
@@ -24,6 +25,7 @@ pub mod settings;
 pub mod source;
 pub mod tls;
 
+pub use admission::Admission;
 pub use metrics::Metrics;
 pub use server::{Server, StartError, run};
 pub use settings::{Limits, Settings};

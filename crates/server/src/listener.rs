@@ -96,6 +96,7 @@ impl Listener {
                 peer,
                 activity: accepted.activity.clone(),
                 shutdown: shutdown.clone(),
+                is_secure: self.tls.is_some(),
             };
             let (tls, _watcher) = (self.tls.clone(), connections.watcher());
             let connection = Connection { exchange, tls, _watcher };
@@ -211,7 +212,13 @@ struct Connection<S> {
 impl<S: Source> Connection<S> {
     async fn serve(self, stream: Observed<TcpStream>) {
         let Self { exchange, tls, _watcher } = self;
-        let Some(tls) = tls else { return exchange.run(stream).await };
+        let Some(tls) = tls else {
+            let admission = exchange.service.admission.as_ref();
+            if admission.is_some_and(|admission| admission.is_required()) {
+                return;
+            }
+            return exchange.run(stream).await;
+        };
         let handshake = tokio::select! {
             () = exchange.shutdown.requested() => return,
             handshake = timeout(exchange.limits.handshake, tls.accept(stream)) => handshake,

@@ -17,6 +17,7 @@ use mco_ignition::{TargetVersion, negotiate};
 use tracing::{debug, info, warn};
 
 use crate::{
+    Admission,
     content_coding::prefers_gzip,
     document_cache::{DocumentCache, Representation},
     entity_tag,
@@ -33,6 +34,7 @@ pub(crate) struct Service<S> {
     source: S,
     documents: DocumentCache,
     metrics: Metrics,
+    pub(crate) admission: Option<Arc<Admission>>,
 }
 
 /// The result of a request for a config.
@@ -44,9 +46,14 @@ struct ConfigOutcome {
 }
 
 impl<S: Source> Service<S> {
-    pub(crate) fn new(source: S, documents: usize, metrics: Metrics) -> Arc<Self> {
+    pub(crate) fn new(
+        source: S,
+        documents: usize,
+        metrics: Metrics,
+        admission: Option<Arc<Admission>>,
+    ) -> Arc<Self> {
         let documents = DocumentCache::new(documents, metrics.clone());
-        Arc::new(Self { source, documents, metrics })
+        Arc::new(Self { source, documents, metrics, admission })
     }
 
     /// Returns the response to a request; the body of the request is not read.
@@ -101,6 +108,12 @@ impl<S: Source> Service<S> {
         headers: &HeaderMap,
         peer: SocketAddr,
     ) -> HttpResponse {
+        if let Some(admission) = &self.admission
+            && let Err(refused) = admission.admit(pool, headers, peer).await
+        {
+            self.count(RequestedPool::None, None, method, &refused);
+            return refused;
+        }
         // Compat: only the first Accept header counts (pkg/server/api.go).
         let text = |name| {
             headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()))

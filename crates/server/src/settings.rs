@@ -2,10 +2,12 @@
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
 use crate::{
+    Admission,
     metrics::Metrics,
     tls::{Certificate, Policy},
 };
@@ -30,6 +32,8 @@ pub struct Settings {
     pub limits: Limits,
     /// Metrics of requests and connections.
     pub metrics: Metrics,
+    /// Admission of machines by join tokens; `None` serves every machine.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl Settings {
@@ -43,6 +47,7 @@ impl Settings {
             policy: Policy::default(),
             limits: Limits::default(),
             metrics: Metrics::default(),
+            admission: None,
         }
     }
 }

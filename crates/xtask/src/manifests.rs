@@ -28,8 +28,8 @@ struct Process {
     namespace: &'static [Rule],
     /// Rules for objects in other namespaces.
     elsewhere: &'static [(&'static str, &'static [Rule])],
-    /// Admission policies that restrict the process further.
-    guard: fn() -> Vec<Value>,
+    /// Further objects: admission policies that restrict the process, roles that it hands out.
+    further: fn() -> Vec<Value>,
     workload: fn() -> Value,
 }
 
@@ -39,7 +39,7 @@ const PROCESSES: &[Process] = &[
         cluster: rbac::CONTROLLER,
         namespace: rbac::CONTROLLER_OWN,
         elsewhere: &[],
-        guard: Vec::new,
+        further: Vec::new,
         workload: controller,
     },
     Process {
@@ -47,7 +47,7 @@ const PROCESSES: &[Process] = &[
         cluster: rbac::DAEMON,
         namespace: rbac::BUNDLES,
         elsewhere: &[],
-        guard: rbac::node_guard,
+        further: rbac::node_guard,
         workload: daemon,
     },
     Process {
@@ -55,7 +55,7 @@ const PROCESSES: &[Process] = &[
         cluster: rbac::OPERATOR,
         namespace: rbac::OPERATOR_OWN,
         elsewhere: &[],
-        guard: Vec::new,
+        further: rbac::join_tokens,
         workload: operator,
     },
     Process {
@@ -63,7 +63,7 @@ const PROCESSES: &[Process] = &[
         cluster: rbac::SERVER,
         namespace: rbac::BUNDLES,
         elsewhere: rbac::SERVER_ELSEWHERE,
-        guard: Vec::new,
+        further: Vec::new,
         workload: server,
     },
 ];
@@ -71,7 +71,7 @@ const PROCESSES: &[Process] = &[
 /// Returns the name and text of every file, in the order in which they are applied.
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
-    let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&[namespace()]))];
+    let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&namespaces()))];
     files.extend(PROCESSES.iter().map(|process| {
         let mut objects = vec![account(process.name)];
         objects.extend(cluster_role(process.name, process.cluster));
@@ -80,7 +80,7 @@ pub fn files() -> Vec<(String, String)> {
             objects.extend(role(process.name, namespace, rules));
         }
         objects.extend(rbac::events(process.name));
-        objects.extend((process.guard)());
+        objects.extend((process.further)());
         objects.push((process.workload)());
         (format!("{}.yaml", process.name), yaml(&objects))
     }));
@@ -92,16 +92,19 @@ fn yaml(objects: &[Value]) -> String {
     texts.collect::<Vec<_>>().join("---\n")
 }
 
-fn namespace() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": NAMESPACE,
-            // The daemon runs privileged pods.
-            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-        },
-    })
+fn namespaces() -> [Value; 2] {
+    let namespace = |name: &str, level: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "labels": {"pod-security.kubernetes.io/enforce": level},
+            },
+        })
+    };
+    // The daemon runs privileged pods; no pod runs beside the join tokens.
+    [namespace(NAMESPACE, "privileged"), namespace(mco_api::join_token::NAMESPACE, "restricted")]
 }
 
 fn account(name: &str) -> Value {

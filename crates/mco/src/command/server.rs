@@ -14,7 +14,8 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_server::{
-    BootstrapSource, Certificate, ClusterSource, Metrics, Settings, Source,
+    Admission, BootstrapSource, Certificate, ClusterSource, Metrics, Settings, Source,
+    admission::{AdmissionSettings, Requirement},
     settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
     source::{self, BootstrapSettings, JoinSettings, RegistryCaFile},
     tls::Policy,
@@ -94,6 +95,9 @@ struct StartArgs {
     /// Serve no kubeconfig; new machines then cannot join by themselves
     #[arg(long)]
     without_kubeconfig: bool,
+    /// Serve only machines with a join token, whatever the ControllerConfig says; plain HTTP is closed
+    #[arg(long)]
+    require_join_tokens: bool,
 }
 
 /// Serve the first machines of a cluster from the disk, until the cluster runs
@@ -164,9 +168,18 @@ async fn serve_cluster(
     let joining = (!start.without_kubeconfig)
         .then(|| JoinSettings { server, credentials: start.bootstrap_token_dir.clone() });
     let source = ClusterSource::watch(&client, joining, &shutdown).await;
-    let settings = settings(args, flag_policy(args));
+    let mut settings = settings(args, flag_policy(args));
+    let requirement = if start.require_join_tokens {
+        Requirement::Always
+    } else {
+        Requirement::ByControllerConfig
+    };
+    let admission = AdmissionSettings::new(requirement);
+    let admission = Admission::watch(&client, admission, source.health(), &shutdown);
     let mut registry = Registry::default();
     options.metrics.register(&mut registry);
+    admission.register(&mut registry);
+    settings.admission = Some(admission);
     let admin = admin(args, registry, source.health(), &settings.metrics).await?;
     tokio::spawn(process::wait_for_apiserver(client, admin.readiness(), shutdown.clone()));
     serve(settings, source, admin, shutdown).await
