@@ -98,8 +98,8 @@ impl Listener {
                 shutdown: shutdown.clone(),
                 is_secure: self.tls.is_some(),
             };
-            let (tls, _watcher) = (self.tls.clone(), connections.watcher());
-            let connection = Connection { exchange, tls, _watcher };
+            let connection =
+                Connection { exchange, tls: self.tls.clone(), watcher: connections.watcher() };
             let stream = Observed::new(stream, accepted.activity, self.open.clock);
             let limit = self.limits.connection;
             tokio::spawn(async move {
@@ -206,12 +206,12 @@ struct Connection<S> {
     exchange: Exchange<S>,
     tls: Option<TlsAcceptor>,
     /// Held until the connection ends; shutdown waits for it.
-    _watcher: Watcher,
+    watcher: Watcher,
 }
 
 impl<S: Source> Connection<S> {
     async fn serve(self, stream: Observed<TcpStream>) {
-        let Self { exchange, tls, _watcher } = self;
+        let Self { exchange, tls, watcher: _watcher } = self;
         let Some(tls) = tls else {
             let admission = exchange.service.admission.as_ref();
             if admission.is_some_and(|admission| admission.is_required()) {

@@ -4,6 +4,8 @@ use std::{
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
+    process::Command,
+    time::{Duration, Instant},
 };
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,6 +18,11 @@ use mco_testkit::{
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use snapbox::str;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpSocket,
+    time::timeout,
+};
 
 use crate::{Folder, mco};
 
@@ -142,8 +149,12 @@ fn write_certificate(folder: &Folder) {
 
 /// Starts a server on a free port for plain HTTP.
 fn start(folder: &Folder) -> (Process, SocketAddr) {
+    start_by(command(env!("CARGO_BIN_EXE_mco")), folder)
+}
+
+/// Starts a server by a command that gets its arguments.
+fn start_by(mut command: Command, folder: &Folder) -> (Process, SocketAddr) {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut command = command(env!("CARGO_BIN_EXE_mco"));
     command.current_dir(folder.path("")).args(["server", "bootstrap", "--server-basedir", "out"]);
     command.args(["--bootstrap-kubeconfig", "kubeconfig", "--cert", "tls.crt", "--key", "tls.key"]);
     // As the help says: separated by a comma.
@@ -192,6 +203,41 @@ fn the_files_of_a_bootstrap_are_served() {
     assert!(metrics.contains(expected), "{metrics}");
     process.signal(Signal::TERM).unwrap();
     assert!(process.wait(PATIENCE).unwrap().success());
+}
+
+/// File descriptors of a server that has too few.
+const DESCRIPTORS: &str = "--nofile=64:64";
+
+/// Connections that need more than those.
+const CROWD: usize = 150;
+
+#[expect(clippy::disallowed_methods, reason = "the test measures the time of a response")]
+#[tokio::test]
+async fn a_machine_is_served_although_another_address_has_all_file_descriptors() {
+    let folder = rendered();
+    let mut limited = command("prlimit");
+    limited.args([DESCRIPTORS, env!("CARGO_BIN_EXE_mco")]);
+    let (process, address) = start_by(limited, &folder);
+    let address = SocketAddr::new([127, 0, 0, 1].into(), address.port());
+    let connect = async |last: u8| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+        socket.connect(address).await.unwrap()
+    };
+    let mut crowd = Vec::new();
+    for _ in 0..CROWD {
+        crowd.push(connect(2).await);
+    }
+    let start = Instant::now();
+    let mut machine = connect(3).await;
+    machine.write_all(b"GET /config/master HTTP/1.0\r\nhost: a\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    let read = timeout(PATIENCE, machine.read_to_string(&mut answer)).await;
+    read.expect("the machine is served").unwrap();
+    assert!(answer.starts_with("HTTP/1."), "{answer}");
+    // The server closes silent connections after ten seconds.
+    let taken = start.elapsed();
+    assert!(taken < Duration::from_secs(8), "{taken:?}: {}", process.log());
 }
 
 /// Returns the address of the metrics, which the process logs.

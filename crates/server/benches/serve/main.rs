@@ -157,8 +157,8 @@ async fn memory(extent: &Extent, mco: &Mco, target: &Target) -> Outcome<()> {
     let note = format!("{}; wanted 20 MiB", mco.memory_note()?);
     say(&format!("memory (RSS) after {requests} requests"), &mco.memory()?, &note)?;
     let idle = target.idle_connections(extent.idle_connections).await?;
-    // A connection has buffers for a second after its last response.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    // A connection has buffers for a moment after its last response.
+    tokio::time::sleep(Duration::from_secs(1)).await;
     let note = format!("{}; wanted 30 MiB", mco.memory_note()?);
     say(&format!("memory with {} idle connections", idle.len()), &mco.memory()?, &note)?;
     Ok(())

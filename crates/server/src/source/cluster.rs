@@ -65,10 +65,11 @@ impl ClusterSource {
 
     /// Returns the config of that name, which a pool selects.
     async fn config(&self, name: &str) -> Option<Arc<MachineConfig>> {
-        if self.configs.cache(name).is_none() {
-            // The pool has just changed.
-            self.configs.follow(&self.pools.list());
+        if let Some(known) = self.configs.get(name) {
+            return Some(known);
         }
+        // The pool has just changed, or the config does not exist.
+        self.configs.follow(&self.pools.list());
         let cache = self.configs.cache(name)?;
         // A time-out is the same as a config that does not exist: the machine retries.
         drop(timeout(ARRIVAL_LIMIT, cache.ready()).await);

@@ -65,6 +65,11 @@ impl SelectedConfigs {
         }
     }
 
+    /// Returns the config of that name, if it has arrived.
+    pub(super) fn get(&self, name: &str) -> Option<Arc<MachineConfig>> {
+        self.lock().get(name)?.cache.get(name)
+    }
+
     /// Returns the cache that has the config of that name, if the config is watched.
     pub(super) fn cache(&self, name: &str) -> Option<Arc<Cache<MachineConfig>>> {
         self.lock().get(name).map(|watch| watch.cache.clone())
