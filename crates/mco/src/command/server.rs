@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::Context as _;
 use mco_cluster::{
-    Clock, Health, Shutdown,
+    Clock, Health, NoteCount, Shutdown,
     admin::{Admin, Registry},
     client::{self, Identity},
     report,
@@ -174,9 +174,10 @@ async fn serve_cluster(
     } else {
         Requirement::ByControllerConfig
     };
-    let admission = AdmissionSettings::new(requirement);
-    let admission = Admission::watch(&client, admission, source.health(), &shutdown);
     let mut registry = Registry::default();
+    let notes = NoteCount::register(&mut registry);
+    let admission = AdmissionSettings { notes, ..AdmissionSettings::new(requirement) };
+    let admission = Admission::watch(&client, admission, source.health(), &shutdown);
     options.metrics.register(&mut registry);
     admission.register(&mut registry);
     settings.admission = Some(admission);
@@ -229,11 +230,19 @@ async fn admin(
     args: &ServerArgs,
     mut registry: Registry,
     health: &Health,
+<<<<<<< HEAD
     metrics: &Metrics,
 ) -> anyhow::Result<Admin> {
     health.register(&mut registry);
     metrics.register(&mut registry);
     let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
+=======
+    mut registry: Registry,
+) -> anyhow::Result<Admin> {
+    options.metrics.register(&mut registry);
+    health.register(&mut registry);
+    let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
+>>>>>>> g2
     Ok(admin.with_health(health.clone()))
 }
 
