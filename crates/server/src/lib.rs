@@ -4,6 +4,7 @@
 //! config and Ignition version and then served from the same bytes ([`document_cache`]). The rest
 //! is the network: `listener`, `tls` and `service`.
 
+pub mod admission;
 pub mod document;
 pub mod document_cache;
 mod kubeconfig;
@@ -15,6 +16,7 @@ pub mod settings;
 pub mod source;
 pub mod tls;
 
+pub use admission::Admission;
 pub use server::{Server, StartError, run};
 pub use settings::{Limits, Settings};
 pub use source::{ClusterSource, FixedSource, Source};

@@ -1,7 +1,6 @@
 //! A listening address: accepts connections, bounded in number and in time.
 
 use std::{
-    convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
     sync::Arc,
@@ -23,7 +22,7 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
-use crate::{service::Service, settings::Limits, source::Source};
+use crate::{admission, service::Service, settings::Limits, source::Source};
 
 /// Delay after a failed accept, for example when the process has no free file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
@@ -132,7 +131,12 @@ impl<S: Source> Connection<S> {
     async fn serve(self, stream: TcpStream) {
         // Responses are sent in one piece; waiting for more data gains nothing.
         drop(stream.set_nodelay(true));
-        let Some(tls) = &self.tls else { return self.http(stream).await };
+        let Some(tls) = &self.tls else {
+            if self.service.admission.as_ref().is_some_and(|found| found.is_required()) {
+                return;
+            }
+            return self.http(stream).await;
+        };
         let handshake = tokio::select! {
             () = self.shutdown.requested() => return,
             handshake = timeout(self.limits.handshake, tls.accept(stream)) => handshake,
@@ -145,15 +149,24 @@ impl<S: Source> Connection<S> {
     }
 
     async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Self { service, limits, peer, watcher, .. } = self;
+        let Self { service, limits, peer, watcher, tls, .. } = self;
+        let is_secure = tls.is_some();
         let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
             let service = service.clone();
             async move {
                 // The body is dropped unread; a client that sends one with a rejected method is
                 // disconnected.
-                let (parts, _) = request.into_parts();
+                let (parts, body) = request.into_parts();
+                if let Some(admission) = &service.admission {
+                    if !is_secure && admission.is_required() {
+                        return Err(io::Error::other("plain HTTP is closed: join tokens are required"));
+                    }
+                    if admission::is_report(&parts) {
+                        return Ok(admission.report(&parts.headers, body, peer).await);
+                    }
+                }
                 let (method, uri) = (&parts.method, &parts.uri);
-                Ok::<_, Infallible>(service.respond(method, uri, &parts.headers, peer).await)
+                Ok(service.respond(method, uri, &parts.headers, peer).await)
             }
         });
         let connection = http1::Builder::new()

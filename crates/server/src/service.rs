@@ -13,6 +13,7 @@ use mco_ignition::{TargetVersion, negotiate};
 use tracing::{debug, info, warn};
 
 use crate::{
+    Admission,
     document_cache::DocumentCache,
     route::{Route, route},
     source::Source,
@@ -24,6 +25,7 @@ pub(crate) type HttpResponse = Response<Full<Bytes>>;
 pub(crate) struct Service<S> {
     source: S,
     documents: DocumentCache,
+    pub(crate) admission: Option<Arc<Admission>>,
 }
 
 /// A rejected request: its status and the reason.
@@ -33,8 +35,12 @@ struct Refusal {
 }
 
 impl<S: Source> Service<S> {
-    pub(crate) fn new(source: S, documents: usize) -> Arc<Self> {
-        Arc::new(Self { source, documents: DocumentCache::new(documents) })
+    pub(crate) fn new(
+        source: S,
+        documents: usize,
+        admission: Option<Arc<Admission>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { source, documents: DocumentCache::new(documents), admission })
     }
 
     /// Returns the response to a request; the body of the request is not read.
@@ -75,6 +81,11 @@ impl<S: Source> Service<S> {
         headers: &HeaderMap,
         peer: SocketAddr,
     ) -> HttpResponse {
+        if let Some(admission) = &self.admission
+            && let Err(refused) = admission.admit(pool, headers, peer).await
+        {
+            return refused;
+        }
         // Compat: only the first Accept header counts (pkg/server/api.go).
         let text = |name| {
             headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()))

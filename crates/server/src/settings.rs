@@ -2,10 +2,14 @@
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use crate::tls::{Certificate, Policy};
+use crate::{
+    Admission,
+    tls::{Certificate, Policy},
+};
 
 /// Port of HTTPS.
 pub const SECURE_PORT: u16 = 22623;
@@ -25,6 +29,8 @@ pub struct Settings {
     pub policy: Policy,
     /// Limits on the resources that clients may use.
     pub limits: Limits,
+    /// Admission of machines by join tokens; `None` serves every machine.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl Settings {
@@ -37,6 +43,7 @@ impl Settings {
             certificate,
             policy: Policy::default(),
             limits: Limits::default(),
+            admission: None,
         }
     }
 }

@@ -4,6 +4,7 @@ mod controller;
 
 use mco_api::{
     MachineConfigPool,
+    annotation::{self, JoinTokens},
     condition::{OperatorCondition, PoolCondition, reason},
     label,
     meta::ConditionStatus,
@@ -29,6 +30,8 @@ pub struct OperatorView<'a> {
     pub controller: &'a ControllerState,
     /// `CustomResourceDefinitions` of other owners that lack members, as text.
     pub incomplete: &'a [String],
+    /// Authentication of new machines.
+    pub join_tokens: &'a JoinTokens,
 }
 
 /// The conditions of the ClusterOperator, and the state of the version.
@@ -70,6 +73,7 @@ pub fn operator(view: &OperatorView<'_>) -> OperatorStatus {
         (OperatorCondition::Degraded, degraded(view, known, failure)),
         (OperatorCondition::Upgradeable, upgradeable(view.pools)),
         (OperatorCondition::EvaluationConditionsDetected, evaluation(view.incomplete)),
+        (OperatorCondition::FirstBootUnauthenticated, first_boot(view.join_tokens)),
     ];
     OperatorStatus { conditions, reached }
 }
@@ -141,6 +145,22 @@ fn evaluation(incomplete: &[String]) -> Finding {
         return Finding::no(reason::AS_EXPECTED, "");
     }
     Finding::yes(reason::INCOMPLETE_DEFINITIONS, &incomplete.join("; "))
+}
+
+/// Reports that new machines are not authenticated.
+fn first_boot(join_tokens: &JoinTokens) -> Finding {
+    if join_tokens.are_required() {
+        return Finding::no(reason::AS_EXPECTED, "New machines need a join token");
+    }
+    let text = format!(
+        "Every host that reaches the machine-config-server can read the configs of new machines, \
+         with the secrets in them. To require join tokens, run: kubectl annotate --overwrite \
+         controllerconfig {} {}={}",
+        label::CONTROLLER_CONFIG,
+        annotation::JOIN_TOKENS.name(),
+        JoinTokens::Required,
+    );
+    Finding::yes(reason::JOIN_TOKENS_OFF, &text)
 }
 
 fn upgradeable(pools: &[&MachineConfigPool]) -> Finding {
@@ -259,6 +279,7 @@ mod tests {
             pools: &[&pool],
             controller: &ControllerState::Running,
             incomplete: &[],
+            join_tokens: &JoinTokens::Off,
         };
         lines(&operator(&view))
     }
@@ -394,6 +415,7 @@ mod tests {
                 pools: &[&pool],
                 controller,
                 incomplete: &[],
+                join_tokens: &JoinTokens::Off,
             };
             assert_eq!(operator(&view).reached, expected, "{words} {controller:?} {reached:?}");
         }
@@ -415,6 +437,7 @@ mod tests {
                 pools: &[&pool],
                 controller: &controller,
                 incomplete: &["a of b lacks spec.c".to_owned()],
+                join_tokens: &JoinTokens::Off,
             };
             let status = operator(&view);
             let (_, evaluation) = &status.conditions[4];

@@ -14,8 +14,9 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_server::{
-    Certificate, ClusterSource, Settings,
+    Admission, Certificate, ClusterSource, Settings,
     settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
+    admission::{AdmissionSettings, Requirement},
     source::JoinSettings,
     tls::Policy,
 };
@@ -92,6 +93,9 @@ struct StartArgs {
     /// Serve no kubeconfig; new machines then cannot join by themselves
     #[arg(long)]
     without_kubeconfig: bool,
+    /// Serve only machines with a join token, whatever the ControllerConfig says; plain HTTP is closed
+    #[arg(long)]
+    require_join_tokens: bool,
 }
 
 const EXAMPLES: &str = "\
@@ -137,13 +141,22 @@ async fn serve(
         credentials: start.bootstrap_token_dir.clone(),
     });
     let source = ClusterSource::watch(&client, joining, &shutdown).await;
-    let admin = admin(start, options, source.health()).await?;
+    let requirement = if start.require_join_tokens {
+        Requirement::Always
+    } else {
+        Requirement::ByControllerConfig
+    };
+    let admission = AdmissionSettings::new(requirement);
+    let admission = Admission::watch(&client, admission, source.health(), &shutdown);
+    let admin = admin(start, options, source.health(), &admission).await?;
     tokio::spawn(process::wait_for_apiserver(client, admin.readiness(), shutdown.clone()));
     let serving = {
         let shutdown = shutdown.clone();
         tokio::spawn(async move { admin.serve(&shutdown).await })
     };
-    let served = mco_server::run(settings(args), source, &shutdown).await;
+    let mut settings = settings(args);
+    settings.admission = Some(admission);
+    let served = mco_server::run(settings, source, &shutdown).await;
     shutdown.request();
     // A connection that does not end is closed with the process.
     if let Ok(served) = timeout(LAST_GRACE, serving).await {
@@ -157,10 +170,12 @@ async fn admin(
     start: &StartArgs,
     options: &client::Options,
     health: &Health,
+    admission: &Admission,
 ) -> anyhow::Result<Admin> {
     let mut registry = Registry::default();
     options.metrics.register(&mut registry);
     health.register(&mut registry);
+    admission.register(&mut registry);
     let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
     Ok(admin.with_health(health.clone()))
 }

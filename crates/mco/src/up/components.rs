@@ -13,7 +13,10 @@ use mco_daemon::{
     DaemonContext,
     simulate::{self, Power},
 };
-use mco_server::{ClusterSource, Server, Settings as ServerSettings};
+use mco_server::{
+    Admission, ClusterSource, Server, Settings as ServerSettings,
+    admission::{AdmissionSettings, Requirement},
+};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -99,6 +102,9 @@ impl Components<'_> {
         settings.plain = None;
         let client = self.client_of(Identity::new("machine-config-server"));
         let source = ClusterSource::watch(&client, None, &self.shutdown).await;
+        let admission = AdmissionSettings::new(Requirement::ByControllerConfig);
+        let admission = Admission::watch(&client, admission, source.health(), &self.shutdown);
+        settings.admission = Some(admission);
         let server = Server::open(settings, source).await?;
         let address = server.secure_address()?;
         let shutdown = self.shutdown.clone();

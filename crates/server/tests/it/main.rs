@@ -8,6 +8,8 @@
     reason = "this whole program is a test, which writes to a temporary folder"
 )]
 
+mod admission;
+mod api_server;
 mod authority;
 mod client;
 mod cluster;

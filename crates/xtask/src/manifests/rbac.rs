@@ -67,6 +67,17 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
     Rule("", &["namespaces"], &["get"]),
     Rule("", &["nodes"], SEE_AND_PATCH),
+    // Certificates of new nodes, if the administrator lets the controller approve them.
+    Rule("certificates.k8s.io", &["certificatesigningrequests"], SEE),
+    Rule("certificates.k8s.io", &["certificatesigningrequests/approval"], &["patch"]),
+    Rule(
+        "certificates.k8s.io",
+        &[
+            "signers:kubernetes.io/kube-apiserver-client-kubelet",
+            "signers:kubernetes.io/kubelet-serving",
+        ],
+        &["approve"],
+    ),
     Rule("", &["pods"], &["list", "watch"]),
     Rule("policy", &["poddisruptionbudgets"], &["list"]),
     Rule("", &["pods/eviction"], &["create"]),
@@ -83,7 +94,16 @@ pub(super) const DAEMON: &[Rule] = &[
 ];
 
 pub(super) const OPERATOR: &[Rule] = &[
-    Rule("", &["namespaces"], &["create"]),
+    Rule("", &["namespaces"], &["get", "create"]),
+    // The credential of new machines' kubelets, and the rights on join tokens. The operator may hand
+    // out these two roles without having their rights itself.
+    Rule("rbac.authorization.k8s.io", &["clusterrolebindings"], &["get", "create"]),
+    Rule(
+        "rbac.authorization.k8s.io",
+        &["clusterroles:system:node-bootstrapper", "clusterroles:machine-config-join-tokens"],
+        &["bind"],
+    ),
+    Rule("rbac.authorization.k8s.io", &["rolebindings"], &["get", "create"]),
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
     Rule("config.openshift.io", &["clusteroperators"], KEEP),
@@ -97,6 +117,10 @@ pub(super) const SERVER: &[Rule] =
 pub(super) const OPERATOR_OWN: &[Rule] = &[
     Rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
     Rule("", &["configmaps"], SEE),
+    // The credential of new machines' kubelets.
+    Rule("", &["serviceaccounts"], &["get", "create"]),
+    Rule("", &["secrets:node-bootstrapper-token"], &["get"]),
+    Rule("", &["secrets"], &["create"]),
 ];
 
 /// Rules for leases, the config server's certificates, and fetched remote contents.
@@ -105,6 +129,10 @@ pub(super) const CONTROLLER_OWN: &[Rule] = &[
     Rule("", &["secrets"], &["get", "list", "watch", "create", "update", "delete"]),
     Rule("", &["configmaps"], &["get", "list", "watch", "create", "update"]),
 ];
+
+/// Rules for join tokens. The operator binds them in the namespace of the tokens, which has no other
+/// Secrets.
+const JOIN_TOKENS: &[Rule] = &[Rule("", &["secrets"], SEE_AND_PATCH)];
 
 /// Rules for CA bundles that new machines trust.
 pub(super) const BUNDLES: &[Rule] = &[Rule("", &["configmaps"], SEE)];
@@ -153,6 +181,28 @@ pub(super) fn node_guard() -> Vec<Value> {
             "kind": "ValidatingAdmissionPolicyBinding",
             "metadata": {"name": name},
             "spec": {"policyName": name, "validationActions": ["Deny"]},
+        }),
+    ]
+}
+
+/// Returns the ClusterRole for join tokens and its binding, which is in their namespace only. The
+/// operator creates the binding again if it is deleted.
+pub(super) fn join_tokens() -> Vec<Value> {
+    let (name, api) = (mco_api::join_token::NAMESPACE, "rbac.authorization.k8s.io");
+    let readers = ["machine-config-controller", "machine-config-server"];
+    vec![
+        json!({
+            "apiVersion": format!("{api}/v1"),
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": JOIN_TOKENS.iter().map(rule).collect::<Vec<_>>(),
+        }),
+        json!({
+            "apiVersion": format!("{api}/v1"),
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": name},
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
+            "subjects": readers.map(subject),
         }),
     ]
 }
