@@ -66,7 +66,11 @@ pub async fn check(
     let view = match read(request) {
         Ok(view) => view,
         Err(error) => {
-            warn!(name = request.name_any(), error = chain(&error), "Ignored a certificate request");
+            warn!(
+                name = request.name_any(),
+                error = chain(&error),
+                "Ignored a certificate request"
+            );
             return Ok(None);
         }
     };
@@ -123,9 +127,7 @@ pub async fn approve(
 }
 
 /// Fetches all certificate requests.
-pub async fn fetch_requests(
-    client: &Client,
-) -> Result<Vec<CertificateSigningRequest>, CallError> {
+pub async fn fetch_requests(client: &Client) -> Result<Vec<CertificateSigningRequest>, CallError> {
     let api = Api::<CertificateSigningRequest>::all(client.clone());
     Ok(api.list(&ListParams::default()).await?.items)
 }

@@ -13,13 +13,8 @@ use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::ResourceExt as _;
 use mco_api::annotation;
 use mco_cluster::{
-    Api, Cache, Note, Queue, Reporter, Shutdown,
-    cache::trim,
-    error::Rejection,
-    health::Work,
-    queue::Reconciled,
-    report::chain,
-    watch,
+    Api, Cache, Note, Queue, Reporter, Shutdown, cache::trim, error::Rejection, health::Work,
+    queue::Reconciled, report::chain, watch,
 };
 use mco_core::join::approval::Verdict;
 use tokio::sync::Notify;
@@ -69,18 +64,14 @@ pub(crate) async fn run(context: Arc<Context>, always: bool, shutdown: Shutdown)
         async move { approver.reconcile(&name).await }
     };
     // One at a time: two requests must not use up the same join.
-    tokio::join!(
-        approver.requests.run(api, config, &shutdown),
-        queue.run(1, &shutdown, reconcile),
-    );
+    tokio::join!(approver.requests.run(api, config, &shutdown), queue.run(1, &shutdown, reconcile),);
 }
 
 impl Approver {
     fn is_enabled(&self) -> bool {
         let config = self.context.caches.controller_config();
-        let by_annotation = config.and_then(|config| {
-            annotation::APPROVE_JOINS.get(config.annotations()).ok().flatten()
-        });
+        let by_annotation = config
+            .and_then(|config| annotation::APPROVE_JOINS.get(config.annotations()).ok().flatten());
         self.always || by_annotation == Some(true)
     }
 

@@ -68,9 +68,7 @@ impl JoinObjects {
         }
         let rights = "rbac.authorization.k8s.io";
         let own = Some(label::NAMESPACE);
-        let account = |name: &str| {
-            json!({"kind": "ServiceAccount", "name": name, "namespace": label::NAMESPACE})
-        };
+        let account = |name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": label::NAMESPACE});
         let role = |name: &str| json!({"apiGroup": rights, "kind": "ClusterRole", "name": name});
         ensure::<ServiceAccount>(client, own, BOOTSTRAPPER, json!({})).await?;
         let of = "kubernetes.io/service-account.name";

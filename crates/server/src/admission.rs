@@ -34,11 +34,11 @@ use mco_core::join::{
 use tokio::{sync::Mutex as Turn, time::Instant};
 use tracing::warn;
 
+pub(crate) use self::report::is_report;
 use self::{
     audit::{Audit, Outcome},
     limit::RateLimit,
 };
-pub(crate) use self::report::is_report;
 use crate::service::HttpResponse;
 
 /// When machines need a token.
@@ -127,8 +127,7 @@ impl Admission {
         let (api, running) = (Api::all(client.clone()), Arc::clone(&controllers));
         tokio::spawn(async move { running.run(api, one, &stop).await });
         let AdmissionSettings { requirement, clock, notes } = settings;
-        let reporter =
-            Reporter::with_clock(client.clone(), "machineconfigserver", notes, clock);
+        let reporter = Reporter::with_clock(client.clone(), "machineconfigserver", notes, clock);
         Arc::new(Self {
             secrets,
             tokens,
@@ -160,9 +159,8 @@ impl Admission {
             return true;
         }
         let config = self.controllers.get(label::CONTROLLER_CONFIG);
-        let mode = config.and_then(|config| {
-            annotation::JOIN_TOKENS.get(config.annotations()).ok().flatten()
-        });
+        let mode = config
+            .and_then(|config| annotation::JOIN_TOKENS.get(config.annotations()).ok().flatten());
         mode.is_some_and(|mode| mode.are_required())
     }
 
@@ -205,7 +203,8 @@ impl Admission {
         let text = |name: &'static str| headers.get(name).and_then(|value| value.to_str().ok());
         let machine = MachineFacts::read(address, text).map_err(Refusal::from)?;
         if !self.knows_tokens().await {
-            let cause = format!("the Secrets in namespace {} cannot be read", join_token::NAMESPACE);
+            let cause =
+                format!("the Secrets in namespace {} cannot be read", join_token::NAMESPACE);
             return Err(Denied::Unavailable(cause));
         }
         let decide = |stored: Option<&StoredToken>| {

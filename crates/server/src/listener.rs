@@ -159,7 +159,9 @@ impl<S: Source> Connection<S> {
                 let (parts, body) = request.into_parts();
                 if let Some(admission) = &service.admission {
                     if !is_secure && admission.is_required() {
-                        return Err(io::Error::other("plain HTTP is closed: join tokens are required"));
+                        return Err(io::Error::other(
+                            "plain HTTP is closed: join tokens are required",
+                        ));
                     }
                     if admission::is_report(&parts) {
                         return Ok(admission.report(&parts.headers, body, peer).await);

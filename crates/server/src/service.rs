@@ -35,11 +35,7 @@ struct Refusal {
 }
 
 impl<S: Source> Service<S> {
-    pub(crate) fn new(
-        source: S,
-        documents: usize,
-        admission: Option<Arc<Admission>>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(source: S, documents: usize, admission: Option<Arc<Admission>>) -> Arc<Self> {
         Arc::new(Self { source, documents: DocumentCache::new(documents), admission })
     }
 

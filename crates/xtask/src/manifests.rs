@@ -95,10 +95,7 @@ fn namespaces() -> [Value; 2] {
         })
     };
     // The daemon runs privileged pods; no pod runs beside the join tokens.
-    [
-        namespace(NAMESPACE, "privileged"),
-        namespace(mco_api::join_token::NAMESPACE, "restricted"),
-    ]
+    [namespace(NAMESPACE, "privileged"), namespace(mco_api::join_token::NAMESPACE, "restricted")]
 }
 
 fn account(name: &str) -> Value {

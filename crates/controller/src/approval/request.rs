@@ -26,7 +26,8 @@ pub struct ReadRequestError;
 pub fn is_pending(request: &CertificateSigningRequest) -> bool {
     let Some(status) = &request.status else { return true };
     let conditions = status.conditions.iter().flatten();
-    let mut decided = conditions.filter(|it| matches!(it.type_.as_str(), "Approved" | "Denied" | "Failed"));
+    let mut decided =
+        conditions.filter(|it| matches!(it.type_.as_str(), "Approved" | "Denied" | "Failed"));
     decided.next().is_none() && status.certificate.as_ref().is_none_or(|found| found.0.is_empty())
 }
 
@@ -138,7 +139,11 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         let mut broken = request(|_| {});
-        for bytes in [&b""[..], b"text", b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n"] {
+        for bytes in [
+            &b""[..],
+            b"text",
+            b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n-----END CERTIFICATE REQUEST-----\n",
+        ] {
             broken.spec.request = ByteString(bytes.to_vec());
             assert_eq!(read(&broken), Err(ReadRequestError));
         }

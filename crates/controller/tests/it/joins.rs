@@ -86,7 +86,8 @@ async fn a_new_node_joins_the_pool_that_it_asks_for(server: Server) {
     fleet.create(&asking("new-1", "infra")).await;
     fleet.create(&asking("new-2", "gone")).await;
     for (node, key) in [("new-0", WORKER), ("new-1", INFRA)] {
-        let found = fleet.wait::<Node>(node, "has its role", |node| node.labels().contains_key(key));
+        let found =
+            fleet.wait::<Node>(node, "has its role", |node| node.labels().contains_key(key));
         let marker = annotation::CUSTOM_POOL_LABELS_APPLIED;
         assert!(marker.is_present(found.await.annotations()));
     }
@@ -207,7 +208,8 @@ async fn certificates_of_machines_that_joined_are_approved_and_no_others() {
     let group = format!("system:serviceaccounts:{}", label::NAMESPACE);
     let bootstrap = acting(&server, &bootstrapper(), &group).await;
     let requests = Api::<CertificateSigningRequest>::all(client.clone());
-    let approved = async |name: &str| awaited(requests.clone(), name, "is approved", is_approved).await;
+    let approved =
+        async |name: &str| awaited(requests.clone(), name, "is approved", is_approved).await;
     store_token(&client, "tokenccc", "worker", "join-1", "").await;
     request(&bootstrap, "csr-1", "join-1", CLIENT_SIGNER, &[]).await;
 
@@ -228,7 +230,10 @@ async fn certificates_of_machines_that_joined_are_approved_and_no_others() {
     let found = approved("csr-1").await;
     let conditions = found.status.unwrap().conditions.unwrap();
     let message = conditions[0].message.clone().unwrap();
-    assert_eq!(message, "Approved for node join-1, which joined pool worker with join token tokenccc");
+    assert_eq!(
+        message,
+        "Approved for node join-1, which joined pool worker with join token tokenccc"
+    );
     let secrets = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     let stored = StoredToken::read(&secrets.get(&secret_name("tokenccc")).await.unwrap()).unwrap();
     assert_eq!(stored.joins[0].approved, "join-1");

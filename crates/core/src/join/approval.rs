@@ -182,9 +182,8 @@ fn usage_fault(request: &CertificateRequest, kind: RequestKind) -> Option<Approv
     };
     let required = ["digital signature", auth];
     let has = |usage: &&str| request.usages.iter().any(|found| found == usage);
-    let is_known = |usage: &String| {
-        required.contains(&usage.as_str()) || usage == "key encipherment"
-    };
+    let is_known =
+        |usage: &String| required.contains(&usage.as_str()) || usage == "key encipherment";
     let fits = required.iter().all(has) && request.usages.iter().all(is_known);
     (!fits).then(|| ApprovalFault::Usages {
         found: request.usages.join(", "),

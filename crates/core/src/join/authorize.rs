@@ -223,7 +223,11 @@ mod tests {
         for (case, token, secret, now, expected) in rows {
             let found = authorize(&text(secret), token, "worker", &machine(1), now);
             let found = found.map(|admitted| admitted.machine);
-            assert_eq!(found.as_ref().map_err(Refusal::word), expected.as_ref().map_err(|word| *word), "{case}");
+            assert_eq!(
+                found.as_ref().map_err(Refusal::word),
+                expected.as_ref().map_err(|word| *word),
+                "{case}"
+            );
         }
         let found = ask(&mut used, &machine(2), 900);
         assert_eq!(found, Err(Refusal::UsedUp(1)));
@@ -253,7 +257,10 @@ mod tests {
         let mut token = stored(1, |_| {});
         assert_eq!(ask(&mut token, &silent, 0), Ok(Known::New));
         assert_eq!(ask(&mut token, &silent, 1), Ok(Known::Before));
-        assert_eq!(ask(&mut token, &MachineFacts::at([10, 0, 0, 2].into()), 1), Err(Refusal::UsedUp(1)));
+        assert_eq!(
+            ask(&mut token, &MachineFacts::at([10, 0, 0, 2].into()), 1),
+            Err(Refusal::UsedUp(1))
+        );
         assert_eq!(ask(&mut token, &moved, 1), Err(Refusal::UsedUp(1)), "it now sends a join id");
     }
 

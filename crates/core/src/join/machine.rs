@@ -87,8 +87,7 @@ impl Form {
     }
 
     fn read_named(self, name: &str, text: &str) -> Result<String, MachineFactError> {
-        let error =
-            || MachineFactError { name: name.to_owned(), expected: self.expected() };
+        let error = || MachineFactError { name: name.to_owned(), expected: self.expected() };
         self.read(text).ok_or_else(error)
     }
 }
@@ -235,7 +234,11 @@ struct Network {
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { address, prefix } = self;
-        if *prefix == width(*address) { write!(f, "{address}") } else { write!(f, "{address}/{prefix}") }
+        if *prefix == width(*address) {
+            write!(f, "{address}")
+        } else {
+            write!(f, "{address}/{prefix}")
+        }
     }
 }
 
@@ -385,8 +388,11 @@ mod tests {
             // A machine that says nothing fits only the bindings to address and name.
             let silent = mismatch(&binding, &MachineFacts::at(machine.address));
             let by_name = binding.node.is_empty() || binding.machine_id.is_empty();
-            assert_eq!(silent.is_none(), expected.is_none() && by_name
-                || expected == Some(BoundTo::Node), "{binding:?}");
+            assert_eq!(
+                silent.is_none(),
+                expected.is_none() && by_name || expected == Some(BoundTo::Node),
+                "{binding:?}"
+            );
         }
     }
 

@@ -100,10 +100,8 @@ impl Pointer {
         let mut source = json!({"source": self.url()});
         let token = self.token.iter().map(|token| ("Authorization", bearer(token)));
         let node = (!self.node.is_empty()).then(|| ("Mco-Node-Name", self.node.clone()));
-        let headers: Vec<Value> = token
-            .chain(node)
-            .map(|(name, value)| json!({"name": name, "value": value}))
-            .collect();
+        let headers: Vec<Value> =
+            token.chain(node).map(|(name, value)| json!({"name": name, "value": value})).collect();
         if let (Some(members), false) = (source.as_object_mut(), headers.is_empty()) {
             members.insert("httpHeaders".to_owned(), Value::Array(headers));
         }
@@ -137,8 +135,11 @@ impl Pointer {
         }
         // No terminal is there to ask.
         join.push_str(" --yes");
-        let files =
-            if files.is_empty() { String::new() } else { format!("write_files:\n{}", files.concat()) };
+        let files = if files.is_empty() {
+            String::new()
+        } else {
+            format!("write_files:\n{}", files.concat())
+        };
         format!(
             "#cloud-config\n# The image must have the program `mco` in its search path.\n{files}runcmd:\n- {join}\n"
         )

@@ -48,7 +48,9 @@ pub struct FirstBootReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReportError {
     /// The body is not the JSON of a report.
-    #[error("the report is not JSON of the form {{\"pool\", \"node\", \"machineId\", \"step\", \"error\", \"journal\"}}")]
+    #[error(
+        "the report is not JSON of the form {{\"pool\", \"node\", \"machineId\", \"step\", \"error\", \"journal\"}}"
+    )]
     Shape,
     /// The pool is missing, or cannot be the name of a pool.
     #[error("the report names no pool")]
@@ -79,8 +81,11 @@ impl FirstBootReport {
     pub fn text(&self, address: IpAddr) -> String {
         let Self { node, machine_id, step, error, journal, .. } = self;
         let name = if node.is_empty() { "A machine".to_owned() } else { format!("Machine {node}") };
-        let id =
-            if machine_id.is_empty() { String::new() } else { format!(", machine id {machine_id}") };
+        let id = if machine_id.is_empty() {
+            String::new()
+        } else {
+            format!(", machine id {machine_id}")
+        };
         let step = if step.is_empty() { String::new() } else { format!(" at step {step}") };
         let mut text = format!("{name} (address {address}{id}) failed to join{step}: {error}");
         if !journal.is_empty() {
@@ -180,7 +185,10 @@ mod tests {
                 assert!(!shown.contains(secret), "{shown}");
             }
         }
-        assert_eq!(plain("failed to resolve api-int.example.test", 400), "failed to resolve api-int.example.test");
+        assert_eq!(
+            plain("failed to resolve api-int.example.test", 400),
+            "failed to resolve api-int.example.test"
+        );
     }
 
     proptest! {

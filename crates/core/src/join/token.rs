@@ -231,11 +231,11 @@ mod tests {
 
     #[test]
     fn a_generated_token_is_a_token_and_uses_all_characters_alike() {
-        let mut next = 0_u8;
+        let mut state = 1_u32;
         let mut count = |bytes: &mut [u8]| {
             for byte in bytes {
-                *byte = next;
-                next = next.wrapping_add(1);
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = state.to_be_bytes()[0];
             }
             Ok::<_, Infallible>(())
         };

@@ -15,8 +15,8 @@ use mco_cluster::{
 };
 use mco_server::{
     Admission, Certificate, ClusterSource, Settings,
-    settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
     admission::{AdmissionSettings, Requirement},
+    settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
     source::JoinSettings,
     tls::Policy,
 };

@@ -65,7 +65,11 @@ impl Cluster {
 
     async fn create<K>(&self, namespace: Option<&str>, object: Value)
     where
-        K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + std::fmt::Debug
+            + Serialize
+            + DeserializeOwned,
         K: mco_cluster::Object,
     {
         let resource = kube::api::ApiResource::erase::<K>(&());

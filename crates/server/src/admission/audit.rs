@@ -103,10 +103,8 @@ impl Audit {
             (true, _) => " with a join token that is not valid".to_owned(),
             (false, id) => format!(" with join token {id}"),
         };
-        let text = format!(
-            "Refused the config of pool {pool} to {}{of_token}: {refusal}",
-            peer.ip()
-        );
+        let text =
+            format!("Refused the config of pool {pool} to {}{of_token}: {refusal}", peer.ip());
         self.send(pool, |pool| Note::warning(pool, "JoinRefused", text));
     }
 
@@ -138,14 +136,12 @@ impl Audit {
             return false;
         }
         let everyone = IpAddr::from(Ipv6Addr::LOCALHOST);
-        let mut dropped =
-            self.dropped.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut dropped = self.dropped.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut note = note(&MachineConfigPool::new(pool, MachineConfigPoolSpec::default()));
         if *dropped > 0 {
             note.text = format!("{} ({} events before were not written)", note.text, *dropped);
         }
-        let sent =
-            self.events.allow(everyone, Instant::now()) && self.notes.try_send(note).is_ok();
+        let sent = self.events.allow(everyone, Instant::now()) && self.notes.try_send(note).is_ok();
         *dropped = if sent { 0 } else { dropped.saturating_add(1) };
         sent
     }

@@ -181,7 +181,10 @@ async fn only_machines_with_a_token_are_served(cluster: Cluster) {
     assert_eq!(served.status, StatusCode::OK);
     assert!(!served.body.is_empty());
     let joins = stored(&client, &token).await.joins;
-    assert_eq!((joins.len(), joins[0].id.as_str(), joins[0].node.as_str()), (1, "machine-1", "w-1"));
+    assert_eq!(
+        (joins.len(), joins[0].id.as_str(), joins[0].node.as_str()),
+        (1, "machine-1", "w-1")
+    );
     assert_eq!(server.ask(Some(&token), &machine).await.status, StatusCode::OK, "again");
     let other = server.ask(Some(&token), &[("mco-join-id", "machine-2")]).await;
     assert_eq!(other.status, StatusCode::FORBIDDEN);
@@ -190,9 +193,8 @@ async fn only_machines_with_a_token_are_served(cluster: Cluster) {
     // A revoked token is refused.
     let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);
     api.delete(&secret_name(token.id()), &DeleteParams::default()).await.unwrap();
-    let waiting = async {
-        while server.ask(Some(&token), &machine).await.status == StatusCode::OK {}
-    };
+    let waiting =
+        async { while server.ask(Some(&token), &machine).await.status == StatusCode::OK {} };
     timeout(PATIENCE, waiting).await.expect("a revoked token is refused");
     server.stop().await;
 }
@@ -265,7 +267,8 @@ async fn two_servers_give_each_use_to_one_machine(cluster: Cluster) {
             let statuses = futures::future::join_all(asks).await;
             let served = statuses.iter().filter(|status| **status == StatusCode::OK).count();
             assert_eq!(served, usize::try_from(uses).unwrap(), "round {round}: {statuses:?}");
-            let refused = statuses.iter().filter(|status| **status == StatusCode::FORBIDDEN).count();
+            let refused =
+                statuses.iter().filter(|status| **status == StatusCode::FORBIDDEN).count();
             assert_eq!(served + refused, statuses.len(), "round {round}: {statuses:?}");
             assert_eq!(stored(&client, &token).await.joins.len(), served);
             for server in servers {
@@ -361,7 +364,8 @@ async fn the_rights_of_the_server_end_at_the_tokens() {
     let Some(cluster) = Cluster::real().await else { return };
     let tokens = Api::<Secret>::namespaced(cluster.server.clone(), NAMESPACE);
     tokens.list(&ListParams::default()).await.expect("the server lists tokens");
-    let denied = |error: kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
+    let denied =
+        |error: kube::Error| matches!(error, kube::Error::Api(status) if status.code == 403);
     assert!(denied(tokens.delete("x", &DeleteParams::default()).await.unwrap_err()));
     for namespace in [label::NAMESPACE, "kube-system", "default"] {
         let others = Api::<Secret>::namespaced(cluster.server.clone(), namespace);

@@ -14,12 +14,12 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
 };
-use mco_api::{ControllerConfig, controller_config::ControllerConfigSpec, join_token, label};
+use mco_api::{ControllerConfig, join_token, label};
 use mco_apiserver::{ApiServer, Settings};
 use mco_cluster::{apply, client};
 use mco_testkit::{
     api::{self, ApiServer as _, Programs},
-    object_wait,
+    object_wait, objects,
 };
 use serde_json::json;
 use tokio::sync::{Mutex, OwnedMutexGuard};
@@ -110,8 +110,7 @@ async fn prepare(client: &Client) {
     }
     let configs = Api::<ControllerConfig>::all(client.clone());
     drop(configs.delete(label::CONTROLLER_CONFIG, &DeleteParams::default()).await);
-    let config = ControllerConfig::new(label::CONTROLLER_CONFIG, ControllerConfigSpec::default());
-    apply::create(&mco_cluster::Api::all(client.clone()), &config).await.unwrap();
+    objects::create_controller_config(client, "v1").await.unwrap();
     let tokens = Api::<Secret>::namespaced(client.clone(), join_token::NAMESPACE);
     for token in tokens.list(&ListParams::default()).await.unwrap() {
         tokens.delete(&token.name_any(), &DeleteParams::default()).await.unwrap();

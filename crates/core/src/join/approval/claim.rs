@@ -61,9 +61,8 @@ fn find(
     now: Timestamp,
 ) -> Result<Claim, ApprovalFault> {
     let exists = || ApprovalFault::NodeExists(name.to_owned());
-    let recent = |candidate: &Candidate<'_>| {
-        now.duration_since(candidate.join.last.0) < CLAIM_LIMIT
-    };
+    let recent =
+        |candidate: &Candidate<'_>| now.duration_since(candidate.join.last.0) < CLAIM_LIMIT;
     let all: Vec<Candidate<'_>> = tokens.iter().flat_map(candidates).filter(recent).collect();
     let free = |candidate: &&Candidate<'_>| candidate.join.approved.is_empty();
     let named = |candidate: &&Candidate<'_>| candidate.join.node == name;
@@ -78,8 +77,7 @@ fn find(
     }
     let unnamed: Vec<&Candidate<'_>> =
         all.iter().filter(free).filter(|one| one.join.node.is_empty()).collect();
-    let pools: BTreeSet<&str> =
-        unnamed.iter().map(|one| one.stored.token.pool.as_str()).collect();
+    let pools: BTreeSet<&str> = unnamed.iter().map(|one| one.stored.token.pool.as_str()).collect();
     if pools.len() > 1 {
         let pools: Vec<&str> = pools.into_iter().collect();
         return Err(ApprovalFault::Ambiguous(pools.join(", ")));

@@ -80,7 +80,10 @@ fn only_the_request_of_a_kubelet_is_approved() {
         (with(|r| r.usages.push("server auth".to_owned())), "usages"),
         (with(|r| r.usages.retain(|usage| usage == "client auth")), "usages"),
         (with(|r| r.usages.clear()), "usages"),
-        (with(|r| r.user = "system:serviceaccount:default:node-bootstrapper".to_owned()), "requested by"),
+        (
+            with(|r| r.user = "system:serviceaccount:default:node-bootstrapper".to_owned()),
+            "requested by",
+        ),
         (with(|r| r.user = "system:bootstrap:abcdef".to_owned()), "requested by"),
         (with(|r| r.user = "system:node:b".to_owned()), "requested by"),
         (with(|r| r.groups.clear()), "group"),

@@ -74,11 +74,7 @@ async fn fetch(client: &Client, now: Timestamp) -> anyhow::Result<Vec<Checked>> 
     Ok(checked)
 }
 
-fn list(
-    checked: &[Checked],
-    now: Timestamp,
-    screen: &mut Screen<'_>,
-) -> anyhow::Result<ExitCode> {
+fn list(checked: &[Checked], now: Timestamp, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     if checked.is_empty() {
         print::note("no certificate request of a node waits");
         return Ok(ExitCode::SUCCESS);

@@ -151,7 +151,8 @@ async fn create(client: &Client, stored: &StoredToken) -> anyhow::Result<()> {
     if !status.is_not_found() {
         first.map_err(remote::call_error)?;
     }
-    let metadata = ObjectMeta { name: Some(join_token::NAMESPACE.to_owned()), ..ObjectMeta::default() };
+    let metadata =
+        ObjectMeta { name: Some(join_token::NAMESPACE.to_owned()), ..ObjectMeta::default() };
     let namespace = Namespace { metadata, ..Namespace::default() };
     apply::create(&Api::all(client.clone()), &namespace).await?;
     api.create(&PostParams::default(), &secret).await.map_err(remote::call_error)?;
