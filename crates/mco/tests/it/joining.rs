@@ -3,9 +3,12 @@
 use std::{io::Write as _, path::Path, process::Stdio};
 
 use k8s_openapi::{
+    ByteString,
     api::{
+        certificates::v1::CertificateSigningRequest,
         core::v1::{ConfigMap, Namespace},
         events::v1::Event,
+        rbac::v1::ClusterRoleBinding,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -16,10 +19,14 @@ use kube::{
 };
 use mco_api::{ControllerConfig, MachineConfigPool, label};
 use mco_cluster::{apply, client};
-use mco_core::join::TokenText;
+use mco_core::join::{
+    TokenText,
+    approval::{CLIENT_SIGNER, bootstrapper},
+};
 use mco_testkit::{
-    api::{ApiServer as _, Embedded},
+    api::{ApiServer as _, Embedded, KubeApiServer, Programs, Settings},
     object_wait, objects,
+    pki::{Authority, Credentials},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -155,11 +162,16 @@ async fn tokens_are_made_listed_and_revoked() {
     }
 }
 
+/// Returns the words of a pointer for the pool worker.
+fn pointer<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let words = ["pointer", "--pool", "worker", "--server", "https://api-int.test"];
+    words.into_iter().chain(more.iter().copied()).collect()
+}
+
 #[tokio::test]
 async fn pointers_are_accepted_by_ignition_and_carry_the_token() {
     let cluster = Cluster::start().await;
     let server = ["--server", "https://api-int.test"];
-    let pointer = |more: &[&str]| [&["pointer", "--pool", "worker"], &server[..], more].concat();
     let open = cluster.ok(&pointer(&[]));
     assert!(!open.contains("httpHeaders"));
     let arguments = cluster.ok(&pointer(&["-o", "kernel-arguments"]));
@@ -200,7 +212,6 @@ async fn pointers_are_accepted_by_ignition_and_carry_the_token() {
     // The host of the API server that machines use.
     let info = json!({"metadata": {"name": "cluster-info"}, "data": {"kubeconfig":
         "clusters:\n- cluster: {server: 'https://10.1.2.3:6443'}\n"}});
-    cluster.create::<Namespace>(None, json!({"metadata": {"name": "kube-public"}})).await;
     cluster.create::<ConfigMap>(Some("kube-public"), info).await;
     let found = cluster.ok(&["pointer", "--pool", "worker", "--token", token]);
     assert!(found.contains("https://10.1.2.3:22623/config/worker"), "{found}");
@@ -234,4 +245,95 @@ async fn failed_first_boots_are_part_of_the_status() {
     assert_eq!(code, Some(2), "{err}");
     let line = "pool worker: first boot failed at 2026-11-17T10:00:00Z: Machine w-4";
     assert!(out.contains(line), "{out}");
+}
+
+/// Returns a client of a user of the API server.
+#[expect(clippy::disallowed_methods, reason = "the test writes a kubeconfig")]
+async fn user(api: &KubeApiServer, authority: &Authority, name: &str, group: &str) -> Client {
+    let pair = authority.user(name, Some(group)).unwrap();
+    let path = api.file("user.kubeconfig");
+    let text = authority.kubeconfig(api.url(), Credentials::Certificate(&pair));
+    std::fs::write(&path, text).unwrap();
+    client::connect(Some(&path)).await.unwrap()
+}
+
+/// Requests a first certificate, as the kubelet of a new machine does.
+async fn request(client: &Client, name: &str, node: &str) {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, format!("system:node:{node}"));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let pem = params.serialize_request(&key).unwrap().pem().unwrap();
+    let object = json!({"metadata": {"name": name}, "spec": {
+        "request": ByteString(pem.into_bytes()), "signerName": CLIENT_SIGNER,
+        "usages": ["digital signature", "client auth"]}});
+    let api = Api::<CertificateSigningRequest>::all(client.clone());
+    api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_administrator_approves_what_passes_the_checks_and_the_rest_by_force() {
+    let programs = match Programs::find() {
+        Ok(programs) => programs,
+        Err(absent) => {
+            let _ = writeln!(std::io::stderr(), "skipped: {absent}");
+            return;
+        }
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let authority = Authority::new("test").unwrap();
+    let settings = Settings::loopback(folder.path());
+    let api = KubeApiServer::start(&programs, &authority, &settings).unwrap();
+    let admin = client::connect(Some(api.kubeconfig())).await.unwrap();
+    for crd in mco_api::crds() {
+        apply::create(&mco_cluster::Api::all(admin.clone()), &crd).await.unwrap();
+    }
+    let binding: ClusterRoleBinding = serde_json::from_value(json!({
+        "metadata": {"name": "system-bootstrap-node-bootstrapper"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": "system:node-bootstrapper"},
+        "subjects": [{"kind": "ServiceAccount", "name": "node-bootstrapper",
+            "namespace": label::NAMESPACE}],
+    }))
+    .unwrap();
+    apply::create(&mco_cluster::Api::all(admin.clone()), &binding).await.unwrap();
+    let group = format!("system:serviceaccounts:{}", label::NAMESPACE);
+    let machine = user(&api, &authority, &bootstrapper(), &group).await;
+    request(&machine, "csr-a", "w-1").await;
+    request(&admin, "csr-b", "w-2").await;
+    let run = |args: &[&str]| {
+        let kubeconfig = api.kubeconfig().to_str().unwrap();
+        let run = mco(&[&["node", "approve"], args, &["--kubeconfig", kubeconfig]].concat());
+        let run = run.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (run.status.code(), text(run.stdout), text(run.stderr))
+    };
+    let requests = Api::<CertificateSigningRequest>::all(admin);
+    let approved = async |name: &str| {
+        let found = requests.get(name).await.unwrap();
+        found.status.and_then(|status| status.conditions).is_some_and(|list| !list.is_empty())
+    };
+    let (code, out, err) = run(&[]);
+    assert_eq!(code, Some(0), "{err}");
+    let lines: Vec<&str> = out.lines().collect();
+    assert!(lines[1].starts_with("w-1") && lines[1].contains("passed"), "{out}");
+    assert!(lines[2].starts_with("w-2") && lines[2].contains("requested by admin"), "{out}");
+
+    let (code, out, err) = run(&["w-1"]);
+    assert_eq!(code, Some(0), "{err}");
+    let expected = "certificate request csr-a of node w-1 (client, first) approved, passed\n";
+    assert_eq!(out, expected);
+    assert!(approved("csr-a").await);
+    let (code, out, err) = run(&["w-2"]);
+    assert_eq!(code, Some(1), "{out}");
+    assert!(out.contains("stays pending: it was requested by admin"), "{out}");
+    assert!(err.contains("mco node approve w-2 --force"), "{err}");
+    assert!(!approved("csr-b").await);
+    let (code, _, err) = run(&["w-2", "--force"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(err.contains("can now act as node w-2"), "{err}");
+    assert!(approved("csr-b").await);
+    let (code, _, err) = run(&["w-2"]);
+    assert!(code == Some(1) && err.contains("no certificate request of node w-2 waits"), "{err}");
 }

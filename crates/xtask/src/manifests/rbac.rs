@@ -95,15 +95,10 @@ pub(super) const DAEMON: &[Rule] = &[
 
 pub(super) const OPERATOR: &[Rule] = &[
     Rule("", &["namespaces"], &["get", "create"]),
-    // The credential of new machines' kubelets, and the rights on join tokens. The operator may hand
-    // out these two roles without having their rights itself.
+    // The credential of new machines' kubelets. The operator may hand out this role without having its
+    // rights itself.
     Rule("rbac.authorization.k8s.io", &["clusterrolebindings"], &["get", "create"]),
-    Rule(
-        "rbac.authorization.k8s.io",
-        &["clusterroles:system:node-bootstrapper", "clusterroles:machine-config-join-tokens"],
-        &["bind"],
-    ),
-    Rule("rbac.authorization.k8s.io", &["rolebindings"], &["get", "create"]),
+    Rule("rbac.authorization.k8s.io", &["clusterroles:system:node-bootstrapper"], &["bind"]),
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
     Rule("config.openshift.io", &["clusteroperators"], KEEP),
@@ -133,6 +128,13 @@ pub(super) const CONTROLLER_OWN: &[Rule] = &[
 /// Rules for join tokens. The operator binds them in the namespace of the tokens, which has no other
 /// Secrets.
 const JOIN_TOKENS: &[Rule] = &[Rule("", &["secrets"], SEE_AND_PATCH)];
+
+/// Rules of the operator in the namespace of join tokens: it may hand out the role for them, there and
+/// nowhere else, without having its rights itself.
+const OPERATOR_TOKENS: &[Rule] = &[
+    Rule("rbac.authorization.k8s.io", &["rolebindings"], &["get", "create"]),
+    Rule("rbac.authorization.k8s.io", &["clusterroles:machine-config-join-tokens"], &["bind"]),
+];
 
 /// Rules for CA bundles that new machines trust.
 pub(super) const BUNDLES: &[Rule] = &[Rule("", &["configmaps"], SEE)];
@@ -190,7 +192,7 @@ pub(super) fn node_guard() -> Vec<Value> {
 pub(super) fn join_tokens() -> Vec<Value> {
     let (name, api) = (mco_api::join_token::NAMESPACE, "rbac.authorization.k8s.io");
     let readers = ["machine-config-controller", "machine-config-server"];
-    vec![
+    let own = [
         json!({
             "apiVersion": format!("{api}/v1"),
             "kind": "ClusterRole",
@@ -204,7 +206,9 @@ pub(super) fn join_tokens() -> Vec<Value> {
             "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
             "subjects": readers.map(subject),
         }),
-    ]
+    ];
+    let operator = "machine-config-operator";
+    own.into_iter().chain(named(operator, operator, name, OPERATOR_TOKENS)).collect()
 }
 
 /// Returns a ClusterRole and its binding to the service account of the same name.
@@ -269,8 +273,9 @@ fn subject(account: &str) -> Value {
 fn rule(Rule(group, resources, verbs): &Rule) -> Value {
     let names: Vec<&str> =
         resources.iter().filter_map(|one| Some(one.split_once(':')?.1)).collect();
-    let resources: Vec<&str> =
+    let mut resources: Vec<&str> =
         resources.iter().map(|one| one.split_once(':').map_or(*one, |(kind, _)| kind)).collect();
+    resources.dedup();
     let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     if let Some(rule) = rule.as_object_mut().filter(|_| !names.is_empty()) {
         rule.insert("resourceNames".to_owned(), json!(names));
