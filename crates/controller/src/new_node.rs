@@ -32,7 +32,7 @@ use crate::{Context, caches::LeanNode, error::ActError};
 const NODE_CONCURRENCY: usize = 4;
 
 /// Last reported reason for each node that gets no labels.
-type Reported = Mutex<HashMap<String, String>>;
+type Refusals = Mutex<HashMap<String, String>>;
 
 /// Runs until shutdown is requested.
 pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
@@ -46,10 +46,10 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
     }
     subscribe(&context, &queue);
     context.health.queue("new-nodes", &queue, Work::Short);
-    let (reporter, reported) = (context.reporter("nodecontroller"), Arc::new(Reported::default()));
+    let (reporter, refusals) = (context.reporter("nodecontroller"), Arc::new(Refusals::default()));
     let reconcile_node = |name: String| {
-        let (context, reporter, reported) = (context.clone(), reporter.clone(), reported.clone());
-        async move { reconcile(&context, &reporter, &reported, &name).await }
+        let (context, reporter, refusals) = (context.clone(), reporter.clone(), refusals.clone());
+        async move { reconcile(&context, &reporter, &refusals, &name).await }
     };
     queue.run(NODE_CONCURRENCY, &shutdown, reconcile_node).await;
 }
@@ -92,11 +92,11 @@ fn node_to_enqueue(change: &Change<'_, Node>) -> Option<String> {
 async fn reconcile(
     context: &Context,
     reporter: &Reporter,
-    reported: &Reported,
+    refusals: &Refusals,
     name: &str,
 ) -> Reconciled {
     let Some(node) = context.caches.nodes.get(name) else {
-        reported.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+        refusals.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         return Reconciled::Done;
     };
     let done = annotation::CUSTOM_POOL_LABELS_APPLIED.is_present(node.annotations());
@@ -124,8 +124,8 @@ async fn reconcile(
         Err(refusal) => {
             let text = format!("Node {name} belongs to no pool: {refusal}");
             let before = {
-                let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
-                reported.insert(name.to_owned(), text.clone())
+                let mut refusals = refusals.lock().unwrap_or_else(PoisonError::into_inner);
+                refusals.insert(name.to_owned(), text.clone())
             };
             if before.as_ref() != Some(&text) {
                 reporter.publish(&Note::warning(&*node, "NoPool", text)).await;

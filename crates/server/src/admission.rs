@@ -135,8 +135,8 @@ impl Admission {
             requirement,
             clock,
             audit: Audit::start(reporter, shutdown),
-            refusals: RateLimit::REFUSALS,
-            reports: RateLimit::REPORTS,
+            refusals: RateLimit::refusals(),
+            reports: RateLimit::reports(),
             turns: Mutex::default(),
         })
     }

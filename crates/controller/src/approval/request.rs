@@ -80,7 +80,14 @@ fn names(parsed: &X509CertificationRequest<'_>) -> Names {
                     Some(address) => names.addresses.push(address),
                     None => names.others.push("an address that is none".to_owned()),
                 },
-                other => names.others.push(other.to_string()),
+                GeneralName::OtherName(..)
+                | GeneralName::RFC822Name(_)
+                | GeneralName::X400Address(_)
+                | GeneralName::DirectoryName(_)
+                | GeneralName::EDIPartyName(_)
+                | GeneralName::URI(_)
+                | GeneralName::RegisteredID(_)
+                | GeneralName::Invalid(..) => names.others.push(name.to_string()),
             }
         }
     }

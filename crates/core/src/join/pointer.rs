@@ -164,7 +164,8 @@ fn bearer(token: &TokenText) -> String {
 }
 
 fn file(path: &str, mode: &str, contents: &str) -> String {
-    let lines: String = contents.trim_end().lines().map(|line| format!("    {line}\n")).collect();
+    let lines = contents.trim_end().lines().flat_map(|line| ["    ", line, "\n"]);
+    let lines: String = lines.collect();
     format!("- path: {path}\n  permissions: '{mode}'\n  owner: root:root\n  content: |\n{lines}")
 }
 

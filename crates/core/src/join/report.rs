@@ -118,13 +118,11 @@ pub fn plain(text: &str, length: usize) -> String {
         shown.push_str(if secret { "(hidden)" } else { word });
         after_bearer = bare.eq_ignore_ascii_case("bearer");
     }
-    match shown.char_indices().nth(length) {
-        None => shown,
-        Some(_) => {
-            let kept: String = shown.chars().take(length.saturating_sub(1)).collect();
-            format!("{kept}…")
-        }
+    if shown.chars().count() <= length {
+        return shown;
     }
+    let kept: String = shown.chars().take(length.saturating_sub(1)).collect();
+    kept + "…"
 }
 
 /// Returns true if a word contains a join token, a JSON web token or a PEM block.

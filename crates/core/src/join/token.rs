@@ -101,7 +101,8 @@ impl TokenText {
 #[must_use]
 pub fn sha256(text: &str) -> String {
     let hash = digest::digest(&digest::SHA256, text.as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    hash.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Compares two texts in a time that depends only on their lengths.

@@ -422,6 +422,23 @@ mod tests {
     }
 
     #[test]
+    fn machines_without_tokens_are_a_condition_with_the_command_that_ends_it() {
+        let rows = [
+            (JoinTokens::Off, "True"),
+            (JoinTokens::Required, "False"),
+            // A word that is not known requires tokens.
+            (JoinTokens::from("on"), "False"),
+        ];
+        for (mode, expected) in rows {
+            let found = first_boot(&mode);
+            assert_eq!(found.status.as_str(), expected, "{mode}");
+            let hint =
+                found.message.contains("machineconfiguration.openshift.io/join-tokens=required");
+            assert_eq!(hint, mode == JoinTokens::Off, "{}", found.message);
+        }
+    }
+
+    #[test]
     fn a_silent_controller_makes_the_cluster_unavailable() {
         let pool = pool("required updated");
         let text = |holder: &str, reached: Option<&str>| {

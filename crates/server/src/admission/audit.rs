@@ -68,7 +68,7 @@ impl Audit {
                 () = write => {}
             }
         });
-        let (results, events) = (Family::default(), RateLimit::EVENTS);
+        let (results, events) = (Family::default(), RateLimit::events());
         Self { notes, results, events, dropped: Mutex::default() }
     }
 

@@ -19,25 +19,32 @@ pub(super) struct RateLimit {
     burst: u32,
     interval: Duration,
     /// For each address, the time at which its whole burst is available again.
-    full: Mutex<Option<HashMap<IpAddr, Instant>>>,
+    full: Mutex<HashMap<IpAddr, Instant>>,
 }
 
 impl RateLimit {
-    /// Refused requests: a rack of machines behind one address may fail together.
-    pub(super) const REFUSALS: Self = Self::new(20, Duration::from_secs(3));
-    /// Reports of failed first boots.
-    pub(super) const REPORTS: Self = Self::new(6, Duration::from_secs(20));
-    /// Events of all addresses together. Each is an object in etcd.
-    pub(super) const EVENTS: Self = Self::new(60, Duration::from_secs(5));
+    /// Returns the limit of refused requests: a rack of machines behind one address may fail together.
+    pub(super) fn refusals() -> Self {
+        Self::new(20, Duration::from_secs(3))
+    }
 
-    pub(super) const fn new(burst: u32, interval: Duration) -> Self {
-        Self { burst, interval, full: Mutex::new(None) }
+    /// Returns the limit of reports of failed first boots.
+    pub(super) fn reports() -> Self {
+        Self::new(6, Duration::from_secs(20))
+    }
+
+    /// Returns the limit of the events of all addresses together. Each is an object in etcd.
+    pub(super) fn events() -> Self {
+        Self::new(60, Duration::from_secs(5))
+    }
+
+    fn new(burst: u32, interval: Duration) -> Self {
+        Self { burst, interval, full: Mutex::default() }
     }
 
     /// Returns true if the address may make a request now, and counts it.
     pub(super) fn allow(&self, address: IpAddr, now: Instant) -> bool {
         let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        let full = full.get_or_insert_default();
         let mut key = network(address);
         if full.len() >= MAX_ADDRESSES && !full.contains_key(&key) {
             full.retain(|_, time| *time > now);
@@ -80,7 +87,7 @@ mod tests {
         assert_eq!(count(&limit, "::ffff:10.0.0.1", now), 0, "the same address");
         assert_eq!(count(&limit, "10.0.0.1", now + Duration::from_secs(9)), 0);
         assert_eq!(count(&limit, "10.0.0.1", now + Duration::from_secs(10)), 1);
-        assert_eq!(count(&limit, "10.0.0.1", now + Duration::from_mins(60)), 3);
+        assert_eq!(count(&limit, "10.0.0.1", now + Duration::from_hours(1)), 3);
         assert_eq!(count(&limit, "2001:db8::1", now), 3);
         assert_eq!(count(&limit, "2001:db8::ffff:1", now), 0, "the same network");
     }
@@ -92,7 +99,7 @@ mod tests {
         let address = |number: u32| IpAddr::from(number.to_be_bytes());
         let allowed = (0..20_000).filter(|number| limit.allow(address(*number), now)).count();
         assert!(allowed <= MAX_ADDRESSES + 1, "{allowed}");
-        let kept = limit.full.lock().unwrap().as_ref().unwrap().len();
+        let kept = limit.full.lock().unwrap().len();
         assert!(kept <= MAX_ADDRESSES + 1, "{kept}");
         let later = now + Duration::from_mins(1);
         assert!(limit.allow(address(30_000), later), "old addresses are forgotten");

@@ -149,9 +149,9 @@ async fn set_mode(client: &Client, mode: &str) {
 async fn only_machines_with_a_token_are_served(cluster: Cluster) {
     let client = cluster.client.clone();
     let token = make(&client, |_| {}).await;
-    let of_infra = make(&client, |token| token.pool = "infra".to_owned()).await;
+    let of_infra = make(&client, |token| "infra".clone_into(&mut token.pool)).await;
     let expired = make(&client, |token| token.expires = token.created.clone()).await;
-    let bound = make(&client, |token| token.binding.address = "192.0.2.1".to_owned()).await;
+    let bound = make(&client, |token| "192.0.2.1".clone_into(&mut token.binding.address)).await;
     let server = Guarded::start(&cluster, Requirement::Always).await;
     let wrong = TokenText::parse(&format!("{}.{}", token.id(), "0".repeat(32))).unwrap();
     let unknown = TokenText::parse(&format!("zzzzzzzz.{}", "0".repeat(32))).unwrap();
@@ -177,9 +177,9 @@ async fn only_machines_with_a_token_are_served(cluster: Cluster) {
     assert_eq!(odd.status, StatusCode::BAD_REQUEST);
     assert_eq!(stored(&client, &token).await.joins, [], "no refused request is recorded");
 
-    let served = server.ask(Some(&token), &machine).await;
-    assert_eq!(served.status, StatusCode::OK);
-    assert!(!served.body.is_empty());
+    let reply = server.ask(Some(&token), &machine).await;
+    assert_eq!(reply.status, StatusCode::OK);
+    assert!(!reply.body.is_empty());
     let joins = stored(&client, &token).await.joins;
     assert_eq!(
         (joins.len(), joins[0].id.as_str(), joins[0].node.as_str()),
@@ -338,9 +338,9 @@ async fn a_failed_first_boot_becomes_an_event(cluster: Cluster) {
     let found = found.await.expect("an event about the failure");
     assert_eq!(found.reason.as_deref(), Some("FirstBootFailed"));
     assert_eq!(found.regarding.unwrap().name.as_deref(), Some("worker"));
-    let note = found.note.unwrap();
-    assert!(note.contains("at step fetch: no route [31m"), "{note}");
-    assert!(!note.contains(&token.reveal()), "{note}");
+    let text = found.note.unwrap();
+    assert!(text.contains("at step fetch: no route [31m"), "{text}");
+    assert!(!text.contains(&token.reveal()), "{text}");
 
     let rows = [
         (vec![b'x'; 40 * 1024], StatusCode::PAYLOAD_TOO_LARGE),
