@@ -113,7 +113,7 @@ pub struct Join {
     pub machine_id: String,
     /// Time of the first request.
     pub first: Time,
-    /// Time of the last request that was recorded.
+    /// Time of the last request that was recorded; after the approval, the time of the approval.
     pub last: Time,
     /// Node whose certificate was approved for this join; empty before.
     #[serde(default, skip_serializing_if = "String::is_empty")]

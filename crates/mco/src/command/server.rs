@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::Context as _;
 use mco_cluster::{
-    Health, Shutdown,
+    Health, NoteCount, Shutdown,
     admin::{Admin, Registry},
     client::{self, Identity},
     report,
@@ -146,9 +146,12 @@ async fn serve(
     } else {
         Requirement::ByControllerConfig
     };
-    let admission = AdmissionSettings::new(requirement);
+    let mut registry = Registry::default();
+    let notes = NoteCount::register(&mut registry);
+    let admission = AdmissionSettings { notes, ..AdmissionSettings::new(requirement) };
     let admission = Admission::watch(&client, admission, source.health(), &shutdown);
-    let admin = admin(start, options, source.health(), &admission).await?;
+    admission.register(&mut registry);
+    let admin = admin(start, options, source.health(), registry).await?;
     tokio::spawn(process::wait_for_apiserver(client, admin.readiness(), shutdown.clone()));
     let serving = {
         let shutdown = shutdown.clone();
@@ -170,12 +173,10 @@ async fn admin(
     start: &StartArgs,
     options: &client::Options,
     health: &Health,
-    admission: &Admission,
+    mut registry: Registry,
 ) -> anyhow::Result<Admin> {
-    let mut registry = Registry::default();
     options.metrics.register(&mut registry);
     health.register(&mut registry);
-    admission.register(&mut registry);
     let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
     Ok(admin.with_health(health.clone()))
 }

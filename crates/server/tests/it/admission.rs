@@ -27,7 +27,7 @@ use mco_server::{
     Admission,
     admission::{AdmissionSettings, Requirement},
 };
-use mco_testkit::object_wait;
+use mco_testkit::{log::Lines, object_wait};
 use serde_json::json;
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 
@@ -370,5 +370,65 @@ async fn the_rights_of_the_server_end_at_the_tokens() {
     for namespace in [label::NAMESPACE, "kube-system", "default"] {
         let others = Api::<Secret>::namespaced(cluster.server.clone(), namespace);
         assert!(denied(others.list(&ListParams::default()).await.unwrap_err()), "{namespace}");
+    }
+}
+
+/// Every decision is in the log and in the metrics: pool, token id, address and result, no secret.
+#[tokio::test]
+async fn every_decision_is_logged_and_counted() {
+    let lines = Lines::default();
+    // Another subscriber makes the log of this thread independent of that of other tests.
+    let capture = tracing::dispatcher::set_default(&lines.dispatch(tracing::Level::INFO));
+    let cluster = Cluster::embedded().await;
+    let token = make(&cluster.client, |_| {}).await;
+    let watches = Shutdown::new();
+    let settings = AdmissionSettings::new(Requirement::Always);
+    let admission = Admission::watch(&cluster.server, settings, &Health::default(), &watches);
+    let mut registry = mco_cluster::admin::Registry::default();
+    admission.register(&mut registry);
+    let running = start(source(), |settings| settings.admission = Some(admission)).await;
+    let server = Guarded { running, watches };
+    let machine = [("mco-join-id", "machine-1"), ("mco-node-name", "w-1")];
+    let unknown = TokenText::parse(&format!("zzzzzzzz.{}", "0".repeat(32))).unwrap();
+    server.ask(None, &[]).await;
+    server.ask(Some(&unknown), &[]).await;
+    server.ask(Some(&token), &machine).await;
+    server.ask(Some(&token), &machine).await;
+    server.ask(Some(&token), &[("mco-join-id", "machine-2")]).await;
+    server.stop().await;
+    drop(capture);
+
+    let log = lines.text();
+    let decisions: Vec<&str> = log.lines().filter(|line| line.contains("Join request")).collect();
+    let id = format!("token=\"{}\"", token.id());
+    let rows = [
+        ["refused", "result=\"no-token\"", "token=\"\""],
+        ["refused", "result=\"unknown\"", "token=\"zzzzzzzz\""],
+        ["admitted", "new=true", &id],
+        ["admitted", "new=false", &id],
+        ["refused", "result=\"used-up\"", &id],
+    ];
+    assert_eq!(decisions.len(), rows.len(), "{log}");
+    for (line, parts) in decisions.iter().zip(rows) {
+        for part in parts.into_iter().chain(["pool=\"worker\"", "peer=127.0.0.1:"]) {
+            assert!(line.contains(part), "{part} in {line}");
+        }
+    }
+    for token in [&token, &unknown] {
+        let secret = token.reveal();
+        assert!(!log.contains(secret.split('.').next_back().unwrap()), "{log}");
+    }
+    let mut metrics = String::new();
+    prometheus_client::encoding::text::encode(&mut metrics, &registry).unwrap();
+    for (pool, result) in [
+        ("", "no-token"),
+        ("", "unknown"),
+        ("worker", "joined"),
+        ("worker", "repeated"),
+        ("worker", "used-up"),
+    ] {
+        let line =
+            format!("mco_server_join_requests_total{{pool=\"{pool}\",result=\"{result}\"}} 1");
+        assert!(metrics.contains(&line), "{line} in {metrics}");
     }
 }

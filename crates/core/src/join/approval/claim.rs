@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
 use mco_api::join_token::Join;
 
 use super::{ApprovalFault, Evidence, NodeFacts};
@@ -12,8 +15,9 @@ use crate::join::token::StoredToken;
 /// machines reboot in between.
 pub const CLAIM_LIMIT: SignedDuration = SignedDuration::from_hours(24);
 
-/// Time after its creation in which a node that is not ready may get a second certificate for its
-/// join: its machine lost power before the first one was on its disk.
+/// Time in which a machine may get a second certificate for its join, because it lost power before the
+/// first one was on its disk: after the first approval while the node does not exist, and after the
+/// node's creation while it is not ready.
 pub const RECOVERY_LIMIT: SignedDuration = SignedDuration::from_hours(1);
 
 /// A join that an approval uses up.
@@ -69,11 +73,12 @@ fn find(
     if let Some(node) = node {
         let bound = all.iter().filter(free).find(|one| one.stored.token.binding.node == name);
         let lost = || all.iter().find(|one| is_lost(one.join, node, now));
-        return bound.or_else(lost).map(|one| one.claim(name)).ok_or_else(exists);
+        return bound.or_else(lost).map(|one| one.claim(name, now)).ok_or_else(exists);
     }
-    let again = || all.iter().find(|one| one.join.approved == name);
+    let is_recent = |one: &&Candidate<'_>| now.duration_since(one.join.last.0) < RECOVERY_LIMIT;
+    let again = || all.iter().filter(is_recent).find(|one| one.join.approved == name);
     if let Some(found) = all.iter().filter(free).find(named).or_else(again) {
-        return Ok(found.claim(name));
+        return Ok(found.claim(name, now));
     }
     let unnamed: Vec<&Candidate<'_>> =
         all.iter().filter(free).filter(|one| one.join.node.is_empty()).collect();
@@ -83,7 +88,7 @@ fn find(
         return Err(ApprovalFault::Ambiguous(pools.join(", ")));
     }
     let oldest = unnamed.into_iter().min_by_key(|one| one.join.first.0);
-    oldest.map(|one| one.claim(name)).ok_or_else(|| ApprovalFault::NoJoin(name.to_owned()))
+    oldest.map(|one| one.claim(name, now)).ok_or_else(|| ApprovalFault::NoJoin(name.to_owned()))
 }
 
 fn candidates(stored: &StoredToken) -> impl Iterator<Item = Candidate<'_>> {
@@ -101,9 +106,12 @@ fn is_lost(join: &Join, node: &NodeFacts, now: Timestamp) -> bool {
 }
 
 impl Candidate<'_> {
-    fn claim(&self, node: &str) -> Claim {
+    fn claim(&self, node: &str, now: Timestamp) -> Claim {
         let mut joins = self.stored.joins.clone();
         if let Some(join) = joins.get_mut(self.index) {
+            if join.approved.is_empty() {
+                join.last = Time(now);
+            }
             node.clone_into(&mut join.approved);
             node.clone_into(&mut join.node);
         }

@@ -200,6 +200,8 @@ fn with_tokens_each_join_is_good_for_one_node() {
     token.joins = claim.joins;
     // Its machine lost power before the node existed.
     assert!(decide("a", std::slice::from_ref(&token), at(60)).is_approved());
+    let later = decide("a", std::slice::from_ref(&token), at(60 + 3600));
+    assert!(!later.is_approved(), "a name that was given away is not given again");
     // The second machine did not tell its name.
     let second = decide("b", std::slice::from_ref(&token), at(60)).claim.expect("a join");
     assert_eq!((second.joins[1].approved.as_str(), second.joins[1].node.as_str()), ("b", "b"));
