@@ -48,7 +48,9 @@ pub enum Refusal {
     #[error("the join token is for another machine: its {0} differs")]
     OtherMachine(BoundTo),
     /// All uses are taken by other machines.
-    #[error("the join token was used by {0} other machines, as many as it is for")]
+    #[error(
+        "other machines have taken all uses of the join token ({0}); make one with `mco token create`"
+    )]
     UsedUp(u32),
     /// The machine has joined.
     #[error("the machine with this join token has joined as node {0}")]

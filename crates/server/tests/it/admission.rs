@@ -188,7 +188,7 @@ async fn only_machines_with_a_token_are_served(cluster: Cluster) {
     assert_eq!(server.ask(Some(&token), &machine).await.status, StatusCode::OK, "again");
     let other = server.ask(Some(&token), &[("mco-join-id", "machine-2")]).await;
     assert_eq!(other.status, StatusCode::FORBIDDEN);
-    assert!(other.header("mco-reason").unwrap().contains("as many as it is for"));
+    assert!(other.header("mco-reason").unwrap().contains("all uses of the join token (1)"));
 
     // A revoked token is refused.
     let api = Api::<Secret>::namespaced(client.clone(), NAMESPACE);

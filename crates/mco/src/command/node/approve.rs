@@ -66,7 +66,14 @@ pub(super) fn run(args: &ApproveArgs, screen: &mut Screen<'_>) -> anyhow::Result
 
 /// Fetches the pending requests of kubelets and checks them.
 async fn fetch(client: &Client, now: Timestamp) -> anyhow::Result<Vec<Checked>> {
-    let requests = approval::fetch_requests(client).await?;
+    let requests = approval::fetch_requests(client).await.map_err(|error| {
+        if error.is_not_found() {
+            let hint =
+                "the embedded API server has none; name another cluster with --kubeconfig FILE";
+            return error_with_hint("the cluster has no certificate requests", hint);
+        }
+        error.into()
+    })?;
     let mut checked = Vec::new();
     for request in requests.iter().filter(|request| is_pending(request)) {
         checked.extend(approval::check(client, request, now).await?);
