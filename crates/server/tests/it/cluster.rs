@@ -240,6 +240,32 @@ async fn the_url_of_the_api_server_is_found_and_the_kubeconfig_built_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_new_token_is_in_the_kubeconfig_without_a_restart() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    api.open.send_replace(true);
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    std::fs::write(&token, "first").unwrap();
+    let source = ClusterSource::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
+    timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
+    let old = kubeconfig(source.inputs("worker").await.unwrap());
+    assert!(String::from_utf8_lossy(&old).contains("token: first\n"));
+    std::fs::write(&token, "second").unwrap();
+    let is_new = async {
+        loop {
+            let found = kubeconfig(source.inputs("worker").await.unwrap());
+            if String::from_utf8_lossy(&found).contains("token: second\n") {
+                return;
+            }
+            // Lets the paused clock go on.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), is_new).await.expect("the token is read again");
+    shutdown.request();
+}
+
+#[tokio::test(start_paused = true)]
 async fn watches_that_hear_nothing_are_stale_until_their_lists_arrive() {
     let (api, shutdown) = (Api::new(), Shutdown::new());
     api.open.send_replace(true);
