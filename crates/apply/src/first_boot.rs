@@ -12,6 +12,7 @@ use mco_core::{
 use mco_host::{Host, System};
 
 pub use self::complete::{Completed, FirstBootError, complete};
+pub(crate) use self::complete::present;
 
 use crate::{
     ParsedConfig, disk,

@@ -7,7 +7,7 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    kubelets, node, operator, plan, render, server, simulate, status, up, why,
+    join, kubelets, node, operator, plan, render, server, simulate, status, up, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -82,6 +82,7 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Host(host::HostArgs),
+    Join(join::JoinArgs),
     Server(server::ServerArgs),
     #[command(name = "surroundings", hide = true)]
     Kubelets(kubelets::KubeletsArgs),
@@ -112,6 +113,7 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
+            | Self::Join(_)
             | Self::Server(_)
             | Self::Kubelets(_) => ExitCode::FAILURE,
         }

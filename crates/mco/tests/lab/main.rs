@@ -9,6 +9,7 @@
 
 mod application;
 mod fleet;
+mod join;
 mod rollout;
 mod settings;
 mod trouble;
