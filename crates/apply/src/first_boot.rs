@@ -11,8 +11,8 @@ use mco_core::{
 };
 use mco_host::{Host, System};
 
-pub use self::complete::{Completed, FirstBootError, complete};
 pub(crate) use self::complete::present;
+pub use self::complete::{Completed, FirstBootError, complete};
 
 use crate::{
     ParsedConfig, disk,

@@ -144,15 +144,14 @@ pub fn apply<S: System>(
     served: &ServedConfig,
     observer: StepObserver<'_>,
 ) -> Result<Applied, JoinError> {
-    let changes_system = match proceed(host, served, observer)? {
-        Some(changes_system) => changes_system,
-        None => {
-            let plan = plan(host, served)?;
-            let changes_system = !plan.diff.system().is_empty();
-            let (source, target) = configs(host, served)?;
-            execute::begin(host, &source, &target, plan, observer)?;
-            changes_system
-        }
+    let changes_system = if let Some(changes_system) = proceed(host, served, observer)? {
+        changes_system
+    } else {
+        let plan = plan(host, served)?;
+        let changes_system = !plan.diff.system().is_empty();
+        let (source, target) = configs(host, served)?;
+        execute::begin(host, &source, &target, plan, observer)?;
+        changes_system
     };
     // Without the files that only a new machine gets: the daemon must not remove them with the next
     // update.
@@ -170,7 +169,8 @@ fn proceed<S: System>(
 ) -> Result<Option<bool>, JoinError> {
     let Some((update, progress)) = ledger::open(&host.root)? else { return Ok(None) };
     let config = update.to.metadata.name.clone().unwrap_or_default();
-    if config != name(served) || update.from.metadata.name.as_deref() != Some(&Machine::blank().name)
+    if config != name(served)
+        || update.from.metadata.name.as_deref() != Some(&Machine::blank().name)
     {
         return Err(JoinError::Busy { config });
     }
@@ -214,10 +214,8 @@ pub fn start_units<S: System>(
     served: &ServedConfig,
     warn: &mut dyn FnMut(&str, &SystemError),
 ) -> Result<(), JoinError> {
-    let target = Machine::read(&served.target).map_err(|source| ExecuteError::Config {
-        config: name(served),
-        source,
-    })?;
+    let target = Machine::read(&served.target)
+        .map_err(|source| ExecuteError::Config { config: name(served), source })?;
     host.system.reload_systemd()?;
     let files = &target.config.storage.files;
     let mut units: Vec<String> = Vec::new();

@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn a_report_fits_and_keeps_the_newest_lines() {
-        let journal: Vec<String> = (0..2000).map(|n| format!("line {n} \"{}\"", "x".repeat(80))).collect();
+        let journal: Vec<String> =
+            (0..2000).map(|n| format!("line {n} \"{}\"", "x".repeat(80))).collect();
         let json = report(&"e".repeat(100_000), journal).to_json(&[]);
         assert!(json.len() <= MAX_REPORT, "{}", json.len());
         assert!(json.len() > MAX_REPORT / 2, "{}", json.len());

@@ -50,8 +50,8 @@ pub use self::{
     wait::WaitTarget,
 };
 use self::{
-    cgroup::Cgroups, control_plane::ControlPlane, disk::Contents, folder::LabFolder, namespaces::Namespaces,
-    run::output,
+    cgroup::Cgroups, control_plane::ControlPlane, disk::Contents, folder::LabFolder,
+    namespaces::Namespaces, run::output,
 };
 use crate::{
     api::Programs,

@@ -80,10 +80,10 @@ pub fn release(root: &Root) -> Result<(), JoinError> {
 }
 
 /// Removes all but the record of a machine that has joined, or all of a join that was cancelled.
-pub fn finish<S: System>(host: &mut Host<S>, joined: Option<JoinRecord>) -> Result<(), JoinError> {
+pub fn finish<S: System>(host: &mut Host<S>, joined: Option<&JoinRecord>) -> Result<(), JoinError> {
     let root = &host.root;
     release(root)?;
-    if let Some(record) = &joined {
+    if let Some(record) = joined {
         let record = JoinRecord { stage: JoinStage::Joined, token: None, ..record.clone() };
         save(root, &record)?;
     }

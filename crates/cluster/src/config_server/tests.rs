@@ -2,10 +2,13 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use ring::digest::{SHA256, digest};
-use rcgen::{CertificateParams, IsCa, BasicConstraints, Issuer, KeyPair};
-use rustls::{ServerConfig, pki_types::{CertificateDer, PrivateKeyDer}};
-use tokio::{io::{AsyncReadExt as _, AsyncWriteExt as _}, net::TcpListener};
+use rustls::{ServerConfig, pki_types::PrivateKeyDer};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
@@ -44,7 +47,9 @@ fn authority(name: &str) -> Authority {
 }
 
 fn hex(certificate: &[u8]) -> String {
-    digest(&SHA256, certificate).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let bytes = digest(&SHA256, certificate);
+    let digits: Vec<String> = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// Answers every request with this text; returns the address and the last request.
@@ -117,10 +122,9 @@ async fn a_server_is_trusted_by_its_authority_or_by_a_hash() {
     ] {
         assert!(request.contains(part), "{part}: {request}");
     }
-    for trust in [
-        Trust::authorities(other.pem.as_bytes()).unwrap(),
-        Trust::hash(&hex(&other.der)).unwrap(),
-    ] {
+    for trust in
+        [Trust::authorities(other.pem.as_bytes()).unwrap(), Trust::hash(&hex(&other.der)).unwrap()]
+    {
         let error = fetch(&url, &trust).await.unwrap_err();
         assert!(matches!(error, ConfigServerError::Untrusted { .. }), "{error:?}");
         assert!(error.is_final());

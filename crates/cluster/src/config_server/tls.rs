@@ -3,7 +3,7 @@
 
 use std::{fmt, sync::Arc};
 
-use ring::digest::{SHA256, digest};
+use ::ring::digest::{SHA256, digest};
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
     client::{
@@ -61,7 +61,11 @@ impl Trust {
             let certificate = certificate.map_err(TrustError::Pem)?;
             roots.add(certificate).map_err(TrustError::Authority)?;
         }
-        if roots.is_empty() { Err(TrustError::Empty) } else { Ok(Self(Trusted::Authorities(roots))) }
+        if roots.is_empty() {
+            Err(TrustError::Empty)
+        } else {
+            Ok(Self(Trusted::Authorities(roots)))
+        }
     }
 
     /// Trusts servers that present a certificate with this SHA-256, in hexadecimal digits with or

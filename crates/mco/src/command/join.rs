@@ -9,7 +9,7 @@ mod stage;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use mco_apply::join::{self, REFUSED};
+use mco_apply::join::{self, JoinStage, REFUSED};
 use mco_cluster::{client, config_server::ConfigServerError, report::chain};
 
 pub(crate) use self::report::FailureReport;
@@ -82,15 +82,11 @@ pub(crate) fn run(args: &JoinArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
     let Some(record) = settings::record(args, &host, screen)? else {
         return Ok(ExitCode::SUCCESS);
     };
-    let lock = stage::lock(&host)?;
-    // The daemon of a node may have finished the join since.
-    let now = join::load(&host.root)?;
-    anyhow::ensure!(
-        now.is_none_or(|now| now.stage != join::JoinStage::Joined),
-        "this machine has joined in the meantime"
-    );
+    // The daemon of the new node holds the lock while the rest of the join waits for the node.
+    let is_waiting = record.stage >= JoinStage::Registering;
+    let lock = (!is_waiting).then(|| stage::lock(&host)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut join = Join { record, yes: args.yes || args.resume, lock: Some(lock), runtime };
+    let mut join = Join { record, yes: args.yes || args.resume, lock, runtime };
     let Err(error) = join.run(&mut host, screen) else { return Ok(ExitCode::SUCCESS) };
     let refused = error.chain().find_map(|cause| cause.downcast_ref::<ConfigServerError>());
     let is_refused = matches!(refused, Some(ConfigServerError::Refused { .. }));

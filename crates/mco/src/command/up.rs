@@ -134,10 +134,17 @@ mod tests {
 
     #[test]
     fn a_number_of_workers_is_absolute_or_relative() {
-        for (text, present, want) in
-            [("5", 3, Some(5)), ("+1", 3, Some(4)), ("+1", 0, Some(1)), ("0", 3, Some(0)),
-             ("+0", 3, Some(3)), ("501", 3, None), ("-1", 3, None), ("++1", 3, None), ("", 3, None)]
-        {
+        for (text, present, want) in [
+            ("5", 3, Some(5)),
+            ("+1", 3, Some(4)),
+            ("+1", 0, Some(1)),
+            ("0", 3, Some(0)),
+            ("+0", 3, Some(3)),
+            ("501", 3, None),
+            ("-1", 3, None),
+            ("++1", 3, None),
+            ("", 3, None),
+        ] {
             let found = text.parse().ok().map(|count| workers(Some(count), present));
             assert_eq!(found, want, "{text}");
         }

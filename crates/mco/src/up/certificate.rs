@@ -110,7 +110,10 @@ pub(crate) fn authorities(state: &StateDir) -> anyhow::Result<Vec<u8>> {
 
 /// Writes the credentials that new machines get: a token that the embedded API server does not
 /// accept, because that server has no roles that could restrict one.
-pub(crate) fn bootstrap_credentials(state: &StateDir, ca: &Path) -> anyhow::Result<std::path::PathBuf> {
+pub(crate) fn bootstrap_credentials(
+    state: &StateDir,
+    ca: &Path,
+) -> anyhow::Result<std::path::PathBuf> {
     let dir = state.server().join("bootstrap");
     let root = Root::create(&dir)?;
     if !root.exists("/token")? {

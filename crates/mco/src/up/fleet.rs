@@ -65,7 +65,8 @@ pub(crate) async fn remove_surplus(
     let kept = machines(settings.masters, settings.workers);
     let kept: BTreeSet<&str> = kept.iter().map(|machine| machine.name.as_str()).collect();
     for name in state.nodes()? {
-        let is_ours = [Role::Master, Role::Worker].iter().any(|role| number(*role, &name).is_some());
+        let is_ours =
+            [Role::Master, Role::Worker].iter().any(|role| number(*role, &name).is_some());
         if !is_ours || kept.contains(name.as_str()) {
             continue;
         }

@@ -51,8 +51,7 @@ const ENABLED: &[(&str, &str)] = &[
     ("lab-images.service", "/etc/systemd/system/lab-images.service"),
     ("lab-prepare.service", "/etc/systemd/system/lab-prepare.service"),
 ];
-const NODE_ENABLED: &[(&str, &str)] =
-    &[("kubelet.service", "/etc/systemd/system/kubelet.service")];
+const NODE_ENABLED: &[(&str, &str)] = &[("kubelet.service", "/etc/systemd/system/kubelet.service")];
 
 /// What a machine has before its first boot.
 #[derive(Clone, Copy, Debug)]

@@ -212,6 +212,12 @@ impl Machine {
         self.power.console()
     }
 
+    /// Returns the path of the disk for programs that run in the lab.
+    #[must_use]
+    pub fn root_in_lab(&self) -> String {
+        root(self.name())
+    }
+
     pub(super) fn root(&self) -> PathBuf {
         self.namespaces.path(&root(self.name()))
     }

@@ -6,8 +6,7 @@ use anyhow::Context as _;
 
 use super::{
     LabPrerequisites, Machine, cgroup::Cgroups, control_plane::ADDRESS, disk::Contents,
-    folder::LabFolder, image,
-    namespaces::Namespaces, relay, run::run,
+    folder::LabFolder, image, namespaces::Namespaces, relay, run::run,
 };
 
 /// Units that make a machine a node.

@@ -89,7 +89,7 @@ fn report(args: &FirstBootArgs, error: &str, runtime: &Runtime) -> bool {
         args.report_token_file.as_deref(),
     )
     .and_then(|report| report.send("complete", error, runtime));
-    match sent {
+    match &sent {
         Ok(()) => info!("Reported the failure to the config server"),
         Err(fault) => error!("Failed to report the failure: {}", chain(fault.as_ref())),
     }

@@ -30,9 +30,8 @@ pub(super) async fn fetch(
             Err(error) if !error.is_final() => chain(&error),
             fetched => return fetched,
         };
-        let is_new = shown.as_ref().is_none_or(|(text, at)| {
-            *text != error || at.elapsed() >= REMINDER
-        });
+        let is_new =
+            shown.as_ref().is_none_or(|(text, at)| *text != error || at.elapsed() >= REMINDER);
         if is_new {
             let address = server.address();
             print::note(&format!(

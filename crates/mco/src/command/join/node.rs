@@ -4,13 +4,8 @@
 use std::{path::Path, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use k8s_openapi::api::{
-    certificates::v1::CertificateSigningRequest as Request, core::v1::Node,
-};
-use kube::{
-    Api, Client,
-    api::ListParams,
-};
+use k8s_openapi::api::{certificates::v1::CertificateSigningRequest as Request, core::v1::Node};
+use kube::{Api, Client, api::ListParams};
 use mco_cluster::client;
 use mco_core::served_config::KUBECONFIG;
 use mco_host::Root;
@@ -110,9 +105,8 @@ async fn list(client: Client) -> Result<Vec<Request>, kube::Error> {
 /// Returns the state of the newest request of a node.
 fn newest(requests: &[Request], node: &str) -> Registration {
     let of_node = requests.iter().filter(|request| is_of(&request.spec.request.0, node));
-    let newest = of_node.max_by_key(|request| {
-        request.metadata.creation_timestamp.as_ref().map(|time| time.0)
-    });
+    let newest = of_node
+        .max_by_key(|request| request.metadata.creation_timestamp.as_ref().map(|time| time.0));
     let Some(newest) = newest else { return Registration::NotRequested };
     let name = newest.metadata.name.clone().unwrap_or_default();
     let conditions = newest.status.as_ref().and_then(|status| status.conditions.as_ref());
@@ -128,7 +122,8 @@ fn newest(requests: &[Request], node: &str) -> Registration {
 /// byte with the length of the text.
 fn is_of(pem: &[u8], node: &str) -> bool {
     let text = String::from_utf8_lossy(pem);
-    let body: String = text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
+    let body: String =
+        text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
     let name = format!("system:node:{node}");
     let Ok(der) = STANDARD.decode(body) else { return false };
     let length = u8::try_from(name.len()).unwrap_or_default();

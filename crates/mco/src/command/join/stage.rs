@@ -84,7 +84,7 @@ impl Join {
                 JoinStage::Registering => {
                     self.lock = None;
                     self.runtime.block_on(node::wait(&host.root, &self.record.node))?;
-                    join::finish(host, Some(self.record.clone()))?;
+                    join::finish(host, Some(&self.record))?;
                     let JoinRecord { node, pool, .. } = &self.record;
                     writeln!(screen, "this machine has joined pool {pool} as {node}")?;
                     return Ok(());

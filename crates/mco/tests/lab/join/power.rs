@@ -21,7 +21,10 @@ pub(crate) struct Cuts<'c> {
 
 impl<'c> Cuts<'c> {
     /// Starts to join without a network, so that nothing can be fetched yet.
-    pub(crate) fn start(cluster: &'c JoinCluster<'c>, machine: &'c Machine) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        cluster: &'c JoinCluster<'c>,
+        machine: &'c Machine,
+    ) -> anyhow::Result<Self> {
         machine.set_network(Network::Cut)?;
         let mut words = vec!["systemd-run", "--unit=first-join", "--collect"];
         words.extend(cluster.join_words());
@@ -81,9 +84,10 @@ impl<'c> Cuts<'c> {
         let requests = self.cluster.lab.ask(&["get", "csr", "-o", "json"]).ok()?;
         let list: Value = serde_json::from_str(&requests).ok()?;
         let user = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper";
-        let waiting = list["items"].as_array()?.iter().filter(|it| {
-            it["status"]["conditions"].is_null() && it["spec"]["username"] == user
-        });
+        let waiting = list["items"]
+            .as_array()?
+            .iter()
+            .filter(|it| it["status"]["conditions"].is_null() && it["spec"]["username"] == user);
         (waiting.count() > 0).then_some(())
     }
 }
