@@ -86,7 +86,8 @@ pub(crate) fn run(args: &JoinArgs, screen: &mut Screen<'_>) -> anyhow::Result<Ex
     let is_waiting = record.stage >= JoinStage::Registering;
     let lock = (!is_waiting).then(|| stage::lock(&host)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut join = Join { record, yes: args.yes || args.resume, lock, runtime };
+    let is_resumed = args.resume;
+    let mut join = Join { record, yes: args.yes || is_resumed, is_resumed, lock, runtime };
     let Err(error) = join.run(&mut host, screen) else { return Ok(ExitCode::SUCCESS) };
     let refused = error.chain().find_map(|cause| cause.downcast_ref::<ConfigServerError>());
     let is_refused = matches!(refused, Some(ConfigServerError::Refused { .. }));

@@ -16,6 +16,8 @@ use self::cluster::{JoinCluster, Snapshot};
 use crate::{done, fleet::Fleet, lab};
 
 pub(crate) const MCO: &str = "/usr/local/bin/mco";
+/// Output of the command that joins.
+const LOG: &str = "/root/join.log";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blank_machines_join_with_a_token() {
@@ -97,16 +99,21 @@ async fn a_blank_machine_becomes_a_node(
     machine: &Machine,
 ) -> anyhow::Result<()> {
     let words = cluster.join_words();
+    let script = format!("{} >{LOG} 2>&1", words.join(" "));
     let (output, waited) = std::thread::scope(|scope| {
-        let joined = scope.spawn(|| machine.run(&words));
-        let waited = cluster.approve(machine);
+        let joined = scope.spawn(|| machine.run(&["sh", "-c", &script]));
+        let is_named = || {
+            let text = machine.read(LOG).ok()??;
+            text.contains("waits for an approval").then_some(())
+        };
+        let waited = wait("the request to be named", PATIENCE, is_named)
+            .map_err(|error| error.context(machine.read(LOG).ok().flatten().unwrap_or_default()))
+            .and_then(|()| cluster.approve(machine));
         (joined.join().expect("the command does not panic"), waited)
     });
-    let output = output?;
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    assert!(output.status.success(), "{text}");
     waited?;
-    assert!(text.contains("waits for an approval"), "the request is named: {text}");
+    let text = machine.read(LOG)?.unwrap_or_default();
+    assert!(output?.status.success(), "{text}");
     assert!(text.contains("has joined pool worker as m4"), "{text}");
     cluster.shows_no_token(machine, &text)?;
     becomes_done(lab, cluster, fleet, machine).await?;

@@ -13,8 +13,9 @@ use tokio::time::sleep;
 
 use crate::print;
 
-/// Credentials of the kubelet once its certificate is issued.
+/// Credentials of the kubelet, which refer to its certificate even before that is issued.
 const OWN_KUBECONFIG: &str = "/var/lib/kubelet/kubeconfig";
+const CERTIFICATE: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -79,7 +80,7 @@ pub(super) async fn wait(root: &Root, node: &str) -> anyhow::Result<()> {
 }
 
 async fn look(root: &Root, node: &str) -> anyhow::Result<Registration> {
-    if root.exists(OWN_KUBECONFIG)? {
+    if root.exists(CERTIFICATE)? {
         let Ok(client) = client::connect(Some(Path::new(OWN_KUBECONFIG))).await else {
             return Ok(Registration::Issued);
         };

@@ -36,6 +36,8 @@ pub(super) struct Join {
     pub(super) record: JoinRecord,
     /// Set if no confirmation is needed.
     pub(super) yes: bool,
+    /// Set in the unit's own process, which cannot copy itself: the loader runs it.
+    pub(super) is_resumed: bool,
     /// Held while the machine is changed; the daemon of the new node takes it afterwards.
     pub(super) lock: Option<Lock>,
     pub(super) runtime: Runtime,
@@ -118,6 +120,9 @@ impl Join {
     /// Writes the record and installs the unit, so that the join continues after a power cut.
     fn keep(&self, host: &Host<SystemdSystem>) -> anyhow::Result<()> {
         join::save(&host.root, &self.record)?;
+        if self.is_resumed {
+            return Ok(());
+        }
         Ok(join::install(&host.root, &Program::own()?)?)
     }
 

@@ -57,7 +57,8 @@ pub(crate) fn install(cluster: &JoinCluster<'_>, machine: &Machine) -> anyhow::R
         let output = cluster.lab.run_in_network(&words)?;
         let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         // The client also prints the whole config.
-        let faults = text.lines().filter(|line| line.contains("CRITICAL") || line.contains("error"));
+        let faults =
+            text.lines().filter(|line| line.contains("CRITICAL") || line.contains("error"));
         let faults: Vec<&str> = faults.collect();
         anyhow::ensure!(output.status.success(), "Ignition's stage {stage} failed: {faults:#?}");
     }
