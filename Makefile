@@ -76,8 +76,9 @@ bench-fleet: dist ## Roll out to 1,000 nodes on a real kube-apiserver, with the 
 	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) instant
 	$(TARGET)/release/fleet $(TARGET)/dist/mco $(or $(NODES),1000) drain
 
-fuzz: ## Fuzz the Ignition parser for a minute; needs cargo-fuzz and a nightly toolchain
+fuzz: ## Fuzz the Ignition parser and the server's requests for a minute each; needs cargo-fuzz and a nightly toolchain
 	cd fuzz && cargo +nightly fuzz run read -- -max_total_time=60
+	cd fuzz && cargo +nightly fuzz run request -- -max_total_time=60
 
 dist: ## Build the release binary; on x86-64 with a layout from the profile of its processes
 	$(CARGO) build --profile dist --package mco

@@ -82,7 +82,7 @@ keys! {
     CONTROL_PLANE_TOPOLOGY: Topology = "controlPlaneTopology";
     /// Node: the config that the node pivoted to on first boot.
     FIRST_PIVOT_CONFIG: RenderedName = "firstPivotConfig";
-    /// Node: marker without a value; the labels of a custom pool were applied once.
+    /// Node: marker without a value; the labels of the node's pool were applied once.
     CUSTOM_POOL_LABELS_APPLIED: String = "customPoolLabelsApplied";
     /// Node: way out of an update that cannot be completed. Set by the administrator, removed by the
     /// daemon; not in the reference.
@@ -110,6 +110,12 @@ keys! {
     REMOTE_CONTENT: RemoteContent = "remote-content";
     /// ControllerConfig: the contents of base configs. Set by the operator; not in the reference.
     PROFILE: Profile = "profile";
+    /// ControllerConfig: authentication of new machines. Set by the operator or the administrator; not
+    /// in the reference.
+    JOIN_TOKENS: JoinTokens = "join-tokens";
+    /// ControllerConfig: true if the controller approves certificate requests of new nodes. Set by the
+    /// operator or the administrator; not in the reference.
+    APPROVE_JOINS: bool = "approve-joins";
     /// Base config, MachineConfig with SSH keys: the owner of its contents. Set by the controller; not
     /// in the reference.
     BASE_CONFIG: BaseConfig = "base-config";
@@ -248,6 +254,25 @@ wire_enum! {
         Adopt = "adopt",
         /// Everything that makes a machine a node: kubelet, container runtime, first boot.
         Full = "full",
+    }
+}
+
+wire_enum! {
+    /// Authentication of new machines.
+    pub enum JoinTokens {
+        /// Every machine on the network gets the config of its pool.
+        Off = "off",
+        /// Only machines with a join token get the config of their pool.
+        Required = "required",
+    }
+}
+
+impl JoinTokens {
+    /// Returns true if machines need a token. A word that this version does not know requires one, so
+    /// that a typing error opens nothing.
+    #[must_use]
+    pub fn are_required(&self) -> bool {
+        *self != Self::Off
     }
 }
 

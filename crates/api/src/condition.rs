@@ -136,6 +136,8 @@ wire_enum! {
         Upgradeable = "Upgradeable",
         /// The operator found settings that may matter to support.
         EvaluationConditionsDetected = "EvaluationConditionsDetected",
+        /// Every host on the network can read the configs of new machines; not in the reference.
+        FirstBootUnauthenticated = "FirstBootUnauthenticated",
     }
 }
 
@@ -175,6 +177,8 @@ pub mod reason {
     pub const CONTROLLER_NOT_RUNNING: &str = "MachineConfigControllerNotRunning";
     /// A `CustomResourceDefinition` of another owner lacks members.
     pub const INCOMPLETE_DEFINITIONS: &str = "IncompleteDefinitions";
+    /// New machines are not authenticated.
+    pub const JOIN_TOKENS_OFF: &str = "JoinTokensOff";
     /// An interrupted build blocks cluster upgrades.
     pub const INTERRUPTED_BUILD: &str = "InterruptedBuild";
     /// Boot images are too old for the next cluster upgrade.

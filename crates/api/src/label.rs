@@ -17,6 +17,10 @@ pub const REQUIRED_FOR_UPGRADE: &str =
 /// On a node: `node-role.kubernetes.io/<role>` with an empty value.
 pub const NODE_ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 
+/// On a node: the pool that the node's kubelet registers for. A kubelet may not set the label of a
+/// role itself; the controller does. Not in the reference.
+pub const NODE_POOL: &str = "node.kubernetes.io/machine-config-pool";
+
 /// On a CRD: the operator watches the CRD.
 pub const OPERATOR_MANAGED: &str = "openshift.io/operator-managed";
 

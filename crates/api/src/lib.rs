@@ -12,6 +12,7 @@ pub mod container_runtime_config;
 pub mod controller_config;
 pub mod duration;
 pub mod internal_release_image;
+pub mod join_token;
 mod kind;
 pub mod kubelet_config;
 pub mod label;

@@ -110,6 +110,16 @@ impl<K: Object> Api<K> {
         self.decoded(self.request().patch_subresource("status", name, params, patch)).await
     }
 
+    /// Patches the approval of a certificate request and returns the object as the API server stored it.
+    pub async fn patch_approval<P: Serialize + fmt::Debug>(
+        &self,
+        name: &str,
+        params: &PatchParams,
+        patch: &Patch<P>,
+    ) -> Result<K, Error> {
+        self.decoded(self.request().patch_subresource("approval", name, params, patch)).await
+    }
+
     /// Deletes an object.
     pub async fn delete(&self, name: &str, params: &DeleteParams) -> Result<(), Error> {
         call(&self.client, self.request().delete(name, params)).await.map(drop)

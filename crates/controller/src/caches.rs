@@ -10,12 +10,12 @@ use std::{
     },
 };
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Secret};
 use kube::Client;
 use mco_api::{
     ContainerRuntimeConfig, ControllerConfig, KubeletConfig, MachineConfig, MachineConfigNode,
     MachineConfigPool, MachineConfigSpec, MachineConfiguration, MachineOSBuild, MachineOSConfig,
-    OSImageStream, PinnedImageSet, label, name::RENDERED_PREFIX,
+    OSImageStream, PinnedImageSet, join_token, label, name::RENDERED_PREFIX,
 };
 use mco_cluster::{
     Api, Cache, Health, Object, Shutdown,
@@ -55,6 +55,8 @@ pub(crate) struct Caches {
     pub(crate) settings: Arc<SettingsCaches>,
     pub(crate) machine_os_configs: Arc<Cache<MachineOSConfig>>,
     pub(crate) machine_os_builds: Arc<Cache<MachineOSBuild>>,
+    /// Join tokens with the machines that used them.
+    pub(crate) join_tokens: Arc<Cache<Secret>>,
     /// True once a Scheduler object was seen.
     scheduler_seen: AtomicBool,
 }
@@ -76,6 +78,7 @@ impl Caches {
             settings: Arc::new(SettingsCaches::new()),
             machine_os_configs: Arc::new(Cache::new(trim::metadata)),
             machine_os_builds: Arc::new(Cache::new(trim::metadata)),
+            join_tokens: Arc::new(Cache::new(trim::metadata)),
             scheduler_seen: AtomicBool::new(false),
         }
     }
@@ -107,6 +110,10 @@ impl Caches {
         spawn_watch(&self.os_image_streams, &optional, client, shutdown, tasks);
         spawn_watch(&self.pinned_image_sets, &optional, client, shutdown, tasks);
         spawn_watch(&self.container_runtime_configs, &optional, client, shutdown, tasks);
+        let tokens = optional.clone().fields(&format!("type={}", join_token::SECRET_TYPE));
+        let api = Api::namespaced(client.clone(), join_token::NAMESPACE);
+        let (cache, stop) = (self.join_tokens.clone(), shutdown.clone());
+        tasks.spawn(async move { cache.run(api, tokens, &stop).await });
         let (settings, schedulers) = (self.settings.clone(), self.schedulers.clone());
         let (client, health, shutdown) = (client.clone(), health.clone(), shutdown.clone());
         tasks.spawn(async move { settings.run(client, schedulers, &health, &shutdown).await });

@@ -17,7 +17,8 @@ use mco_cluster::{
     report::chain,
 };
 use mco_core::container_runtime::{
-    self, PoolFacts, RuntimePlan, RuntimePlanError, STORAGE_CONF, is_own_finalizer,
+    self, BaseFiles, CONTAINERD_CONF, PoolFacts, RuntimePlan, RuntimePlanError, STORAGE_CONF,
+    is_own_finalizer,
 };
 use serde_json::json;
 use tracing::{debug, info, warn};
@@ -160,9 +161,13 @@ fn decide(
         .map(|pool| {
             let name = pool.name_any();
             let base = container_engine::base_config(context, &name);
+            let file = |path| container_engine::text_of(base.as_deref(), path);
             PoolFacts {
                 pool,
-                storage_conf: container_engine::text_of(base.as_deref(), STORAGE_CONF),
+                base: BaseFiles {
+                    storage_conf: file(STORAGE_CONF),
+                    containerd_conf: file(CONTAINERD_CONF),
+                },
                 engines: container_engine::engines(context, [name.as_str()]),
                 kubelet: container_engine::kubelet_delivery(context, &name),
             }

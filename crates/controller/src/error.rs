@@ -33,6 +33,10 @@ pub(crate) enum ActError {
     PoolStatus { pool: String, source: CallError },
     #[error("setting desired {config} for node {node}")]
     SetDesiredConfig { node: String, config: String, source: CallError },
+    #[error("failed to check CertificateSigningRequest {name}")]
+    CheckRequest { name: String, source: CallError },
+    #[error("failed to approve CertificateSigningRequest {name}")]
+    ApproveRequest { name: String, source: CallError },
     #[error("node {node}: failed to cordon")]
     Cordon { node: String, source: CallError },
     #[error("node {node}: node is still schedulable after cordon")]

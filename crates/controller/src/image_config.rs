@@ -5,17 +5,11 @@
 
 mod policy_status;
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use kube::ResourceExt as _;
 use mco_api::{MachineConfig, MachineConfigPool, annotation, label, openshift::Image};
-use mco_cluster::{
-    Note, Queue, Reporter, Shutdown, health::Work, queue::Reconciled, report::chain,
-};
+use mco_cluster::{Queue, Shutdown, health::Work, queue::Reconciled, report::chain};
 use mco_core::{
     cluster_settings::ClusterSettings,
     image_config::{
@@ -29,6 +23,7 @@ use crate::{
     Context, container_engine,
     error::ActError,
     generated::{self, Applied},
+    lasting_events::LastingEvents,
     metrics::Action,
     render,
 };
@@ -39,13 +34,9 @@ const DELAY: Duration = Duration::from_millis(50);
 /// The only key of the queue: all settings are applied together.
 const SETTINGS: &str = "settings";
 
-/// Last texts of events, by pool and reason, so that each is published once.
-type Published = Mutex<BTreeMap<(String, &'static str), String>>;
-
 struct ImageController {
     context: Arc<Context>,
-    reporter: Reporter,
-    published: Published,
+    events: LastingEvents,
 }
 
 /// A failure to apply the settings.
@@ -69,9 +60,8 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         return;
     }
     queue.add(SETTINGS);
-    let reporter = context.reporter("imageconfig");
-    let controller =
-        ImageController { context: context.clone(), reporter, published: Mutex::default() };
+    let events = LastingEvents::new(context.reporter("imageconfig"));
+    let controller = ImageController { context: context.clone(), events };
     let controller = &controller;
     context.health.queue("image-config", &queue, Work::Short);
     queue.run(1, &shutdown, |_| async move { controller.reconcile().await }).await;
@@ -129,7 +119,7 @@ impl ImageController {
             Failure::Act(_) => Reconciled::Retry,
             Failure::Settings(_) | Failure::Images(_) => {
                 for pool in self.built_in_pools() {
-                    self.publish(&pool, "ImageConfigFailed", &text).await;
+                    self.events.publish(&pool, "ImageConfigFailed", &text).await;
                 }
                 Reconciled::Done
             }
@@ -208,22 +198,10 @@ impl ImageController {
         } else {
             format!("settings without effect on nodes with containerd: {}", entries.join("; "))
         };
-        self.publish(pool, "ImageConfigWithoutEffect", &text).await;
+        self.events.publish(pool, "ImageConfigWithoutEffect", &text).await;
         let warning = images.lists().warning().unwrap_or_default();
-        self.publish(pool, "PayloadRegistryNotBlocked", &warning).await;
-        self.publish(pool, "ImageConfigFailed", "").await;
+        self.events.publish(pool, "PayloadRegistryNotBlocked", &warning).await;
+        self.events.publish(pool, "ImageConfigFailed", "").await;
         Ok(())
-    }
-
-    /// Publishes an event, once while its text stays the same. An empty text ends it.
-    async fn publish(&self, pool: &MachineConfigPool, reason: &'static str, text: &str) {
-        let key = (pool.name_any(), reason);
-        let before = {
-            let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
-            published.insert(key, text.to_owned())
-        };
-        if !text.is_empty() && before.as_deref() != Some(text) {
-            self.reporter.publish(&Note::warning(pool, reason, text)).await;
-        }
     }
 }

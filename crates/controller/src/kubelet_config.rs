@@ -23,7 +23,7 @@ use mco_core::{
 };
 use tracing::{debug, warn};
 
-use crate::{Context, render};
+use crate::{Context, lasting_events::LastingEvents, render};
 
 /// The only entry of the queue.
 const PASS: &str = "kubelet-configs";
@@ -32,6 +32,7 @@ const PASS: &str = "kubelet-configs";
 struct Controller {
     context: Arc<Context>,
     reporter: Reporter,
+    events: LastingEvents,
     /// The change of the latency profile that was reported last as not allowed.
     prohibited: Mutex<Option<(LatencyProfile, LatencyProfile)>>,
 }
@@ -54,7 +55,8 @@ pub(crate) async fn run(context: Arc<Context>, shutdown: Shutdown) {
         return;
     }
     let reporter = context.reporter("kubeletconfigcontroller");
-    let controller = Controller { context, reporter, prohibited: Mutex::default() };
+    let events = LastingEvents::new(reporter.clone());
+    let controller = Controller { context, reporter, events, prohibited: Mutex::default() };
     queue.add(PASS.to_owned());
     queue.run(1, &shutdown, |_| controller.reconcile()).await;
 }

@@ -5,6 +5,8 @@
 //! function of `mco_core`), act (the smallest write that does it), report. The controllers share no
 //! state but the caches, the `Enqueuer` and the API server.
 
+pub mod approval;
+mod approve_joins;
 pub mod bootstrap;
 mod caches;
 mod certificate;
@@ -20,8 +22,10 @@ mod generated;
 mod image;
 mod image_config;
 mod kubelet_config;
+mod lasting_events;
 mod machine_config_node;
 mod metrics;
+mod new_node;
 mod node;
 mod node_patch;
 mod pinned;
@@ -69,6 +73,8 @@ pub struct Config {
     pub delays: Delays,
     /// Timing of drain attempts.
     pub pace: EvictionTiming,
+    /// True to approve certificate requests of new nodes, whatever the ControllerConfig says.
+    pub approve_joins: bool,
     /// Leader election; `None` if no other controller process can run.
     pub leader: Option<Leader>,
     /// Source of the current time.
@@ -147,6 +153,7 @@ impl Config {
             templates: Arc::new(TemplateTree::built_in()),
             delays: Delays::SHORT,
             pace: EvictionTiming::REFERENCE,
+            approve_joins: false,
             leader: None,
             clock: Clock::System,
             metrics: Metrics::default(),
@@ -236,8 +243,18 @@ impl Context {
 }
 
 async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
-    let Config { build, templates, delays, pace, clock, metrics, notes, health, leader: _ } =
-        config;
+    let Config {
+        build,
+        templates,
+        delays,
+        pace,
+        approve_joins,
+        clock,
+        metrics,
+        notes,
+        health,
+        leader: _,
+    } = config;
     let caches = Caches::new();
     let context = Arc::new(Context {
         client,
@@ -273,6 +290,8 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
     tasks.spawn(image_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(kubelet_config::run(context.clone(), shutdown.clone()));
     tasks.spawn(unsupported::run(context.clone(), shutdown.clone()));
+    tasks.spawn(new_node::run(context.clone(), shutdown.clone()));
+    tasks.spawn(approve_joins::run(context.clone(), approve_joins, shutdown.clone()));
     tasks.spawn(drain::run(context, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {

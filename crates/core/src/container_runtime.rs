@@ -1,6 +1,7 @@
 //! Settings of the container engine from a ContainerRuntimeConfig: their checks and the files that
 //! they give the nodes of a pool.
 
+mod containerd;
 mod crio;
 mod engine;
 mod plan;
@@ -27,10 +28,14 @@ use crate::{
     image_config::containerd::NoEffect,
     kubelet::{Delivery, drop_in},
     quantity::Quantity,
+    toml::TomlFault,
 };
 
 /// Path of the storage file.
 pub const STORAGE_CONF: &str = "/etc/containers/storage.conf";
+
+/// Path of containerd's configuration.
+pub const CONTAINERD_CONF: &str = "/etc/containerd/config.toml";
 
 /// Name of the fragment of the kubelet's config for nodes with containerd. The fragments of
 /// KubeletConfigs are read after it and win.
@@ -46,6 +51,15 @@ pub enum AdditionalStores {
     Enabled,
     /// Additional directories are ignored.
     Disabled,
+}
+
+/// Files of a base config that settings are merged into; `None` for one that it does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BaseFiles {
+    /// Contents of [`STORAGE_CONF`].
+    pub storage_conf: Option<String>,
+    /// Contents of [`CONTAINERD_CONF`].
+    pub containerd_conf: Option<String>,
 }
 
 /// The files of a ContainerRuntimeConfig for one pool.
@@ -68,21 +82,21 @@ pub enum RuntimeConfigError {
     /// Compat: the text is the reference's.
     #[error("could not update container runtime config with new changes")]
     Storage(#[from] StorageError),
+    /// containerd's configuration in the base config cannot be edited.
+    #[error("failed to edit {CONTAINERD_CONF} of the base config")]
+    Containerd(#[source] TomlFault),
 }
 
 const NO_BASE: &str =
     "the base config has no /etc/containers/storage.conf; write the file with a MachineConfig";
 const ON_CONTAINERD: &str = "containerd has no such setting";
-const PODS: &str = "containerd has no such setting; set podPidsLimit with a KubeletConfig";
-const RUNTIME: &str = "containerd starts containers with the runtime of its own config.toml; \
-    select another with a RuntimeClass";
-const LEVEL: &str = "containerd reads its log level when it starts; set it in its own config.toml";
+const NO_CONTAINERD_CONF: &str = "the base config has no /etc/containerd/config.toml; write the file \
+    with a MachineConfig";
 
-/// Writes the files for a pool whose nodes have these engines. `base` is the storage file of the base
-/// config, if it has one.
+/// Writes the files for a pool whose nodes have these engines.
 pub fn files(
     settings: &ContainerRuntimeSettings,
-    base: Option<&str>,
+    base: &BaseFiles,
     engines: Engines,
     kubelet: Delivery,
     stores: AdditionalStores,
@@ -91,7 +105,7 @@ pub fn files(
     let mut found = RuntimeFiles::default();
     if engines.has_crio() {
         if needs_storage(settings, stores) {
-            match base {
+            match &base.storage_conf {
                 Some(base) => {
                     let text = storage_conf(base, settings, stores)?;
                     found.files.push(GeneratedFile::new(STORAGE_CONF, text));
@@ -102,7 +116,7 @@ pub fn files(
         found.files.extend(drop_ins(settings, stores));
     }
     if engines.has_containerd() {
-        found.add_containerd(settings, kubelet, stores);
+        found.add_containerd(settings, base.containerd_conf.as_deref(), kubelet, stores)?;
     }
     Ok(found)
 }
@@ -118,40 +132,52 @@ impl RuntimeFiles {
     fn add_containerd(
         &mut self,
         settings: &ContainerRuntimeSettings,
+        base: Option<&str>,
         kubelet: Delivery,
         stores: AdditionalStores,
-    ) {
-        if let Some(size) = settings.log_size_max.as_ref().and_then(|size| Quantity::of(size).ok())
-            && size.value() != 0
-        {
-            let fragment = format!(
-                "apiVersion: kubelet.config.k8s.io/v1beta1\ncontainerLogMaxSize: \"{}\"\n\
-                 kind: KubeletConfiguration\n",
-                size.value()
-            );
-            let folder = match kubelet {
-                Delivery::WholeFile => BASE_FRAGMENTS,
-                Delivery::DropIn => drop_in::FOLDER,
-            };
-            let path = format!("{folder}/{KUBELET_FRAGMENT}");
-            self.files.push(GeneratedFile::new(path, fragment));
-            if kubelet == Delivery::DropIn {
-                self.files.push(drop_in::unit());
+    ) -> Result<(), RuntimeConfigError> {
+        self.add_kubelet_fragment(settings, kubelet);
+        let own = containerd::settings_of(settings);
+        match base {
+            Some(base) if !own.is_empty() => {
+                let text = containerd::config(base, settings);
+                let text = text.map_err(RuntimeConfigError::Containerd)?;
+                self.files.push(GeneratedFile::new(CONTAINERD_CONF, text));
             }
-        }
-        if settings.pids_limit.is_some_and(|limit| limit != 0) {
-            self.report(vec!["pidsLimit"], PODS);
-        }
-        if !settings.log_level.is_empty() {
-            self.report(vec!["logLevel"], LEVEL);
-        }
-        // runc is what containerd starts by default.
-        if crio::default_runtime(settings).is_some_and(|runtime| runtime != "runc") {
-            self.report(vec!["defaultRuntime"], RUNTIME);
+            Some(_) => {}
+            None => self.report(own, NO_CONTAINERD_CONF),
         }
         self.report(storage::settings_of(settings, stores), ON_CONTAINERD);
         if stores == AdditionalStores::Enabled && !settings.additional_artifact_stores.is_empty() {
             self.report(vec!["additionalArtifactStores"], ON_CONTAINERD);
+        }
+        Ok(())
+    }
+
+    /// Adds a fragment of the kubelet's config for what the kubelet does on behalf of containerd.
+    fn add_kubelet_fragment(&mut self, settings: &ContainerRuntimeSettings, kubelet: Delivery) {
+        let size = settings.log_size_max.as_ref().and_then(|size| Quantity::of(size).ok());
+        let size = size.map(|size| size.value()).filter(|size| *size != 0);
+        let pids = settings.pids_limit.filter(|limit| *limit != 0);
+        if size.is_none() && pids.is_none() {
+            return;
+        }
+        let mut fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\n".to_owned();
+        if let Some(size) = size {
+            fragment.push_str(&format!("containerLogMaxSize: \"{size}\"\n"));
+        }
+        fragment.push_str("kind: KubeletConfiguration\n");
+        if let Some(pids) = pids {
+            fragment.push_str(&format!("podPidsLimit: {pids}\n"));
+        }
+        let folder = match kubelet {
+            Delivery::WholeFile => BASE_FRAGMENTS,
+            Delivery::DropIn => drop_in::FOLDER,
+        };
+        let path = format!("{folder}/{KUBELET_FRAGMENT}");
+        self.files.push(GeneratedFile::new(path, fragment));
+        if kubelet == Delivery::DropIn {
+            self.files.push(drop_in::unit());
         }
     }
 }

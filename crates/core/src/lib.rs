@@ -17,6 +17,7 @@ mod fixture;
 pub mod generated;
 pub mod goyaml;
 pub mod image_config;
+pub mod join;
 pub mod kubelet;
 pub mod lifecycle;
 pub mod lint;

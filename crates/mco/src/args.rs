@@ -7,7 +7,8 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    join, kubelets, node, operator, plan, render, server, simulate, status, up, why,
+    join, kubelets, node, operator, plan, pointer, render, server, simulate, status, token, up,
+    why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
     Node(node::NodeArgs),
+    Token(token::TokenArgs),
+    Pointer(pointer::PointerArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
     Diff(diff::DiffArgs),
@@ -101,6 +104,8 @@ impl Command {
             | Self::Apply(_)
             | Self::Delete(_)
             | Self::Node(_)
+            | Self::Token(_)
+            | Self::Pointer(_)
             | Self::Render(_)
             | Self::Check(_)
             | Self::Plan(_)

@@ -18,10 +18,12 @@ pub(crate) mod kubelets;
 pub(crate) mod node;
 pub(crate) mod operator;
 pub(crate) mod plan;
+pub(crate) mod pointer;
 pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod simulate;
 pub(crate) mod status;
+pub(crate) mod token;
 pub(crate) mod up;
 pub(crate) mod why;
 
@@ -43,6 +45,8 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Apply(args) => apply::run(args, screen),
         Command::Delete(args) => delete::run(args, screen),
         Command::Node(args) => node::run(args, screen),
+        Command::Token(args) => token::run(args, screen),
+        Command::Pointer(args) => pointer::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
         Command::Diff(args) => diff::run(args, verbose, screen),

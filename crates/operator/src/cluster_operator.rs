@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt as _;
 use mco_api::{
     ClusterOperator, GROUP,
+    annotation::{self, JoinTokens},
     cluster_operator::{
         ClusterOperatorCondition, ClusterOperatorSpec, ClusterOperatorStatus, OperandVersion,
         RelatedObject,
@@ -56,6 +58,7 @@ pub(crate) async fn update_status(
         pools: &pools,
         controller: &controller,
         incomplete: &incomplete,
+        join_tokens: &join_tokens(context),
     });
     let after = status(context, &before, &verdict);
     if after == before {
@@ -67,6 +70,13 @@ pub(crate) async fn update_status(
         context.reporter.publish(&note).await;
     }
     Ok(silent_after)
+}
+
+/// Returns the mode of join tokens in the ControllerConfig.
+fn join_tokens(context: &Context) -> JoinTokens {
+    let config = context.controller_configs.get(label::CONTROLLER_CONFIG);
+    let mode = config.and_then(|config| annotation::JOIN_TOKENS.get(config.annotations()).ok()?);
+    mode.unwrap_or_default()
 }
 
 fn status(

@@ -7,6 +7,7 @@
 mod cluster_operator;
 mod definitions;
 mod install;
+mod join_objects;
 mod lease;
 mod root_ca;
 mod steps;
@@ -15,7 +16,11 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use mco_api::{ClusterOperator, ControllerConfig, MachineConfigPool, annotation::Profile, label};
+use mco_api::{
+    ClusterOperator, ControllerConfig, MachineConfigPool,
+    annotation::{JoinTokens, Profile},
+    label,
+};
 use mco_cluster::{
     Api, Cache, Clock, Health, NoteCount, Queue, Reporter, Shutdown,
     cache::trim,
@@ -58,6 +63,11 @@ pub struct Config {
     pub os_extensions_image: String,
     /// Contents of base configs; `None` leaves the annotation of the ControllerConfig alone.
     pub profile: Option<Profile>,
+    /// Authentication of new machines; `None` leaves the annotation of the ControllerConfig alone.
+    pub join_tokens: Option<JoinTokens>,
+    /// True if the controller approves certificate requests of new nodes; `None` leaves the annotation
+    /// of the ControllerConfig alone.
+    pub approve_joins: Option<bool>,
     /// Source of the CA certificates of the API server.
     pub root_ca: RootCa,
     /// Leader election; `None` if no other operator process can run.
@@ -90,6 +100,8 @@ impl Config {
             os_image: String::new(),
             os_extensions_image: String::new(),
             profile: None,
+            join_tokens: None,
+            approve_joins: None,
             root_ca: RootCa::default(),
             leader: None,
             clock: Clock::System,
@@ -133,6 +145,7 @@ struct Context {
     bundles: Arc<Cache<ConfigMap>>,
     definitions: Definitions,
     controller: Arc<ControllerLease>,
+    join_objects: join_objects::JoinObjects,
 }
 
 async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
@@ -152,6 +165,7 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
         operators: Arc::new(Cache::new(trim::metadata)),
         bundles: Arc::new(Cache::new(trim::metadata)),
         definitions: Definitions::new(),
+        join_objects: join_objects::JoinObjects::default(),
     });
     // The kinds must exist before they can be watched.
     let install = || async {

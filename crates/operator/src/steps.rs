@@ -53,7 +53,9 @@ pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
     let pools = apply_pools(context).await;
     pools.map_err(|source| StepError::new("MachineConfigPools", source))?;
     let config = apply_controller_config(context).await;
-    config.map_err(|source| StepError::new("MachineConfigController", source))
+    config.map_err(|source| StepError::new("MachineConfigController", source))?;
+    let joining = context.join_objects.apply(&context.client).await;
+    joining.map_err(|source| StepError::new("MachineConfigServer", source))
 }
 
 async fn apply_pools(context: &Context) -> Result<(), CallError> {
@@ -153,12 +155,16 @@ async fn apply_controller_config(context: &Context) -> Result<(), ControllerConf
 fn annotations(context: &Context) -> Vec<(&'static str, String)> {
     let profile = context.config.profile.iter();
     let profile = profile.map(|profile| (annotation::PROFILE.name(), profile.to_string()));
+    let join_tokens = context.config.join_tokens.iter();
+    let join_tokens = join_tokens.map(|mode| (annotation::JOIN_TOKENS.name(), mode.to_string()));
+    let approve = context.config.approve_joins.iter();
+    let approve = approve.map(|approve| (annotation::APPROVE_JOINS.name(), approve.to_string()));
     let all = [
         (annotation::GENERATED_BY_VERSION.name(), context.config.build.version.clone()),
         (annotation::RELEASE_IMAGE_VERSION.name(), context.config.release.clone()),
         (annotation::SERVICE_CA_ROTATE.name(), false.to_string()),
     ];
-    all.into_iter().chain(profile).collect()
+    all.into_iter().chain(profile).chain(join_tokens).chain(approve).collect()
 }
 
 /// Returns the images that base configs refer to. Compat: the name is the reference's.

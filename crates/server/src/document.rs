@@ -5,9 +5,9 @@
 //! cached.
 //!
 //! The order of the added files is the reference's (pkg/server/server.go): node annotations,
-//! kubeconfig, the config as it was served, and last the config without its Ignition part, from
-//! which the first boot takes the settings that Ignition does not apply: the OS image, kernel
-//! arguments, extensions.
+//! kubeconfig, the config as it was served, CA certificates of registries, and last the config
+//! without its Ignition part, from which the first boot takes the settings that Ignition does not
+//! apply: the OS image, kernel arguments, extensions.
 
 mod layout;
 mod object;
@@ -27,6 +27,7 @@ const KUBELET_CA: &str = "/etc/kubernetes/kubelet-ca.crt";
 const CLOUD_CA: &str = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem";
 const NODE_ANNOTATIONS: &str = "/etc/machine-config-daemon/node-annotations.json";
 const KUBECONFIG: &str = "/etc/kubernetes/kubeconfig";
+const REGISTRY_CAS: &str = "/etc/docker/certs.d";
 const SERVED_CONFIG: &str = "/etc/mcs-machine-config-content.json";
 const ENCAPSULATED: &str = "/etc/ignition-machine-config-encapsulated.json";
 
@@ -49,11 +50,42 @@ pub struct FirstBoot {
     pub controller: Arc<ControllerConfig>,
     /// Kubeconfig of the kubelet; `None` if the server has no token.
     pub kubeconfig: Option<Kubeconfig>,
+    /// CA certificates of image registries, which a machine needs before it has joined.
+    pub registry_cas: Vec<RegistryCa>,
+    /// Ignition version of the empty config in the encapsulated object.
+    pub encapsulated: EncapsulatedVersion,
 }
 
-/// A kubeconfig as text. `Debug` does not print it, because it contains a token.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Kubeconfig(pub Arc<str>);
+/// Ignition version of the empty config in the encapsulated object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EncapsulatedVersion {
+    /// The version that the machine requested.
+    #[default]
+    Requested,
+    /// The newest version. Compat: served by `bootstrap` (`pkg/server/bootstrap_server.go`).
+    Newest,
+}
+
+/// CA certificates of an image registry.
+#[derive(Clone, Debug)]
+pub struct RegistryCa {
+    /// Host of the registry, with its port if it has one.
+    pub host: Arc<str>,
+    /// The certificates, as PEM.
+    pub pem: Arc<[u8]>,
+}
+
+/// A kubeconfig as it is written to the disk. `Debug` does not print it, because it contains a token.
+#[derive(Clone)]
+pub struct Kubeconfig(pub Arc<[u8]>);
+
+impl PartialEq for Kubeconfig {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+    }
+}
+
+impl Eq for Kubeconfig {}
 
 impl std::fmt::Debug for Kubeconfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -109,10 +141,29 @@ impl Inputs {
 }
 
 impl FirstBoot {
+    /// Returns the additions for a machine that joins a running cluster.
+    #[must_use]
+    pub fn new(controller: Arc<ControllerConfig>, kubeconfig: Option<Kubeconfig>) -> Self {
+        let encapsulated = EncapsulatedVersion::Requested;
+        Self { controller, kubeconfig, registry_cas: Vec::new(), encapsulated }
+    }
+
     fn is_same(&self, other: &Self) -> bool {
         let controllers = Arc::ptr_eq(&self.controller, &other.controller)
             || authorities(&self.controller) == authorities(&other.controller);
-        controllers && self.kubeconfig == other.kubeconfig
+        let registry_cas = self.registry_cas.len() == other.registry_cas.len()
+            && self.registry_cas.iter().zip(&other.registry_cas).all(|(one, two)| one.is_same(two));
+        controllers
+            && registry_cas
+            && self.kubeconfig == other.kubeconfig
+            && self.encapsulated == other.encapsulated
+    }
+}
+
+impl RegistryCa {
+    fn is_same(&self, other: &Self) -> bool {
+        let pem = Arc::ptr_eq(&self.pem, &other.pem) || self.pem == other.pem;
+        self.host == other.host && pem
     }
 }
 
@@ -141,12 +192,18 @@ fn add_first_boot(
     }
     add(ignition, NODE_ANNOTATIONS, &node_annotations(&config)?);
     if let Some(Kubeconfig(kubeconfig)) = &first_boot.kubeconfig {
-        add(ignition, KUBECONFIG, kubeconfig.as_bytes());
+        add(ignition, KUBECONFIG, kubeconfig);
     }
     let mut served = object::json(&config)?;
     served = layout::indented(&served);
     add(ignition, SERVED_CONFIG, &served);
-    config.spec.config = Some(empty(to)?);
+    for RegistryCa { host, pem } in &first_boot.registry_cas {
+        add(ignition, &format!("{REGISTRY_CAS}/{host}/ca.crt"), pem);
+    }
+    config.spec.config = Some(match first_boot.encapsulated {
+        EncapsulatedVersion::Requested => empty(to)?,
+        EncapsulatedVersion::Newest => empty(TargetVersion::V3(Spec::V3_5))?,
+    });
     add(ignition, ENCAPSULATED, &object::json(&config)?);
     Ok(())
 }

@@ -1,38 +1,63 @@
-//! A listening address: accepts connections, bounded in number and in time.
+//! A listening address: accepts connections, bounded in number, by address and in time.
 
 use std::{
-    convert::Infallible,
     io,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::{GracefulShutdown, Watcher},
-};
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use mco_cluster::Shutdown;
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::timeout,
 };
 use tokio_rustls::TlsAcceptor;
 use tracing::{debug, info, warn};
 
-use crate::{service::Service, settings::Limits, source::Source};
+use crate::{
+    activity::{ConnectionClock, Observed},
+    connection_table::{Accepted, ConnectionKey, ConnectionLimits, ConnectionTable},
+    exchange::Exchange,
+    metrics::Metrics,
+    service::Service,
+    settings::Limits,
+    source::Source,
+};
 
-/// Delay after a failed accept, for example when the process has no free file descriptors.
+/// Delay after a failed accept.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Delay after an accept that failed for want of a file descriptor, in which a closed connection
+/// returns its own.
+const DESCRIPTOR_DELAY: Duration = Duration::from_millis(5);
+
+/// Error numbers of Linux for a process, and for a system, without free file descriptors.
+const NO_DESCRIPTORS: [i32; 2] = [24, 23];
 
 /// A listening socket.
 pub(crate) struct Listener {
     socket: TcpListener,
     tls: Option<TlsAcceptor>,
     limits: Limits,
+    open: OpenConnections,
+}
+
+/// The open connections of a listener. Clones share them.
+#[derive(Clone)]
+struct OpenConnections {
+    table: Arc<Mutex<ConnectionTable>>,
+    clock: ConnectionClock,
+    metrics: Metrics,
+    /// Name of the listener in metrics.
+    listener: &'static str,
+}
+
+/// An open connection, which is removed from the table when the value is dropped.
+struct OpenConnection {
+    key: ConnectionKey,
+    all: OpenConnections,
 }
 
 impl Listener {
@@ -40,8 +65,11 @@ impl Listener {
         address: SocketAddr,
         tls: Option<TlsAcceptor>,
         limits: Limits,
+        metrics: Metrics,
     ) -> io::Result<Self> {
-        Ok(Self { socket: bind(address).await?, tls, limits })
+        let listener = if tls.is_some() { "https" } else { "http" };
+        let open = OpenConnections::new(limits, metrics, listener);
+        Ok(Self { socket: bind(address).await?, tls, limits, open })
     }
 
     pub(crate) fn address(&self) -> io::Result<SocketAddr> {
@@ -54,32 +82,36 @@ impl Listener {
             info!(%address, tls = self.tls.is_some(), "Launching server");
         }
         let connections = GracefulShutdown::new();
-        let permits = Arc::new(Semaphore::new(self.limits.connections));
         loop {
-            // The permit first: connections beyond the limit wait in the kernel's queue and cost
-            // nothing here.
-            let (permit, (stream, peer)) = tokio::select! {
+            // Connections are accepted at any time: one that waits in the kernel's queue has no
+            // address by which it could be preferred.
+            let (stream, peer) = tokio::select! {
                 () = shutdown.requested() => break,
-                accepted = async {
-                    let permit = permits.clone().acquire_owned().await;
-                    let permit = permit.expect("the semaphore is never closed");
-                    (permit, self.accept().await)
-                } => accepted,
+                accepted = self.accept() => accepted,
             };
-            let connection = Connection {
+            let Some((open, accepted)) = self.open.add(peer) else { continue };
+            let exchange = Exchange {
                 service: service.clone(),
                 limits: self.limits,
-                tls: self.tls.clone(),
                 peer,
-                watcher: connections.watcher(),
+                activity: accepted.activity.clone(),
                 shutdown: shutdown.clone(),
+                is_secure: self.tls.is_some(),
             };
+            let connection =
+                Connection { exchange, tls: self.tls.clone(), watcher: connections.watcher() };
+            let stream = Observed::new(stream, accepted.activity, self.open.clock);
             let limit = self.limits.connection;
             tokio::spawn(async move {
-                if timeout(limit, connection.serve(stream)).await.is_err() {
-                    debug!(%peer, "Connection timed out");
+                tokio::select! {
+                    ended = timeout(limit, connection.serve(stream)) => {
+                        if ended.is_err() {
+                            debug!(%peer, "Connection timed out");
+                        }
+                    }
+                    _ = accepted.closed => debug!(%peer, "Closed a connection to make room"),
                 }
-                drop(permit);
+                drop(open);
             });
         }
         drop(self.socket);
@@ -90,17 +122,68 @@ impl Listener {
 
     async fn accept(&self) -> (TcpStream, SocketAddr) {
         loop {
-            match self.socket.accept().await {
+            let error = match self.socket.accept().await {
                 // An IPv4 address that arrived over IPv6 is shown as IPv4.
                 Ok((stream, peer)) => {
+                    // Responses are sent in one piece; waiting for more data gains nothing.
+                    drop(stream.set_nodelay(true));
                     return (stream, SocketAddr::new(peer.ip().to_canonical(), peer.port()));
                 }
-                Err(error) => {
-                    debug!(%error, "Failed to accept a connection");
-                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+                Err(error) => error,
+            };
+            debug!(%error, "Failed to accept a connection");
+            let needs_descriptor =
+                error.raw_os_error().is_some_and(|code| NO_DESCRIPTORS.contains(&code));
+            let freed = needs_descriptor && self.open.close_one();
+            tokio::time::sleep(if freed { DESCRIPTOR_DELAY } else { ACCEPT_RETRY_DELAY }).await;
+        }
+    }
+}
+
+impl OpenConnections {
+    fn new(limits: Limits, metrics: Metrics, listener: &'static str) -> Self {
+        let (total, per_address) = (limits.connections.max(1), limits.connections_per_address);
+        let limits = ConnectionLimits { total, per_address: per_address.max(1) };
+        let table = Arc::new(Mutex::new(ConnectionTable::new(limits)));
+        Self { table, clock: ConnectionClock::start(), metrics, listener }
+    }
+
+    /// Adds a connection; returns nothing if it must be closed at once.
+    fn add(&self, peer: SocketAddr) -> Option<(OpenConnection, Accepted)> {
+        let accepted = self.lock().accept(peer.ip(), self.clock.now());
+        match accepted {
+            Ok(accepted) => {
+                self.metrics.connection_opened(self.listener);
+                if accepted.is_replacement {
+                    self.metrics.connection_replaced(self.listener);
                 }
+                Some((OpenConnection { key: accepted.key, all: self.clone() }, accepted))
+            }
+            Err(rejection) => {
+                self.metrics.connection_rejected(self.listener, rejection.label());
+                debug!(%peer, ?rejection, "Rejected a connection");
+                None
             }
         }
+    }
+
+    fn close_one(&self) -> bool {
+        let is_closed = self.lock().close_one();
+        if is_closed {
+            self.metrics.connection_replaced(self.listener);
+        }
+        is_closed
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.all.lock().remove(self.key);
+        self.all.metrics.connection_closed(self.all.listener);
     }
 }
 
@@ -118,51 +201,32 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     }
 }
 
-/// State of one connection.
+/// A connection before its handshake.
 struct Connection<S> {
-    service: Arc<Service<S>>,
-    limits: Limits,
+    exchange: Exchange<S>,
     tls: Option<TlsAcceptor>,
-    peer: SocketAddr,
+    /// Held until the connection ends; shutdown waits for it.
     watcher: Watcher,
-    shutdown: Shutdown,
 }
 
 impl<S: Source> Connection<S> {
-    async fn serve(self, stream: TcpStream) {
-        // Responses are sent in one piece; waiting for more data gains nothing.
-        drop(stream.set_nodelay(true));
-        let Some(tls) = &self.tls else { return self.http(stream).await };
+    async fn serve(self, stream: Observed<TcpStream>) {
+        let Self { exchange, tls, watcher: _watcher } = self;
+        let Some(tls) = tls else {
+            let admission = exchange.service.admission.as_ref();
+            if admission.is_some_and(|admission| admission.is_required()) {
+                return;
+            }
+            return exchange.run(stream).await;
+        };
         let handshake = tokio::select! {
-            () = self.shutdown.requested() => return,
-            handshake = timeout(self.limits.handshake, tls.accept(stream)) => handshake,
+            () = exchange.shutdown.requested() => return,
+            handshake = timeout(exchange.limits.handshake, tls.accept(stream)) => handshake,
         };
         match handshake {
-            Ok(Ok(stream)) => self.http(stream).await,
-            Ok(Err(error)) => debug!(peer = %self.peer, %error, "TLS handshake failed"),
-            Err(_) => debug!(peer = %self.peer, "TLS handshake timed out"),
-        }
-    }
-
-    async fn http(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
-        let Self { service, limits, peer, watcher, .. } = self;
-        let handler = service_fn(move |request: http::Request<hyper::body::Incoming>| {
-            let service = service.clone();
-            async move {
-                // The body is dropped unread; a client that sends one with a rejected method is
-                // disconnected.
-                let (parts, _) = request.into_parts();
-                let (method, uri) = (&parts.method, &parts.uri);
-                Ok::<_, Infallible>(service.respond(method, uri, &parts.headers, peer).await)
-            }
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits.headers)
-            .max_buf_size(limits.header_bytes)
-            .serve_connection(TokioIo::new(stream), handler);
-        if let Err(error) = watcher.watch(connection).await {
-            debug!(%peer, %error, "Connection failed");
+            Ok(Ok(stream)) => exchange.run(stream).await,
+            Ok(Err(error)) => debug!(peer = %exchange.peer, %error, "TLS handshake failed"),
+            Err(_) => debug!(peer = %exchange.peer, "TLS handshake timed out"),
         }
     }
 }

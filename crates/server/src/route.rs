@@ -16,8 +16,10 @@ pub enum Route {
         /// Last part of the path.
         pool: String,
     },
-    /// The health check.
+    /// The health check of load balancers: the server has current configs.
     Health,
+    /// The liveness check: the server responds.
+    Live,
     /// The readiness check.
     Ready,
     /// A redirect to the clean path.
@@ -43,7 +45,8 @@ pub fn route(method: &Method, target: &http::Uri) -> Route {
     let is_config = decoded.starts_with("/config/");
     match (readable, decoded.as_str()) {
         (false, _) => Route::Reject(StatusCode::METHOD_NOT_ALLOWED),
-        (true, "/healthz" | "/livez") => Route::Health,
+        (true, "/healthz") => Route::Health,
+        (true, "/livez") => Route::Live,
         (true, "/readyz") => Route::Ready,
         (true, _) if is_config => Route::Config { pool: path::last(&decoded).to_owned() },
         (true, _) => Route::Reject(StatusCode::NOT_FOUND),
@@ -59,6 +62,7 @@ mod tests {
         match route(&method.parse().unwrap(), &target.parse().unwrap()) {
             Route::Config { pool } => format!("pool {pool}"),
             Route::Health => "health".to_owned(),
+            Route::Live => "live".to_owned(),
             Route::Ready => "ready".to_owned(),
             Route::Redirect { location } => format!("see {location}"),
             Route::Reject(status) => status.as_u16().to_string(),
@@ -80,7 +84,7 @@ mod tests {
             ("DELETE", "/config/worker", "405"),
             ("GET", "/healthz", "health"),
             ("HEAD", "/healthz", "health"),
-            ("GET", "/livez", "health"),
+            ("GET", "/livez", "live"),
             ("GET", "/readyz", "ready"),
             ("POST", "/healthz", "405"),
             ("GET", "/healthz/", "404"),

@@ -45,19 +45,23 @@ impl<S> std::fmt::Debug for Server<S> {
 impl<S: Source> Server<S> {
     /// Waits until `source` is ready, then opens the listeners.
     pub async fn open(settings: Settings, source: S) -> Result<Self, StartError> {
-        let Settings { secure, plain, certificate, policy, limits } = settings;
+        let Settings { secure, plain, certificate, policy, limits, metrics, admission } = settings;
         let certificate = ServingCertificate::open(certificate).await?;
         source.ready().await;
+        if let Some(admission) = &admission {
+            admission.ready().await;
+        }
         let open = async |address, tls| {
             let named = |source| StartError::Listen { address, source };
-            Listener::open(address, tls, limits).await.map_err(named)
+            Listener::open(address, tls, limits, metrics.clone()).await.map_err(named)
         };
         let secure = open(secure, Some(tls::acceptor(&policy, certificate.clone()))).await?;
         let plain = match plain {
             Some(address) => Some(open(address, None).await?),
             None => None,
         };
-        Ok(Self { service: Service::new(source, limits.documents), certificate, secure, plain })
+        let service = Service::new(source, limits.documents, metrics, admission);
+        Ok(Self { service, certificate, secure, plain })
     }
 
     /// Returns the address of HTTPS.

@@ -5,17 +5,26 @@ use std::{net::SocketAddr, sync::Arc};
 use bytes::Bytes;
 use http::{
     HeaderMap, HeaderValue, Method, Response, StatusCode, Uri,
-    header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION, USER_AGENT},
+    header::{
+        ACCEPT, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LOCATION,
+        USER_AGENT, VARY,
+    },
 };
+use http_body::Body as _;
 use http_body_util::Full;
-use mco_cluster::report;
+use mco_api::name;
 use mco_ignition::{TargetVersion, negotiate};
 use tracing::{debug, info, warn};
 
 use crate::{
-    document_cache::DocumentCache,
+    Admission,
+    content_coding::prefers_gzip,
+    document_cache::{DocumentCache, Representation},
+    entity_tag,
+    metrics::{Metrics, RequestedPool},
+    refusal::{REASON, Refusal, sentence},
     route::{Route, route},
-    source::Source,
+    source::{LookupError, Source},
 };
 
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
@@ -24,17 +33,27 @@ pub(crate) type HttpResponse = Response<Full<Bytes>>;
 pub(crate) struct Service<S> {
     source: S,
     documents: DocumentCache,
+    metrics: Metrics,
+    pub(crate) admission: Option<Arc<Admission>>,
 }
 
-/// A rejected request: its status and the reason.
-struct Refusal {
-    status: StatusCode,
-    why: String,
+/// The result of a request for a config.
+struct ConfigOutcome {
+    /// Whether the server has the pool.
+    is_known: bool,
+    version: Option<TargetVersion>,
+    result: Result<Representation, Refusal>,
 }
 
 impl<S: Source> Service<S> {
-    pub(crate) fn new(source: S, documents: usize) -> Arc<Self> {
-        Arc::new(Self { source, documents: DocumentCache::new(documents) })
+    pub(crate) fn new(
+        source: S,
+        documents: usize,
+        metrics: Metrics,
+        admission: Option<Arc<Admission>>,
+    ) -> Arc<Self> {
+        let documents = DocumentCache::new(documents, metrics.clone());
+        Arc::new(Self { source, documents, metrics, admission })
     }
 
     /// Returns the response to a request; the body of the request is not read.
@@ -45,16 +64,13 @@ impl<S: Source> Service<S> {
         headers: &HeaderMap,
         peer: SocketAddr,
     ) -> HttpResponse {
-        match route(method, uri) {
-            Route::Config { pool } => self.respond_with_config(&pool, headers, peer).await,
-            Route::Health => empty(StatusCode::OK),
-            Route::Ready => {
-                let stale = self.source.stale_watches();
-                if stale.is_empty() {
-                    return empty(StatusCode::OK);
-                }
-                sized(StatusCode::SERVICE_UNAVAILABLE, Bytes::from(stale.join("\n") + "\n"))
+        let response = match route(method, uri) {
+            Route::Config { pool } => {
+                return self.respond_with_config(&pool, method, headers, peer).await;
             }
+            Route::Live => empty(StatusCode::OK),
+            Route::Health => self.respond_with_health(false),
+            Route::Ready => self.respond_with_health(true),
             Route::Redirect { location } => {
                 let mut response = empty(StatusCode::MOVED_PERMANENTLY);
                 if let Ok(location) = HeaderValue::from_str(&location) {
@@ -63,73 +79,134 @@ impl<S: Source> Service<S> {
                 response
             }
             Route::Reject(status) => {
-                debug!(%method, path = uri.path(), %peer, %status, "Rejected request");
-                empty(status)
+                debug!(%method, path = uri.path(), %peer, %status, "Rejected a request");
+                Refusal::of_route(status).response()
             }
+        };
+        self.count(RequestedPool::None, None, method, &response);
+        response
+    }
+
+    /// Responds that the configs are current, or names the watches that hear nothing.
+    fn respond_with_health(&self, with_body: bool) -> HttpResponse {
+        let stale = self.source.stale_watches();
+        if stale.is_empty() {
+            return empty(StatusCode::OK);
         }
+        let body = if with_body { stale.join("\n") + "\n" } else { String::new() };
+        let mut response = sized(StatusCode::SERVICE_UNAVAILABLE, body.into());
+        if let Ok(reason) = HeaderValue::from_str(&sentence(&stale.join(", "))) {
+            response.headers_mut().insert(REASON, reason);
+        }
+        response
     }
 
     async fn respond_with_config(
         &self,
         pool: &str,
+        method: &Method,
         headers: &HeaderMap,
         peer: SocketAddr,
     ) -> HttpResponse {
+        if let Some(admission) = &self.admission
+            && let Err(refused) = admission.admit(pool, headers, peer).await
+        {
+            self.count(RequestedPool::None, None, method, &refused);
+            return refused;
+        }
         // Compat: only the first Accept header counts (pkg/server/api.go).
         let text = |name| {
             headers.get(name).map(|value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()))
         };
-        let (accept, agent) =
+        let (accept, user_agent) =
             (text(ACCEPT).unwrap_or_default(), text(USER_AGENT).unwrap_or_default());
-        match self.get_document(pool, &accept).await {
-            Ok((version, body)) => {
-                let bytes = body.len();
-                info!(pool, %peer, user_agent = &*agent, accept = &*accept, %version, bytes,
-                    "Config served");
-                let mut response = sized(StatusCode::OK, body);
-                let json = HeaderValue::from_static("application/json");
-                response.headers_mut().insert(CONTENT_TYPE, json);
+        let ConfigOutcome { is_known, version, result } =
+            self.get_config(pool, &accept, prefers_gzip(headers)).await;
+        let response = match result {
+            Ok(representation) => {
+                let response = with_config(headers, &representation);
+                let version = version.map(TargetVersion::as_str);
+                info!(pool, %peer, user_agent = &*user_agent, accept = &*accept, version,
+                    status = response.status().as_u16(), bytes = representation.body.len(),
+                    "Served the config of a pool");
                 response
             }
-            Err(Refusal { status, why }) => {
-                warn!(pool, %peer, user_agent = &*agent, accept = &*accept, %status, why,
-                    "Config not served");
-                empty(status)
+            Err(refusal) => {
+                let (status, reason) = (refusal.status.as_u16(), &refusal.cause);
+                warn!(pool, %peer, user_agent = &*user_agent, accept = &*accept, status, reason,
+                    "Refused a request for a config");
+                refusal.response()
             }
+        };
+        let label = if is_known { RequestedPool::Known(pool) } else { RequestedPool::Unknown };
+        self.count(label, version, method, &response);
+        response
+    }
+
+    async fn get_config(&self, pool: &str, accept: &str, gzip: bool) -> ConfigOutcome {
+        if let Err(fault) = name::check(pool) {
+            let result = Err(Refusal::of_pool_name(fault));
+            return ConfigOutcome { is_known: false, version: None, result };
         }
+        let inputs = self.source.inputs(pool).await;
+        let is_known = !inputs.as_ref().is_err_and(LookupError::is_unknown_pool);
+        let version = match negotiate(accept) {
+            Ok(version) => version,
+            Err(error) => {
+                let result = Err(Refusal::of_version(&error));
+                return ConfigOutcome { is_known, version: None, result };
+            }
+        };
+        let result = async {
+            let inputs = inputs.map_err(|error| Refusal::of_lookup(&error))?;
+            let outcome = self.documents.get(inputs, version).await;
+            let document = outcome
+                .map_err(Refusal::of_shutdown)?
+                .map_err(|error| Refusal::of_build(pool, version, &error))?;
+            document.representation(gzip).await.map_err(Refusal::of_shutdown)
+        };
+        ConfigOutcome { is_known, version: Some(version), result: result.await }
     }
 
-    async fn get_document(
+    fn count(
         &self,
-        pool: &str,
-        accept: &str,
-    ) -> Result<(TargetVersion, Bytes), Refusal> {
-        let version =
-            negotiate(accept).map_err(|refused| Refusal::new(StatusCode::BAD_REQUEST, &refused))?;
-        // Ignition gives up on 4xx and retries on 5xx. A missing pool or config may exist in a
-        // minute, so all errors below are 5xx.
-        let inputs = self.source.inputs(pool).map_err(|error| Refusal::retriable(&error))?;
-        let outcome = self
-            .documents
-            .get(inputs, version)
-            .await
-            .map_err(|error| Refusal::retriable(&error))?;
-        let body = outcome.map_err(|error| Refusal::retriable(&*error))?;
-        Ok((version, body))
+        pool: RequestedPool<'_>,
+        version: Option<TargetVersion>,
+        method: &Method,
+        response: &HttpResponse,
+    ) {
+        let length = response.body().size_hint().exact().unwrap_or_default();
+        let sent = if method == Method::HEAD { 0 } else { length };
+        self.metrics.responded(pool, response.status(), version, sent);
     }
 }
 
-impl Refusal {
-    fn new(status: StatusCode, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self { status, why: report::chain(error) }
-    }
-
-    fn retriable(error: &(dyn std::error::Error + 'static)) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
-    }
+/// Builds the response with a config, or the one that says that the client has it already.
+fn with_config(headers: &HeaderMap, representation: &Representation) -> HttpResponse {
+    let Representation { body, tag, is_gzip } = representation;
+    let mut response = if entity_tag::is_known(headers, tag) {
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+        response
+    } else {
+        let mut response = sized(StatusCode::OK, body.clone());
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        if *is_gzip {
+            let gzip = HeaderValue::from_static("gzip");
+            response.headers_mut().insert(CONTENT_ENCODING, gzip);
+        }
+        response
+    };
+    let headers = response.headers_mut();
+    headers.insert(ETAG, tag.clone());
+    headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    // A config has secrets: no shared cache may keep it.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    response
 }
 
-fn empty(status: StatusCode) -> HttpResponse {
+pub(crate) fn empty(status: StatusCode) -> HttpResponse {
     sized(status, Bytes::new())
 }
 

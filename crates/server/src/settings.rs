@@ -2,10 +2,15 @@
 
 use std::{
     net::{Ipv6Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
-use crate::tls::{Certificate, Policy};
+use crate::{
+    Admission,
+    metrics::Metrics,
+    tls::{Certificate, Policy},
+};
 
 /// Port of HTTPS.
 pub const SECURE_PORT: u16 = 22623;
@@ -25,6 +30,10 @@ pub struct Settings {
     pub policy: Policy,
     /// Limits on the resources that clients may use.
     pub limits: Limits,
+    /// Metrics of requests and connections.
+    pub metrics: Metrics,
+    /// Admission of machines by join tokens; `None` serves every machine.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl Settings {
@@ -37,6 +46,8 @@ impl Settings {
             certificate,
             policy: Policy::default(),
             limits: Limits::default(),
+            metrics: Metrics::default(),
+            admission: None,
         }
     }
 }
@@ -50,12 +61,17 @@ pub fn all_interfaces(port: u16) -> SocketAddr {
 /// Limits on the resources that clients may use. Any host on the network can connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Concurrent connections of each listener; further ones wait in the kernel's queue.
+    /// Concurrent connections of each listener; a further one replaces one of the address that has
+    /// the most.
     pub connections: usize,
+    /// Concurrent connections of one address, or of one IPv6 network of 64 bits.
+    pub connections_per_address: usize,
     /// From the connection to the end of the TLS handshake.
     pub handshake: Duration,
     /// From the handshake or the last response to the end of the next request's headers.
     pub headers: Duration,
+    /// From the last response to the moment at which the connection's buffers are freed.
+    pub idle: Duration,
     /// From the connection to its end; a machine that takes longer retries.
     pub connection: Duration,
     /// Bytes of one request's headers.
@@ -71,8 +87,12 @@ impl Default for Limits {
         Self {
             // A thousand machines that boot together, at some 50 KiB for each connection.
             connections: 1024,
+            // Machines behind a load balancer all have its address.
+            connections_per_address: 768,
             handshake: Duration::from_secs(10),
             headers: Duration::from_secs(10),
+            // A client that sends requests one after the other is faster.
+            idle: Duration::from_millis(50),
             // A document of 1.5 MB over 40 kbit/s.
             connection: Duration::from_mins(5),
             // Ignition sends a few hundred.

@@ -1,16 +1,28 @@
 //! Sources of the configs that the server serves.
 
+mod bootstrap;
 mod cluster;
 mod credentials;
+mod files;
+mod join;
+mod selected_configs;
 
 use std::{collections::BTreeMap, future, sync::Arc};
 
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
 
-pub use cluster::{ClusterSource, JoinSettings};
+pub use bootstrap::{
+    BootstrapSettings, BootstrapSource, RegistryCaError, RegistryCaFile, tls_policy,
+};
+pub use cluster::ClusterSource;
 pub use credentials::CredentialsError;
+pub use files::FileError;
+pub use join::JoinSettings;
 
-use crate::document::{FirstBoot, Inputs};
+use crate::{
+    api_url::UnknownApiUrl,
+    document::{FirstBoot, Inputs},
+};
 
 /// Name of the one ControllerConfig.
 pub(crate) const CONTROLLER_CONFIG: &str = "machine-config-controller";
@@ -26,17 +38,24 @@ pub trait Source: Send + Sync + 'static {
     }
 
     /// Returns the current inputs of the document for `pool`.
-    fn inputs(&self, pool: &str) -> Result<Inputs, LookupError>;
+    fn inputs(&self, pool: &str) -> impl Future<Output = Result<Inputs, LookupError>> + Send;
 }
 
 /// A failure to find the config of a pool. All of these may pass, so the server responds with 5xx.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// The pool does not exist, or not yet.
-    #[error("could not fetch pool {0:?}")]
+    #[error("pool {0:?} does not exist")]
     Pool(String),
+    /// The pool is not served before the cluster runs. Compat: the text is the reference's
+    /// (`pkg/server/bootstrap_server.go`).
+    #[error("refusing to serve bootstrap configuration to pool {0:?}")]
+    NotInBootstrap(String),
+    /// The pool has no config yet.
+    #[error("pool {0:?} has no config yet")]
+    NoConfig(String),
     /// The pool's config does not exist, or not yet.
-    #[error("could not fetch config {config:?} of pool {pool:?}")]
+    #[error("config {config:?} of pool {pool:?} does not exist")]
     Config {
         /// The pool.
         pool: String,
@@ -44,11 +63,40 @@ pub enum LookupError {
         config: String,
     },
     /// The operator has not created the ControllerConfig yet.
-    #[error("could not get controllerconfig {CONTROLLER_CONFIG}")]
+    #[error("ControllerConfig {CONTROLLER_CONFIG:?} does not exist")]
     ControllerConfig,
+    /// No URL of the API server is known.
+    #[error("failed to build the kubelet's kubeconfig")]
+    ApiUrl(#[source] UnknownApiUrl),
     /// The kubeconfig cannot be built.
     #[error("failed to build the kubelet's kubeconfig")]
     Credentials(#[source] Arc<CredentialsError>),
+    /// A file of a bootstrap server cannot be used.
+    #[error(transparent)]
+    File(FileError),
+}
+
+impl LookupError {
+    /// Returns true if nothing is wrong with an object or a file: it is not there yet.
+    #[must_use]
+    pub fn is_pending(&self) -> bool {
+        match self {
+            Self::File(error) => error.is_missing(),
+            Self::Pool(_)
+            | Self::NotInBootstrap(_)
+            | Self::NoConfig(_)
+            | Self::Config { .. }
+            | Self::ControllerConfig
+            | Self::ApiUrl(_)
+            | Self::Credentials(_) => true,
+        }
+    }
+
+    /// Returns true if the pool is not one that the server has: its name is only the client's.
+    #[must_use]
+    pub fn is_unknown_pool(&self) -> bool {
+        matches!(self, Self::Pool(_) | Self::NotInBootstrap(_))
+    }
 }
 
 /// Returns the name of the config for a new machine of `pool`: the newest one as soon as one
@@ -88,7 +136,7 @@ impl FixedSource {
         config: MachineConfig,
         controller: ControllerConfig,
     ) -> Self {
-        let first_boot = FirstBoot { controller: Arc::new(controller), kubeconfig: None };
+        let first_boot = FirstBoot::new(Arc::new(controller), None);
         let inputs = Inputs { config: Arc::new(config), first_boot: Some(first_boot) };
         self.pools.insert(pool.to_owned(), inputs);
         self
@@ -100,8 +148,9 @@ impl Source for FixedSource {
         future::ready(())
     }
 
-    fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
-        self.pools.get(pool).cloned().ok_or_else(|| LookupError::Pool(pool.to_owned()))
+    fn inputs(&self, pool: &str) -> impl Future<Output = Result<Inputs, LookupError>> + Send {
+        let found = self.pools.get(pool).cloned();
+        future::ready(found.ok_or_else(|| LookupError::Pool(pool.to_owned())))
     }
 }
 

@@ -5,7 +5,7 @@ mod policy;
 
 use std::sync::Arc;
 
-use rustls::{ServerConfig, crypto::ring};
+use rustls::{ServerConfig, crypto::ring, server::NoServerSessionStorage};
 use tokio_rustls::TlsAcceptor;
 
 pub(crate) use certificate::ServingCertificate;
@@ -25,5 +25,8 @@ pub(crate) fn acceptor(policy: &Policy, certificate: Arc<ServingCertificate>) ->
         .expect("TLS 1.3 and its cipher suites are always allowed");
     let mut config = config.with_no_client_auth().with_cert_resolver(certificate);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // A machine connects once, so no session is worth its memory.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     TlsAcceptor::from(Arc::new(config))
 }

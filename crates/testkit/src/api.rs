@@ -3,6 +3,7 @@
 //! Both run as child processes, which end with the test: when it ends, when it panics, and when it
 //! is killed.
 
+mod account;
 mod child;
 mod embedded;
 mod programs;
@@ -12,6 +13,7 @@ mod shared;
 use std::path::Path;
 
 pub use self::{
+    account::account,
     child::{Process, command, wait},
     embedded::Embedded,
     programs::{MissingProgram, Programs},

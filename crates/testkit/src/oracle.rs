@@ -7,7 +7,7 @@
 mod accept;
 mod actions;
 mod candidates;
-mod convert;
+pub mod convert;
 mod ctrcfg;
 mod datafile;
 mod hosttree;
@@ -84,6 +84,32 @@ struct Case<'a> {
 #[must_use]
 pub fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus")
+}
+
+/// A recorded input and output.
+#[derive(Clone, Debug)]
+pub struct RecordedCase {
+    /// Id of the case.
+    pub id: String,
+    /// The input, in JSON.
+    pub input: String,
+    /// The reference's output.
+    pub expect: Value,
+}
+
+/// Returns the cases of a suite in `folder`; none if the folder does not have the suite.
+#[expect(clippy::disallowed_methods, reason = "reads test data; no part of it ships")]
+pub fn cases(folder: &Path, suite: &str) -> io::Result<Vec<RecordedCase>> {
+    let path = folder.join(suite).join("cases.jsonl");
+    if !path.is_file() {
+        return Ok(Vec::new());
+    }
+    let mut cases = Vec::new();
+    for line in fs::read_to_string(path)?.lines().filter(|line| !line.trim().is_empty()) {
+        let Case { id, input, expect } = serde_json::from_str(line)?;
+        cases.push(RecordedCase { id, input: input.get().to_owned(), expect });
+    }
+    Ok(cases)
 }
 
 /// Runs every suite in `folder`. Also returns the names of the suites without a check.

@@ -26,8 +26,10 @@ struct Process {
     cluster: &'static [Rule],
     /// Rules for objects in the namespace.
     namespace: &'static [Rule],
-    /// Admission policies that restrict the process further.
-    guard: fn() -> Vec<Value>,
+    /// Rules for objects in other namespaces.
+    elsewhere: &'static [(&'static str, &'static [Rule])],
+    /// Further objects: admission policies that restrict the process, roles that it hands out.
+    further: fn() -> Vec<Value>,
     workload: fn() -> Value,
 }
 
@@ -36,28 +38,32 @@ const PROCESSES: &[Process] = &[
         name: "machine-config-controller",
         cluster: rbac::CONTROLLER,
         namespace: rbac::CONTROLLER_OWN,
-        guard: Vec::new,
+        elsewhere: &[],
+        further: Vec::new,
         workload: controller,
     },
     Process {
         name: "machine-config-daemon",
         cluster: rbac::DAEMON,
         namespace: rbac::BUNDLES,
-        guard: rbac::node_guard,
+        elsewhere: &[],
+        further: rbac::node_guard,
         workload: daemon,
     },
     Process {
         name: "machine-config-operator",
         cluster: rbac::OPERATOR,
         namespace: rbac::OPERATOR_OWN,
-        guard: Vec::new,
+        elsewhere: &[],
+        further: rbac::join_tokens,
         workload: operator,
     },
     Process {
         name: "machine-config-server",
         cluster: rbac::SERVER,
         namespace: rbac::BUNDLES,
-        guard: Vec::new,
+        elsewhere: rbac::SERVER_ELSEWHERE,
+        further: Vec::new,
         workload: server,
     },
 ];
@@ -65,13 +71,16 @@ const PROCESSES: &[Process] = &[
 /// Returns the name and text of every file, in the order in which they are applied.
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
-    let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&[namespace()]))];
+    let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&namespaces()))];
     files.extend(PROCESSES.iter().map(|process| {
         let mut objects = vec![account(process.name)];
         objects.extend(cluster_role(process.name, process.cluster));
         objects.extend(role(process.name, NAMESPACE, process.namespace));
+        for (namespace, rules) in process.elsewhere {
+            objects.extend(role(process.name, namespace, rules));
+        }
         objects.extend(rbac::events(process.name));
-        objects.extend((process.guard)());
+        objects.extend((process.further)());
         objects.push((process.workload)());
         (format!("{}.yaml", process.name), yaml(&objects))
     }));
@@ -83,16 +92,19 @@ fn yaml(objects: &[Value]) -> String {
     texts.collect::<Vec<_>>().join("---\n")
 }
 
-fn namespace() -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": NAMESPACE,
-            // The daemon runs privileged pods.
-            "labels": {"pod-security.kubernetes.io/enforce": "privileged"},
-        },
-    })
+fn namespaces() -> [Value; 2] {
+    let namespace = |name: &str, level: &str| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "labels": {"pod-security.kubernetes.io/enforce": level},
+            },
+        })
+    };
+    // The daemon runs privileged pods; no pod runs beside the join tokens.
+    [namespace(NAMESPACE, "privileged"), namespace(mco_api::join_token::NAMESPACE, "restricted")]
 }
 
 fn account(name: &str) -> Value {

@@ -5,11 +5,13 @@ use std::fmt::Debug;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
+        certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
         core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount},
         discovery::v1::EndpointSlice,
         events::v1::Event,
         policy::v1::PodDisruptionBudget,
+        rbac::v1::{ClusterRoleBinding, RoleBinding},
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
@@ -59,7 +61,9 @@ macro_rules! object {
 }
 
 object!(
+    CertificateSigningRequest,
     ClusterOperator,
+    ClusterRoleBinding,
     ConfigMap,
     ContainerRuntimeConfig,
     ControllerConfig,
@@ -84,6 +88,7 @@ object!(
     PartialObjectMeta<CustomResourceDefinition>,
     PartialObjectMeta<Node>,
     PodDisruptionBudget,
+    RoleBinding,
     Secret,
     ServiceAccount,
 );

@@ -30,11 +30,13 @@ impl Controller {
             let features = kubelet::features(&inputs);
             let features = features.map_err(|error| chain(&error));
             let specs = [
-                (Origin::NodeConfig, Action::NodeConfig, node),
-                (Origin::Features, Action::Features, features),
+                (Origin::NodeConfig, Action::NodeConfig, "NodeConfigFailed", node),
+                (Origin::Features, Action::Features, "FeatureGateFailed", features),
             ];
-            for (origin, action, spec) in specs {
+            for (origin, action, reason, spec) in specs {
                 let name = pool.name_any();
+                let refused = spec.as_ref().err().map(String::as_str).unwrap_or_default();
+                self.events.publish(pool, reason, refused).await;
                 let applied = match spec {
                     Ok(spec) => self.apply(origin, pool, spec).await,
                     Err(cause) => {

@@ -200,8 +200,22 @@ async fn a_pool_with_containerd_gets_what_containerd_has(server: Server) {
     fleet
         .wait::<ContainerRuntimeConfig>("logs", "it names what has no effect", |config| {
             let last = config.status.clone().unwrap_or_default().conditions.pop().unwrap();
-            let start = "Success, except for settings without effect: logLevel: containerd ";
+            let start = "Success, except for settings without effect: logLevel: the base config ";
             last.kind == "Success" && last.message.starts_with(start)
+        })
+        .await;
+
+    // With a base config that has the file, containerd gets the level too.
+    let (base, path) = ("01-worker-container-runtime", "/etc/containerd/config.toml");
+    fleet.create(&objects::config(base, "worker", path, "version%20%3D%202%0A")).await;
+    let has = |config: &MachineConfig| {
+        text(config, path).is_some_and(|text| text == "version = 2\n\n[debug]\nlevel = \"debug\"\n")
+    };
+    fleet.wait::<MachineConfig>(infra, "its containerd has the level", has).await;
+    fleet
+        .wait::<ContainerRuntimeConfig>("logs", "all settings have an effect", |config| {
+            let last = config.status.clone().unwrap_or_default().conditions.pop().unwrap();
+            last.kind == "Success" && last.message == "Success"
         })
         .await;
     fleet.stop().await;

@@ -22,6 +22,8 @@ mod image;
 #[cfg(test)]
 mod image_config;
 #[cfg(test)]
+mod joins;
+#[cfg(test)]
 mod kubelet_config;
 #[cfg(test)]
 mod leader;

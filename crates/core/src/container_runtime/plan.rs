@@ -7,7 +7,7 @@ use mco_api::{
     meta::LooseCondition, selector::SelectorError,
 };
 
-use super::{AdditionalStores, Engines, RuntimeConfigError, check, files};
+use super::{AdditionalStores, BaseFiles, Engines, RuntimeConfigError, check, files};
 use crate::{
     generated::{self, Family, LimitError, Settings},
     image_config::containerd::NoEffect,
@@ -26,8 +26,8 @@ pub fn base_config(role: &str) -> String {
 pub struct PoolFacts<'p> {
     /// The pool.
     pub pool: &'p MachineConfigPool,
-    /// Contents of the storage file in the pool's base config, if it has one.
-    pub storage_conf: Option<String>,
+    /// Files of the pool's base config.
+    pub base: BaseFiles,
     /// Container engines of the nodes.
     pub engines: Engines,
     /// Way in which settings reach the kubelets.
@@ -95,9 +95,8 @@ pub fn plan(
     let suffix = generated::common_suffix(family, &object, chosen, &all, exists)?;
     let mut plan = RuntimePlan { suffix, configs: Vec::new(), without_effect: Vec::new() };
     for facts in selected {
-        let (pool, base) = (facts.pool.name_any(), facts.storage_conf.as_deref());
-        let stores = AdditionalStores::Enabled;
-        let made = files(settings, base, facts.engines, facts.kubelet, stores)?;
+        let (pool, stores) = (facts.pool.name_any(), AdditionalStores::Enabled);
+        let made = files(settings, &facts.base, facts.engines, facts.kubelet, stores)?;
         let name = Family::ContainerRuntime.name(&pool, &plan.suffix);
         let spec = generated::spec(&made.files);
         let owner = Some(generated::controller_reference(config));

@@ -9,7 +9,10 @@ use mco_api::{ContainerRuntimeConfig, KubeletConfig, MachineConfig, MachineConfi
 use super::{file_of, machine_config};
 use crate::{
     cluster_settings::ClusterSettings,
-    container_runtime::{self, Engines, PoolFacts, RuntimePlanError, STORAGE_CONF},
+    container_runtime::{
+        self, BaseFiles as RuntimeBaseFiles, CONTAINERD_CONF, Engines, PoolFacts, RuntimePlanError,
+        STORAGE_CONF,
+    },
     image_config::{
         BaseFiles, EmptyConfig, ImageConfig, ImageConfigError, POLICY_JSON, REGISTRIES_CONF,
     },
@@ -121,10 +124,14 @@ impl FromSettings {
     fn add_runtime_configs(&mut self, sources: &SettingsSources<'_>) {
         let mut facts = Vec::new();
         for &pool in sources.pools {
-            let storage_conf = sources.runtime_file(&pool.name_any(), STORAGE_CONF);
+            let file = |path: &str| sources.runtime_file(&pool.name_any(), path);
+            let base = RuntimeBaseFiles {
+                storage_conf: file(STORAGE_CONF),
+                containerd_conf: file(CONTAINERD_CONF),
+            };
             let kubelet = sources.config(&kubelet::base_name(&pool.name_any()));
             let kubelet = kubelet::delivery(kubelet);
-            facts.push(PoolFacts { pool, storage_conf, engines: sources.engines, kubelet });
+            facts.push(PoolFacts { pool, base, engines: sources.engines, kubelet });
         }
         for config in sources.runtime_configs {
             let source = SettingsSource::ContainerRuntimeConfig(config.name_any());

@@ -4,6 +4,7 @@ mod controller;
 
 use mco_api::{
     MachineConfigPool,
+    annotation::{self, JoinTokens},
     condition::{OperatorCondition, PoolCondition, reason},
     label,
     meta::ConditionStatus,
@@ -29,6 +30,8 @@ pub struct OperatorView<'a> {
     pub controller: &'a ControllerState,
     /// `CustomResourceDefinitions` of other owners that lack members, as text.
     pub incomplete: &'a [String],
+    /// Authentication of new machines.
+    pub join_tokens: &'a JoinTokens,
 }
 
 /// The conditions of the ClusterOperator, and the state of the version.
@@ -70,6 +73,7 @@ pub fn operator(view: &OperatorView<'_>) -> OperatorStatus {
         (OperatorCondition::Degraded, degraded(view, known, failure)),
         (OperatorCondition::Upgradeable, upgradeable(view.pools)),
         (OperatorCondition::EvaluationConditionsDetected, evaluation(view.incomplete)),
+        (OperatorCondition::FirstBootUnauthenticated, first_boot(view.join_tokens)),
     ];
     OperatorStatus { conditions, reached }
 }
@@ -141,6 +145,22 @@ fn evaluation(incomplete: &[String]) -> Finding {
         return Finding::no(reason::AS_EXPECTED, "");
     }
     Finding::yes(reason::INCOMPLETE_DEFINITIONS, &incomplete.join("; "))
+}
+
+/// Reports that new machines are not authenticated.
+fn first_boot(join_tokens: &JoinTokens) -> Finding {
+    if join_tokens.are_required() {
+        return Finding::no(reason::AS_EXPECTED, "New machines need a join token");
+    }
+    let text = format!(
+        "Every host that reaches the machine-config-server can read the configs of new machines, \
+         with the secrets in them. To require join tokens, run: kubectl annotate --overwrite \
+         controllerconfig {} {}={}",
+        label::CONTROLLER_CONFIG,
+        annotation::JOIN_TOKENS.name(),
+        JoinTokens::Required,
+    );
+    Finding::yes(reason::JOIN_TOKENS_OFF, &text)
 }
 
 fn upgradeable(pools: &[&MachineConfigPool]) -> Finding {
@@ -259,6 +279,7 @@ mod tests {
             pools: &[&pool],
             controller: &ControllerState::Running,
             incomplete: &[],
+            join_tokens: &JoinTokens::Off,
         };
         lines(&operator(&view))
     }
@@ -394,8 +415,26 @@ mod tests {
                 pools: &[&pool],
                 controller,
                 incomplete: &[],
+                join_tokens: &JoinTokens::Off,
             };
             assert_eq!(operator(&view).reached, expected, "{words} {controller:?} {reached:?}");
+        }
+    }
+
+    #[test]
+    fn machines_without_tokens_are_a_condition_with_the_command_that_ends_it() {
+        let rows = [
+            (JoinTokens::Off, "True"),
+            (JoinTokens::Required, "False"),
+            // A word that is not known requires tokens.
+            (JoinTokens::from("on"), "False"),
+        ];
+        for (mode, expected) in rows {
+            let found = first_boot(&mode);
+            assert_eq!(found.status.as_str(), expected, "{mode}");
+            let hint =
+                found.message.contains("machineconfiguration.openshift.io/join-tokens=required");
+            assert_eq!(hint, mode == JoinTokens::Off, "{}", found.message);
         }
     }
 
@@ -415,6 +454,7 @@ mod tests {
                 pools: &[&pool],
                 controller: &controller,
                 incomplete: &["a of b lacks spec.c".to_owned()],
+                join_tokens: &JoinTokens::Off,
             };
             let status = operator(&view);
             let (_, evaluation) = &status.conditions[4];

@@ -60,6 +60,10 @@ struct StartArgs {
     /// Accepted for compatibility, without effect: the controller inspects no images
     #[arg(long, default_value = "/var/cache/mcc", hide = true)]
     streams_cache: PathBuf,
+    /// Approve the certificate requests of new nodes that pass all checks; otherwise only if the
+    /// ControllerConfig has the annotation `approve-joins`
+    #[arg(long)]
+    approve_joins: bool,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -109,6 +113,7 @@ fn run_controllers(
         let config = Config {
             templates: Arc::new(templates),
             delays: Delays::SHORT,
+            approve_joins: args.approve_joins,
             leader: Some(leader),
             metrics,
             notes,

@@ -1,5 +1,7 @@
 //! `mco node`: acts on one node of a cluster.
 
+mod approve;
+
 use std::{io::Write as _, process::ExitCode};
 
 use k8s_openapi::api::core::v1::Node;
@@ -25,6 +27,7 @@ pub(crate) struct NodeArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum NodeCommand {
+    Approve(approve::ApproveArgs),
     Recover(RecoverArgs),
 }
 
@@ -41,15 +44,18 @@ struct RecoverArgs {
 
 const EXAMPLES: &str = "\
 Examples:
+  mco node approve              the certificate requests of new nodes that wait
+  mco node approve worker-3     check and approve those of one node
   mco node recover worker-0
 
-The daemon of the node writes every file of the desired config again and reboots the machine. Files
+`recover`: the daemon of the node writes every file of the desired config again and reboots the machine. Files
 that only the forgotten config has stay. On the machine itself, `mco host status` shows the update,
 and `mco host recover` can also resume or undo it.";
 
 /// Runs a command on one node.
 pub(crate) fn run(args: &NodeArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     match &args.command {
+        NodeCommand::Approve(args) => approve::run(args, screen),
         NodeCommand::Recover(args) => recover(args, screen),
     }
 }

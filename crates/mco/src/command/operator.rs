@@ -42,6 +42,14 @@ struct StartArgs {
     /// them; the annotation of the ControllerConfig is left alone if omitted
     #[arg(long, value_parser = ["adopt", "full"], value_name = "PROFILE")]
     profile: Option<String>,
+    /// Authentication of new machines: with required, only machines with a join token get a config;
+    /// the annotation of the ControllerConfig is left alone if omitted
+    #[arg(long, value_parser = ["required", "off"], value_name = "MODE")]
+    join_tokens: Option<String>,
+    /// Let the controller approve the certificate requests of new nodes; the annotation of the
+    /// ControllerConfig is left alone if omitted
+    #[arg(long)]
+    approve_joins: bool,
     #[command(flatten)]
     leader: LeaderArgs,
 }
@@ -66,6 +74,8 @@ pub(crate) fn run(args: &OperatorArgs, verbose: bool) -> anyhow::Result<ExitCode
                 os_image: args.os_image.clone(),
                 os_extensions_image: args.os_extensions_image.clone(),
                 profile: args.profile.as_deref().map(Into::into),
+                join_tokens: args.join_tokens.as_deref().map(Into::into),
+                approve_joins: args.approve_joins.then_some(true),
                 root_ca: RootCa::Connection(args.process.kubeconfig.clone()),
                 leader: Some(leader),
                 notes,

@@ -6,7 +6,7 @@ use std::{
 
 use anyhow::Context as _;
 use mco_cluster::{
-    Health, Shutdown,
+    Clock, Health, Shutdown,
     admin::{Admin, Registry},
     client::{self, Identity},
     report,
@@ -14,9 +14,10 @@ use mco_cluster::{
     telemetry::{self, Format},
 };
 use mco_server::{
-    Certificate, ClusterSource, Settings,
+    Admission, BootstrapSource, Certificate, ClusterSource, Metrics, Settings, Source,
+    admission::{AdmissionSettings, Requirement},
     settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
-    source::JoinSettings,
+    source::{self, BootstrapSettings, JoinSettings, RegistryCaFile},
     tls::Policy,
 };
 use tokio::time::timeout;
@@ -50,15 +51,18 @@ pub(crate) struct ServerArgs {
     /// Key file of the certificate (PEM)
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
-    /// Minimum TLS version with the names of Kubernetes; `VersionTLS12` is the lowest
-    #[arg(long, global = true, default_value = "VersionTLS12")]
-    tls_min_version: String,
+    /// Minimum TLS version with the names of Kubernetes; `VersionTLS12`, the default, is the lowest
+    #[arg(long, global = true, value_name = "VERSION")]
+    tls_min_version: Option<String>,
     /// Cipher suites for TLS 1.2 by IANA name, comma-separated; all secure ones if omitted
     #[arg(long, global = true, value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
     /// Release version, for the log
     #[arg(long, global = true, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot")]
     payload_version: String,
+    /// Address of /metrics, /livez and /readyz
+    #[arg(long, global = true, default_value = "127.0.0.1:8795", value_name = "ADDRESS")]
+    metrics_listen_address: SocketAddr,
     /// Log level; 4 and above logs everything
     #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
     verbosity: u8,
@@ -68,6 +72,7 @@ pub(crate) struct ServerArgs {
 #[derive(Debug, clap::Subcommand)]
 enum Action {
     Start(StartArgs),
+    Bootstrap(BootstrapArgs),
     /// Print the version
     Version,
 }
@@ -75,8 +80,9 @@ enum Action {
 /// Serve the configs of a cluster until stopped
 #[derive(Debug, clap::Args)]
 struct StartArgs {
-    /// Address of the API server in the kubeconfig of new machines
-    #[arg(long, default_value = "")]
+    /// URL of the API server in the kubeconfig of new machines; `auto` takes it from the
+    /// ControllerConfig, the ConfigMap kube-public/cluster-info or the Service default/kubernetes
+    #[arg(long, default_value = "", value_name = "URL", hide_default_value = true)]
     apiserver_url: String,
     /// Kubeconfig of the cluster; the service account of the pod if omitted
     #[arg(long)]
@@ -84,20 +90,38 @@ struct StartArgs {
     /// Directory with the token and ca.crt that new machines join with
     #[arg(long, default_value = "/etc/mcs/bootstrap-token")]
     bootstrap_token_dir: PathBuf,
-    /// Address of /metrics, /livez and /readyz
-    #[arg(long, default_value = "127.0.0.1:8795", value_name = "ADDRESS")]
-    metrics_listen_address: SocketAddr,
     #[command(flatten)]
     client: ClientArgs,
     /// Serve no kubeconfig; new machines then cannot join by themselves
     #[arg(long)]
     without_kubeconfig: bool,
+    /// Serve only machines with a join token, whatever the ControllerConfig says; plain HTTP is closed
+    #[arg(long)]
+    require_join_tokens: bool,
+}
+
+/// Serve the first machines of a cluster from the disk, until the cluster runs
+#[derive(Debug, clap::Args)]
+struct BootstrapArgs {
+    /// Directory that `mco controller bootstrap` wrote
+    #[arg(long, default_value = "/etc/mcs/bootstrap", value_name = "DIR")]
+    server_basedir: PathBuf,
+    /// Kubeconfig that machines get as it is
+    #[arg(long, default_value = "/etc/kubernetes/kubeconfig", value_name = "FILE")]
+    bootstrap_kubeconfig: PathBuf,
+    /// CA certificates of an image registry, in a file below the directory; repeated or
+    /// comma-separated
+    #[arg(long, value_delimiter = ',', value_name = "HOST=FILE")]
+    bootstrap_certs: Vec<RegistryCaFile>,
 }
 
 const EXAMPLES: &str = "\
 Examples:
+  mco server start --apiserver-url auto
   mco server start --apiserver-url https://api-int.example.com:6443
-  mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --without-kubeconfig";
+  mco server start --apiserver-url https://127.0.0.1:6443 --kubeconfig k --without-kubeconfig
+  mco server bootstrap --server-basedir out --bootstrap-kubeconfig kubeconfig \\
+    --bootstrap-certs registry.example.com:5000=certs/registry.crt";
 
 /// Serves until SIGTERM or SIGINT.
 pub(crate) fn run(
@@ -105,45 +129,93 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
-    let start = match &args.action {
+    let options = match &args.action {
         Action::Version => {
             writeln!(screen, "MachineConfigServer {}", env!("CARGO_PKG_VERSION"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        Action::Start(start) => start,
+        Action::Start(start) => {
+            anyhow::ensure!(!start.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
+            start.client.options(IDENTITY)
+        }
+        Action::Bootstrap(_) => client::Options::default(),
     };
-    anyhow::ensure!(!start.apiserver_url.is_empty(), "--apiserver-url cannot be empty");
     let level = if verbose || args.verbosity >= 4 { Level::DEBUG } else { Level::INFO };
     telemetry::start(Format::Json, level)?;
     info!(version = env!("CARGO_PKG_VERSION"), release = args.payload_version, "Starting");
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let options = start.client.options(IDENTITY);
     let shutdown = process::on_signals(SHUTDOWN_LIMIT, &options.metrics)?;
-    let served = runtime.block_on(serve(args, start, &options, shutdown));
+    let served = runtime.block_on(async {
+        match &args.action {
+            Action::Start(start) => serve_cluster(args, start, &options, shutdown).await,
+            Action::Bootstrap(from) => serve_bootstrap(args, from, shutdown).await,
+            Action::Version => Ok(()),
+        }
+    });
     runtime.shutdown_timeout(LAST_GRACE);
     served?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(
+async fn serve_cluster(
     args: &ServerArgs,
     start: &StartArgs,
     options: &client::Options,
     shutdown: Shutdown,
 ) -> anyhow::Result<()> {
     let client = client::connect_with(start.kubeconfig.as_deref(), options).await?;
-    let joining = (!start.without_kubeconfig).then(|| JoinSettings {
-        server: start.apiserver_url.clone(),
-        credentials: start.bootstrap_token_dir.clone(),
-    });
+    let server = start.apiserver_url.parse()?;
+    let joining = (!start.without_kubeconfig)
+        .then(|| JoinSettings { server, credentials: start.bootstrap_token_dir.clone() });
     let source = ClusterSource::watch(&client, joining, &shutdown).await;
-    let admin = admin(start, options, source.health()).await?;
+    let mut settings = settings(args, flag_policy(args));
+    let requirement = if start.require_join_tokens {
+        Requirement::Always
+    } else {
+        Requirement::ByControllerConfig
+    };
+    let admission = AdmissionSettings::new(requirement);
+    let admission = Admission::watch(&client, admission, source.health(), &shutdown);
+    let mut registry = Registry::default();
+    options.metrics.register(&mut registry);
+    admission.register(&mut registry);
+    settings.admission = Some(admission);
+    let admin = admin(args, registry, source.health(), &settings.metrics).await?;
     tokio::spawn(process::wait_for_apiserver(client, admin.readiness(), shutdown.clone()));
+    serve(settings, source, admin, shutdown).await
+}
+
+async fn serve_bootstrap(
+    args: &ServerArgs,
+    from: &BootstrapArgs,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
+    let source = BootstrapSettings {
+        folder: from.server_basedir.clone(),
+        kubeconfig: from.bootstrap_kubeconfig.clone(),
+        registry_cas: from.bootstrap_certs.clone(),
+    };
+    let source = BootstrapSource::open(source, Clock::System).await?;
+    let is_flag = args.tls_min_version.is_some() || !args.tls_cipher_suites.is_empty();
+    let policy =
+        if is_flag { flag_policy(args) } else { source::tls_policy(&from.server_basedir).await };
+    let settings = settings(args, policy);
+    let admin = admin(args, Registry::default(), &Health::default(), &settings.metrics).await?;
+    admin.readiness().set_ready();
+    serve(settings, source, admin, shutdown).await
+}
+
+async fn serve(
+    settings: Settings,
+    source: impl Source,
+    admin: Admin,
+    shutdown: Shutdown,
+) -> anyhow::Result<()> {
     let serving = {
         let shutdown = shutdown.clone();
         tokio::spawn(async move { admin.serve(&shutdown).await })
     };
-    let served = mco_server::run(settings(args), source, &shutdown).await;
+    let served = mco_server::run(settings, source, &shutdown).await;
     shutdown.request();
     // A connection that does not end is closed with the process.
     if let Ok(served) = timeout(LAST_GRACE, serving).await {
@@ -154,26 +226,30 @@ async fn serve(
 
 /// Opens the address of the metrics and the health.
 async fn admin(
-    start: &StartArgs,
-    options: &client::Options,
+    args: &ServerArgs,
+    mut registry: Registry,
     health: &Health,
+    metrics: &Metrics,
 ) -> anyhow::Result<Admin> {
-    let mut registry = Registry::default();
-    options.metrics.register(&mut registry);
     health.register(&mut registry);
-    let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
+    metrics.register(&mut registry);
+    let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
     Ok(admin.with_health(health.clone()))
 }
 
-fn settings(args: &ServerArgs) -> Settings {
-    let (floor, suites) = (&args.tls_min_version, &args.tls_cipher_suites);
-    info!(floor, ?suites, "TLS settings");
-    let policy = Policy::parse(floor, suites).unwrap_or_else(|error| {
+/// Returns the TLS settings of the flags.
+fn flag_policy(args: &ServerArgs) -> Policy {
+    let floor = args.tls_min_version.as_deref().unwrap_or_default();
+    Policy::parse(floor, &args.tls_cipher_suites).unwrap_or_else(|error| {
         // Compat: invalid TLS settings do not stop the server (pkg/controller/common/helpers.go).
         let error = report::chain(&error);
         error!(error, "Error using provided tls arguments; using the defaults");
         Policy::default()
-    });
+    })
+}
+
+fn settings(args: &ServerArgs, policy: Policy) -> Settings {
+    info!(?policy, "TLS settings");
     let mut settings = Settings::new(Certificate::files(&args.cert, &args.key));
     settings.secure = all_interfaces(args.secure_port);
     settings.plain = (args.insecure_port != 0).then(|| all_interfaces(args.insecure_port));

@@ -1,5 +1,7 @@
 //! `mco status`: prints the status of pools and nodes.
 
+mod first_boot;
+
 use std::{
     io::{self, IsTerminal as _},
     process::ExitCode,
@@ -62,5 +64,7 @@ async fn fetch(client: &kube::Client) -> anyhow::Result<StatusView> {
     let pools = pools.map_err(remote::call_error)?;
     let operators = Api::<ClusterOperator>::all(client.clone());
     let operator = operators.get_opt(label::CLUSTER_OPERATOR).await.map_err(remote::call_error)?;
-    Ok(StatusView::of(operator.as_ref(), &pools.items, &nodes.items))
+    let mut view = StatusView::of(operator.as_ref(), &pools.items, &nodes.items);
+    view.explanations.extend(first_boot::fetch(client).await?);
+    Ok(view)
 }

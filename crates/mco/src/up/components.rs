@@ -14,7 +14,11 @@ use mco_daemon::{
     DaemonContext,
     simulate::{self, FirstConfig, Power},
 };
-use mco_server::{ClusterSource, Server, Settings as ServerSettings, source::JoinSettings};
+use mco_server::{
+    Admission, ClusterSource, Server, Settings as ServerSettings,
+    admission::{AdmissionSettings, Requirement},
+    source::{ApiUrl, JoinSettings},
+};
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
@@ -121,10 +125,13 @@ impl Components<'_> {
         let client = self.client_of(Identity::new("machine-config-server"));
         let ca = self.state.dir().join("ca.crt");
         let joining = JoinSettings {
-            server: format!("https://{api}"),
+            server: ApiUrl::Fixed(format!("https://{api}")),
             credentials: certificate::bootstrap_credentials(self.state, &ca)?,
         };
         let source = ClusterSource::watch(&client, Some(joining), &self.shutdown).await;
+        let admission = AdmissionSettings::new(Requirement::ByControllerConfig);
+        let admission = Admission::watch(&client, admission, source.health(), &self.shutdown);
+        settings.admission = Some(admission);
         let server = Server::open(settings, source).await?;
         let address = server.secure_address()?;
         let shutdown = self.shutdown.clone();

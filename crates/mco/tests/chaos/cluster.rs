@@ -265,7 +265,7 @@ impl Cluster {
             return Err(format!("the pool's status is not complete: {status:?}"));
         }
         self.look_at_nodes(config, sources).await?;
-        let served = self.source.inputs("worker").map_err(|error| error.to_string())?;
+        let served = self.source.inputs("worker").await.map_err(|error| error.to_string())?;
         if served.config.metadata.name.as_ref() != Some(config) {
             return Err(format!("the server has {:?}", served.config.metadata.name));
         }

@@ -17,6 +17,8 @@ mod failover;
 mod hang;
 #[cfg(test)]
 mod host;
+#[cfg(test)]
+mod joining;
 mod load;
 mod plan;
 #[cfg(test)]

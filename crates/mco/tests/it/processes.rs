@@ -221,6 +221,12 @@ async fn processes_install_a_cluster_and_stop(
         assert!(metrics.contains(line), "{metrics}");
     }
 
+    crate::server::serves_a_pool_with_the_url_of_the_cluster(
+        &client,
+        &kubeconfig("server"),
+        "master",
+    )
+    .await;
     assert!(stop(controller).success() && stop(operator).success());
     for name in ["machine-config-controller", "machine-config"] {
         let lease = Api::<Lease>::namespaced(client.clone(), label::NAMESPACE).get(name).await;

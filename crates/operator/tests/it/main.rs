@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod install;
 #[cfg(test)]
+mod joining;
+#[cfg(test)]
 mod keep;
 #[cfg(test)]
 mod lease;

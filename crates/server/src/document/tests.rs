@@ -26,7 +26,7 @@ fn controller((kubelet, cloud): (&str, &str)) -> ControllerConfig {
 }
 
 fn joining(config: MachineConfig, controller: ControllerConfig) -> Inputs {
-    let first_boot = FirstBoot { controller: Arc::new(controller), kubeconfig: None };
+    let first_boot = FirstBoot::new(Arc::new(controller), None);
     Inputs { config: Arc::new(config), first_boot: Some(first_boot) }
 }
 
@@ -139,7 +139,7 @@ fn an_image_built_beforehand_is_among_the_node_annotations() {
 fn the_config_is_added_in_full_and_last_without_its_ignition_part() {
     let mut inputs = joining(config(&empty_ignition()), ControllerConfig::default());
     let first_boot = inputs.first_boot.as_mut().unwrap();
-    first_boot.kubeconfig = Some(Kubeconfig("clusters: []\n".into()));
+    first_boot.kubeconfig = Some(Kubeconfig(b"clusters: []\n"[..].into()));
     let document = built(&inputs, "3.1.0").unwrap();
     let expected = [NODE_ANNOTATIONS, KUBECONFIG, SERVED_CONFIG, ENCAPSULATED];
     assert_eq!(paths(&document), expected);
@@ -224,6 +224,6 @@ fn a_config_without_an_ignition_part_is_rejected() {
 
 #[test]
 fn the_kubeconfig_is_hidden_in_logs() {
-    let kubeconfig = Kubeconfig("token: secret".into());
+    let kubeconfig = Kubeconfig(b"token: secret"[..].into());
     assert_eq!(format!("{kubeconfig:?}"), "Kubeconfig(13 bytes)");
 }

@@ -1,41 +1,30 @@
 //! Configs from a cluster, read from watches.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool};
 use mco_cluster::{Api, Cache, Health, Object, Shutdown, cache::trim, watch};
+use tokio::{sync::Notify, time::timeout};
 
 use super::{
-    CONTROLLER_CONFIG, CredentialsError, LookupError, Source, credentials::Credentials,
+    CONTROLLER_CONFIG, LookupError, Source,
+    join::{JoinKubeconfig, JoinSettings},
     select_config,
+    selected_configs::SelectedConfigs,
 };
-use crate::{
-    document::{FirstBoot, Inputs, Kubeconfig},
-    kubeconfig,
-};
+use crate::document::{FirstBoot, Inputs};
 
-const NAMESPACE: &str = "openshift-machine-config-operator";
-const KUBECONFIG_DATA: &str = "kubeconfig-data";
-const CA_BUNDLE: &str = "ca-bundle.crt";
-
-/// Settings of the kubeconfig for a new machine's kubelet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JoinSettings {
-    /// URL of the API server as machines see it.
-    pub server: String,
-    /// Folder with the files `token` and `ca.crt`.
-    pub credentials: PathBuf,
-}
+/// Time that a request waits for a config that a pool selects since a moment ago. Ignition waits ten
+/// seconds for a response.
+const ARRIVAL_LIMIT: Duration = Duration::from_secs(3);
 
 /// Configs from a cluster.
 pub struct ClusterSource {
     pools: Arc<Cache<MachineConfigPool>>,
-    configs: Arc<Cache<MachineConfig>>,
+    configs: Arc<SelectedConfigs>,
     controllers: Arc<Cache<ControllerConfig>>,
-    bundles: Arc<Cache<ConfigMap>>,
-    joining: Option<(String, Arc<Credentials>)>,
+    joining: Option<JoinKubeconfig>,
     health: Health,
 }
 
@@ -54,24 +43,18 @@ impl ClusterSource {
         shutdown: &Shutdown,
     ) -> Self {
         let health = Health::default();
-        let all = || watch::Config::default().health(&health);
-        let one = all().named(KUBECONFIG_DATA);
+        let all = watch::Config::default().health(&health);
+        let pools = start_watch(Api::all(client.clone()), all.clone(), shutdown);
+        let configs = Arc::new(SelectedConfigs::new(client, &health, shutdown));
+        spawn_follow(pools.clone(), configs.clone(), shutdown.clone());
+        let controllers = start_watch(Api::all(client.clone()), all.clone(), shutdown);
         let joining = match joining {
-            Some(JoinSettings { server, credentials }) => {
-                let credentials = Arc::new(Credentials::open(credentials).await);
-                spawn_refresh(credentials.clone(), shutdown.clone());
-                Some((server, credentials))
+            Some(settings) => {
+                Some(JoinKubeconfig::watch(client, settings, &controllers, &all, shutdown).await)
             }
             None => None,
         };
-        Self {
-            pools: start_watch(Api::all(client.clone()), all(), shutdown),
-            configs: start_watch(Api::all(client.clone()), all(), shutdown),
-            controllers: start_watch(Api::all(client.clone()), all(), shutdown),
-            bundles: start_watch(Api::namespaced(client.clone(), NAMESPACE), one, shutdown),
-            joining,
-            health,
-        }
+        Self { pools, configs, controllers, joining, health }
     }
 
     /// Returns the health of the watches.
@@ -80,47 +63,53 @@ impl ClusterSource {
         &self.health
     }
 
-    fn kubeconfig(&self) -> Result<Option<Kubeconfig>, Arc<CredentialsError>> {
-        let Some((server, credentials)) = &self.joining else { return Ok(None) };
-        let current = credentials.current()?;
-        let bundle = self.bundles.get(&format!("{NAMESPACE}/{KUBECONFIG_DATA}"));
-        let bundle = bundle.as_ref().and_then(|map| map.binary_data.as_ref()?.get(CA_BUNDLE));
-        let yaml = match bundle {
-            Some(bundle) => kubeconfig::yaml(server, &bundle.0, &current.token),
-            None => kubeconfig::yaml(server, &current.ca?, &current.token),
-        };
-        let yaml = yaml.map_err(|fault| Arc::new(CredentialsError::Write(fault)))?;
-        Ok(Some(Kubeconfig(yaml.into())))
+    /// Returns the config of that name, which a pool selects.
+    async fn config(&self, name: &str) -> Option<Arc<MachineConfig>> {
+        if let Some(known) = self.configs.get(name) {
+            return Some(known);
+        }
+        // The pool has just changed, or the config does not exist.
+        self.configs.follow(&self.pools.list());
+        let cache = self.configs.cache(name)?;
+        // A time-out is the same as a config that does not exist: the machine retries.
+        drop(timeout(ARRIVAL_LIMIT, cache.ready()).await);
+        cache.get(name)
     }
 }
 
 impl Source for ClusterSource {
     async fn ready(&self) {
         self.pools.ready().await;
+        self.configs.follow(&self.pools.list());
         self.configs.ready().await;
         self.controllers.ready().await;
-        self.bundles.ready().await;
+        if let Some(joining) = &self.joining {
+            joining.ready().await;
+        }
     }
 
     fn stale_watches(&self) -> Vec<String> {
         self.health.stale_watches()
     }
 
-    fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
+    async fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
         let found = self.pools.get(pool).ok_or_else(|| LookupError::Pool(pool.to_owned()))?;
         let chosen = select_config(&found);
-        let config = self.configs.get(chosen).ok_or_else(|| LookupError::Config {
+        if chosen.is_empty() {
+            return Err(LookupError::NoConfig(pool.to_owned()));
+        }
+        let config = self.config(chosen).await.ok_or_else(|| LookupError::Config {
             pool: pool.to_owned(),
             config: chosen.to_owned(),
         })?;
         let controller =
             self.controllers.get(CONTROLLER_CONFIG).ok_or(LookupError::ControllerConfig)?;
-        let kubeconfig = self.kubeconfig().map_err(LookupError::Credentials)?;
-        Ok(Inputs { config, first_boot: Some(FirstBoot { controller, kubeconfig }) })
+        let kubeconfig = self.joining.as_ref().map(JoinKubeconfig::get).transpose()?;
+        Ok(Inputs { config, first_boot: Some(FirstBoot::new(controller, kubeconfig)) })
     }
 }
 
-fn start_watch<K: Object>(
+pub(super) fn start_watch<K: Object>(
     api: Api<K>,
     config: watch::Config,
     shutdown: &Shutdown,
@@ -131,11 +120,21 @@ fn start_watch<K: Object>(
     cache
 }
 
-fn spawn_refresh(credentials: Arc<Credentials>, shutdown: Shutdown) {
+/// Watches the configs of the pools as these change.
+fn spawn_follow(
+    pools: Arc<Cache<MachineConfigPool>>,
+    configs: Arc<SelectedConfigs>,
+    shutdown: Shutdown,
+) {
+    let changed = Arc::new(Notify::new());
+    let announced = changed.clone();
+    pools.on_change(move |_| announced.notify_one());
     tokio::spawn(async move {
-        tokio::select! {
-            () = shutdown.requested() => {}
-            () = credentials.run_refresh() => {}
+        loop {
+            tokio::select! {
+                () = shutdown.requested() => return,
+                () = changed.notified() => configs.follow(&pools.list()),
+            }
         }
     });
 }

@@ -34,18 +34,38 @@ pub enum CredentialsError {
 }
 
 /// Contents of the files.
-#[derive(Clone)]
 pub(super) struct CredentialData {
     /// The token.
-    pub(super) token: Arc<str>,
+    pub(super) token: String,
     /// The CA certificates, or the error; the ConfigMap's bundle may replace them.
-    pub(super) ca: Result<Arc<[u8]>, Arc<CredentialsError>>,
+    pub(super) ca: Result<Vec<u8>, Arc<CredentialsError>>,
+}
+
+impl CredentialData {
+    fn is_same(&self, other: &Self) -> bool {
+        let ca = match (&self.ca, &other.ca) {
+            (Ok(one), Ok(two)) => one == two,
+            (Err(one), Err(two)) => one.to_string() == two.to_string(),
+            (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+        };
+        ca && self.token == other.token
+    }
+}
+
+type Outcome = Result<Arc<CredentialData>, Arc<CredentialsError>>;
+
+fn is_same(one: &Outcome, two: &Outcome) -> bool {
+    match (one, two) {
+        (Ok(one), Ok(two)) => one.is_same(two),
+        (Err(one), Err(two)) => one.to_string() == two.to_string(),
+        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
+    }
 }
 
 /// The files, and their contents at the last read.
 pub(super) struct Credentials {
     folder: PathBuf,
-    current: RwLock<Result<CredentialData, Arc<CredentialsError>>>,
+    current: RwLock<Outcome>,
 }
 
 /// Interval between two reads of the files.
@@ -54,31 +74,39 @@ const POLL: Duration = Duration::from_secs(10);
 impl Credentials {
     /// Reads the files for the first time.
     pub(super) async fn open(folder: PathBuf) -> Self {
-        let current = read(&folder).await.map_err(Arc::new);
+        let current = read(&folder).await;
         Self { folder, current: RwLock::new(current) }
     }
 
     /// Returns the contents of the files at the last read.
-    pub(super) fn current(&self) -> Result<CredentialData, Arc<CredentialsError>> {
+    pub(super) fn current(&self) -> Outcome {
         self.current.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the files periodically; never returns.
-    pub(super) async fn run_refresh(&self) {
+    /// Reads the files periodically and calls `on_change` when they have changed; never returns.
+    pub(super) async fn run_refresh(&self, on_change: impl Fn()) {
         loop {
             tokio::time::sleep(POLL).await;
-            let current = read(&self.folder).await.map_err(Arc::new);
-            *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
+            let new = read(&self.folder).await;
+            if is_same(&self.current(), &new) {
+                continue;
+            }
+            *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+            on_change();
         }
     }
 }
 
-async fn read(folder: &Path) -> Result<CredentialData, CredentialsError> {
+async fn read(folder: &Path) -> Outcome {
+    read_files(folder).await.map(Arc::new).map_err(Arc::new)
+}
+
+async fn read_files(folder: &Path) -> Result<CredentialData, CredentialsError> {
     let path = folder.join("token");
     let token = bytes(&path).await?;
     let token = String::from_utf8(token).map_err(|_| CredentialsError::NotText { path })?;
-    let ca = bytes(&folder.join("ca.crt")).await.map(Into::into).map_err(Arc::new);
-    Ok(CredentialData { token: token.into(), ca })
+    let ca = bytes(&folder.join("ca.crt")).await.map_err(Arc::new);
+    Ok(CredentialData { token, ca })
 }
 
 async fn bytes(path: &Path) -> Result<Vec<u8>, CredentialsError> {
@@ -98,6 +126,8 @@ mod tests {
         let missing = credentials.current().err().expect("no token yet").to_string();
         assert_eq!(missing, format!("failed to read {}/token", folder.path().display()));
 
+        let changes = std::sync::atomic::AtomicU32::new(0);
+        let count = || changes.load(std::sync::atomic::Ordering::Relaxed);
         let steps = async {
             for token in ["first", "second"] {
                 std::fs::write(folder.path().join("token"), token).unwrap();
@@ -106,9 +136,16 @@ mod tests {
                 assert_eq!(&*current.token, token);
                 assert!(current.ca.is_err(), "there is no ca.crt");
             }
+            let changes = count();
+            assert!(changes >= 2, "{changes}");
+            tokio::time::sleep(5 * POLL).await;
+            assert_eq!(count(), changes, "only changes are announced");
+        };
+        let on_change = || {
+            changes.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         };
         tokio::select! {
-            () = credentials.run_refresh() => {}
+            () = credentials.run_refresh(on_change) => {}
             () = steps => {}
         }
     }

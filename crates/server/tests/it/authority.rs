@@ -7,6 +7,7 @@ use rustls::{RootCertStore, pki_types::CertificateDer};
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
+    pem: String,
 }
 
 /// A certificate and its key as PEM.
@@ -22,8 +23,9 @@ impl Authority {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "test authority");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap().der().clone();
-        Self { issuer: Issuer::new(params, key), certificate }
+        let made = params.self_signed(&key).unwrap();
+        let (certificate, pem) = (made.der().clone(), made.pem());
+        Self { issuer: Issuer::new(params, key), certificate, pem }
     }
 
     /// Issues a server certificate for `localhost`.
@@ -32,6 +34,11 @@ impl Authority {
         let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Pair { chain: certificate.pem(), key: key.serialize_pem(), leaf: certificate.der().clone() }
+    }
+
+    /// Returns the certificate of the authority.
+    pub(crate) fn pem(&self) -> &str {
+        &self.pem
     }
 
     pub(crate) fn roots(&self) -> RootCertStore {

@@ -45,13 +45,17 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) async fn connect(self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+        self.over(TcpStream::connect(address).await?).await
+    }
+
+    /// Runs the handshake over a connection.
+    pub(crate) async fn over(self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(provider);
         let config = config.with_protocol_versions(&self.versions).unwrap();
         let mut config = config.with_root_certificates(self.roots).with_no_client_auth();
         config.alpn_protocols =
             self.protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(address).await?;
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }

@@ -13,7 +13,12 @@ use hyper::body::Frame;
 use kube::client::Body;
 use mco_cluster::Shutdown;
 use mco_ignition::data_url;
-use mco_server::{ClusterSource, Server, Source, source::JoinSettings};
+use mco_server::{
+    ClusterSource, Server, Source,
+    api_url::ApiUrl,
+    document::{FirstBoot, Inputs},
+    source::JoinSettings,
+};
 use serde_json::{Value, json};
 use tokio::{
     sync::{Notify, watch},
@@ -61,7 +66,7 @@ impl Api {
         open.wait_for(|open| *open).await.unwrap();
         let list = json!({
             "apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": "10"},
-            "items": items(&plural)
+            "items": items(uri)
         });
         Response::new(body(stream::iter([Bytes::from(list.to_string())])))
     }
@@ -98,7 +103,10 @@ fn pool(updated: i32, version: &str) -> Value {
     })
 }
 
-fn items(plural: &str) -> Vec<Value> {
+/// Returns the objects that a list selects. `kube-public` has no ConfigMap.
+fn items(uri: &http::Uri) -> Vec<Value> {
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    let plural = path.rsplit('/').next().unwrap();
     let config = |name: &str| {
         json!({
             "metadata": {"name": name, "uid": name, "resourceVersion": "2"},
@@ -107,7 +115,23 @@ fn items(plural: &str) -> Vec<Value> {
     };
     match plural {
         "machineconfigpools" => vec![pool(0, "9")],
-        "machineconfigs" => vec![config("rendered-worker-old"), config("rendered-worker-new")],
+        "machineconfigs" => {
+            let names = ["rendered-worker-old", "rendered-worker-new"];
+            let selected =
+                |name: &&str| query.contains(&format!("fieldSelector=metadata.name%3D{name}"));
+            let found: Vec<_> = names.into_iter().filter(selected).map(config).collect();
+            assert_eq!(found.len(), 1, "only the configs of pools are requested: {uri}");
+            found
+        }
+        "endpointslices" => vec![json!({
+            "metadata": {
+                "name": "kubernetes", "namespace": "default", "uid": "e", "resourceVersion": "5"
+            },
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.7"]}],
+            "ports": [{"name": "https", "port": 6443}]
+        })],
+        "configmaps" if path.contains("/kube-public/") => Vec::new(),
         "controllerconfigs" => vec![json!({
             "metadata": {"name": "machine-config-controller", "uid": "c", "resourceVersion": "3"},
             "spec": {"kubeAPIServerServingCAData": "Y2E="}
@@ -123,7 +147,8 @@ fn items(plural: &str) -> Vec<Value> {
 }
 
 fn joining(credentials: &Path) -> JoinSettings {
-    JoinSettings { server: "https://api-int:6443".to_owned(), credentials: credentials.to_owned() }
+    let server = ApiUrl::Fixed("https://api-int:6443".to_owned());
+    JoinSettings { server, credentials: credentials.to_owned() }
 }
 
 async fn served(address: std::net::SocketAddr) -> Value {
@@ -157,7 +182,10 @@ async fn a_cluster_is_served_once_listed_and_follows_changes() {
     let address = server.plain_address().unwrap().unwrap();
 
     let asks = async {
-        assert_eq!(plain(address, request("GET", "/readyz", &[])).await.status.as_u16(), 200);
+        for path in ["/readyz", "/healthz", "/livez"] {
+            let reply = plain(address, request("GET", path, &[])).await;
+            assert_eq!((reply.status.as_u16(), reply.body.len()), (200, 0), "{path}");
+        }
         let old = served(address).await;
         let annotations = "/etc/machine-config-daemon/node-annotations.json";
         assert!(file(&old, annotations).contains("rendered-worker-old"));
@@ -183,8 +211,31 @@ async fn without_a_token_requests_fail_with_5xx() {
     let folder = tempfile::tempdir().unwrap();
     let source = ClusterSource::watch(&api.client(), Some(joining(folder.path())), &shutdown).await;
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
-    let refused = source.inputs("worker").unwrap_err();
+    let refused = source.inputs("worker").await.unwrap_err();
     assert_eq!(refused.to_string(), "failed to build the kubelet's kubeconfig");
+    assert!(refused.is_pending(), "the token may be there in a minute");
+    shutdown.request();
+}
+
+fn kubeconfig(inputs: Inputs) -> std::sync::Arc<[u8]> {
+    let FirstBoot { kubeconfig, .. } = inputs.first_boot.unwrap();
+    kubeconfig.unwrap().0
+}
+
+#[tokio::test]
+async fn the_url_of_the_api_server_is_found_and_the_kubeconfig_built_once() {
+    let (api, shutdown) = (Api::new(), Shutdown::new());
+    api.open.send_replace(true);
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("token"), "to.ken").unwrap();
+    let joining = JoinSettings { server: ApiUrl::Auto, ..joining(folder.path()) };
+    let source = ClusterSource::watch(&api.client(), Some(joining), &shutdown).await;
+    timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
+    let first = kubeconfig(source.inputs("worker").await.unwrap());
+    let text = String::from_utf8(first.to_vec()).unwrap();
+    assert!(text.contains("server: https://10.0.0.7:6443\n"), "{text}");
+    let again = kubeconfig(source.inputs("worker").await.unwrap());
+    assert!(Arc::ptr_eq(&first, &again), "the same bytes while no input changes");
     shutdown.request();
 }
 
@@ -200,8 +251,8 @@ async fn watches_that_hear_nothing_are_stale_until_their_lists_arrive() {
     api.open.send_replace(false);
     tokio::time::sleep(Duration::from_mins(5)).await;
     let stale = source.stale_watches();
-    assert_eq!(stale.len(), 4, "{stale:?}");
-    assert!(stale[3].starts_with("watch of MachineConfigPool is stale"), "{stale:?}");
+    assert_eq!(stale.len(), 3, "one line for each kind: {stale:?}");
+    assert!(stale[2].starts_with("watch of MachineConfigPool is stale"), "{stale:?}");
     api.open.send_replace(true);
     let heard = async {
         while !source.stale_watches().is_empty() {
@@ -220,9 +271,9 @@ async fn a_missing_object_is_named_in_the_error() {
     api.open.send_replace(true);
     let source = ClusterSource::watch(&api.client(), None, &shutdown).await;
     timeout(PATIENCE, source.ready()).await.expect("the lists arrive");
-    assert!(source.inputs("worker").unwrap().first_boot.unwrap().kubeconfig.is_none());
-    let refused = source.inputs("infra").unwrap_err();
-    assert_eq!(refused.to_string(), "could not fetch pool \"infra\"");
+    assert!(source.inputs("worker").await.unwrap().first_boot.unwrap().kubeconfig.is_none());
+    let refused = source.inputs("infra").await.unwrap_err();
+    assert_eq!(refused.to_string(), "pool \"infra\" does not exist");
     shutdown.request();
 }
 

@@ -65,11 +65,16 @@ pub(crate) fn with_file(size: usize) -> Value {
     ]}})
 }
 
-/// Returns the pools `empty` (an empty config, nothing added), `worker` (one file, as in a cluster)
-/// and `broken`.
+/// Returns the pools `empty` (an empty config, nothing added), `worker` (one file, as in a cluster),
+/// `disk` (a partition, which spec 2.2 cannot express) and `broken`.
 pub(crate) fn source() -> FixedSource {
     let empty = json!({"ignition": {"version": "3.5.0"}});
+    let partitions = json!([{"number": 1, "startMiB": 1, "sizeMiB": 9}]);
+    let disk = json!({"ignition": {"version": "3.5.0"}, "storage": {"disks": [
+        {"device": "/dev/sda", "partitions": partitions}
+    ]}});
     FixedSource::default()
+        .with("disk", config("rendered-disk-1", &disk))
         .with("empty", config("rendered-empty-1", &empty))
         .with("broken", config("rendered-broken-1", &json!({"ignition": {"version": "9.9.9"}})))
         .joining("worker", config("rendered-worker-1", &with_file(9)), ControllerConfig::default())

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
+use mco_server::FixedSource;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
-use crate::{
-    client::{plain, request},
-    fixture::{PATIENCE, Running, source, start},
-};
+use crate::fixture::{PATIENCE, Running, config, source, start, with_file};
 
 /// Short enough to wait for.
 const SOON: Duration = Duration::from_millis(50);
@@ -80,32 +78,6 @@ async fn the_body_of_a_request_is_not_read() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
-    let server = start(source(), |settings| {
-        settings.limits.connections = 1;
-        settings.limits.headers = PATIENCE;
-    })
-    .await;
-    let mut held = TcpStream::connect(server.plain).await.unwrap();
-    let waiting = tokio::spawn(plain(server.plain, request("GET", "/healthz", &[])));
-    // Twenty responses on one connection are time enough for a response on the other, if a permit
-    // were free.
-    for _ in 0..20 {
-        held.write_all(b"GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            let read = timeout(PATIENCE, held.read_buf(&mut answer)).await.expect("an answer");
-            assert_ne!(read.unwrap(), 0, "the connection stays open");
-        }
-    }
-    assert!(!waiting.is_finished());
-    drop(held);
-    let reply = timeout(PATIENCE, waiting).await.expect("room").unwrap();
-    assert_eq!(reply.status.as_u16(), 200);
-    server.stop().await;
-}
-
-#[tokio::test]
 async fn shutdown_does_not_wait_for_idle_connections() {
     let server = start(source(), |_| {}).await;
     let silent = TcpStream::connect(server.secure).await.unwrap();
@@ -114,4 +86,65 @@ async fn shutdown_does_not_wait_for_idle_connections() {
     server.stop().await;
     assert!(TcpStream::connect(address).await.is_err(), "the address is closed");
     drop((silent, idle));
+}
+
+/// Sends a request and returns the status line of the response.
+async fn ask(stream: &mut TcpStream, path: &str) -> String {
+    let text = format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let read = timeout(PATIENCE, stream.read_buf(&mut answer)).await.expect("an answer");
+        assert_ne!(read.unwrap(), 0, "the connection stays open");
+    }
+    String::from_utf8_lossy(&answer).lines().next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_connection_that_was_idle_is_served_again() {
+    let server = start(source(), |settings| settings.limits.idle = SOON).await;
+    let mut stream = TcpStream::connect(server.plain).await.unwrap();
+    for (path, expected) in [("/healthz", "HTTP/1.1 200 OK"), ("/", "HTTP/1.1 404 Not Found")] {
+        for _ in 0..2 {
+            assert_eq!(ask(&mut stream, path).await, expected);
+        }
+        // The pauses are what the test is about: the connection has no buffers after them.
+        sleep(4 * SOON).await;
+    }
+    // The first bytes of a request, then a pause, then the rest.
+    stream.write_all(b"GET /healthz HT").await.unwrap();
+    sleep(4 * SOON).await;
+    stream.write_all(b"TP/1.1\r\nhost: a\r\n").await.unwrap();
+    sleep(4 * SOON).await;
+    stream.write_all(b"\r\n").await.unwrap();
+    let mut answer = [0; 15];
+    timeout(PATIENCE, stream.read_exact(&mut answer)).await.expect("an answer").unwrap();
+    assert_eq!(answer, *b"HTTP/1.1 200 OK");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_slow_download_is_complete() {
+    let large = config("rendered-large-1", &with_file(20_000_000));
+    let server = start(FixedSource::default().with("large", large), |settings| {
+        settings.limits.idle = SOON;
+    })
+    .await;
+    let mut stream = TcpStream::connect(server.plain).await.unwrap();
+    let accept = "accept: a/vnd.coreos.ignition+json;version=3.5.0";
+    let text = format!("GET /config/large HTTP/1.1\r\nhost: a\r\n{accept}\r\n\r\n");
+    stream.write_all(text.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|four| four == b"\r\n\r\n") {
+        timeout(PATIENCE, stream.read_buf(&mut answer)).await.expect("headers").unwrap();
+    }
+    // The client does not read for longer than an idle connection keeps its buffers.
+    sleep(4 * SOON).await;
+    let length = 20_000_000 + 100;
+    while answer.len() < length {
+        let read = timeout(PATIENCE, stream.read_buf(&mut answer)).await.expect("the body");
+        assert_ne!(read.unwrap(), 0, "after {} bytes", answer.len());
+    }
+    assert!(answer.ends_with(b"}]}}"), "the end of the document");
+    server.stop().await;
 }

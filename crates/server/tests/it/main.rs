@@ -8,11 +8,21 @@
     reason = "this whole program is a test, which writes to a temporary folder"
 )]
 
+mod admission;
+mod api_server;
 mod authority;
+mod bootstrap;
 mod client;
 mod cluster;
+mod fairness;
 mod fixture;
+mod ignition;
 mod limits;
+mod oracle;
+mod property;
+mod request_rules;
 mod requests;
 mod responses;
+mod rotation;
 mod secure;
+mod unkind;

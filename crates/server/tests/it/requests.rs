@@ -34,10 +34,12 @@ async fn each_config_request_is_logged_with_client_and_result() {
         found[0].clone()
     };
     let (answered, refused) = (of("empty"), of("missing"));
-    assert_eq!(answered["message"], "Config served");
+    assert_eq!(answered["message"], "Served the config of a pool");
     assert_eq!(answered["user_agent"], "Ignition/2.20.0");
     assert_eq!(answered["accept"], accept[0]);
     assert!(answered["peer"].as_str().unwrap().starts_with("127.0.0.1:"), "{answered}");
-    assert_eq!(refused["message"], "Config not served");
-    assert_eq!(refused["why"], "could not fetch pool \"missing\"");
+    assert_eq!(refused["message"], "Refused a request for a config");
+    assert_eq!(refused["reason"], "pool \"missing\" does not exist");
+    assert_eq!((&answered["status"], &refused["status"]), (&200.into(), &503.into()));
+    assert_eq!(answered["version"], "2.2.0", "what follows is no version");
 }

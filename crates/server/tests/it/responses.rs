@@ -22,9 +22,11 @@ async fn both_addresses_give_the_same_responses() {
         ("HEAD", "/config/empty", 200, Some(32)),
         ("GET", "/config/x/empty?a=b", 200, Some(32)),
         ("POST", "/config/empty", 405, None),
-        ("GET", "/config/unknown", 500, None),
+        ("GET", "/config/unknown", 503, None),
         ("GET", "/config/broken", 500, None),
-        ("HEAD", "/config/unknown", 500, None),
+        ("HEAD", "/config/unknown", 503, None),
+        ("GET", "/config/Worker", 404, None),
+        ("GET", "/config/%zz", 400, None),
         ("GET", "/config", 301, None),
     ];
     for (method, path, status, length) in rows {
@@ -105,5 +107,88 @@ async fn a_hundred_machines_get_the_same_document() {
     for _ in 0..100 {
         assert_eq!(ask().await.body, first.body);
     }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_refusal_says_why_in_a_header() {
+    let server = start(source(), |_| {}).await;
+    let v2_2 = "for another one send the header Accept: \
+                application/vnd.coreos.ignition+json;version=3.5.0.";
+    let rows = [
+        ("POST", "/config/empty", 405, "Only GET and HEAD are allowed."),
+        ("DELETE", "/nowhere", 405, "Only GET and HEAD are allowed."),
+        ("GET", "/nowhere", 404, "Nothing is served at this path."),
+        (
+            "GET",
+            "/config/UPPER",
+            404,
+            "The name of the pool is not valid: only lower-case letters, digits, '-' and '.' are \
+             allowed.",
+        ),
+        ("GET", "/config/unknown", 503, "Pool \"unknown\" does not exist."),
+        (
+            "GET",
+            "/config/broken",
+            500,
+            "The config of pool \"broken\" cannot be served as Ignition 2.2.0; the log of the \
+             server has the cause.",
+        ),
+        ("GET", "/config/disk", 500, v2_2),
+    ];
+    for (method, path, status, reason) in rows {
+        let reply = plain(server.plain, request(method, path, &[])).await;
+        let found = reply.header("mco-reason").unwrap();
+        assert_eq!(reply.status.as_u16(), status, "{method} {path}");
+        assert!(found.ends_with(reason), "{method} {path}: {found}");
+        assert!(reply.body.is_empty(), "{method} {path}");
+        let allow = (status == 405).then_some("GET, HEAD");
+        assert_eq!(reply.header("allow"), allow, "{method} {path}");
+        let retry = (status == 503).then_some("5");
+        assert_eq!(reply.header("retry-after"), retry, "{method} {path}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_has_the_document_gets_no_body() {
+    let server = start(source(), |_| {}).await;
+    let ask = async |method: &str, headers: &[(&str, &str)]| {
+        let accept = ["application/vnd.coreos.ignition+json;version=3.2.0"];
+        let mut asked = request(method, "/config/worker", &accept);
+        for (name, value) in headers {
+            let name: http::HeaderName = name.parse().unwrap();
+            asked.headers_mut().append(name, value.parse().unwrap());
+        }
+        plain(server.plain, asked).await
+    };
+    let first = ask("GET", &[]).await;
+    let tag = first.header("etag").unwrap().to_owned();
+    assert!(tag.starts_with('"') && tag.ends_with('"') && tag.len() == 34, "{tag}");
+    assert_eq!(first.header("cache-control"), Some("private, no-cache"));
+    for method in ["GET", "HEAD"] {
+        let known = ask(method, &[("if-none-match", &tag)]).await;
+        assert_eq!((known.status.as_u16(), known.body.len()), (304, 0), "{method}");
+        assert_eq!(known.header("etag"), Some(tag.as_str()), "{method}");
+        assert_eq!(known.header("vary"), Some("accept, accept-encoding"), "{method}");
+        assert_eq!(known.header("content-length"), None, "{method}");
+        let other = ask(method, &[("if-none-match", "\"other\"")]).await;
+        assert_eq!(other.status.as_u16(), 200, "{method}");
+        assert_eq!(other.header("content-length"), first.header("content-length"), "{method}");
+    }
+
+    let gzip = ask("GET", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(gzip.header("content-encoding"), Some("gzip"));
+    assert_eq!(gzip.header("vary"), Some("accept, accept-encoding"));
+    assert_ne!(gzip.header("etag"), Some(tag.as_str()), "other bytes have another tag");
+    let unpacked = mco_ignition::gzip::decompress(&gzip.body, first.body.len()).unwrap();
+    assert_eq!(unpacked, first.body);
+    let head = ask("HEAD", &[("accept-encoding", "gzip")]).await;
+    assert_eq!(head.header("content-length"), Some(gzip.body.len().to_string().as_str()));
+    let known = [("accept-encoding", "gzip"), ("if-none-match", gzip.header("etag").unwrap())];
+    assert_eq!(ask("GET", &known).await.status.as_u16(), 304);
+    // Ignition sends this.
+    let plain = ask("GET", &[("accept-encoding", "identity")]).await;
+    assert_eq!((plain.header("content-encoding"), &plain.body), (None, &first.body));
     server.stop().await;
 }

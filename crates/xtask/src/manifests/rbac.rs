@@ -67,6 +67,17 @@ pub(super) const CONTROLLER: &[Rule] = &[
     Rule("discovery.k8s.io", &["endpointslices"], &["list"]),
     Rule("", &["namespaces"], &["get"]),
     Rule("", &["nodes"], SEE_AND_PATCH),
+    // Certificates of new nodes, if the administrator lets the controller approve them.
+    Rule("certificates.k8s.io", &["certificatesigningrequests"], SEE),
+    Rule("certificates.k8s.io", &["certificatesigningrequests/approval"], &["patch"]),
+    Rule(
+        "certificates.k8s.io",
+        &[
+            "signers:kubernetes.io/kube-apiserver-client-kubelet",
+            "signers:kubernetes.io/kubelet-serving",
+        ],
+        &["approve"],
+    ),
     Rule("", &["pods"], &["list", "watch"]),
     Rule("policy", &["poddisruptionbudgets"], &["list"]),
     Rule("", &["pods/eviction"], &["create"]),
@@ -83,7 +94,11 @@ pub(super) const DAEMON: &[Rule] = &[
 ];
 
 pub(super) const OPERATOR: &[Rule] = &[
-    Rule("", &["namespaces"], &["create"]),
+    Rule("", &["namespaces"], &["get", "create"]),
+    // The credential of new machines' kubelets. The operator may hand out this role without having its
+    // rights itself.
+    Rule("rbac.authorization.k8s.io", &["clusterrolebindings"], &["get", "create"]),
+    Rule("rbac.authorization.k8s.io", &["clusterroles:system:node-bootstrapper"], &["bind"]),
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
     Rule("config.openshift.io", &["clusteroperators"], KEEP),
@@ -93,10 +108,20 @@ pub(super) const OPERATOR: &[Rule] = &[
 pub(super) const SERVER: &[Rule] =
     &[Rule(OURS, &["machineconfigpools", "machineconfigs", "controllerconfigs"], SEE)];
 
+/// Rules with which the server finds the URL of the API server for machines (`--apiserver-url auto`).
+pub(super) const SERVER_ELSEWHERE: &[(&str, &[Rule])] = &[
+    ("kube-public", &[Rule("", &["configmaps:cluster-info"], SEE)]),
+    ("default", &[Rule("discovery.k8s.io", &["endpointslices"], SEE)]),
+];
+
 /// Rules for leader election, the controller's Lease, and the CA certificates of the API server.
 pub(super) const OPERATOR_OWN: &[Rule] = &[
     Rule("coordination.k8s.io", &["leases"], &["get", "list", "watch", "create", "update"]),
     Rule("", &["configmaps"], SEE),
+    // The credential of new machines' kubelets.
+    Rule("", &["serviceaccounts"], &["get", "create"]),
+    Rule("", &["secrets:node-bootstrapper-token"], &["get"]),
+    Rule("", &["secrets"], &["create"]),
 ];
 
 /// Rules for leases, the config server's certificates, and fetched remote contents.
@@ -104,6 +129,17 @@ pub(super) const CONTROLLER_OWN: &[Rule] = &[
     Rule("coordination.k8s.io", &["leases"], &["get", "create", "update"]),
     Rule("", &["secrets"], &["get", "list", "watch", "create", "update", "delete"]),
     Rule("", &["configmaps"], &["get", "list", "watch", "create", "update"]),
+];
+
+/// Rules for join tokens. The operator binds them in the namespace of the tokens, which has no other
+/// Secrets.
+const JOIN_TOKENS: &[Rule] = &[Rule("", &["secrets"], SEE_AND_PATCH)];
+
+/// Rules of the operator in the namespace of join tokens: it may hand out the role for them, there and
+/// nowhere else, without having its rights itself.
+const OPERATOR_TOKENS: &[Rule] = &[
+    Rule("rbac.authorization.k8s.io", &["rolebindings"], &["get", "create"]),
+    Rule("rbac.authorization.k8s.io", &["clusterroles:machine-config-join-tokens"], &["bind"]),
 ];
 
 /// Rules for CA bundles that new machines trust.
@@ -155,6 +191,30 @@ pub(super) fn node_guard() -> Vec<Value> {
             "spec": {"policyName": name, "validationActions": ["Deny"]},
         }),
     ]
+}
+
+/// Returns the ClusterRole for join tokens and its binding, which is in their namespace only. The
+/// operator creates the binding again if it is deleted.
+pub(super) fn join_tokens() -> Vec<Value> {
+    let (name, api) = (mco_api::join_token::NAMESPACE, "rbac.authorization.k8s.io");
+    let readers = ["machine-config-controller", "machine-config-server"];
+    let own = [
+        json!({
+            "apiVersion": format!("{api}/v1"),
+            "kind": "ClusterRole",
+            "metadata": {"name": name},
+            "rules": JOIN_TOKENS.iter().map(rule).collect::<Vec<_>>(),
+        }),
+        json!({
+            "apiVersion": format!("{api}/v1"),
+            "kind": "RoleBinding",
+            "metadata": {"name": name, "namespace": name},
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": name},
+            "subjects": readers.map(subject),
+        }),
+    ];
+    let operator = "machine-config-operator";
+    own.into_iter().chain(named(operator, operator, name, OPERATOR_TOKENS)).collect()
 }
 
 /// Returns a ClusterRole and its binding to the service account of the same name.
@@ -219,8 +279,9 @@ fn subject(account: &str) -> Value {
 fn rule(Rule(group, resources, verbs): &Rule) -> Value {
     let names: Vec<&str> =
         resources.iter().filter_map(|one| Some(one.split_once(':')?.1)).collect();
-    let resources: Vec<&str> =
+    let mut resources: Vec<&str> =
         resources.iter().map(|one| one.split_once(':').map_or(*one, |(kind, _)| kind)).collect();
+    resources.dedup();
     let mut rule = json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
     if let Some(rule) = rule.as_object_mut().filter(|_| !names.is_empty()) {
         rule.insert("resourceNames".to_owned(), json!(names));

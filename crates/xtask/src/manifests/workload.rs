@@ -54,7 +54,7 @@ pub(super) fn daemon() -> Value {
 /// Returns the DaemonSet of the server, on every control plane node.
 pub(super) fn server() -> Value {
     let name = "machine-config-server";
-    let url = "--apiserver-url=https://kubernetes.default.svc";
+    let url = "--apiserver-url=auto";
     let more = json!({"volumeMounts": [
         {"name": "certs", "mountPath": "/etc/ssl/mcs", "readOnly": true},
         {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
@@ -65,7 +65,10 @@ pub(super) fn server() -> Value {
         "hostNetwork": true,
         "volumes": [
             {"name": "certs", "secret": {"secretName": "machine-config-server-tls"}},
-            {"name": "bootstrap-token", "secret": {"secretName": "node-bootstrapper-token"}},
+            // Without the token the server still runs and says what is missing; the kubelet adds
+            // the files when the Secret appears.
+            {"name": "bootstrap-token",
+                "secret": {"secretName": "node-bootstrapper-token", "optional": true}},
         ],
         "nodeSelector": {"node-role.kubernetes.io/control-plane": ""},
         "tolerations": control_plane(),

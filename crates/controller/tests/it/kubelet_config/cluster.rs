@@ -14,6 +14,7 @@ on_both! {
     the_latency_profile_changes_one_step_at_a_time,
     generated_configs_follow_the_profile_of_the_api_server,
     settings_that_cannot_be_read_change_nothing,
+    settings_of_nodes_that_are_refused_are_an_event_and_change_nothing,
 }
 
 const NODE: &str = "97-worker-generated-kubelet";
@@ -133,5 +134,20 @@ async fn settings_that_cannot_be_read_change_nothing(server: Server) {
     maps(&fleet).delete(CONFIG_MAP, &DeleteParams::default()).await.unwrap();
     wait_for_message(&fleet, "pods", "Success").await;
     delete(&fleet, "pods").await;
+    fleet.stop().await;
+}
+
+async fn settings_of_nodes_that_are_refused_are_an_event_and_change_nothing(server: Server) {
+    let fleet = with_base(server, 0).await;
+    let node = |mode: &str| [document("Node", &json!({"cgroupMode": mode}))];
+    set(&fleet, &node("v2")).await;
+    let before = fleet.wait::<MachineConfig>(NODE, "it is generated", |_| true).await;
+    set(&fleet, &node("v3")).await;
+    assert_eq!(
+        fleet.event("NodeConfigFailed").await,
+        "unknown cgroup mode found v3, failed to update the machine config resource"
+    );
+    let after = fleet.all::<MachineConfig>().get(NODE).await.unwrap();
+    assert_eq!(after.resource_version(), before.resource_version());
     fleet.stop().await;
 }

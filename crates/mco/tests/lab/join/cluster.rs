@@ -117,13 +117,10 @@ impl<'l> JoinCluster<'l> {
         ]
     }
 
-    /// Returns the pointer config of the pool.
-    pub(crate) fn pointer(&self) -> anyhow::Result<String> {
-        let ca = mco_ignition::data_url::encode(self.ca.as_bytes());
-        let url = format!("{}/config/worker", self.url);
-        Ok(json!({"ignition": {"version": "3.2.0",
-            "config": {"merge": [{"source": url, "httpHeaders": [{"name": "Authorization", "value": format!("Bearer {}", self.token)}]}]},
-            "security": {"tls": {"certificateAuthorities": [{"source": ca}]}}}}).to_string())
+    /// Returns the pointer config of a node.
+    pub(crate) fn pointer(&self, node: &str) -> anyhow::Result<String> {
+        let words = ["pointer", "--pool", "worker", "--server", &self.url, "--node", node];
+        self.mco(&[&words[..], &["--token", &self.token]].concat())
     }
 
     /// Returns the name of the pool's config.
@@ -146,10 +143,7 @@ impl<'l> JoinCluster<'l> {
         };
         let what = format!("the certificates of {node}");
         wait(&what, PATIENCE, || {
-            for name in pending(self.lab).unwrap_or_default() {
-                drop(self.lab.ask(&["certificate", "approve", &name]));
-            }
-            drop(self.lab.ask(&["label", "node", node, "node-role.kubernetes.io/worker="]));
+            drop(self.mco(&["node", "approve", node]));
             has_certificate()
         })
         .map_err(|error| error.context(self.lab.explain(Some(machine))))
@@ -230,33 +224,9 @@ fn run_mco(lab: &Lab, words: &[&str]) -> anyhow::Result<String> {
 }
 
 fn create_token(lab: &Lab) -> anyhow::Result<String> {
-    let _ = lab;
-    Ok("cccccccc.dddddddddddddddddddddddddddddddd".to_owned())
+    let words = ["token", "create", "--pool", "worker", "--uses", "3"];
+    Ok(run_mco(lab, &words)?.trim().to_owned())
 }
-
-fn pending(lab: &Lab) -> anyhow::Result<Vec<String>> {
-    let list: Value = serde_json::from_str(&lab.ask(&["get", "csr", "-o", "json"])?)?;
-    let items = list["items"].as_array().cloned().unwrap_or_default();
-    let waiting = items.iter().filter(|it| it["status"]["conditions"].is_null());
-    Ok(waiting.map(|it| it["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect())
-}
-
-const BOOTSTRAP: &str = r#"
-apiVersion: v1
-kind: ServiceAccount
-metadata: {name: node-bootstrapper, namespace: openshift-machine-config-operator}
----
-apiVersion: v1
-kind: Secret
-type: kubernetes.io/service-account-token
-metadata: {name: node-bootstrapper-token, namespace: openshift-machine-config-operator, annotations: {kubernetes.io/service-account.name: node-bootstrapper}}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: system-bootstrap-node-bootstrapper}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "system:node-bootstrapper"}
-subjects: [{kind: ServiceAccount, name: node-bootstrapper, namespace: openshift-machine-config-operator}]
-"#;
 
 /// Pushes the image of `mco` to a registry, from which new machines pull it.
 fn provide_image(lab: &Lab, first: &Machine) -> anyhow::Result<Registry> {
@@ -274,7 +244,6 @@ fn provide_image(lab: &Lab, first: &Machine) -> anyhow::Result<Registry> {
 fn apply_manifests(lab: &Lab) -> anyhow::Result<()> {
     let to = lab.folder().join("deploy");
     copy(&workspace().join("deploy"), &to)?;
-    fs::write(to.join("bootstrap.yaml"), BOOTSTRAP)?;
     lab.ask(&["apply", "--recursive", "-f", &to.display().to_string()]).map(drop)
 }
 
@@ -287,7 +256,6 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
             copy(&entry.path(), &target)?;
         } else {
             let text = fs::read_to_string(entry.path()).context("failed to read a manifest")?;
-            let text = text.replace("https://kubernetes.default.svc", "https://10.77.0.1:443");
             let text = text.replace(IMAGE, &format!("{}/{REPOSITORY}", Registry::host()));
             fs::write(&target, text).context("failed to write a manifest")?;
         }

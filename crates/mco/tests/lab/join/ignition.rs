@@ -31,7 +31,8 @@ pub(crate) fn install(cluster: &JoinCluster<'_>, machine: &Machine) -> anyhow::R
         .context("failed to link a program")?;
     let path = format!("PATH={}:/usr/sbin:/usr/bin:/sbin:/bin", folder.display());
     let pointer = folder.join("pointer.ign");
-    fs::write(&pointer, cluster.pointer()?).context("failed to write the pointer config")?;
+    fs::write(&pointer, cluster.pointer(machine.name())?)
+        .context("failed to write the pointer config")?;
     let variable = format!("IGNITION_CONFIG_FILE={}", pointer.display());
     let (cache, state) = (folder.join("cache.json"), folder.join("state"));
     for stage in ["fetch", "files"] {
