@@ -12,6 +12,7 @@ use crate::program::{PROGRAM, Program};
 /// Name of the unit.
 pub const UNIT: &str = "mco-join.service";
 const UNIT_PATH: &str = "/etc/systemd/system/mco-join.service";
+const PARENT: &str = "/var/lib/machine-config-daemon";
 /// Directory of the program.
 const PROGRAM_FOLDER: &str = "/var/lib/machine-config-daemon/join/program";
 /// Exists while the kubelet must not start.
@@ -98,6 +99,7 @@ pub fn finish<S: System>(host: &mut Host<S>, joined: Option<&JoinRecord>) -> Res
     }
     if joined.is_none() && root.exists(FOLDER)? {
         root.remove_tree(FOLDER)?;
+        root.remove_empty_directory(PARENT)?;
     }
     Ok(host.system.reload_systemd()?)
 }

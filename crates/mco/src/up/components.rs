@@ -17,7 +17,8 @@ use mco_daemon::{
 use mco_server::{
     Admission, ClusterSource, Server, Settings as ServerSettings,
     admission::{AdmissionSettings, Requirement},
-    source::{ApiUrl, JoinSettings},
+    api_url::ApiUrl,
+    source::JoinSettings,
 };
 use tokio::{sync::watch, task::JoinSet};
 
