@@ -70,7 +70,21 @@ impl FirstBootReport {
 fn hide(text: &str, secrets: &[&str]) -> String {
     let known = secrets.iter().filter(|secret| secret.len() >= MIN_SECRET);
     let text = known.fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN));
-    secret::redact(&text)
+    let lines = text.split_inclusive('\n').map(hide_message);
+    secret::redact(&lines.collect::<String>())
+}
+
+/// Hides a setting with a secret that follows the prefix of a line in the journal, such as
+/// `2026-01-01T00:00:00 m4 app[1]: `.
+fn hide_message(line: &str) -> String {
+    let hidden = line.match_indices(": ").find_map(|(at, mark)| {
+        let (prefix, message) = line.split_at(at + mark.len());
+        let is_secret = !secret::find(message.trim_end().as_bytes()).is_empty();
+        is_secret
+            .then(|| format!("{prefix}{HIDDEN}{}", if line.ends_with('\n') { "\n" } else { "" }))
+    });
+    // A key spans lines, and its first one must still be recognized.
+    hidden.filter(|_| !line.contains("PRIVATE KEY")).unwrap_or_else(|| line.to_owned())
 }
 
 fn cut(text: &str, limit: usize) -> String {
@@ -99,7 +113,7 @@ mod tests {
         let journal = vec![
             "kubelet: started".to_owned(),
             format!("kubelet: token abcdefgh.{marker} was refused"),
-            format!("app: password = {marker}2"),
+            format!("2026-01-01T00:00:00+0000 m4 app[7]: password = {marker}2"),
             "-----BEGIN PRIVATE KEY-----".to_owned(),
             format!("{marker}3"),
             "-----END PRIVATE KEY-----".to_owned(),

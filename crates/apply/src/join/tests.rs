@@ -15,6 +15,11 @@ use crate::program::Program;
 
 const MARKER: &str = "abcdefgh.MARKER0123456789";
 
+/// Returns a directory in memory if there is one: the tests write much and need no durability.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
 fn document(spec: &serde_json::Value) -> Vec<u8> {
     let config = json!({
         "ignition": {"version": "3.5.0"},
@@ -86,7 +91,7 @@ fn joined(host: &Host<SimulatedSystem>) {
 
 #[test]
 fn a_machine_gets_what_an_ignition_boot_leaves() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let mut host = machine(Root::open(folder.path()).unwrap());
     let served = served(&json!({}));
     hold(&mut host).unwrap();
@@ -114,7 +119,7 @@ fn a_machine_gets_what_an_ignition_boot_leaves() {
 fn a_crash_at_any_change_of_the_disk_is_survived() {
     let mut point = 1;
     loop {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = folder();
         drop(machine(Root::open(folder.path()).unwrap()));
         let faults = Arc::new(Faults::at(point, Fault::Crash));
         let root = Root::open(folder.path()).unwrap().with_faults(faults);
@@ -141,7 +146,7 @@ fn a_crash_at_any_change_of_the_disk_is_survived() {
 
 #[test]
 fn an_operating_system_needs_a_reboot() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let mut host = machine(Root::open(folder.path()).unwrap());
     host.system.stage_os("image-1").unwrap();
     host.system.boot().unwrap();
@@ -154,7 +159,7 @@ fn an_operating_system_needs_a_reboot() {
 
 #[test]
 fn a_machine_without_a_kubelet_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let host = machine(Root::open(folder.path()).unwrap());
     let mut without = served(&json!({}));
     without.has_kubeconfig = false;
@@ -168,7 +173,7 @@ fn a_machine_without_a_kubelet_is_refused() {
 
 #[test]
 fn only_root_reads_the_record_and_the_token_is_forgotten() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder();
     let mut host = machine(Root::open(folder.path()).unwrap());
     save(&host.root, &record()).unwrap();
     keep_document(&host.root, b"{}").unwrap();

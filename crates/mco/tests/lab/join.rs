@@ -13,7 +13,7 @@ use mco_testkit::{
 };
 
 use self::cluster::{JoinCluster, Snapshot};
-use crate::{done, fleet::Fleet, lab};
+use crate::{TURN, done, fleet::Fleet, lab};
 
 pub(crate) const MCO: &str = "/usr/local/bin/mco";
 /// Output of the command that joins.
@@ -21,6 +21,7 @@ const LOG: &str = "/root/join.log";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blank_machines_join_with_a_token() {
+    let _turn = TURN.lock().await;
     let start = Instant::now();
     let log = |what: &str| eprintln!("join: {:5.1} s: {what}", start.elapsed().as_secs_f32());
     let Some(lab) = lab().await else { return };

@@ -1,7 +1,12 @@
 //! A cluster that machines can join: the processes of `deploy/`, the profile `full`, a registry with
 //! the daemon's image, and the settings that a machine in a container needs.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
 
 use anyhow::Context as _;
 use mco_api::{ControllerConfig, MachineConfigPool, label};
@@ -149,6 +154,13 @@ impl<'l> JoinCluster<'l> {
         .map_err(|error| error.context(self.lab.explain(Some(machine))))
     }
 
+    /// Returns the certificate requests that wait for an approval, as the administrator sees them.
+    pub(crate) fn waiting(&self) -> anyhow::Result<String> {
+        // The exit code says that requests wait.
+        let output = mco(self.lab, &["node", "approve"])?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs `mco` as the administrator.
     pub(crate) fn mco(&self, words: &[&str]) -> anyhow::Result<String> {
         run_mco(self.lab, words)
@@ -214,10 +226,14 @@ fn machine_settings() -> anyhow::Result<String> {
     Ok(manifest.to_string())
 }
 
+fn mco(lab: &Lab, words: &[&str]) -> anyhow::Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mco"));
+    command.args(words).env("KUBECONFIG", lab.kubeconfig()).stdin(Stdio::null());
+    command.output().context("failed to start mco")
+}
+
 fn run_mco(lab: &Lab, words: &[&str]) -> anyhow::Result<String> {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_mco"));
-    command.args(words).env("KUBECONFIG", lab.kubeconfig()).stdin(std::process::Stdio::null());
-    let output = command.output().context("failed to start mco")?;
+    let output = mco(lab, words)?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     anyhow::ensure!(output.status.success(), "mco {}: {text}", words.join(" "));
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -81,13 +81,7 @@ impl<'c> Cuts<'c> {
     }
 
     fn has_requested(&self) -> Option<()> {
-        let requests = self.cluster.lab.ask(&["get", "csr", "-o", "json"]).ok()?;
-        let list: Value = serde_json::from_str(&requests).ok()?;
-        let user = "system:serviceaccount:openshift-machine-config-operator:node-bootstrapper";
-        let waiting = list["items"]
-            .as_array()?
-            .iter()
-            .filter(|it| it["status"]["conditions"].is_null() && it["spec"]["username"] == user);
-        (waiting.count() > 0).then_some(())
+        let waiting = self.cluster.waiting().ok()?;
+        waiting.split_whitespace().any(|word| word == self.machine.name()).then_some(())
     }
 }
