@@ -10,7 +10,7 @@ use http::{
 };
 use mco_api::name::NameFault;
 use mco_cluster::report;
-use mco_ignition::{ConvertError, TargetVersion, accept::UnsupportedVersion};
+use mco_ignition::{ConvertError, TargetVersion};
 
 use crate::{
     document::BuildError, document_cache::Stopping, service::HttpResponse, source::LookupError,
@@ -60,10 +60,12 @@ impl Refusal {
     }
 
     /// Refuses the Ignition version that the client asked for.
-    pub(crate) fn of_version(error: &UnsupportedVersion) -> Self {
+    pub(crate) fn of_version() -> Self {
         let reason = "the Accept header asks for an Ignition version that is not supported; \
                       supported are 2.2 and 3.1 to 3.5";
-        Self::new(StatusCode::BAD_REQUEST, reason, error)
+        // The log has the header itself in a field.
+        let cause = "unsupported Ignition version in Accept header".to_owned();
+        Self { status: StatusCode::BAD_REQUEST, reason: sentence(reason), cause }
     }
 
     /// Refuses a pool that has no config to serve.

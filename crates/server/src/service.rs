@@ -27,6 +27,9 @@ use crate::{
     source::{LookupError, Source},
 };
 
+/// Maximum number of bytes of a client's text in the log.
+const MAX_LOGGED: usize = 256;
+
 pub(crate) type HttpResponse = Response<Full<Bytes>>;
 
 /// The request handler of all listeners.
@@ -122,18 +125,20 @@ impl<S: Source> Service<S> {
             (text(ACCEPT).unwrap_or_default(), text(USER_AGENT).unwrap_or_default());
         let ConfigOutcome { is_known, version, result } =
             self.get_config(pool, &accept, prefers_gzip(headers)).await;
+        let (pool_name, accept, user_agent) =
+            (shortened(pool), shortened(&accept), shortened(&user_agent));
         let response = match result {
             Ok(representation) => {
                 let response = with_config(headers, &representation);
                 let version = version.map(TargetVersion::as_str);
-                info!(pool, %peer, user_agent = &*user_agent, accept = &*accept, version,
+                info!(pool = pool_name, %peer, user_agent, accept, version,
                     status = response.status().as_u16(), bytes = representation.body.len(),
                     "Served the config of a pool");
                 response
             }
             Err(refusal) => {
                 let (status, reason) = (refusal.status.as_u16(), &refusal.cause);
-                warn!(pool, %peer, user_agent = &*user_agent, accept = &*accept, status, reason,
+                warn!(pool = pool_name, %peer, user_agent, accept, status, reason,
                     "Refused a request for a config");
                 refusal.response()
             }
@@ -150,12 +155,8 @@ impl<S: Source> Service<S> {
         }
         let inputs = self.source.inputs(pool).await;
         let is_known = !inputs.as_ref().is_err_and(LookupError::is_unknown_pool);
-        let version = match negotiate(accept) {
-            Ok(version) => version,
-            Err(error) => {
-                let result = Err(Refusal::of_version(&error));
-                return ConfigOutcome { is_known, version: None, result };
-            }
+        let Ok(version) = negotiate(accept) else {
+            return ConfigOutcome { is_known, version: None, result: Err(Refusal::of_version()) };
         };
         let result = async {
             let inputs = inputs.map_err(|error| Refusal::of_lookup(&error))?;
@@ -204,6 +205,11 @@ fn with_config(headers: &HeaderMap, representation: &Representation) -> HttpResp
     // A config has secrets: no shared cache may keep it.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
     response
+}
+
+/// Returns the start of a text, for the log: a client may send kilobytes.
+fn shortened(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_LOGGED)).unwrap_or(text)
 }
 
 pub(crate) fn empty(status: StatusCode) -> HttpResponse {

@@ -59,7 +59,7 @@ fn start_all(api: &Embedded, folder: &Path, port: &str) -> Vec<Process> {
         ("operator", metrics.to_vec()),
         ("controller", metrics.to_vec()),
         ("daemon", [&daemon[..], &metrics].concat()),
-        ("server", [&server[..], &files].concat()),
+        ("server", [&server[..], &files, &metrics].concat()),
     ];
     rows.map(|(name, words)| start(name, &words, api.kubeconfig(), folder)).into()
 }

@@ -91,11 +91,12 @@ async fn sigterm_ends_processes_whose_api_server_does_not_answer() {
     let metrics = ["--metrics-listen-address", "127.0.0.1:0"];
     let root = folder.path().join("root").display().to_string();
     let daemon = [&metrics[..], &["--node-name", "worker-0", "--root-mount", &root]].concat();
+    let server = [&metrics[..], &["--apiserver-url", api.url()]].concat();
     let mut processes = [
         start("operator", &metrics, &file, folder.path()),
         start("controller", &metrics, &file, folder.path()),
         start("daemon", &daemon, &file, folder.path()),
-        start("server", &["--apiserver-url", api.url()], &file, folder.path()),
+        start("server", &server, &file, folder.path()),
     ];
     let client = client::connect(Some(api.kubeconfig())).await.expect("a client");
     installed(&client, "machineconfigpools.machineconfiguration.openshift.io").await;

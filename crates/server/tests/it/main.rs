@@ -18,6 +18,7 @@ mod fairness;
 mod fixture;
 mod ignition;
 mod limits;
+mod metrics;
 mod oracle;
 mod property;
 mod request_rules;

@@ -23,11 +23,17 @@ async fn each_config_request_is_logged_with_client_and_result() {
     let accept = ["a/vnd.coreos.ignition+json;version=3.3.0\", forged=\"1"];
     plain(server.plain, request("GET", "/config/empty", &accept)).await;
     plain(server.plain, request("GET", "/config/missing", &[])).await;
+    let flood = format!("/config/{}", "x".repeat(10_000));
+    plain(server.plain, request("GET", &flood, &["y".repeat(5_000).as_str()])).await;
+    let version = format!("a/vnd.coreos.ignition+json;version=4.0.0;{}", "z".repeat(5_000));
+    plain(server.plain, request("GET", "/config/worker", &[&version])).await;
     server.stop().await;
 
     let text = lines.text();
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let longest = text.lines().map(str::len).max();
+    assert!(longest < Some(1_500), "a client's text is shortened: {longest:?}");
     let of = |pool: &str| {
         let found: Vec<_> = lines.iter().filter(|line| line["pool"] == pool).collect();
         assert_eq!(found.len(), 1, "{text}");

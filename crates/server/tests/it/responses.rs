@@ -1,5 +1,6 @@
 //! Tests of status, headers and body of every kind of response.
 
+use mco_server::{Source, document::Inputs, source::LookupError};
 use tokio::net::TcpStream;
 
 use crate::{
@@ -190,5 +191,36 @@ async fn a_client_that_has_the_document_gets_no_body() {
     // Ignition sends this.
     let plain = ask("GET", &[("accept-encoding", "identity")]).await;
     assert_eq!((plain.header("content-encoding"), &plain.body), (None, &first.body));
+    server.stop().await;
+}
+
+/// A source that has heard nothing for a while.
+struct Stale;
+
+impl Source for Stale {
+    async fn ready(&self) {}
+
+    fn stale_watches(&self) -> Vec<String> {
+        vec!["watch of A is stale".to_owned(), "watch of B is stale".to_owned()]
+    }
+
+    async fn inputs(&self, pool: &str) -> Result<Inputs, LookupError> {
+        Err(LookupError::Pool(pool.to_owned()))
+    }
+}
+
+// covers: S08
+#[tokio::test]
+async fn health_follows_the_watches_and_liveness_does_not() {
+    let server = start(Stale, |_| {}).await;
+    let lines = "watch of A is stale\nwatch of B is stale\n";
+    for (path, status, body) in
+        [("/healthz", 503, ""), ("/readyz", 503, lines), ("/livez", 200, "")]
+    {
+        let reply = plain(server.plain, request("GET", path, &[])).await;
+        assert_eq!((reply.status.as_u16(), &*reply.body), (status, body.as_bytes()), "{path}");
+        let reason = (status == 503).then_some("Watch of A is stale, watch of B is stale.");
+        assert_eq!(reply.header("mco-reason"), reason, "{path}");
+    }
     server.stop().await;
 }

@@ -73,6 +73,8 @@ impl Apart {
                 &certificate,
                 "--key",
                 &key,
+                "--metrics-listen-address",
+                "127.0.0.1:0",
             ],
             SURROUNDINGS => vec!["surroundings", "--nodes-dir", &nodes],
             node => {
