@@ -317,7 +317,7 @@ fn execute_step<S: System>(
             Err(error) => info!("Could not preset unit {unit:?}: {error}"),
             Ok(()) => {}
         },
-        Step::ProtectKubeconfig => protect_credentials(&host.root)?,
+        Step::ProtectKubeconfig => protect_credentials(&host.root, to)?,
         Step::WriteKeys => write_keys(host, to)?,
         // The step before has logged that the user is missing.
         Step::SetPassword if !host.has_managed_user()? => {}
@@ -346,10 +346,13 @@ fn execute_step<S: System>(
     Ok(())
 }
 
-/// Restricts the kubelet's credentials to root.
-fn protect_credentials(root: &Root) -> Result<(), HostError> {
+/// Restricts the kubelet's credentials to root. Where a config has a file at the path of another
+/// distribution's credentials, the file is none: the kubelet's settings, for instance.
+fn protect_credentials(root: &Root, to: &Machine) -> Result<(), HostError> {
     for path in kubelet_credential_files(root)? {
-        root.set_mode(&path, 0o600)?;
+        if path == KUBECONFIG || to.file(&path).is_none() {
+            root.set_mode(&path, 0o600)?;
+        }
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use mco_core::{
 };
 use mco_host::{Host, System};
 
+pub(crate) use self::complete::present;
 pub use self::complete::{Completed, FirstBootError, complete};
 
 use crate::{

@@ -8,8 +8,10 @@ pub mod confirm;
 pub mod disk;
 pub mod execute;
 pub mod first_boot;
+pub mod join;
 pub mod ledger;
 pub mod observe;
+pub mod program;
 mod report;
 pub mod verify;
 

@@ -9,6 +9,7 @@ pub mod apply;
 pub mod cache;
 pub mod client;
 pub mod clock;
+pub mod config_server;
 pub mod error;
 pub mod health;
 pub mod lease;

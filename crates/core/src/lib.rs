@@ -11,6 +11,7 @@ pub mod container_runtime;
 pub mod diff;
 pub mod drain;
 pub mod drift;
+pub mod first_boot_report;
 #[cfg(test)]
 mod fixture;
 pub mod generated;
@@ -29,6 +30,7 @@ pub mod prune;
 pub mod quantity;
 pub mod render;
 pub mod rollout;
+pub mod served_config;
 pub mod status;
 pub mod template;
 pub mod toml;

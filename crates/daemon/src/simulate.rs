@@ -6,7 +6,12 @@ use std::{path::PathBuf, time::Duration};
 use kube::Client;
 use mco_api::{MachineConfig, NodeName};
 use mco_apply::{disk, execute::ExecuteError, first_boot};
-use mco_cluster::{Shutdown, report::chain};
+use mco_cluster::{
+    Shutdown,
+    config_server::{ConfigServer, JoiningMachine},
+    report::chain,
+};
+use mco_core::served_config;
 use mco_host::{Host, Root, RootError, SimulatedSystem, SystemError};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -37,6 +42,22 @@ pub struct Machine {
     pub boot_time: Duration,
     /// Publishes the power state.
     pub power: watch::Sender<Power>,
+    /// Source of the config that the machine is installed with.
+    pub first: FirstConfig,
+}
+
+/// The source of the config that a machine is installed with.
+#[derive(Clone, Debug)]
+pub enum FirstConfig {
+    /// The API server: the config of the pool that selects the node.
+    ApiServer,
+    /// The config server, as for a real machine.
+    Server {
+        /// The server.
+        server: ConfigServer,
+        /// Pool of the machine.
+        pool: String,
+    },
 }
 
 /// A failed simulation.
@@ -62,7 +83,7 @@ pub async fn simulate(
     around: DaemonContext,
     shutdown: Shutdown,
 ) -> Result<(), SimulateError> {
-    let Machine { node, root: path, boot_time, power } = machine;
+    let Machine { node, root: path, boot_time, power, first } = machine;
     let root = Root::create(&path)?;
     // The entry of init, which only a kernel provides.
     if root.exists("/proc/1/stat")? {
@@ -70,7 +91,8 @@ pub async fn simulate(
     }
     SimulatedSystem::write_base_files(&root)?;
     if disk::current_config(&root).map_err(ExecuteError::from)?.is_none() {
-        let Some(config) = first_config(&around.clients.own, &node, &shutdown).await else {
+        let client = &around.clients.own;
+        let Some(config) = first_config(&first, client, &node, &shutdown).await else {
             return Ok(());
         };
         let mut host = Host { root: root.try_clone()?, system: SimulatedSystem::open(&root)? };
@@ -98,23 +120,46 @@ pub async fn simulate(
 
 /// Fetches the config to install: that of the node's pool.
 async fn first_config(
+    first: &FirstConfig,
     client: &Client,
     node: &NodeName,
     shutdown: &Shutdown,
 ) -> Option<MachineConfig> {
+    let mut shown = String::new();
     loop {
         let fetched = tokio::select! {
             () = shutdown.requested() => return None,
-            fetched = pool_config(client, node) => fetched,
+            fetched = fetch(first, client, node) => fetched,
         };
         match fetched {
             Ok(Some(config)) => return Some(config),
             Ok(None) => {}
-            Err(error) => warn!(%node, error = chain(&error), "Failed to fetch the first config"),
+            Err(error) => {
+                if error != shown {
+                    warn!(%node, error, "Failed to fetch the first config");
+                }
+                shown = error;
+            }
         }
         tokio::select! {
             () = shutdown.requested() => return None,
             () = tokio::time::sleep(RETRY_INTERVAL) => {}
         }
     }
+}
+
+/// Fetches the config to install once; the error is a text for people.
+async fn fetch(
+    first: &FirstConfig,
+    client: &Client,
+    node: &NodeName,
+) -> Result<Option<MachineConfig>, String> {
+    let FirstConfig::Server { server, pool } = first else {
+        return pool_config(client, node).await.map_err(|error| chain(&error));
+    };
+    let (name, join_id) = (node.to_string(), format!("simulated-{node}"));
+    let machine = JoiningMachine { node: name, join_id, ..JoiningMachine::default() };
+    let document = server.fetch(pool, &machine).await.map_err(|error| chain(&error))?;
+    let served = served_config::read(&document).map_err(|error| chain(&error))?;
+    Ok(Some(served.recorded))
 }

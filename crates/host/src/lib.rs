@@ -11,6 +11,7 @@ mod offline;
 pub mod original;
 pub mod os;
 mod package;
+pub mod process;
 mod root;
 mod simulated;
 pub mod snapshot;

@@ -78,6 +78,18 @@ impl SystemdSystem {
         nics::persist(&self.root, self)
     }
 
+    /// Returns the last lines of the journal of these units, oldest first.
+    pub fn journal(&self, units: &[&str], lines: u32) -> Result<Vec<String>, SystemError> {
+        let lines = lines.to_string();
+        let mut command =
+            vec!["/usr/bin/journalctl", "--quiet", "--no-pager", "--output=short-iso", "--lines"];
+        command.push(&lines);
+        for unit in units {
+            command.extend(["--unit", unit]);
+        }
+        Ok(self.command(&command, b"")?.lines().map(str::to_owned).collect())
+    }
+
     fn text(&self, path: &str) -> Result<Option<String>, SystemError> {
         let bytes = self.root.read(path)?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).trim().to_owned()))

@@ -7,7 +7,8 @@ use clap::Parser as _;
 
 use crate::command::{
     apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    kubelets, node, operator, plan, pointer, render, server, simulate, status, token, up, why,
+    join, kubelets, node, operator, plan, pointer, render, server, simulate, status, token, up,
+    why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -84,6 +85,7 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Host(host::HostArgs),
+    Join(join::JoinArgs),
     Server(server::ServerArgs),
     #[command(name = "surroundings", hide = true)]
     Kubelets(kubelets::KubeletsArgs),
@@ -116,6 +118,7 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
+            | Self::Join(_)
             | Self::Server(_)
             | Self::Kubelets(_) => ExitCode::FAILURE,
         }

@@ -13,6 +13,7 @@ pub(crate) mod diff;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod host;
+pub(crate) mod join;
 pub(crate) mod kubelets;
 pub(crate) mod node;
 pub(crate) mod operator;
@@ -62,5 +63,6 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Daemon(args) => daemon::run(args, verbose, screen),
         Command::Kubelets(args) => kubelets::run(args, verbose, screen),
         Command::Host(args) => host::run(args, verbose, screen),
+        Command::Join(args) => join::run(args, screen),
     }
 }

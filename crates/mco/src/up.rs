@@ -7,7 +7,7 @@
 mod certificate;
 mod components;
 pub(crate) mod display;
-mod fleet;
+pub(crate) mod fleet;
 mod kubelet;
 pub(crate) mod kubelets;
 pub(crate) mod state_dir;
@@ -77,15 +77,21 @@ pub(crate) async fn run(
     let cluster = ClusterWatch::start(&client, &shutdown);
     let tasks = JoinSet::new();
     let mut components = Components { state, settings, client, shutdown: shutdown.clone(), tasks };
+    fleet::remove_surplus(&components.client, state, settings).await?;
     components.operator(build());
     components.controller(build());
-    components.machines();
-    components.workload(&cluster);
-    let server = components.server().await?;
-    print_welcome(settings, address, server, screen)?;
-    let shown = tokio::select! {
-        shown = cluster.show(settings.display, screen, &shutdown) => shown.map_err(anyhow::Error::from),
-        failed = components::first_failure(&mut components.tasks) => Err(failed),
+    let shown = match components.server(address).await {
+        Err(error) => Err(error),
+        Ok(None) => Ok(()),
+        Ok(Some(server)) => {
+            components.machines(server)?;
+            components.workload(&cluster);
+            print_welcome(settings, address, server, screen)?;
+            tokio::select! {
+                shown = cluster.show(settings.display, screen, &shutdown) => shown.map_err(anyhow::Error::from),
+                failed = components::first_failure(&mut components.tasks) => Err(failed),
+            }
+        }
     };
     shutdown.request();
     let all = async { while components.tasks.join_next().await.is_some() {} };

@@ -14,6 +14,7 @@
 )]
 
 mod background;
+mod blank;
 mod cgroup;
 mod control_plane;
 mod disk;
@@ -49,8 +50,8 @@ pub use self::{
     wait::WaitTarget,
 };
 use self::{
-    cgroup::Cgroups, control_plane::ControlPlane, folder::LabFolder, namespaces::Namespaces,
-    run::output,
+    cgroup::Cgroups, control_plane::ControlPlane, disk::Contents, folder::LabFolder,
+    namespaces::Namespaces, run::output,
 };
 use crate::{
     api::Programs,
@@ -117,6 +118,7 @@ pub struct Lab {
     cgroups: Arc<Cgroups>,
     namespaces: Arc<Namespaces>,
     folder: LabFolder,
+    base: PathBuf,
 }
 
 impl Lab {
@@ -139,7 +141,7 @@ impl Lab {
                     &ingredients.base,
                     &namespaces,
                     &cgroups,
-                    &credentials,
+                    Contents::Node(&credentials),
                 )
             })
             .collect::<anyhow::Result<_>>()?;
@@ -149,7 +151,8 @@ impl Lab {
         }
         let client = mco_cluster::client::connect(Some(&control.kubeconfig)).await?;
         let kubectl = ingredients.programs.kubernetes("kubectl");
-        let lab = Self { machines, control, client, kubectl, cgroups, namespaces, folder };
+        let base = ingredients.base.clone();
+        let lab = Self { machines, control, client, kubectl, cgroups, namespaces, folder, base };
         for machine in &lab.machines {
             lab.wait_ready(machine).await?;
         }

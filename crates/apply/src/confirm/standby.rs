@@ -7,19 +7,14 @@
 //! Invariant: only the holder of the machine's lock decides. A daemon holds the lock as long as it
 //! lives, so that a standby never decides beside a daemon.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::time::Duration;
 
 use mco_core::lifecycle::{
     self, Action, Limits, Observation, State,
     standby::{StandbyDecision, decide, missing_daemon},
 };
 use mco_host::{
-    Attribute, Host, Owner, Root, RootError, System, SystemError,
-    input::{self, InputError},
+    Host, Root, RootError, System, SystemError,
     unit::{self, UnitError},
 };
 use tracing::{info, warn};
@@ -30,8 +25,11 @@ use crate::{
     execute::{self, ExecuteError},
     ledger::{self, LedgerError, Stage},
     observe,
+    program::{PROGRAM, ProgramError},
     report::chain,
 };
+
+pub use crate::program::Program;
 
 /// Name of the unit.
 pub const UNIT: &str = "machine-config-daemon-confirm.service";
@@ -39,24 +37,13 @@ const UNIT_PATH: &str = "/etc/systemd/system/machine-config-daemon-confirm.servi
 /// Directory of the program: writable on image-based systems, too, and kept across images.
 const FOLDER: &str = "/var/lib/machine-config-daemon/confirm";
 const PARENT: &str = "/var/lib/machine-config-daemon";
-const PROGRAM: &str = "mco";
-
-/// A program whose SELinux label is copied: where labels are enforced, systemd does not start just
-/// any file in `/var`.
-const LABEL_SOURCE: &str = "/usr/bin/env";
-const LABEL: &str = "security.selinux";
-
-/// Larger than any build of this program.
-const MAX_PROGRAM_SIZE: u64 = 1 << 30;
-/// Larger than any `/proc/PID/maps`.
-const MAX_MAPS_SIZE: u64 = 4 << 20;
 
 /// A failure to install or remove the standby unit.
 #[derive(Debug, thiserror::Error)]
 pub enum StandbyError {
-    /// This program cannot be read.
+    /// This program cannot be copied.
     #[error(transparent)]
-    Program(#[from] InputError),
+    Program(#[from] ProgramError),
     /// The unit cannot be enabled or disabled.
     #[error(transparent)]
     Unit(#[from] UnitError),
@@ -74,55 +61,10 @@ pub enum StandbyError {
     System(#[from] SystemError),
 }
 
-/// A program that runs on the machine, whatever libraries the machine has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
-    /// The files to copy, by their target names.
-    files: BTreeMap<String, PathBuf>,
-    /// The dynamic loader among the files, if any.
-    loader: Option<String>,
-}
-
-impl Program {
-    /// Returns this program, with its libraries if it runs in a container.
-    pub fn own() -> Result<Self, InputError> {
-        let maps = input::file(Path::new("/proc/self/maps"), MAX_MAPS_SIZE)?;
-        Ok(Self::new(PathBuf::from("/proc/self/exe"), &String::from_utf8_lossy(&maps)))
-    }
-
-    /// Builds the program with the libraries in `maps`, in the format of `/proc/PID/maps`.
-    #[must_use]
-    pub fn new(program: PathBuf, maps: &str) -> Self {
-        // After the address, the permissions, the offset, the device and the inode.
-        let paths = maps.lines().filter_map(|line| line.split_whitespace().nth(5));
-        let libraries: BTreeMap<String, PathBuf> = paths
-            .filter_map(|path| Some((path.rsplit_once('/')?.1.to_owned(), PathBuf::from(path))))
-            .filter(|(name, _)| name.contains(".so"))
-            .collect();
-        let loader = libraries.keys().find(|name| name.starts_with("ld")).cloned();
-        // Older systems name the files by version and not as a loader looks for them; there the
-        // machine's own libraries are used.
-        let (mut files, loader) = match loader {
-            Some(loader) if libraries.contains_key("libc.so.6") => (libraries, Some(loader)),
-            _ => (BTreeMap::new(), None),
-        };
-        files.insert(PROGRAM.to_owned(), program);
-        Self { files, loader }
-    }
-
-    /// Returns the command line of the unit.
-    fn command(&self) -> String {
-        let program = format!("{FOLDER}/{PROGRAM} host confirm --standby");
-        match &self.loader {
-            Some(loader) => format!("{FOLDER}/{loader} --library-path {FOLDER} {program}"),
-            None => program,
-        }
-    }
-
-    /// Returns the text of the unit. Ordered after nothing that a config may have broken.
-    fn unit(&self) -> String {
-        format!(
-            "\
+/// Returns the text of the unit. Ordered after nothing that a config may have broken.
+fn unit_text(program: &Program) -> String {
+    format!(
+        "\
 [Unit]
 Description=Rolls back the new config of this node if its daemon does not start
 StartLimitIntervalSec=0
@@ -140,9 +82,8 @@ RestartSec=10
 [Install]
 WantedBy=multi-user.target
 ",
-            self.command()
-        )
-    }
+        program.command(FOLDER, "host confirm --standby")
+    )
 }
 
 /// Installs the standby unit if the machine is about to reboot into a config that has to be
@@ -159,20 +100,8 @@ pub fn arrange<S: System>(host: &mut Host<S>, program: &Program) -> Result<(), S
 
 /// Writes program and unit; skips files that are up to date.
 fn install(root: &Root, program: &Program) -> Result<(), StandbyError> {
-    let label: Vec<Attribute> =
-        root.attributes(LABEL_SOURCE)?.into_iter().filter(|found| found.name == LABEL).collect();
-    for (name, path) in &program.files {
-        let bytes = input::file(path, MAX_PROGRAM_SIZE)?;
-        let target = format!("{FOLDER}/{name}");
-        if root.read(&target)?.as_ref() == Some(&bytes) {
-            root.set_mode(&target, 0o755)?;
-        } else if label.is_empty() {
-            root.write(&target, &bytes, 0o755)?;
-        } else {
-            root.write_labelled(&target, &bytes, 0o755, Owner::default(), &label)?;
-        }
-    }
-    let text = program.unit();
+    program.install(root, FOLDER)?;
+    let text = unit_text(program);
     if root.read(UNIT_PATH)?.as_deref() != Some(text.as_bytes()) {
         root.write(UNIT_PATH, text.as_bytes(), 0o644)?;
     }
@@ -270,39 +199,6 @@ fn roll_back_late<S: System>(
                 carry_out(host, &Action::RollBack(why))?;
                 return Ok(StandbyStatus::Waiting(Duration::ZERO));
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MAPS: &str = "\
-55d0-55d1 r--p 00000000 08:01 12 /usr/bin/mco
-55d1-55d2 rw-p 00000000 00:00 0 [heap]
-7f00-7f01 r-xp 00000000 08:01 13 /usr/lib/x86_64-linux-gnu/libc.so.6
-7f01-7f02 r--p 00000000 08:01 13 /usr/lib/x86_64-linux-gnu/libc.so.6
-7f02-7f03 r--p 00000000 08:01 14 /usr/lib/x86_64-linux-gnu/libgcc_s.so.1
-7f03-7f04 r--p 00000000 08:01 15 /usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2
-7f04-7f05 ---p 00000000 00:00 0
-";
-
-    #[test]
-    fn a_program_brings_its_libraries_if_the_loader_finds_them() {
-        let names = |maps: &str| {
-            let program = Program::new(PathBuf::from("/proc/self/exe"), maps);
-            let names: Vec<&str> = program.files.keys().map(String::as_str).collect();
-            (names.join(" "), program.command())
-        };
-        let alone = format!("{FOLDER}/mco host confirm --standby");
-        let (files, command) = names(MAPS);
-        assert_eq!(files, "ld-linux-x86-64.so.2 libc.so.6 libgcc_s.so.1 mco");
-        let loader = format!("{FOLDER}/ld-linux-x86-64.so.2 --library-path {FOLDER} {alone}");
-        assert_eq!(command, loader);
-        // Linked statically, or with file names that the loader does not look for.
-        for maps in ["", &MAPS.replace("libc.so.6", "libc-2.28.so")] {
-            assert_eq!(names(maps), ("mco".to_owned(), alone.clone()));
         }
     }
 }

@@ -221,6 +221,21 @@ fn the_kubelets_credentials_are_for_the_superuser_only() {
     }
 }
 
+/// kubeadm keeps credentials where other configs have the kubelet's settings.
+#[test]
+fn settings_at_the_path_of_credentials_keep_their_mode() {
+    let folder = folder();
+    let mut host = machine(folder.path());
+    let path = "/etc/kubernetes/kubelet.conf";
+    let ignition = json!({
+        "ignition": {"version": "3.5.0"},
+        "storage": {"files": [{"path": path, "mode": 0o644, "contents": {"source": "data:,1"}}]},
+    });
+    let new = config("rendered-worker-new", &ignition, &json!({}));
+    begin(&mut host, &old(), &new, planned(&old(), &new), &mut |_| {}).unwrap();
+    assert_eq!(host.root.stat(path).unwrap().unwrap().mode & 0o7777, 0o644);
+}
+
 // covers: C90
 #[test]
 fn a_failed_reboot_is_an_error() {

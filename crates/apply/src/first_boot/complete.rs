@@ -104,7 +104,7 @@ pub fn complete<S: System>(host: &mut Host<S>, path: &str) -> Result<Completed, 
 }
 
 /// Returns the parts of the config that the machine already has.
-fn present<S: System>(
+pub(crate) fn present<S: System>(
     host: &Host<S>,
     target: &MachineConfig,
 ) -> Result<MachineConfig, FirstBootError> {

@@ -30,10 +30,7 @@ pub(super) fn settings_of(settings: &ContainerRuntimeSettings) -> Vec<&'static s
 }
 
 /// Writes the file: `base`, with the settings.
-pub(super) fn config(
-    base: &str,
-    settings: &ContainerRuntimeSettings,
-) -> Result<String, TomlFault> {
+pub(super) fn config(base: &str, settings: &ContainerRuntimeSettings) -> Result<String, TomlFault> {
     let mut document = read::document(base)?;
     if !settings.log_level.is_empty() {
         let debug = table(document.as_table_mut(), &["debug"])?;

@@ -82,8 +82,14 @@ fn sizes_and_stores_are_merged_into_the_storage_file() {
 #[test]
 fn a_storage_file_that_mco_does_not_know_stays_as_it_is() {
     let all = settings(json!({"overlaySize": "8G", "logLevel": "info"}));
-    let made = files(&all, &BaseFiles::default(), Engines::Crio, Delivery::DropIn, AdditionalStores::Enabled)
-        .expect("files");
+    let made = files(
+        &all,
+        &BaseFiles::default(),
+        Engines::Crio,
+        Delivery::DropIn,
+        AdditionalStores::Enabled,
+    )
+    .expect("files");
     assert_eq!(texts(&made.files)[0].0, "/etc/crio/crio.conf.d/01-ctrcfg-logLevel");
     assert_eq!((made.files.len(), made.without_effect[0].setting.as_str()), (1, "overlaySize"));
 }

@@ -25,7 +25,7 @@ use mco_daemon::{
     kubelet::HealthAddress,
     metrics::Metrics,
     previous_logs,
-    simulate::{Machine, Power, simulate},
+    simulate::{FirstConfig, Machine, Power, simulate},
     state::SharedState,
 };
 use mco_host::{Host, Root, SystemdSystem, kubelet_credentials, os::CommandRunner as _};
@@ -221,7 +221,8 @@ fn start(args: &StartArgs, verbose: bool) -> anyhow::Result<ExitCode> {
         } else {
             let boot_time = Duration::from_secs(*boot_seconds);
             let power = watch::Sender::new(Power::Off);
-            let machine = Machine { node, root: root_mount.clone(), boot_time, power };
+            let first = FirstConfig::ApiServer;
+            let machine = Machine { node, root: root_mount.clone(), boot_time, power, first };
             let around = with_metrics(client.clone().into(), client);
             Box::pin(simulate(machine, around, shutdown)).await.map_err(Into::into)
         };

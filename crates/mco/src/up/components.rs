@@ -7,20 +7,29 @@ use kube::Client;
 use mco_cluster::{
     Clock, NoteCount, Reporter, Shutdown,
     client::{self, Identity},
+    config_server::{ConfigServer, Trust},
 };
 use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
     DaemonContext,
-    simulate::{self, Power},
+    simulate::{self, FirstConfig, Power},
 };
 use mco_server::{
     Admission, ClusterSource, Server, Settings as ServerSettings,
     admission::{AdmissionSettings, Requirement},
+    api_url::ApiUrl,
+    source::JoinSettings,
 };
 use tokio::{sync::watch, task::JoinSet};
 
 use super::{
-    Settings, certificate, display::ClusterWatch, fleet, kubelet, state_dir::StateDir, workload,
+    Settings,
+    certificate::{self, ServerCertificate},
+    display::ClusterWatch,
+    fleet,
+    kubelet::{self, Registration},
+    state_dir::StateDir,
+    workload,
 };
 use crate::remote;
 
@@ -43,23 +52,28 @@ pub(crate) struct Components<'s> {
 }
 
 impl Components<'_> {
-    /// Starts the machines, their kubelets and their daemons.
-    pub(crate) fn machines(&mut self) {
+    /// Starts the machines, their kubelets and their daemons. New machines take their first config from
+    /// the config server.
+    pub(crate) fn machines(&mut self, server: SocketAddr) -> anyhow::Result<()> {
+        let trust = Trust::authorities(&certificate::authorities(self.state)?)?;
+        let server = ConfigServer::new(&format!("https://{server}"), &trust)?;
         for machine in fleet::machines(self.settings.masters, self.settings.workers) {
             let (power, seen) = watch::channel(Power::Off);
             let root = self.state.node(machine.name.as_str());
             let node = machine.name.clone();
+            let pool = machine.role.word().to_owned();
             let kubelet = kubelet::run(
                 self.client.clone(),
                 machine,
                 root.clone(),
                 Clock::System,
-                seen,
+                (seen, Registration::AfterFirstBoot),
                 self.shutdown.clone(),
             );
             self.spawn(kubelet);
             let boot_time = BOOT_TIME;
-            let machine = simulate::Machine { node: node.clone(), root, boot_time, power };
+            let first = FirstConfig::Server { server: server.clone(), pool };
+            let machine = simulate::Machine { node: node.clone(), root, boot_time, power, first };
             let notes = NoteCount::default();
             let client = self.client_of(Identity::new("machine-config-daemon"));
             let reporter = Reporter::new(client.clone(), "machineconfigdaemon", notes);
@@ -70,6 +84,7 @@ impl Components<'_> {
                 run.with_context(|| format!("simulated machine {node} failed"))
             });
         }
+        Ok(())
     }
 
     /// Starts the operator.
@@ -95,13 +110,26 @@ impl Components<'_> {
         });
     }
 
-    /// Starts the config server and returns its address.
-    pub(crate) async fn server(&mut self) -> anyhow::Result<SocketAddr> {
-        let mut settings = ServerSettings::new(certificate::load_or_create(self.state)?);
+    /// Starts the config server, once the controller has issued its certificate, and returns its
+    /// address. Returns none if the cluster is stopped before.
+    pub(crate) async fn server(&mut self, api: SocketAddr) -> anyhow::Result<Option<SocketAddr>> {
+        let files = ServerCertificate::new(&self.client, self.state)?;
+        let certificate = tokio::select! {
+            found = files.wait(self.state) => found?,
+            failed = first_failure(&mut self.tasks) => return Err(failed),
+            () = self.shutdown.requested() => return Ok(None),
+        };
+        self.spawn(files.follow(self.shutdown.clone()));
+        let mut settings = ServerSettings::new(certificate);
         settings.secure = self.settings.server_listen;
         settings.plain = None;
         let client = self.client_of(Identity::new("machine-config-server"));
-        let source = ClusterSource::watch(&client, None, &self.shutdown).await;
+        let ca = self.state.dir().join("ca.crt");
+        let joining = JoinSettings {
+            server: ApiUrl::Fixed(format!("https://{api}")),
+            credentials: certificate::bootstrap_credentials(self.state, &ca)?,
+        };
+        let source = ClusterSource::watch(&client, Some(joining), &self.shutdown).await;
         let admission = AdmissionSettings::new(Requirement::ByControllerConfig);
         let admission = Admission::watch(&client, admission, source.health(), &self.shutdown);
         settings.admission = Some(admission);
@@ -109,7 +137,7 @@ impl Components<'_> {
         let address = server.secure_address()?;
         let shutdown = self.shutdown.clone();
         self.spawn(async move { server.serve(&shutdown).await });
-        Ok(address)
+        Ok(Some(address))
     }
 
     /// Starts the example workload.

@@ -1,9 +1,19 @@
 //! The simulated machines: their names, roles and Node objects.
 
-use k8s_openapi::{api::core::v1::Node, apimachinery::pkg::apis::meta::v1::Time};
-use mco_api::{NodeName, label};
+use std::collections::BTreeSet;
+
+use k8s_openapi::{
+    api::{coordination::v1::Lease, core::v1::Node},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
+use kube::{Client, api::DeleteParams};
+use mco_api::{MachineConfigNode, NodeName, label};
+use mco_cluster::{Api, CallError};
 use mco_daemon::simulate::Power;
 use serde_json::{Value, json};
+
+use super::{Settings, kubelet::LEASE_NAMESPACE, state_dir::StateDir};
+use crate::print;
 
 /// The role of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +54,44 @@ pub(crate) fn machines(masters: u16, workers: u16) -> Vec<Machine> {
             Machine { name, role, number }
         })
         .collect()
+}
+
+/// Removes machines that an earlier start had and this one has not: their objects, then their disks.
+pub(crate) async fn remove_surplus(
+    client: &Client,
+    state: &StateDir,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let kept = machines(settings.masters, settings.workers);
+    let kept: BTreeSet<&str> = kept.iter().map(|machine| machine.name.as_str()).collect();
+    for name in state.nodes()? {
+        let is_ours =
+            [Role::Master, Role::Worker].iter().any(|role| number(*role, &name).is_some());
+        if !is_ours || kept.contains(name.as_str()) {
+            continue;
+        }
+        print::note(&format!("removing {name}, which --nodes or --masters leaves out"));
+        let gone = |done: Result<(), CallError>| match done {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        };
+        gone(delete::<Node>(&Api::all(client.clone()), &name).await)?;
+        gone(delete::<MachineConfigNode>(&Api::all(client.clone()), &name).await)?;
+        let leases = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+        gone(delete::<Lease>(&leases, &name).await)?;
+        state.remove_node(&name)?;
+    }
+    Ok(())
+}
+
+async fn delete<K: mco_cluster::Object>(api: &Api<K>, name: &str) -> Result<(), CallError> {
+    api.delete(name, &DeleteParams::default()).await.map(drop).map_err(CallError::from)
+}
+
+/// Returns the number of a machine of a role, counted from zero, from its name.
+pub(crate) fn number(role: Role, name: &str) -> Option<u16> {
+    let number: u16 = name.strip_prefix(role.word())?.strip_prefix('-')?.parse().ok()?;
+    (name == format!("{}-{number}", role.word())).then_some(number)
 }
 
 impl Machine {
@@ -127,6 +175,14 @@ mod tests {
         assert!(labels(0).contains_key("node-role.kubernetes.io/control-plane"));
         assert!(labels(1).contains_key("node-role.kubernetes.io/worker"));
         assert!(!labels(1).contains_key("node-role.kubernetes.io/master"));
+    }
+
+    #[test]
+    fn only_names_of_machines_have_a_number() {
+        assert_eq!(number(Role::Worker, "worker-12"), Some(12));
+        for name in ["worker-", "worker-01", "worker-x", "master-1", "other", "worker-99999"] {
+            assert_eq!(number(Role::Worker, name), None, "{name}");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use tracing::warn;
 use super::fleet::Machine;
 
 /// Namespace of the node leases.
-const LEASE_NAMESPACE: &str = "kube-node-lease";
+pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Time that a node counts as alive after a heartbeat.
 const LEASE_DURATION: Duration = Duration::from_mins(2);
@@ -41,13 +41,22 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Interval at which a kubelet reads the state of a machine that another process runs.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
+/// The time at which a kubelet registers its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registration {
+    /// At once, so that a machine can find its pool by its node.
+    AtOnce,
+    /// After the first boot of the machine, as a real kubelet does.
+    AfterFirstBoot,
+}
+
 /// Runs the kubelet of one machine until shutdown.
 pub(crate) async fn run(
     client: kube::Client,
     machine: Machine,
     root: PathBuf,
     clock: Clock,
-    mut power: watch::Receiver<Power>,
+    (mut power, registration): (watch::Receiver<Power>, Registration),
     shutdown: Shutdown,
 ) {
     let kubelet = Kubelet {
@@ -62,7 +71,10 @@ pub(crate) async fn run(
     loop {
         let now = (*power.borrow_and_update(), kubelet.boot_id());
         let mut wait = None;
-        if reported.as_ref() != Some(&now) {
+        let is_early = registration == Registration::AfterFirstBoot
+            && reported.is_none()
+            && now.0 == Power::Off;
+        if reported.as_ref() != Some(&now) && !is_early {
             match kubelet.update_status(now.0, &now.1).await {
                 Ok(()) => reported = Some(now),
                 Err(error) => {

@@ -36,6 +36,7 @@ pub(crate) async fn run(
         let (power, seen) = watch::channel(Power::Off);
         tasks.spawn(kubelet::follow(root.clone(), power, shutdown.clone()));
         let (client, stop) = (client.clone(), shutdown.clone());
+        let seen = (seen, kubelet::Registration::AtOnce);
         tasks.spawn(kubelet::run(client, machine, root, Clock::System, seen, stop));
     }
     let cluster = ClusterWatch::start(client, shutdown);

@@ -74,6 +74,16 @@ impl StateDir {
         self.dir.join(SERVER)
     }
 
+    /// Returns the names of the nodes that have a root directory.
+    pub(crate) fn nodes(&self) -> anyhow::Result<Vec<String>> {
+        Ok(Root::create(&self.dir.join(NODES))?.list("/")?)
+    }
+
+    /// Removes the root directory of a node.
+    pub(crate) fn remove_node(&self, name: &str) -> anyhow::Result<()> {
+        Ok(Root::create(&self.dir.join(NODES))?.remove_tree(&format!("/{name}"))?)
+    }
+
     /// Returns the root directory of a node.
     pub(crate) fn node(&self, name: &str) -> PathBuf {
         self.dir.join(NODES).join(name)

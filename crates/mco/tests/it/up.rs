@@ -62,6 +62,45 @@ fn a_second_start_continues_with_the_state_of_the_first() {
     down_purge_removes_the_state(cluster);
 }
 
+#[test]
+fn workers_are_added_and_removed_by_later_starts() {
+    let mut cluster = Cluster::new(Up::start());
+    let config = cluster.wait_updated("worker", "");
+    machines_trust_the_server_and_get_no_rights(&cluster);
+    cluster.processes.interrupt();
+    cluster.processes.start_again_with(&["--nodes", "+1"]);
+    cluster.wait("worker-3 to be Done", || {
+        let node = cluster.node("worker-3");
+        (node.state == "Done" && node.current == config).then_some(())
+    });
+    let count =
+        |cluster: &Cluster<Up>| cluster.get("mcp", "worker")["status"]["machineCount"].clone();
+    cluster.wait("the pool to have four machines", || (count(&cluster) == 4).then_some(()));
+    cluster.processes.interrupt();
+    cluster.processes.start_again_with(&["--nodes", "1"]);
+    cluster.wait("the pool to have one machine", || (count(&cluster) == 1).then_some(()));
+    assert_eq!(cluster.wait_updated("worker", ""), config);
+    for kind in ["nodes", "machineconfignodes"] {
+        let table = cluster.table(kind);
+        assert!(table.contains("worker-0") && !table.contains("worker-1"), "{table}");
+    }
+    assert!(cluster.processes.nodes().join("worker-0").exists());
+    assert!(!cluster.processes.nodes().join("worker-1").exists());
+    down_purge_removes_the_state(cluster);
+}
+
+/// The certificate of the server is verified by the CA that the controller maintains.
+fn machines_trust_the_server_and_get_no_rights(cluster: &Cluster<Up>) {
+    let served = cluster.wait("the server to have a config", || cluster.served("worker"));
+    let files = served["storage"]["files"].as_array().expect("files").clone();
+    let kubeconfig = files.iter().find(|file| file["path"] == "/etc/kubernetes/kubeconfig");
+    let text = kubeconfig.expect("a kubeconfig is served").to_string();
+    let token = mco_host::input::file(&cluster.processes.dir().join("token"), 4096);
+    let admin = String::from_utf8(token.expect("a token")).expect("text");
+    assert!(!text.contains(admin.trim()), "the token of the administrator was served");
+    assert!(text.contains("token%3A%20simulated-"), "{text}");
+}
+
 /// Tests the claims that hold for both.
 fn the_cluster_works<R: Runs>(cluster: &mut Cluster<R>) {
     operator_and_pools_become_available(cluster);

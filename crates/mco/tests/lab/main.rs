@@ -9,6 +9,7 @@
 
 mod application;
 mod fleet;
+mod join;
 mod rollout;
 mod settings;
 mod trouble;
@@ -16,6 +17,7 @@ mod trouble;
 use std::path::{Path, PathBuf};
 
 use mco_testkit::lab::{Lab, LabPrerequisites, Plan};
+use tokio::sync::Mutex;
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -25,6 +27,9 @@ fn workspace() -> PathBuf {
 fn done<T>(result: anyhow::Result<T>) -> T {
     result.unwrap_or_else(|error| panic!("{error:#}"))
 }
+
+/// One lab at a time: machines that get no CPU for long would look like lost ones.
+static TURN: Mutex<()> = Mutex::const_new(());
 
 /// Returns a lab with the image; prints a line and returns `None` if the test cannot run here.
 async fn lab() -> Option<Lab> {

@@ -16,6 +16,7 @@ use mco_testkit::{
 };
 
 use crate::{
+    TURN,
     application::Application,
     done,
     fleet::Fleet,
@@ -35,6 +36,7 @@ const STANDBY_PROGRAM: &str = "/var/lib/machine-config-daemon/confirm";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_is_rolled_out_despite_failures() {
+    let _turn = TURN.lock().await;
     let start = Instant::now();
     let log = |what: &str| eprintln!("lab: {:5.1} s: {what}", start.elapsed().as_secs_f32());
     let Some(lab) = lab().await else { return };

@@ -17,29 +17,50 @@ macro_rules! ours {
     };
 }
 
-/// Path, mode and text of every file. `@NAME@`, `@ADDRESS@` and `@PODS@` are substituted.
-const FILES: &[(&str, u32, &str)] = &[
+/// Path, mode and text of a file. `@NAME@`, `@ADDRESS@` and `@PODS@` are substituted.
+type DiskFile = (&'static str, u32, &'static str);
+
+/// The files of every machine. The network of pods is part of a machine, as if a DaemonSet had
+/// brought it.
+const FILES: &[DiskFile] = &[
     ("etc/hostname", 0o644, "@NAME@\n"),
     ("etc/hosts", 0o644, "127.0.0.1 localhost @NAME@\n10.77.0.1 control-plane\n"),
     ("etc/resolv.conf", 0o644, ""),
     // Empty: systemd generates a machine id at the first boot.
     ("etc/machine-id", 0o644, ""),
-    ("etc/containerd/config.toml", 0o644, ours!("containerd.toml")),
     ("etc/cni/net.d/10-bridge.conflist", 0o644, ours!("bridge.conflist")),
     ("etc/systemd/system/containerd.service.d/lab.conf", 0o644, ours!("containerd.service.conf")),
-    ("etc/systemd/system/kubelet.service", 0o644, ours!("kubelet.service")),
-    ("etc/systemd/system/lab-images.service", 0o644, ours!("lab-images.service")),
     ("etc/systemd/system/lab-prepare.service", 0o644, ours!("lab-prepare.service")),
     ("usr/local/lib/lab-prepare", 0o755, ours!("lab-prepare")),
+];
+
+/// The files of a machine that is a node from its first boot on.
+const NODE_FILES: &[DiskFile] = &[
+    ("etc/containerd/config.toml", 0o644, ours!("containerd.toml")),
+    ("etc/systemd/system/kubelet.service", 0o644, ours!("kubelet.service")),
+    ("etc/systemd/system/lab-images.service", 0o644, ours!("lab-images.service")),
     ("var/lib/kubelet/config.yaml", 0o644, ours!("kubelet.yaml")),
 ];
 
+/// The files of a blank machine: the image of pauses, which cannot be pulled without a network.
+const BLANK_FILES: &[DiskFile] =
+    &[("etc/systemd/system/lab-images.service", 0o644, ours!("lab-pause.service"))];
+
 const ENABLED: &[(&str, &str)] = &[
     ("containerd.service", "/lib/systemd/system/containerd.service"),
-    ("kubelet.service", "/etc/systemd/system/kubelet.service"),
     ("lab-images.service", "/etc/systemd/system/lab-images.service"),
     ("lab-prepare.service", "/etc/systemd/system/lab-prepare.service"),
 ];
+const NODE_ENABLED: &[(&str, &str)] = &[("kubelet.service", "/etc/systemd/system/kubelet.service")];
+
+/// What a machine has before its first boot.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Contents<'c> {
+    /// A kubelet with its unit, its config and these credentials.
+    Node(&'c [(&'static str, String)]),
+    /// The programs of containerd and the kubelet, and nothing that makes it a node.
+    Blank,
+}
 
 /// Units that are not needed in a lab: clocks, terminals, upgrades, and network setup.
 const MASKED: &[&str] = &[
@@ -72,8 +93,12 @@ pub(super) fn write_disk(
     folder: &Path,
     base: &Path,
     identity: &Identity,
-    credentials: &[(&str, String)],
+    contents: Contents<'_>,
 ) -> anyhow::Result<()> {
+    let (more, enabled, credentials) = match contents {
+        Contents::Node(credentials) => (NODE_FILES, NODE_ENABLED, credentials),
+        Contents::Blank => (BLANK_FILES, &[][..], &[][..]),
+    };
     let upper = folder.join("upper");
     for below in ["upper", "work", "root"] {
         let path = folder.join(below);
@@ -84,7 +109,7 @@ pub(super) fn write_disk(
     let copy = &mut Command::new("cp");
     run("copying /var of a machine", copy.arg("-a").arg(base.join("var")).arg(folder))?;
     let disk = |path: &str| if path.starts_with("var/") { folder } else { &*upper };
-    for (path, mode, text) in FILES {
+    for (path, mode, text) in FILES.iter().chain(more) {
         let text = text
             .replace("@NAME@", &identity.name)
             .replace("@ADDRESS@", &identity.address)
@@ -94,11 +119,17 @@ pub(super) fn write_disk(
     let units = upper.join("etc/systemd/system");
     let wants = units.join("multi-user.target.wants");
     fs::create_dir_all(&wants).context("failed to enable units")?;
-    for (name, target) in ENABLED {
+    for (name, target) in ENABLED.iter().chain(enabled) {
         symlink(target, wants.join(name)).with_context(|| format!("failed to enable {name}"))?;
     }
     for name in MASKED {
         symlink("/dev/null", units.join(name)).with_context(|| format!("failed to mask {name}"))?;
+    }
+    if matches!(contents, Contents::Blank) {
+        let program = upper.join("usr/local/bin");
+        fs::create_dir_all(&program).context("failed to create the folder of programs")?;
+        symlink("/opt/lab/kube/kubelet", program.join("kubelet"))
+            .context("failed to link the kubelet")?;
     }
     let journal = folder.join("var/log/journal");
     fs::create_dir_all(&journal).context("failed to create the folder of the journal")?;

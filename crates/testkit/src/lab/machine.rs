@@ -16,7 +16,7 @@ use mco_host::Root;
 use self::power::Power;
 use super::{
     cgroup::Cgroups,
-    disk::{Identity, write_disk},
+    disk::{Contents, Identity, write_disk},
     namespaces::{BASE, LAB, Namespaces},
     ostree::BootLoader,
     run::{output, run, stdout},
@@ -47,11 +47,11 @@ impl Machine {
         base: &std::path::Path,
         namespaces: &Arc<Namespaces>,
         cgroups: &Arc<Cgroups>,
-        credentials: &[(&str, String)],
+        contents: Contents<'_>,
     ) -> anyhow::Result<Self> {
         let identity = identity(index);
         let name = identity.name.clone();
-        write_disk(&folder.path.join(&name), base, &identity, credentials)?;
+        write_disk(&folder.path.join(&name), base, &identity, contents)?;
         cgroups.add(&name)?;
         let (disk, root) = (format!("{LAB}/{name}"), root(&name));
         // volatile: the disk is removed with the lab, so writes need not be synced to the host's
@@ -106,7 +106,7 @@ impl Machine {
     }
 
     /// Starts the boot without waiting for it.
-    pub(super) fn start(&self) -> anyhow::Result<()> {
+    pub fn start(&self) -> anyhow::Result<()> {
         self.power.power_on()
     }
 
@@ -210,6 +210,12 @@ impl Machine {
     #[must_use]
     pub fn console(&self) -> String {
         self.power.console()
+    }
+
+    /// Returns the path of the disk for programs that run in the lab.
+    #[must_use]
+    pub fn root_in_lab(&self) -> String {
+        root(self.name())
     }
 
     pub(super) fn root(&self) -> PathBuf {

@@ -5,8 +5,8 @@ use std::{net::SocketAddr, path::Path, process::Command, sync::Arc};
 use anyhow::Context as _;
 
 use super::{
-    LabPrerequisites, Machine, cgroup::Cgroups, control_plane::ADDRESS, folder::LabFolder, image,
-    namespaces::Namespaces, relay, run::run,
+    LabPrerequisites, Machine, cgroup::Cgroups, control_plane::ADDRESS, disk::Contents,
+    folder::LabFolder, image, namespaces::Namespaces, relay, run::run,
 };
 
 /// Units that make a machine a node.
@@ -28,7 +28,14 @@ impl StandaloneMachine {
         let cgroups = Arc::new(Cgroups::make(&folder)?);
         let namespaces = Arc::new(Namespaces::make(&folder, &ingredients.base, &ingredients.kube)?);
         image::make(&folder.path.join("images"), None)?;
-        let machine = Machine::make(1, &folder, &ingredients.base, &namespaces, &cgroups, &[])?;
+        let machine = Machine::make(
+            1,
+            &folder,
+            &ingredients.base,
+            &namespaces,
+            &cgroups,
+            Contents::Node(&[]),
+        )?;
         let disk = machine.disk()?;
         for unit in NODE_UNITS {
             let link = format!("/etc/systemd/system/multi-user.target.wants/{unit}");

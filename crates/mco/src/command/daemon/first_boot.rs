@@ -9,7 +9,10 @@ use mco_apply::{
 };
 use mco_cluster::{Shutdown, report::chain, telemetry};
 use mco_host::{Host, Root, SystemdSystem};
+use tokio::runtime::Runtime;
 use tracing::{error, info};
+
+use crate::command::join::FailureReport;
 
 /// Compat: the reference's pause between two attempts.
 const RETRY_INTERVAL: Duration = Duration::from_mins(1);
@@ -27,12 +30,23 @@ pub(super) struct FirstBootArgs {
     /// Path of the MachineConfig on the machine
     #[arg(long, default_value = disk::ENCAPSULATED)]
     machineconfig_file: String,
+    /// URL of the config server, which gets a report if an attempt fails
+    #[arg(long, env = "MCO_REPORT_SERVER", value_name = "URL", requires = "report_ca")]
+    report_server: Option<String>,
+    /// File with the certificates that sign the server's (PEM)
+    #[arg(long, env = "MCO_REPORT_CA", value_name = "FILE")]
+    report_ca: Option<PathBuf>,
+    /// File with the join token
+    #[arg(long, env = "MCO_REPORT_TOKEN_FILE", value_name = "FILE")]
+    report_token_file: Option<PathBuf>,
 }
 
 const NOTES: &str = "\
 Run by systemd on the first boot, before the kubelet. A machine that already has the config continues
 without a reboot. A failed attempt is rolled back and retried every minute, so that the kubelet does
-not start before the installation is complete.";
+not start before the installation is complete. With --report-server the config server learns of a
+failure, and `mco status` shows it; machine-config-daemon-firstboot.service reads the variables
+MCO_REPORT_SERVER, MCO_REPORT_CA and MCO_REPORT_TOKEN_FILE from /etc/mco/first-boot.env.";
 
 /// Retries until the installation is complete.
 pub(super) fn run(args: &FirstBootArgs, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -40,10 +54,17 @@ pub(super) fn run(args: &FirstBootArgs, verbose: bool) -> anyhow::Result<ExitCod
     telemetry::start(telemetry::Format::Text, level)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let shutdown = runtime.block_on(async { Shutdown::on_signals() })?;
+    let mut reported = String::new();
     loop {
         match attempt(args) {
             Ok(code) => return Ok(code),
-            Err(fault) => error!("error: {}", chain(fault.as_ref())),
+            Err(fault) => {
+                let text = chain(fault.as_ref());
+                error!("error: {text}");
+                if text != reported && report(args, &text, &runtime) {
+                    reported = text;
+                }
+            }
         }
         info!("Sleeping 1 minute for retry");
         let is_stopped = runtime.block_on(async {
@@ -56,6 +77,23 @@ pub(super) fn run(args: &FirstBootArgs, verbose: bool) -> anyhow::Result<ExitCod
             return Ok(ExitCode::FAILURE);
         }
     }
+}
+
+/// Reports a failed attempt; returns true if the server has the report, or there is none to tell.
+fn report(args: &FirstBootArgs, error: &str, runtime: &Runtime) -> bool {
+    let Some(server) = &args.report_server else { return true };
+    let sent = FailureReport::of_first_boot(
+        &args.root_mount,
+        server,
+        args.report_ca.as_deref(),
+        args.report_token_file.as_deref(),
+    )
+    .and_then(|report| report.send("complete", error, runtime));
+    match &sent {
+        Ok(()) => info!("Reported the failure to the config server"),
+        Err(fault) => error!("Failed to report the failure: {}", chain(fault.as_ref())),
+    }
+    sent.is_ok()
 }
 
 fn attempt(args: &FirstBootArgs) -> anyhow::Result<ExitCode> {

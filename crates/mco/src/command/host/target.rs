@@ -226,7 +226,7 @@ fn refuse_drift(host: &LocalHost, source: &Machine) -> anyhow::Result<()> {
 }
 
 /// Asks the user for a confirmation, unless `yes` is set.
-pub(super) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
+pub(crate) fn confirm(question: &str, yes: bool) -> anyhow::Result<()> {
     if yes {
         return Ok(());
     }

@@ -24,7 +24,7 @@ impl Up {
     /// Starts `mco up` in a new directory.
     pub(super) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let process = spawn(&folder, 0);
+        let process = spawn(&folder, 0, &[]);
         let mut up = Self { folder, process, starts: 1 };
         up.wait_ready();
         up
@@ -53,7 +53,12 @@ impl Up {
 
     /// Starts another process on the same directory.
     pub(super) fn start_again(&mut self) {
-        self.process = spawn(&self.folder, self.starts);
+        self.start_again_with(&[]);
+    }
+
+    /// Starts another process on the same directory, with these flags.
+    pub(super) fn start_again_with(&mut self, flags: &[&str]) {
+        self.process = spawn(&self.folder, self.starts, flags);
         self.starts += 1;
         self.wait_ready();
     }
@@ -94,7 +99,7 @@ impl Runs for Up {
         let lines = self.status_lines();
         let address = lines.lines().find_map(|line| line.strip_prefix("Config server"))?;
         let address = address.trim().rsplit_once("/config/")?.0.to_owned();
-        Some((address, self.dir().join("server/tls.crt")))
+        Some((address, self.dir().join("server/ca.crt")))
     }
 
     fn logs(&self) -> String {
@@ -111,8 +116,8 @@ fn log(folder: &tempfile::TempDir, start: usize) -> PathBuf {
     folder.path().join(format!("output-{start}"))
 }
 
-fn spawn(folder: &tempfile::TempDir, start: usize) -> Process {
+fn spawn(folder: &tempfile::TempDir, start: usize, flags: &[&str]) -> Process {
     let mut command = api::command(env!("CARGO_BIN_EXE_mco"));
-    command.args(["up", "--verbose", "--dir"]).arg(folder.path().join("mco"));
+    command.args(["up", "--verbose", "--dir"]).arg(folder.path().join("mco")).args(flags);
     Process::start("mco up", &mut command, &log(folder, start)).unwrap()
 }
