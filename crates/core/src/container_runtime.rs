@@ -162,14 +162,13 @@ impl RuntimeFiles {
         if size.is_none() && pids.is_none() {
             return;
         }
-        let mut fragment = "apiVersion: kubelet.config.k8s.io/v1beta1\n".to_owned();
-        if let Some(size) = size {
-            fragment.push_str(&format!("containerLogMaxSize: \"{size}\"\n"));
-        }
-        fragment.push_str("kind: KubeletConfiguration\n");
-        if let Some(pids) = pids {
-            fragment.push_str(&format!("podPidsLimit: {pids}\n"));
-        }
+        let size = size.map(|size| format!("containerLogMaxSize: \"{size}\"\n"));
+        let pids = pids.map(|pids| format!("podPidsLimit: {pids}\n"));
+        let fragment = format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\n{}kind: KubeletConfiguration\n{}",
+            size.unwrap_or_default(),
+            pids.unwrap_or_default()
+        );
         let folder = match kubelet {
             Delivery::WholeFile => BASE_FRAGMENTS,
             Delivery::DropIn => drop_in::FOLDER,

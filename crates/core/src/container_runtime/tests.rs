@@ -159,11 +159,11 @@ fn containerd_gets_what_it_has_and_the_rest_is_reported() {
 #[test]
 fn containerd_of_the_base_config_is_edited_and_keeps_the_rest() {
     let base = BaseFiles { containerd_conf: Some(CONTAINERD.to_owned()), ..BaseFiles::default() };
-    let make = |value| {
+    let with = |value| {
         let (kubelet, stores) = (Delivery::WholeFile, AdditionalStores::Enabled);
         files(&settings(value), &base, Engines::Containerd, kubelet, stores).expect("files")
     };
-    let made = make(json!({"logLevel": "debug", "defaultRuntime": "crun"}));
+    let made = with(json!({"logLevel": "debug", "defaultRuntime": "crun"}));
     let cri = "plugins.\"io.containerd.grpc.v1.cri\".containerd";
     let expected = CONTAINERD.replace("_name = \"runc\"", "_name = \"crun\"")
         + &format!(
@@ -175,7 +175,7 @@ fn containerd_of_the_base_config_is_edited_and_keeps_the_rest() {
     assert_eq!(made.without_effect, []);
 
     // runc is the default, and nothing else needs the file.
-    assert_eq!(make(json!({"defaultRuntime": "runc"})), RuntimeFiles::default());
+    assert_eq!(with(json!({"defaultRuntime": "runc"})), RuntimeFiles::default());
 }
 
 #[test]

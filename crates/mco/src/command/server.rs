@@ -230,19 +230,11 @@ async fn admin(
     args: &ServerArgs,
     mut registry: Registry,
     health: &Health,
-<<<<<<< HEAD
     metrics: &Metrics,
 ) -> anyhow::Result<Admin> {
     health.register(&mut registry);
     metrics.register(&mut registry);
     let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
-=======
-    mut registry: Registry,
-) -> anyhow::Result<Admin> {
-    options.metrics.register(&mut registry);
-    health.register(&mut registry);
-    let admin = Admin::listen(start.metrics_listen_address, Arc::new(registry)).await?;
->>>>>>> g2
     Ok(admin.with_health(health.clone()))
 }
 
