@@ -11,7 +11,6 @@ pub mod container_runtime;
 pub mod diff;
 pub mod drain;
 pub mod drift;
-pub mod first_boot_report;
 #[cfg(test)]
 mod fixture;
 pub mod generated;

@@ -1,209 +1,151 @@
-//! The report of a machine that failed to join.
+//! The report of a machine that failed to join: step, error and the end of the journal.
 //!
-//! Any holder of a token can send one, so its texts are bounded and stripped before people see them.
+//! The machine removes its secrets and stays within the size that the config server accepts; the
+//! server does not rely on it.
 
-use std::net::IpAddr;
+mod received;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use super::{machine::is_node_name, token::TokenText};
+pub use self::received::{ReceivedReport, ReportError, plain};
+use crate::lint::secret;
 
-/// Maximum size of a report, in bytes.
-pub const MAX_REPORT: usize = 32 * 1024;
+/// Largest report that the server accepts, in bytes.
+pub const MAX_REPORT: usize = 32 << 10;
+/// Longest error and longest line of the journal, in characters.
+const MAX_TEXT: usize = 4096;
+const MAX_LINE: usize = 512;
+/// Shown in place of a secret.
+const HIDDEN: &str = "(hidden)";
+/// Shorter values occur by chance in other words.
+const MIN_SECRET: usize = 8;
 
-/// Maximum number of characters of a step, an error and a line of the journal.
-const MAX_STEP: usize = 80;
-const MAX_ERROR: usize = 400;
-const MAX_LINE: usize = 200;
-
-/// Number of lines of the journal that are kept: the last ones.
-const MAX_LINES: usize = 6;
-
-/// A report as a machine sends it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+/// A report of a failed join.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Sent {
-    pool: String,
-    node: String,
-    machine_id: String,
-    step: String,
-    error: String,
-    journal: Vec<String>,
-}
-
-/// A report whose texts are bounded and have no control characters or tokens.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstBootReport {
-    /// Pool that the machine wanted to join.
+    /// Pool that the machine joins.
     pub pool: String,
-    /// Name that its node would have; empty if unknown.
+    /// Name of the node.
     pub node: String,
-    machine_id: String,
-    step: String,
-    error: String,
-    journal: Vec<String>,
-}
-
-/// A body that is not a report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReportError {
-    /// The body is not the JSON of a report.
-    #[error(
-        "the report is not JSON of the form {{\"pool\", \"node\", \"machineId\", \"step\", \"error\", \"journal\"}}"
-    )]
-    Shape,
-    /// The pool is missing, or cannot be the name of a pool.
-    #[error("the report names no pool")]
-    Pool,
+    /// Machine id of systemd.
+    pub machine_id: String,
+    /// The step that failed.
+    pub step: String,
+    /// The error with its causes.
+    pub error: String,
+    /// The last lines of the journal, oldest first.
+    pub journal: Vec<String>,
 }
 
 impl FirstBootReport {
-    /// Reads a report.
-    pub fn read(body: &[u8]) -> Result<Self, ReportError> {
-        let sent: Sent = serde_json::from_slice(body).map_err(|_| ReportError::Shape)?;
-        if !is_node_name(&sent.pool) {
-            return Err(ReportError::Pool);
-        }
-        let from = sent.journal.len().saturating_sub(MAX_LINES);
-        let journal = sent.journal.iter().skip(from).map(|line| plain(line, MAX_LINE));
-        Ok(Self {
-            node: if is_node_name(&sent.node) { sent.node } else { String::new() },
-            machine_id: plain(&sent.machine_id, 32),
-            step: plain(&sent.step, MAX_STEP),
-            error: plain(&sent.error, MAX_ERROR),
-            journal: journal.filter(|line| !line.is_empty()).collect(),
-            pool: sent.pool,
-        })
-    }
-
-    /// Returns the text of the event, the failure first and the journal last.
+    /// Returns the report as JSON, without these secrets and without all that looks like one; drops
+    /// the oldest lines of the journal if the report is too large.
     #[must_use]
-    pub fn text(&self, address: IpAddr) -> String {
-        let Self { node, machine_id, step, error, journal, .. } = self;
-        let name = if node.is_empty() { "A machine".to_owned() } else { format!("Machine {node}") };
-        let id = if machine_id.is_empty() {
-            String::new()
-        } else {
-            format!(", machine id {machine_id}")
+    pub fn to_json(&self, secrets: &[&str]) -> Vec<u8> {
+        let mut report = Self {
+            error: cut(&hide(&self.error, secrets), MAX_TEXT),
+            journal: self.hidden_journal(secrets),
+            ..self.clone()
         };
-        let step = if step.is_empty() { String::new() } else { format!(" at step {step}") };
-        let mut text = format!("{name} (address {address}{id}) failed to join{step}: {error}");
-        if !journal.is_empty() {
-            text.push_str(". Journal: ");
-            text.push_str(&journal.join(" | "));
+        loop {
+            let bytes = serde_json::to_vec(&report).expect("texts can be serialized");
+            if bytes.len() <= MAX_REPORT || report.journal.is_empty() {
+                return bytes;
+            }
+            let excess = bytes.len() - MAX_REPORT;
+            let mut dropped = 0;
+            let keep = report.journal.iter().position(|line| {
+                dropped += line.len() + 3;
+                dropped >= excess
+            });
+            let count = keep.map_or(report.journal.len(), |index| index + 1);
+            report.journal.drain(..count);
         }
-        text
+    }
+
+    /// A secret may span lines, such as a key, so that the journal is searched as one text.
+    fn hidden_journal(&self, secrets: &[&str]) -> Vec<String> {
+        let text = hide(&self.journal.join("\n"), secrets);
+        text.lines().map(|line| cut(line, MAX_LINE)).collect()
     }
 }
 
-/// Returns at most `length` characters of the text on one line, without control characters and
-/// without anything that looks like a token or a key.
-#[must_use]
-pub fn plain(text: &str, length: usize) -> String {
-    let hidden = |c: char| {
-        c.is_control()
-            // Characters that change the direction of text, and the mark of byte order.
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-                | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    };
-    let clean: String = text.chars().map(|c| if hidden(c) { ' ' } else { c }).collect();
-    let mut shown = String::new();
-    let mut after_bearer = false;
-    for word in clean.split_whitespace() {
-        let bare = word.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-        let secret = after_bearer || is_secret(word);
-        if !shown.is_empty() {
-            shown.push(' ');
-        }
-        shown.push_str(if secret { "(hidden)" } else { word });
-        after_bearer = bare.eq_ignore_ascii_case("bearer");
-    }
-    if shown.chars().count() <= length {
-        return shown;
-    }
-    let kept: String = shown.chars().take(length.saturating_sub(1)).collect();
-    kept + "…"
+/// Hides secrets in a text.
+fn hide(text: &str, secrets: &[&str]) -> String {
+    let known = secrets.iter().filter(|secret| secret.len() >= MIN_SECRET);
+    let text = known.fold(text.to_owned(), |text, secret| text.replace(secret, HIDDEN));
+    let lines = text.split_inclusive('\n').map(hide_message);
+    secret::redact(&lines.collect::<String>())
 }
 
-/// Returns true if a word contains a join token, a JSON web token or a PEM block.
-fn is_secret(word: &str) -> bool {
-    let parts = word.split(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)));
-    let mut parts = parts.filter(|part| !part.is_empty());
-    word.contains("-----BEGIN")
-        || parts.any(|part| {
-            let is_web_token = part.starts_with("eyJ") && part.matches('.').count() == 2;
-            is_web_token || TokenText::parse(part.trim_matches('.')).is_ok()
-        })
+/// Hides a setting with a secret that follows the prefix of a line in the journal, such as
+/// `2026-01-01T00:00:00 m4 app[1]: `.
+fn hide_message(line: &str) -> String {
+    let hidden = line.match_indices(": ").find_map(|(at, mark)| {
+        let (prefix, message) = line.split_at(at + mark.len());
+        let is_secret = !secret::find(message.trim_end().as_bytes()).is_empty();
+        is_secret
+            .then(|| format!("{prefix}{HIDDEN}{}", if line.ends_with('\n') { "\n" } else { "" }))
+    });
+    // A key spans lines, and its first one must still be recognized.
+    hidden.filter(|_| !line.contains("PRIVATE KEY")).unwrap_or_else(|| line.to_owned())
+}
+
+fn cut(text: &str, limit: usize) -> String {
+    let shown: String = text.chars().filter(|c| !c.is_control()).take(limit).collect();
+    if text.chars().nth(limit).is_some() { format!("{shown}…") } else { shown }
 }
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
-    use crate::join::fixture::text;
 
-    fn address() -> IpAddr {
-        [10, 0, 0, 1].into()
+    fn report(error: &str, journal: Vec<String>) -> FirstBootReport {
+        FirstBootReport {
+            pool: "worker".to_owned(),
+            node: "m4".to_owned(),
+            machine_id: "0123".to_owned(),
+            step: "apply".to_owned(),
+            error: error.to_owned(),
+            journal,
+        }
     }
 
     #[test]
-    fn a_report_reads_as_a_sentence() {
-        let body = r#"{"pool": "worker", "node": "w-4", "machineId": "00ff", "step": "fetch",
-            "error": "the certificate is not yet valid", "journal": ["a", "b\u001b[31m", ""]}"#;
-        let report = FirstBootReport::read(body.as_bytes()).unwrap();
-        assert_eq!(
-            report.text(address()),
-            "Machine w-4 (address 10.0.0.1, machine id 00ff) failed to join at step fetch: the \
-             certificate is not yet valid. Journal: a | b [31m"
-        );
-        let report = FirstBootReport::read(br#"{"pool": "worker", "error": "x"}"#).unwrap();
-        assert_eq!(report.text(address()), "A machine (address 10.0.0.1) failed to join: x");
-        assert_eq!(FirstBootReport::read(b"[1]"), Err(ReportError::Shape));
-        assert_eq!(FirstBootReport::read(br#"{"pool": 3}"#), Err(ReportError::Shape));
-        assert_eq!(FirstBootReport::read(br#"{"error": "x"}"#), Err(ReportError::Pool));
-        assert_eq!(FirstBootReport::read(br#"{"pool": "../x"}"#), Err(ReportError::Pool));
-    }
-
-    #[test]
-    fn secrets_are_not_shown() {
-        let token = text(1).reveal();
-        let rows = [
-            format!("curl --token {token} x"),
-            format!("--token={token}"),
-            format!("\"{token}\","),
-            "Authorization: Bearer abc.def".to_owned(),
-            "token: eyJhbGciOi.eyJzdWIi.c2ln".to_owned(),
-            "key -----BEGIN PRIVATE KEY-----".to_owned(),
+    fn secrets_do_not_leave_the_machine() {
+        let marker = "MARKER0123456789";
+        let journal = vec![
+            "kubelet: started".to_owned(),
+            format!("kubelet: token abcdefgh.{marker} was refused"),
+            format!("2026-01-01T00:00:00+0000 m4 app[7]: password = {marker}2"),
+            "-----BEGIN PRIVATE KEY-----".to_owned(),
+            format!("{marker}3"),
+            "-----END PRIVATE KEY-----".to_owned(),
+            format!(r#"{{"auths":{{"a":{{"auth":"{marker}4"}}}}}}"#),
+            "kubelet: stopped".to_owned(),
         ];
-        for row in rows {
-            let shown = plain(&row, 400);
-            assert!(shown.contains("(hidden)"), "{shown}");
-            for secret in [token.as_str(), "abc.def", "eyJ", "BEGIN"] {
-                assert!(!shown.contains(secret), "{shown}");
-            }
-        }
-        assert_eq!(
-            plain("failed to resolve api-int.example.test", 400),
-            "failed to resolve api-int.example.test"
-        );
+        let error = format!("failed with abcdefgh.{marker}\u{1b}[31m");
+        let token = format!("abcdefgh.{marker}");
+        let json = report(&error, journal).to_json(&[&token, "short"]);
+        let text = String::from_utf8(json.clone()).unwrap();
+        assert!(!text.contains("MARKER"), "{text}");
+        assert!(text.contains("kubelet: started") && text.contains("kubelet: stopped"), "{text}");
+        let value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        assert_eq!(value["error"], "failed with (hidden)[31m");
+        assert_eq!(value["machineId"], "0123");
+        let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+        assert_eq!(keys, ["error", "journal", "machineId", "node", "pool", "step"]);
     }
 
-    proptest! {
-        #[test]
-        fn no_report_is_long_or_controls_a_terminal(step in any::<String>(),
-            error in "\\PC{0,2000}", journal in proptest::collection::vec(any::<String>(), 0..50)) {
-            let body = serde_json::json!({"pool": "worker", "step": step, "error": error,
-                "journal": journal});
-            let report = FirstBootReport::read(body.to_string().as_bytes()).unwrap();
-            let shown = report.text(address());
-            prop_assert!(shown.chars().count() < 2000);
-            prop_assert!(!shown.contains(char::is_control));
-        }
-
-        #[test]
-        fn no_body_causes_a_panic(body in any::<Vec<u8>>()) {
-            drop(FirstBootReport::read(&body));
-        }
+    #[test]
+    fn a_report_fits_and_keeps_the_newest_lines() {
+        let journal: Vec<String> =
+            (0..2000).map(|n| format!("line {n} \"{}\"", "x".repeat(80))).collect();
+        let json = report(&"e".repeat(100_000), journal).to_json(&[]);
+        assert!(json.len() <= MAX_REPORT, "{}", json.len());
+        assert!(json.len() > MAX_REPORT / 2, "{}", json.len());
+        let text = String::from_utf8(json).unwrap();
+        assert!(text.contains("line 1999") && !text.contains("line 0 "), "{text}");
     }
 }

@@ -7,7 +7,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Body;
 use mco_core::join::{
     Refusal,
-    report::{FirstBootReport, MAX_REPORT},
+    report::{MAX_REPORT, ReceivedReport},
 };
 use tokio::time::{Instant, timeout};
 
@@ -50,7 +50,7 @@ impl Admission {
             Ok(body) => body,
             Err((status, text)) => return response::with_reason(status, text),
         };
-        match FirstBootReport::read(&body) {
+        match ReceivedReport::read(&body) {
             Ok(report) => {
                 let pool = joined.as_deref().unwrap_or(&report.pool);
                 if self.audit.failed_boot(pool, peer, report.text(peer.ip())) {

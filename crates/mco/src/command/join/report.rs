@@ -12,7 +12,7 @@ use mco_cluster::{
     report::chain,
 };
 use mco_core::{
-    first_boot_report::FirstBootReport,
+    join::report::FirstBootReport,
     served_config::{self, ServedConfigError},
 };
 use mco_host::{Root, SystemdSystem, input};
