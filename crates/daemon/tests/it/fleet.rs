@@ -22,7 +22,7 @@ use mco_daemon::{
     DaemonContext, Limits,
     metrics::Metrics,
     pinned::RunCommand,
-    simulate::{Machine, Power, simulate},
+    simulate::{FirstConfig, Machine, Power, simulate},
     state::{SharedState, State},
     watch::Watch,
 };
@@ -155,6 +155,7 @@ impl Fleet {
             root: self.folder.path().to_owned(),
             boot_time: Duration::from_millis(1),
             power: self.power.clone(),
+            first: FirstConfig::ApiServer,
         };
         let running = simulate(machine, self.around(), shutdown.clone());
         let handle = tokio::spawn(async move { running.await.unwrap() });

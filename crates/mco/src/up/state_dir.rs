@@ -76,12 +76,12 @@ impl StateDir {
 
     /// Returns the names of the nodes that have a root directory.
     pub(crate) fn nodes(&self) -> anyhow::Result<Vec<String>> {
-        Ok(Root::create(&self.dir.join(NODES))?.list("/")?)
+        Ok(Root::open(&self.dir)?.list(&format!("/{NODES}"))?)
     }
 
     /// Removes the root directory of a node.
     pub(crate) fn remove_node(&self, name: &str) -> anyhow::Result<()> {
-        Ok(Root::create(&self.dir.join(NODES))?.remove_tree(&format!("/{name}"))?)
+        Ok(Root::open(&self.dir)?.remove_tree(&format!("/{NODES}/{name}"))?)
     }
 
     /// Returns the root directory of a node.

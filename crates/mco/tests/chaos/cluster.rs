@@ -16,7 +16,7 @@ use mco_cluster::{Clock, Health, NoteCount, Reporter, Shutdown, client::RequestM
 use mco_core::{drain::EvictionTiming, render::Build};
 use mco_daemon::{
     DaemonContext,
-    simulate::{Machine, Power, simulate},
+    simulate::{FirstConfig, Machine, Power, simulate},
 };
 use mco_server::{ClusterSource, Source as _};
 use mco_testkit::{
@@ -112,6 +112,7 @@ impl Cluster {
                 root: folder.path().join(name),
                 boot_time: Duration::from_millis(10),
                 power: watch::Sender::new(Power::Off),
+                first: FirstConfig::ApiServer,
             };
             let reporter = Reporter::with_clock(
                 through.clone(),
