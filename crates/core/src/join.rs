@@ -7,7 +7,7 @@
 //! - [`approval`]: checks the certificate request of a kubelet;
 //! - [`pool`]: the labels of a new node;
 //! - [`report`]: the report of a machine that failed to join;
-//! - [`pointer`]: the config that makes a machine fetch its first config.
+//! - [`mod@pointer`]: the config that makes a machine fetch its first config.
 
 pub mod approval;
 pub mod authorize;

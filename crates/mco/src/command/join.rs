@@ -20,7 +20,7 @@ use crate::print::{self, Screen};
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct JoinArgs {
-    /// URL of the config server: https://HOST[:PORT]
+    /// URL of the config server, `https://HOST[:PORT]`
     #[arg(long, value_name = "URL", required_unless_present = "resume")]
     server: Option<String>,
     /// Pool of the machine

@@ -20,7 +20,7 @@ use mco_api::MachineConfigNode;
 use mco_cluster::{NoteCount, Reporter, Shutdown, client};
 use mco_daemon::{
     Clients, DaemonContext,
-    simulate::{Machine, Power, simulate},
+    simulate::{FirstConfig, Machine, Power, simulate},
 };
 use mco_testkit::{
     PATIENCE,
@@ -184,6 +184,7 @@ async fn the_daemon_updates_its_node_and_no_other() {
         root: lab.folder.path().join("root"),
         boot_time: Duration::from_millis(1),
         power: watch::Sender::new(Power::Off),
+        first: FirstConfig::ApiServer,
     };
     let shutdown = Shutdown::new();
     let daemon =

@@ -134,19 +134,17 @@ impl Join {
         if self.yes {
             self.keep(host)?;
         }
-        let document = match join::document(&host.root)? {
-            Some(document) => document,
-            None => {
-                let server = settings::connect(&self.record)?;
-                let machine = identity::machine(&host.root, &self.record);
-                print::note(&format!(
-                    "fetching the config of pool {} from {}",
-                    self.record.pool,
-                    server.address()
-                ));
-                let fetched = fetch::fetch(&server, &self.record.pool, &machine);
-                self.runtime.block_on(fetched)?
-            }
+        let document = if let Some(document) = join::document(&host.root)? {
+            document
+        } else {
+            let server = settings::connect(&self.record)?;
+            let machine = identity::machine(&host.root, &self.record);
+            print::note(&format!(
+                "fetching the config of pool {} from {}",
+                self.record.pool,
+                server.address()
+            ));
+            self.runtime.block_on(fetch::fetch(&server, &self.record.pool, &machine))?
         };
         let served = read(&document)?;
         let plan = join::plan(host, &served)?;
