@@ -83,7 +83,8 @@ fn the_first_minute_of_the_readme_is_exact() {
     let updated = || {
         let shown = mco("status");
         let pools = shown.lines().filter(|line| line.contains("True      False      False"));
-        (pools.count() == 2 && shown.contains("Available True, Progressing False")).then_some(shown)
+        let is_complete = pools.count() == 2 && shown.contains("worker-2");
+        (is_complete && shown.contains("Available True, Progressing False")).then_some(shown)
     };
     let transcript = |block: &str| {
         let (command, output) = block.split_once('\n').expect("a command and its output");

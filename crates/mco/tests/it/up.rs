@@ -77,10 +77,13 @@ fn workers_are_added_and_removed_by_later_starts() {
     cluster.processes.interrupt();
     cluster.processes.start_again_with(&["--nodes", "1"]);
     cluster.wait("the pool to have one machine", || (count(&cluster) == 1).then_some(()));
-    assert_eq!(cluster.wait_updated("worker", ""), config);
+    let pool = cluster.get("mcp", "worker");
+    assert_eq!(pool["status"]["configuration"]["name"], config.as_str(), "{pool}");
     for kind in ["nodes", "machineconfignodes"] {
-        let table = cluster.table(kind);
-        assert!(table.contains("worker-0") && !table.contains("worker-1"), "{table}");
+        cluster.wait(&format!("{kind} of one worker"), || {
+            let table = cluster.table(kind);
+            (table.contains("worker-0") && !table.contains("worker-1")).then_some(())
+        });
     }
     assert!(cluster.processes.nodes().join("worker-0").exists());
     assert!(!cluster.processes.nodes().join("worker-1").exists());
