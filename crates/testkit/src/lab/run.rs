@@ -32,10 +32,9 @@ fn keep_running(process: Pid) {
     let events = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
     // An error means that the process has ended and its status was read.
     while let Ok(Some(status)) = waitid(WaitId::Pid(process), events) {
-        if !status.stopped() {
+        if !status.stopped() || kill_process(process, Signal::CONT).is_err() {
             return;
         }
-        drop(kill_process(process, Signal::CONT));
     }
 }
 
