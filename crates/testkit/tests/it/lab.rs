@@ -96,7 +96,8 @@ async fn a_machine_boots_after_a_power_cut(lab: &Lab) {
 fn a_machine_can_be_disconnected(lab: &Lab) {
     let machine = lab.machine("m3").expect("a machine");
     let reaches_the_api = |seconds: &str| {
-        let connect = "exec 3<>/dev/tcp/10.77.0.1/443";
+        // Until the kernel has found its neighbour again, an attempt fails at once.
+        let connect = "until (exec 3<>/dev/tcp/10.77.0.1/443) 2>&-; do sleep 0.2; done";
         let tried = machine.run(&["timeout", seconds, "bash", "-c", connect]);
         tried.expect("bash is there").status.success()
     };
