@@ -19,7 +19,7 @@ use super::{
     disk::{Contents, Identity, write_disk},
     namespaces::{BASE, LAB, Namespaces},
     ostree::BootLoader,
-    run::{output, run, stdout},
+    run::{output_in_machine, run, stdout},
 };
 
 /// A machine of the lab.
@@ -142,9 +142,9 @@ impl Machine {
         let mut command = Command::new("nsenter");
         command.arg("--target").arg(pid.to_string());
         command.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"]);
-        command.arg("--").args(words).current_dir("/").stdin(std::process::Stdio::null());
+        command.arg("--").args(words).current_dir("/");
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-        output(&format!("run {} in {}", words.join(" "), self.name()), &mut command)
+        output_in_machine(&format!("run {} in {}", words.join(" "), self.name()), &mut command)
     }
 
     /// Runs a program in the machine and returns its output. Fails if the program fails.

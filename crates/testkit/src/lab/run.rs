@@ -13,8 +13,13 @@ pub(super) fn run(what: &str, command: &mut Command) -> anyhow::Result<String> {
     stdout(what, &output(what, command)?)
 }
 
-/// Runs a program without input. A failure of the program is not an error.
+/// Runs a program. A failure of the program is not an error.
 pub(super) fn output(what: &str, command: &mut Command) -> anyhow::Result<Output> {
+    command.output().with_context(|| format!("failed to start {what}"))
+}
+
+/// Runs a program in a machine, without input. The program may end with the machine.
+pub(super) fn output_in_machine(what: &str, command: &mut Command) -> anyhow::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().with_context(|| format!("failed to start {what}"))?;
     let process = Pid::from_child(&child);
@@ -60,9 +65,9 @@ mod tests {
         thread::spawn(move || {
             let mut command = Command::new("sh");
             command.args(["-c", "kill -STOP $$; echo continued"]);
-            send.send(run("a program that stops itself", &mut command))
+            send.send(output_in_machine("a program that stops itself", &mut command))
         });
-        let text = ended.recv_timeout(Duration::from_mins(1)).expect("the program ends").unwrap();
-        assert_eq!(text, "continued\n");
+        let output = ended.recv_timeout(Duration::from_mins(1)).expect("the program ends");
+        assert_eq!(output.unwrap().stdout, b"continued\n");
     }
 }
