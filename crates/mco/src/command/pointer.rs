@@ -130,7 +130,7 @@ async fn check_token(
     let id = given.id();
     let secret = token::secrets(client).get_opt(&secret_name(id)).await;
     let secret = match secret {
-        // Whoever makes the config may not be allowed to read tokens.
+        // The user who builds the config may lack the right to read tokens.
         Err(kube::Error::Api(status)) if status.code == 403 => return Ok(()),
         secret => secret.map_err(remote::call_error)?,
     };

@@ -53,7 +53,7 @@ const ENABLED: &[(&str, &str)] = &[
 ];
 const NODE_ENABLED: &[(&str, &str)] = &[("kubelet.service", "/etc/systemd/system/kubelet.service")];
 
-/// What a machine has before its first boot.
+/// Contents of a machine's disk before its first boot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Contents<'c> {
     /// A kubelet with its unit, its config and these credentials.

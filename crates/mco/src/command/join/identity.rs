@@ -1,4 +1,4 @@
-//! What a machine knows about itself.
+//! Facts that identify this machine: machine id, MAC addresses, host name.
 
 use anyhow::Context as _;
 use mco_apply::join::JoinRecord;
