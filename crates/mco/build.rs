@@ -15,7 +15,9 @@ fn main() {
     // Only the list needs symbol names, so they are stripped; the list may name functions that no
     // longer exist.
     let order = format!("--symbol-ordering-file={order}");
-    for option in [order.as_str(), "--no-warn-symbol-ordering", "--strip-all"] {
+    // The loader reads all relocations of a program at its start; packed, they are a few pages.
+    let packed = "-z,pack-relative-relocs";
+    for option in [order.as_str(), "--no-warn-symbol-ordering", "--strip-all", packed] {
         println!("cargo::rustc-link-arg-bin=mco=-Wl,{option}");
     }
 }

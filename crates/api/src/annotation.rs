@@ -102,6 +102,9 @@ keys! {
     SERVICE_CA_ROTATE: bool = "service-ca-rotate";
     /// ControllerConfig: version of the operator that wrote the object.
     GENERATED_BY_VERSION: String = "generated-by-version";
+    /// ControllerConfig: the value of `generated-by-version` that the operator of `mco` wrote. Another
+    /// value of `generated-by-version` is that of another operator; not in the reference.
+    GENERATED_BY_MCO: String = "generated-by-mco";
     /// ControllerConfig: host names of the config server in addition to those derived from the
     /// cluster, separated by commas. Set by the administrator; not in the reference.
     SERVER_NAMES: String = "server-names";
@@ -121,6 +124,9 @@ keys! {
     BASE_CONFIG: BaseConfig = "base-config";
     /// MachineConfig: source hash of the controller that generated the config.
     GENERATED_BY_CONTROLLER_VERSION: String = "generated-by-controller-version";
+    /// Rendered config: true if `mco` rendered the config on a cluster of another operator, and may
+    /// prune it; not in the reference.
+    RENDERED_BY_MCO: bool = "rendered-by-mco";
     /// Release version that a generated object belongs to.
     RELEASE_IMAGE_VERSION: String = "release-image-version";
     /// Release payload image that a generated object was read from.

@@ -175,6 +175,12 @@ pub mod reason {
     pub const BUILD_SKEW: &str = "BuildSkew";
     /// The controller does not renew its Lease.
     pub const CONTROLLER_NOT_RUNNING: &str = "MachineConfigControllerNotRunning";
+    /// The DaemonSet of the config server has no ready pod.
+    pub const SERVER_NOT_RUNNING: &str = "MachineConfigServerNotRunning";
+    /// Nodes of a pool do not have its config yet.
+    pub const POOL_UPDATING: &str = "PoolUpdating";
+    /// Nodes of a paused pool do not have its config.
+    pub const POOL_PAUSED: &str = "PoolPaused";
     /// A `CustomResourceDefinition` of another owner lacks members.
     pub const INCOMPLETE_DEFINITIONS: &str = "IncompleteDefinitions";
     /// New machines are not authenticated.

@@ -1,12 +1,14 @@
-//! Kinds of OpenShift that the controller reads. They are not part of this project: a cluster has them or
-//! not, and no CRD is generated. Only the members that the controller reads are declared.
+//! Kinds of OpenShift that the controller and the operator read. They are not part of this project: a
+//! cluster has them or not, and no CRD is generated. Only the members that are read are declared.
 
 pub mod cluster;
 pub mod image;
 pub mod image_policy;
 pub mod mirror_set;
 
-pub use cluster::{APIServer, FeatureGate, Node};
+pub use cluster::{
+    APIServer, ClusterVersion, DNS, FeatureGate, Infrastructure, Network, Node, Provisioning, Proxy,
+};
 
 use cluster::NoStatus;
 use image::ImageSpec;

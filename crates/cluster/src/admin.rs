@@ -1,5 +1,10 @@
 //! The administrative listener of a process: `/metrics`, `/livez`, `/readyz` and, for the daemon,
 //! `/state`. `/healthz` is an alias of `/livez`.
+//!
+//! It has no authentication and belongs on the loopback address. [`SecureAdmin`] serves other machines.
+
+mod access;
+mod secure;
 
 use std::{
     convert::Infallible,
@@ -20,6 +25,7 @@ pub use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 use tracing::{debug, info};
 
+pub use self::secure::{SecureAdmin, SecureError};
 use crate::{Health, Shutdown};
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -53,6 +59,12 @@ impl Readiness {
 /// A bound listener that does not serve yet.
 pub struct Admin {
     listener: TcpListener,
+    pages: Pages,
+}
+
+/// The pages of a process. Clones share their contents.
+#[derive(Clone)]
+struct Pages {
     registry: Arc<Registry>,
     readiness: Readiness,
     health: Health,
@@ -71,25 +83,27 @@ impl Admin {
         let listener =
             TcpListener::bind(address).await.map_err(|source| ListenError { address, source })?;
         let (readiness, health) = (Readiness::default(), Health::default());
-        Ok(Self { listener, registry, readiness, health, state: None })
+        Ok(Self { listener, pages: Pages { registry, readiness, health, state: None } })
     }
 
     /// Reports `health` at `/livez` and `/readyz`.
     #[must_use]
-    pub fn with_health(self, health: Health) -> Self {
-        Self { health, ..self }
+    pub fn with_health(mut self, health: Health) -> Self {
+        self.pages.health = health;
+        self
     }
 
     /// Serves `page` at `/state`.
     #[must_use]
-    pub fn with_state(self, page: Option<StatePage>) -> Self {
-        Self { state: page, ..self }
+    pub fn with_state(mut self, page: Option<StatePage>) -> Self {
+        self.pages.state = page;
+        self
     }
 
     /// Returns the readiness that `/readyz` reports. It starts as not ready.
     #[must_use]
     pub fn readiness(&self) -> Readiness {
-        self.readiness.clone()
+        self.pages.readiness.clone()
     }
 
     /// Returns the bound address.
@@ -114,13 +128,9 @@ impl Admin {
                     }
                 },
             };
-            let (registry, readiness) = (self.registry.clone(), self.readiness.clone());
-            let (health, state) = (self.health.clone(), self.state.clone());
+            let pages = self.pages.clone();
             let answer = service_fn(move |request: Request<Incoming>| {
-                let response = {
-                    let path = request.uri().path();
-                    answer(path, &registry, &readiness, &health, state.as_ref())
-                };
+                let response = pages.answer(request.uri().path());
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
@@ -135,35 +145,50 @@ impl Admin {
     }
 }
 
-fn answer(
-    path: &str,
-    registry: &Registry,
-    readiness: &Readiness,
-    health: &Health,
-    state: Option<&StatePage>,
-) -> Response<Full<Bytes>> {
-    let (status, kind, body) = match (path, state) {
-        ("/state", Some(page)) => (StatusCode::OK, "application/json", page()),
-        ("/metrics", _) => {
-            let mut text = String::new();
-            match encode(&mut text, registry) {
-                Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
-                Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
-            }
+/// Status, content type and body of a page.
+type Page = (StatusCode, &'static str, String);
+
+impl Pages {
+    fn answer(&self, path: &str) -> Response<Full<Bytes>> {
+        response(match (path, &self.state) {
+            ("/state", Some(page)) => (StatusCode::OK, "application/json", page()),
+            ("/metrics", _) => self.metrics(),
+            ("/livez" | "/healthz", _) => verdict(&self.health.stuck_queues()),
+            ("/readyz", _) if self.readiness.is_reached() => ready(&self.health),
+            ("/readyz", _) => verdict(&["the API server has not answered yet".to_owned()]),
+            _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
+        })
+    }
+
+    fn metrics(&self) -> Page {
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => (StatusCode::OK, OPEN_METRICS, text),
+            Err(_) => (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", String::new()),
         }
-        ("/livez" | "/healthz", _) => verdict(&health.stuck_queues()),
-        ("/readyz", _) if readiness.is_reached() => verdict(&health.stale_watches()),
-        ("/readyz", _) => verdict(&["the API server has not answered yet".to_owned()]),
-        _ => (StatusCode::NOT_FOUND, "text/plain", "not found\n".to_owned()),
-    };
+    }
+}
+
+fn response((status, kind, body): Page) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }
 
+/// Returns the answer of the readiness check.
+fn ready(health: &Health) -> Page {
+    let faults = health.stale_watches();
+    match health.idle() {
+        Some(reason) if faults.is_empty() => {
+            (StatusCode::OK, "text/plain", format!("ok\n{reason}\n"))
+        }
+        Some(_) | None => verdict(&faults),
+    }
+}
+
 /// Returns the answer of a health check with these faults.
-fn verdict(faults: &[String]) -> (StatusCode, &'static str, String) {
+fn verdict(faults: &[String]) -> Page {
     if faults.is_empty() {
         return (StatusCode::OK, "text/plain", "ok".to_owned());
     }
@@ -214,7 +239,13 @@ mod tests {
     fn the_checks_name_stale_watches_and_stuck_queues() {
         let (readiness, health) = (Readiness::default(), Health::default());
         readiness.set_ready();
-        let ask = |path| answer(path, &Registry::default(), &readiness, &health, None).status();
+        let pages = Pages {
+            registry: Arc::new(Registry::default()),
+            readiness,
+            health: health.clone(),
+            state: None,
+        };
+        let ask = |path| pages.answer(path).status();
         assert_eq!((ask("/readyz"), ask("/livez")), (StatusCode::OK, StatusCode::OK));
         let watch = health.watch("Node", crate::health::Presence::Required);
         assert_eq!(
@@ -223,6 +254,7 @@ mod tests {
         );
         assert_eq!(health.stale_watches(), ["watch of Node has not listed its objects yet"]);
         watch.synced();
+        health.set_idle(Some("waiting".to_owned()));
         assert_eq!(ask("/readyz"), StatusCode::OK);
     }
 }

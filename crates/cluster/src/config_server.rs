@@ -65,6 +65,8 @@ pub struct JoiningMachine {
     pub machine_id: String,
     /// Addresses of the network cards.
     pub macs: Vec<String>,
+    /// SHA-256 of the TPM's public endorsement key; empty if unknown.
+    pub tpm_ek: String,
     /// Name of the node.
     pub node: String,
 }
@@ -88,6 +90,7 @@ impl JoiningMachine {
         add("mco-join-id", &self.join_id)?;
         add("mco-machine-id", &self.machine_id)?;
         add("mco-mac", &self.macs.join(","))?;
+        add("mco-tpm-ek", &self.tpm_ek)?;
         add("mco-node-name", &self.node)?;
         Ok(headers)
     }

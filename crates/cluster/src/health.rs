@@ -43,6 +43,8 @@ pub struct Health(Arc<Parts>);
 struct Parts {
     watches: Mutex<Vec<Weak<WatchState>>>,
     queues: Mutex<Vec<QueueState>>,
+    /// Reason why the process deliberately does nothing.
+    idle: Mutex<Option<String>>,
     counters: Counters,
 }
 
@@ -138,6 +140,18 @@ impl Health {
         T: Ord + Clone + Send + 'static,
     {
         lock(&self.0.queues).push(QueueState { name, work, probe: queue.probe() });
+    }
+
+    /// Sets the reason why the process deliberately does nothing; `None` if it works. A process that
+    /// does nothing on purpose is ready.
+    pub fn set_idle(&self, reason: Option<String>) {
+        *lock(&self.0.idle) = reason;
+    }
+
+    /// Returns the reason why the process deliberately does nothing.
+    #[must_use]
+    pub fn idle(&self) -> Option<String> {
+        lock(&self.0.idle).clone()
     }
 
     /// Returns the watches that are stale, one line for each.

@@ -13,6 +13,7 @@ pub mod config_server;
 pub mod error;
 pub mod health;
 pub mod lease;
+pub mod permission;
 pub mod queue;
 pub mod report;
 pub mod shutdown;

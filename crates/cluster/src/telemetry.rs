@@ -1,8 +1,14 @@
 //! Logging of a process.
 
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
+
 use tracing::Level;
 use tracing_subscriber::{
-    Layer as _, filter::Targets, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+    Layer as _, Registry, filter::Targets, layer::SubscriberExt as _, reload,
+    util::SubscriberInitExt as _,
 };
 
 /// The format of a log line.
@@ -15,6 +21,48 @@ pub enum Format {
     Text,
 }
 
+/// The level of a log that can be changed while the process runs.
+#[derive(Clone, Default)]
+pub struct LogLevel(Arc<OnceLock<Running>>);
+
+/// A log that was started.
+struct Running {
+    /// Level that the command line asks for.
+    lowest: Level,
+    filter: reload::Handle<Targets, Registry>,
+}
+
+impl LogLevel {
+    /// Sets the level. The level that the log was started with stays if it has more messages. Without
+    /// effect before the log is started.
+    pub fn set(&self, level: Level) {
+        let Some(running) = self.0.get() else { return };
+        // Fails only if the log has ended.
+        drop(running.filter.modify(|filter| *filter = targets(level.max(running.lowest))));
+    }
+}
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogLevel").field("is_started", &self.0.get().is_some()).finish()
+    }
+}
+
+/// Returns the level for a verbosity, as Kubernetes counts it.
+#[must_use]
+pub fn level_of(verbosity: u8) -> Level {
+    match verbosity {
+        0..=3 => Level::INFO,
+        4..=5 => Level::DEBUG,
+        6.. => Level::TRACE,
+    }
+}
+
+/// Returns the filter of messages.
+fn targets(level: Level) -> Targets {
+    Targets::new().with_target("mco", level)
+}
+
 /// Logging was started before. Only `main` may start it, once.
 #[derive(Debug, thiserror::Error)]
 #[error("logging was started before")]
@@ -25,12 +73,22 @@ pub struct AlreadySetUp;
 /// Other crates do not log: kube's client quotes whole answers, at WARN too, and contents of objects
 /// must not reach a log. Their errors reach the crates of this workspace, which log them.
 pub fn start(format: Format, level: Level) -> Result<(), AlreadySetUp> {
-    let filter = Targets::new().with_target("mco", level);
+    start_adjustable(format, level, &LogLevel::default())
+}
+
+/// Starts logging as [`start`] does. `adjust` can change the level later.
+pub fn start_adjustable(
+    format: Format,
+    level: Level,
+    adjust: &LogLevel,
+) -> Result<(), AlreadySetUp> {
+    let (filter, handle) = reload::Layer::new(targets(level));
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(false);
     let layer = match format {
         Format::Json => lines.json().flatten_event(true).boxed(),
         Format::Text => lines.boxed(),
     };
     let registry = tracing_subscriber::registry().with(layer.with_filter(filter));
-    registry.try_init().map_err(|_| AlreadySetUp)
+    registry.try_init().map_err(|_| AlreadySetUp)?;
+    adjust.0.set(Running { lowest: level, filter: handle }).map_err(|_| AlreadySetUp)
 }

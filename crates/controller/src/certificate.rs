@@ -24,8 +24,9 @@ use mco_cluster::{
     Api, Cache, CallError, Note, Queue, Reporter, Shutdown, cache::Change, health::Work,
     queue::Reconciled, report::chain, watch,
 };
-use mco_core::certs::{
-    self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason,
+use mco_core::{
+    certs::{self, CertificateLifetime, CertificateSpec, RotationDecision, RotationReason},
+    takeover::check::{Certificate, KeyUse},
 };
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
@@ -49,6 +50,24 @@ enum CertificateError {
     Write { kind: &'static str, name: String, source: CallError },
     #[error("failed to issue a certificate for {name}")]
     Issue { name: String, source: rcgen::Error },
+    #[error(
+        "the key in Secret {} cannot be used, and is kept; delete the Secret to have a new CA issued",
+        label::SERVER_CA
+    )]
+    UnusableKey,
+}
+
+/// Describes the certificate in a Secret of the config server; `None` if there is none.
+#[must_use]
+pub fn inspect_certificate(secret: &Secret) -> Option<Certificate> {
+    let found = issue::parse(objects::chain(secret)?)?;
+    let key = objects::pair(secret).map(|pair| pair.key).unwrap_or_default();
+    Some(Certificate {
+        name: secret.name_any(),
+        issuer: found.view.signer,
+        not_after: found.view.not_after,
+        key: if issue::is_key(&key) { KeyUse::Usable } else { KeyUse::Unreadable },
+    })
 }
 
 /// Runs the certificate controller until shutdown is requested.
@@ -86,6 +105,13 @@ fn subscribe(
     };
     let controller_configs = again();
     context.caches.controller_configs.on_change(move |_| controller_configs());
+    let pools = again();
+    context.caches.pools.on_change(move |change| {
+        // Each pool has user data.
+        if change.before.is_none() || change.after.is_none() {
+            pools();
+        }
+    });
     let nodes = again();
     context.caches.nodes.on_change(move |change| {
         if changes_control_plane(&change) {
@@ -148,7 +174,7 @@ async fn reconcile(
                 CertificateError::Read { source, .. } | CertificateError::Write { source, .. } => {
                     source.is_not_found()
                 }
-                CertificateError::Issue { .. } => false,
+                CertificateError::Issue { .. } | CertificateError::UnusableKey => false,
             };
             if missing {
                 debug!(error = chain(&error), "Cannot renew certificates yet");
@@ -172,12 +198,12 @@ async fn renew(
         return Ok(Timestamp::MAX);
     };
     let now = context.clock.now();
-    let has_machines = machines.detect(context).await?;
+    machines.detect(context).await?;
     let shown = objects::read_secret(context, label::SERVER_TLS).await?;
     let of_server = shown.as_ref().and_then(|secret| issue::parse(objects::chain(secret)?));
-    if of_server.as_ref().is_some_and(|found| !is_ours(found)) && !has_machines {
-        // The administrator's own certificate: new machines trust its issuer, and only the
-        // administrator can change that.
+    if of_server.as_ref().is_some_and(|found| !is_ours(found)) {
+        // The certificate of the administrator, or of the installer of another operator: new machines
+        // trust its issuer, and only the administrator can change that.
         debug!("The config server has a certificate of another issuer; leaving it alone");
         return Ok(Timestamp::MAX);
     }
@@ -194,6 +220,7 @@ async fn renew(
     let server = Server { secret: shown, found: of_server };
     let due =
         ensure_serving(context, reporter, server, (&signer, &of_signer), &wanted, now).await?;
+    machines.write_pools(context, &controller_config, &bundle).await?;
     machines.add_bundle(context, &bundle).await?;
     Ok(due.min(signer_due))
 }
@@ -209,7 +236,11 @@ async fn ensure_authority(
     now: Timestamp,
 ) -> Result<(Pair, ParsedCertificate, Timestamp), CertificateError> {
     let secret = objects::read_secret(context, label::SERVER_CA).await?;
-    let pair = secret.as_ref().and_then(objects::pair).filter(|pair| issue::is_key(&pair.key));
+    let pair = secret.as_ref().and_then(objects::pair);
+    if pair.as_ref().is_some_and(|pair| !pair.key.is_empty() && !issue::is_key(&pair.key)) {
+        // Overwritten, the key of a CA that machines trust would be lost.
+        return Err(CertificateError::UnusableKey);
+    }
     let found = pair.as_ref().and_then(|pair| issue::parse(pair.certificate.as_bytes()));
     let wanted = CertificateSpec {
         life: CertificateLifetime::CONFIG_SERVER,
@@ -258,6 +289,13 @@ async fn ensure_bundle(
         if others && certs::is_needed(&found.authority(), &of_signer.subject, &in_use, now) {
             wanted.push_str(&text);
         }
+    }
+    let blocks = |text: &str| -> BTreeSet<String> {
+        issue::parse_all(text).into_iter().map(|(_, block)| block).collect()
+    };
+    // Another operator may have written the same CAs in another order.
+    if blocks(&before) == blocks(&wanted) {
+        return Ok(before);
     }
     if before != wanted {
         let written = objects::write_bundle(context, map, &wanted).await?;

@@ -16,6 +16,7 @@ use mco_core::{
         BaseFiles, EmptyConfig, ImageConfig, ImageConfigError, POLICY_JSON, REGISTRIES_CONF,
         config_name,
     },
+    takeover::Tenure,
 };
 use tracing::{debug, info, warn};
 
@@ -167,6 +168,12 @@ impl ImageController {
         empty: EmptyConfig,
     ) -> Result<(), Failure> {
         let (context, name) = (&self.context, pool.name_any());
+        let is_absent = context.caches.configs.get(&config_name(&name)).is_none();
+        // A MachineConfig without settings adds nothing to the configs of another operator.
+        let empty = match context.tenure {
+            Tenure::TakenOver if is_absent => EmptyConfig::LeftOut,
+            Tenure::Owner | Tenure::TakenOver => empty,
+        };
         let base = container_engine::base_config(context, &name);
         let text = |path: &str| container_engine::text_of(base.as_deref(), path);
         let (registries, policy) = (text(REGISTRIES_CONF), text(POLICY_JSON));

@@ -41,23 +41,26 @@ mod unused_configs;
 
 use std::{sync::Arc, time::Duration};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Client, ResourceExt as _};
 use mco_api::{ControllerConfig, annotation, label};
 use mco_cluster::{
     Api, Clock, Health, NoteCount, Reporter, Shutdown,
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
+    permission::{self, Observed},
 };
 use mco_core::{
     drain::EvictionTiming,
     render::{Build, check_skew},
+    takeover::{self, BASE_CONFIGS, Facts, Order, Permit, Refusal, Tenure},
     template::TemplateTree,
 };
 use tokio::task::JoinSet;
 use tracing::{error, info};
 
-pub use self::metrics::Metrics;
 use self::{caches::Caches, enqueue::Enqueuer};
+pub use self::{certificate::inspect_certificate, metrics::Metrics};
 
 /// Name of the Lease, and of the process.
 pub const NAME: &str = "machine-config-controller";
@@ -77,6 +80,8 @@ pub struct Config {
     pub approve_joins: bool,
     /// Leader election; `None` if no other controller process can run.
     pub leader: Option<Leader>,
+    /// Order about a cluster that another operator runs.
+    pub order: Order,
     /// Source of the current time.
     pub clock: Clock,
     /// Metrics of the process.
@@ -155,6 +160,7 @@ impl Config {
             pace: EvictionTiming::REFERENCE,
             approve_joins: false,
             leader: None,
+            order: Order::HandsOff,
             clock: Clock::System,
             metrics: Metrics::default(),
             notes: NoteCount::default(),
@@ -164,9 +170,21 @@ impl Config {
 }
 
 /// Runs the controllers until shutdown is requested or another process takes the Lease.
+///
+/// While another operator runs the cluster, nothing is changed and no Lease is acquired, unless the
+/// settings order a takeover.
 pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> LeadershipEnd {
+    let waiting = permission::wait(
+        &client,
+        &BASE_CONFIGS,
+        |found| takeover::is_marked(found, &config.build),
+        |observed| admit(observed, &config),
+        &config.health,
+        &shutdown,
+    );
+    let Some(permit) = waiting.await else { return LeadershipEnd::Released };
     let Some(leader) = config.leader.clone() else {
-        run_controllers(config, client, shutdown).await;
+        run_controllers(config, permit, client, shutdown).await;
         return LeadershipEnd::Released;
     };
     let candidate = Candidate {
@@ -177,8 +195,31 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Leadersh
         clock: config.clock,
         fence: Fence::default(),
     };
+    let reader = client.clone();
     let client = candidate.fence.guard(client);
-    candidate.lead(&shutdown, |stop| run_controllers(config, client, stop)).await
+    let work = |stop| async move {
+        // Another operator may have begun while this process waited for the Lease.
+        if let Some(permit) = observe_and_admit(&reader, &config).await {
+            run_controllers(config, permit, client, stop).await;
+        }
+    };
+    candidate.lead(&shutdown, work).await
+}
+
+/// Decides if this process may change the cluster.
+fn admit(observed: &Observed, config: &Config) -> Result<Permit, Refusal> {
+    let facts = Facts {
+        controller_config: observed.controller_config.as_ref(),
+        base_configs: &observed.base_configs,
+    };
+    takeover::admit(facts, &config.build, &config.order)
+}
+
+/// Observes the cluster and decides if this process may change it.
+async fn observe_and_admit(client: &Client, config: &Config) -> Option<Permit> {
+    let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, &config.build);
+    let admit = |observed: &Observed| admit(observed, config);
+    permission::decide_again(client, &BASE_CONFIGS, suffices, admit).await
 }
 
 /// State that the controllers share.
@@ -186,6 +227,8 @@ struct Context {
     client: Client,
     caches: Caches,
     build: Build,
+    /// The way in which this operator runs the cluster.
+    tenure: Tenure,
     templates: Arc<TemplateTree>,
     delays: Delays,
     pace: EvictionTiming,
@@ -242,9 +285,12 @@ impl Context {
     }
 }
 
-async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
+async fn run_controllers(config: Config, permit: Permit, client: Client, shutdown: Shutdown) {
+    let Permit { build, tenure } = permit;
+    if tenure == Tenure::TakenOver {
+        info!(build.version, build.hash, "Took over the cluster of another operator");
+    }
     let Config {
-        build,
         templates,
         delays,
         pace,
@@ -253,13 +299,16 @@ async fn run_controllers(config: Config, client: Client, shutdown: Shutdown) {
         metrics,
         notes,
         health,
+        build: _,
         leader: _,
+        order: _,
     } = config;
     let caches = Caches::new();
     let context = Arc::new(Context {
         client,
         caches,
         build,
+        tenure,
         templates,
         delays,
         pace,

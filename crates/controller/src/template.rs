@@ -30,12 +30,13 @@ use mco_cluster::{
 use mco_core::{
     cluster_settings::SettingsError,
     kubelet::tls_settings,
+    takeover::Tenure,
     template::{self, Facts, Profile, PullSecretError, TemplateError},
 };
 use tracing::{info, warn};
 
 use self::pull_secret::PullSecretWatch;
-use crate::{Context, error::ActError, metrics::Action};
+use crate::{Context, error::ActError, metrics::Action, render::unfinished};
 
 /// The objects that are reconciled together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -142,6 +143,10 @@ async fn reconcile(
     cleared: &AtomicBool,
 ) -> Reconciled {
     let Some(config) = context.own_controller_config() else { return Reconciled::Done };
+    // The base configs are the other operator's, and so is a status that needs no change.
+    if context.tenure == Tenure::TakenOver && unfinished(&config).is_none() {
+        return Reconciled::Done;
+    }
     let synced = sync(context, secrets, cleared, &config).await;
     if let Err(error) = &synced {
         if error.is_conflict() {
@@ -171,6 +176,9 @@ async fn sync(
     cleared: &AtomicBool,
     config: &ControllerConfig,
 ) -> Result<Vec<String>, SyncError> {
+    if context.tenure == Tenure::TakenOver {
+        return Ok(apply::base_configs(context));
+    }
     let wanted = generate(context, secrets, config).await?;
     if !cleared.load(Ordering::Relaxed) {
         clear_images(context).await?;

@@ -19,6 +19,7 @@ use mco_cluster::{
 use mco_core::{
     prune::{self, HISTORY, PruneDecision, References, RenderedView},
     rollout::NodeView,
+    takeover::Tenure,
 };
 use tracing::{info, warn};
 
@@ -125,9 +126,18 @@ fn select_unused(
             views.iter().filter(|view| view.pool == name).cloned().collect();
         let verdicts = prune::rendered(&of_pool, &references, history);
         let gone = verdicts.into_iter().filter(|(_, verdict)| *verdict == PruneDecision::Delete);
-        unused.extend(gone.filter_map(|(config, _)| context.caches.configs.get(&config)));
+        let gone = gone.filter_map(|(config, _)| context.caches.configs.get(&config));
+        unused.extend(gone.filter(|config| may_prune(context.tenure, config)));
     }
     unused
+}
+
+/// Returns true unless another operator rendered the config.
+fn may_prune(tenure: Tenure, config: &MachineConfig) -> bool {
+    match tenure {
+        Tenure::Owner => true,
+        Tenure::TakenOver => annotation::RENDERED_BY_MCO.is_present(config.annotations()),
+    }
 }
 
 /// Lists all `MachineOSBuilds`; none if the cluster does not have the kind.

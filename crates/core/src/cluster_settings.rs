@@ -8,8 +8,8 @@ use kube_core::{Resource, ResourceExt};
 use mco_api::{
     label,
     openshift::{
-        APIServer, ClusterImagePolicy, FeatureGate, Image, ImageContentSourcePolicy,
-        ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Node,
+        APIServer, ClusterImagePolicy, DNS, FeatureGate, Image, ImageContentSourcePolicy,
+        ImageDigestMirrorSet, ImagePolicy, ImageTagMirrorSet, Infrastructure, Network, Node, Proxy,
     },
 };
 use serde::de::DeserializeOwned;
@@ -41,6 +41,14 @@ pub struct ClusterSettings {
     pub feature_gate: Option<FeatureGate>,
     /// Settings of the API server.
     pub api_server: Option<APIServer>,
+    /// Platform of the cluster.
+    pub infrastructure: Option<Infrastructure>,
+    /// Network of the cluster.
+    pub network: Option<Network>,
+    /// Proxy of the cluster.
+    pub proxy: Option<Proxy>,
+    /// DNS names of the cluster.
+    pub dns: Option<DNS>,
 }
 
 /// A fault in the settings. `place` is the document: its key in the ConfigMap, or its file.
@@ -99,16 +107,20 @@ pub enum SettingsError {
     },
 }
 
-const KINDS: [&str; 9] = [
+const KINDS: [&str; 13] = [
     "APIServer",
     "ClusterImagePolicy",
+    "DNS",
     "FeatureGate",
     "Image",
     "ImageContentSourcePolicy",
     "ImageDigestMirrorSet",
     "ImagePolicy",
     "ImageTagMirrorSet",
+    "Infrastructure",
+    "Network",
     "Node",
+    "Proxy",
 ];
 
 impl ClusterSettings {
@@ -137,6 +149,7 @@ impl ClusterSettings {
         match kind.as_str() {
             "APIServer" => place.only(&mut self.api_server, &version, document),
             "ClusterImagePolicy" => place.one(&mut self.cluster_image_policies, &version, document),
+            "DNS" => place.only(&mut self.dns, &version, document),
             "FeatureGate" => place.only(&mut self.feature_gate, &version, document),
             "Image" => place.only(&mut self.image, &version, document),
             "ImageContentSourcePolicy" => {
@@ -145,7 +158,10 @@ impl ClusterSettings {
             "ImageDigestMirrorSet" => place.one(&mut self.digest_mirror_sets, &version, document),
             "ImagePolicy" => place.one(&mut self.image_policies, &version, document),
             "ImageTagMirrorSet" => place.one(&mut self.tag_mirror_sets, &version, document),
+            "Infrastructure" => place.only(&mut self.infrastructure, &version, document),
+            "Network" => place.only(&mut self.network, &version, document),
             "Node" => place.only(&mut self.node, &version, document),
+            "Proxy" => place.only(&mut self.proxy, &version, document),
             _ => Err(place.unknown(&version, &kind)),
         }
     }

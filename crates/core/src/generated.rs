@@ -15,7 +15,7 @@ use mco_ignition::data_url;
 use serde_json::json;
 
 pub use self::{
-    difference::difference,
+    difference::{difference, merge_patch},
     manifests::{FromSettings, SettingsSource, SettingsSources, from_settings},
 };
 use crate::render::Build;

@@ -199,7 +199,7 @@ impl ImageConfig {
         let lists =
             payload::lists(&image, payload.as_ref(), &merged).map_err(ImageConfigError::Payload)?;
         let (policies, conflicts) = policies(settings)?;
-        let ImageSpec { registry_sources: sources } = image;
+        let ImageSpec { registry_sources: sources, .. } = image;
         let mirror_sets = settings.digest_mirror_sets.len()
             + settings.tag_mirror_sets.len()
             + settings.content_source_policies.len();

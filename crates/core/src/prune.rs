@@ -169,11 +169,11 @@ mod tests {
     use super::*;
     use crate::fixture::nodes;
 
-    /// Builds configs of the pool `worker` from `name/age`.
+    /// Builds configs of the pool `worker` from `name/day`.
     fn configs(text: &str) -> Vec<RenderedView> {
         let view = |word: &str| {
-            let (name, age) = word.split_once('/').unwrap();
-            let created = serde_json::from_str(&format!("\"2026-01-0{age}T00:00:00Z\"")).ok();
+            let (name, day) = word.split_once('/').unwrap();
+            let created = serde_json::from_str(&format!("\"2026-01-{day:0>2}T00:00:00Z\"")).ok();
             RenderedView { name: name.to_owned(), pool: "worker".to_owned(), created }
         };
         text.split_whitespace().map(view).collect()
@@ -199,6 +199,12 @@ mod tests {
             assert_eq!(gone(all, &used, history), expected, "history of {history}");
         }
         assert_eq!(gone("unknown/x old/1", &References::default(), 0), "old");
+    }
+
+    #[test]
+    fn a_pool_keeps_its_ten_newest_configs() {
+        let all = "a/1 b/2 c/3 d/4 e/5 f/6 g/7 h/8 i/9 j/10 k/11 l/12";
+        assert_eq!(gone(all, &References::default(), HISTORY), "a b");
     }
 
     #[test]

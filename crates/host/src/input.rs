@@ -76,6 +76,12 @@ pub fn is_directory(path: &Path) -> Result<bool, InputError> {
     fs::metadata(path).map(|found| found.is_dir()).map_err(|source| refused(path, source))
 }
 
+/// Returns true if the directory has no entries.
+pub fn is_empty(directory: &Path) -> Result<bool, InputError> {
+    let mut entries = fs::read_dir(directory).map_err(|source| refused(directory, source))?;
+    Ok(entries.next().is_none())
+}
+
 /// Lists the files of a directory with one of `extensions`, in path order.
 pub fn files_in(
     directory: &Path,

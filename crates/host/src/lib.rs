@@ -17,6 +17,7 @@ mod simulated;
 pub mod snapshot;
 mod system;
 mod systemd;
+mod tpm;
 pub mod unit;
 
 pub use host::{Host, HostError, KEYS, LEAKED_LINKS, SSH};

@@ -20,7 +20,7 @@ use crate::{
     package,
     root::{Root, RootError},
     system::{CheckResult, HostFacts, MachineRole, Packaged, Restored, System, SystemError},
-    unit,
+    tpm, unit,
 };
 
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
@@ -76,6 +76,12 @@ impl SystemdSystem {
     /// Keeps the names of network interfaces across a new major version of the operating system.
     pub fn persist_nics(&self) -> Result<(), SystemError> {
         nics::persist(&self.root, self)
+    }
+
+    /// Returns the SHA-256 of the TPM's public endorsement key in hexadecimal; none if the machine has no
+    /// TPM or no tpm2-tools.
+    pub fn endorsement_key(&self) -> Result<Option<String>, SystemError> {
+        tpm::endorsement_key(&self.root, self)
     }
 
     /// Returns the last lines of the journal of these units, oldest first.

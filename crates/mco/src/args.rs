@@ -6,9 +6,9 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::Parser as _;
 
 use crate::command::{
-    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, down, get, host,
-    join, kubelets, node, operator, plan, pointer, render, server, simulate, status, token, up,
-    why,
+    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, doctor, down,
+    get, host, install, join, kubelets, must_gather, node, operator, plan, pointer, render, server,
+    simulate, status, takeover, token, uninstall, up, version, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -30,7 +30,8 @@ Examples:
   mco diff old.yaml new.yaml                     the differences, decoded
   mco plan -f manifests/ -f change.yaml          the effect on each node, and the order
   mco cat rendered.yaml /etc/chrony.conf         one file of a config
-  mco why -f manifests/ --pool worker /etc/motd  the MachineConfig that sets a file";
+  mco why -f manifests/ --pool worker /etc/motd  the MachineConfig that sets a file
+  mco doctor                                     the health of a cluster, and fixes";
 
 /// Process names of the reference's images, and the subcommand of each.
 const PROCESSES: &[(&str, &str)] = &[
@@ -66,10 +67,14 @@ pub(crate) enum Command {
     Down(down::DownArgs),
     Status(status::StatusArgs),
     Get(get::GetArgs),
+    Version(version::VersionArgs),
+    Doctor(doctor::DoctorArgs),
+    MustGather(must_gather::MustGatherArgs),
     Apply(apply::ApplyArgs),
     Delete(delete::DeleteArgs),
     Node(node::NodeArgs),
     Token(token::TokenArgs),
+    Takeover(takeover::TakeoverArgs),
     Pointer(pointer::PointerArgs),
     Render(render::RenderArgs),
     Check(check::CheckArgs),
@@ -85,6 +90,8 @@ pub(crate) enum Command {
     Apiserver(apiserver::ApiserverArgs),
     Daemon(daemon::DaemonArgs),
     Host(host::HostArgs),
+    Install(install::InstallArgs),
+    Uninstall(uninstall::UninstallArgs),
     Join(join::JoinArgs),
     Server(server::ServerArgs),
     #[command(name = "surroundings", hide = true)]
@@ -95,12 +102,17 @@ impl Command {
     /// Returns the exit code for a command that failed.
     pub(crate) fn failure_code(&self) -> ExitCode {
         match self {
-            // As in diff(1), code 1 says that the configs differ.
-            Self::Diff(_) | Self::Host(_) => ExitCode::from(2),
+            // As in diff(1), code 1 says that the configs differ, that a takeover is forbidden, or that
+            // `doctor` has warnings.
+            Self::Diff(_) | Self::Host(_) | Self::Takeover(_) | Self::Doctor(_) => {
+                ExitCode::from(2)
+            }
             Self::Up(_)
             | Self::Down(_)
             | Self::Status(_)
             | Self::Get(_)
+            | Self::Version(_)
+            | Self::MustGather(_)
             | Self::Apply(_)
             | Self::Delete(_)
             | Self::Node(_)
@@ -118,6 +130,8 @@ impl Command {
             | Self::Operator(_)
             | Self::Apiserver(_)
             | Self::Daemon(_)
+            | Self::Install(_)
+            | Self::Uninstall(_)
             | Self::Join(_)
             | Self::Server(_)
             | Self::Kubelets(_) => ExitCode::FAILURE,

@@ -10,11 +10,14 @@ pub(crate) mod crds;
 pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod diff;
+pub(crate) mod doctor;
 pub(crate) mod down;
 pub(crate) mod get;
 pub(crate) mod host;
+pub(crate) mod install;
 pub(crate) mod join;
 pub(crate) mod kubelets;
+pub(crate) mod must_gather;
 pub(crate) mod node;
 pub(crate) mod operator;
 pub(crate) mod plan;
@@ -23,8 +26,11 @@ pub(crate) mod render;
 pub(crate) mod server;
 pub(crate) mod simulate;
 pub(crate) mod status;
+pub(crate) mod takeover;
 pub(crate) mod token;
+pub(crate) mod uninstall;
 pub(crate) mod up;
+pub(crate) mod version;
 pub(crate) mod why;
 
 use std::process::ExitCode;
@@ -42,10 +48,14 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Down(args) => down::run(args, screen),
         Command::Status(args) => status::run(args, screen),
         Command::Get(args) => get::run(args, screen),
+        Command::Version(args) => version::run(args, screen),
+        Command::Doctor(args) => doctor::run(args, screen),
+        Command::MustGather(args) => must_gather::run(args, screen),
         Command::Apply(args) => apply::run(args, screen),
         Command::Delete(args) => delete::run(args, screen),
         Command::Node(args) => node::run(args, screen),
         Command::Token(args) => token::run(args, screen),
+        Command::Takeover(args) => takeover::run(args, screen),
         Command::Pointer(args) => pointer::run(args, screen),
         Command::Render(args) => render::run(args, verbose, screen),
         Command::Check(args) => check::run(args, verbose, screen),
@@ -62,6 +72,8 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose, screen),
         Command::Kubelets(args) => kubelets::run(args, verbose, screen),
+        Command::Install(args) => install::run(args, screen),
+        Command::Uninstall(args) => uninstall::run(args, screen),
         Command::Host(args) => host::run(args, verbose, screen),
         Command::Join(args) => join::run(args, screen),
     }

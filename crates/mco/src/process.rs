@@ -12,9 +12,12 @@ use mco_cluster::{
     client::{self, Client, Deadlines, Identity, RequestMetrics},
     lease::{LeadershipEnd, Timings},
     shutdown::SHUTDOWN_LIMIT,
-    telemetry::{self, Format},
+    telemetry::{self, Format, LogLevel},
 };
-use mco_core::render::Build;
+use mco_core::{
+    render::Build,
+    takeover::{AdoptedBuild, Order},
+};
 use tokio::{runtime::Builder, time::timeout};
 
 /// Pause between two attempts to reach the API server.
@@ -41,6 +44,10 @@ pub(crate) struct ProcessArgs {
         value_name = "ADDRESS"
     )]
     metrics_listen_address: SocketAddr,
+    /// Further address of /metrics, /livez and /readyz, over HTTPS; /metrics needs a bearer token whose
+    /// user may get the URL /metrics
+    #[arg(long, value_name = "ADDRESS")]
+    secure_metrics_listen_address: Option<SocketAddr>,
     #[command(flatten)]
     client: ClientArgs,
     /// Format of log lines
@@ -98,6 +105,36 @@ impl LeaderArgs {
     }
 }
 
+/// Flags about a cluster that another operator runs.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct TakeoverArgs {
+    /// Run the cluster of another operator in its place; without the flag, nothing is changed there
+    #[arg(long)]
+    take_over: bool,
+    /// Build that objects generated on a cluster of another operator name: VERSION-HASH, or auto for
+    /// the build of the cluster
+    #[arg(
+        long,
+        value_name = "BUILD",
+        requires = "take_over",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "auto"
+    )]
+    adopt_build: Option<AdoptedBuild>,
+}
+
+impl TakeoverArgs {
+    /// Returns the order of the administrator.
+    pub(crate) fn order(&self) -> Order {
+        if self.take_over {
+            Order::TakeOver(self.adopt_build.clone().unwrap_or_default())
+        } else {
+            Order::HandsOff
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
 enum LogFormat {
     /// One JSON object per line
@@ -128,6 +165,8 @@ pub(crate) struct ProcessOptions {
     pub(crate) shutdown_limit: Duration,
     /// Health at `/livez` and `/readyz`.
     pub(crate) health: Health,
+    /// Level of the log, for a process that changes it.
+    pub(crate) log_level: LogLevel,
 }
 
 impl ProcessOptions {
@@ -140,6 +179,7 @@ impl ProcessOptions {
             threads: None,
             shutdown_limit: SHUTDOWN_LIMIT,
             health: Health::default(),
+            log_level: LogLevel::default(),
         }
     }
 }
@@ -162,7 +202,7 @@ where
         LogFormat::Json => Format::Json,
         LogFormat::Text => Format::Text,
     };
-    telemetry::start(format, level)?;
+    telemetry::start_adjustable(format, level, &options.log_level)?;
     let mut builder = Builder::new_multi_thread();
     if let Some(threads) = options.threads {
         builder.worker_threads(threads);
@@ -180,6 +220,11 @@ where
         options.health.register(&mut registry);
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
         let admin = admin.with_state(options.state).with_health(options.health);
+        if let Some(address) = args.secure_metrics_listen_address {
+            let secure = admin.secure(client.clone())?;
+            let stop = shutdown.clone();
+            tokio::spawn(async move { secure.serve(address, &stop).await });
+        }
         tokio::spawn(wait_for_apiserver(client.clone(), admin.readiness(), shutdown.clone()));
         let serving = {
             let shutdown = shutdown.clone();

@@ -3,6 +3,8 @@
 
 mod ownership;
 
+pub use self::ownership::is_of_release;
+
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -17,6 +19,8 @@ use kube::{
 use mco_api::label;
 use mco_cluster::{Api, CallError, apply, error::Rejection, watch};
 use tracing::info;
+
+use crate::manifests;
 
 /// Field manager of the definitions.
 const MANAGER: &str = "machine-config-operator";
@@ -69,6 +73,41 @@ pub enum InstallError {
     },
 }
 
+/// Returns the members that a definition of the release of a cluster lacks, or the reason why its kind
+/// cannot be used. Returns `None` for a definition that is not part of a release, or of another kind.
+#[must_use]
+pub fn check_release_definition(
+    found: &CustomResourceDefinition,
+) -> Option<Result<Vec<String>, String>> {
+    ownership::release_owner(found)?;
+    let wanted = mco_api::crds().into_iter().find(|it| it.name_any() == found.name_any())?;
+    Some(ownership::check_usable(found, &wanted))
+}
+
+/// A definition in the cluster, compared with ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExaminedDefinition {
+    /// Owner of the definition, if that is another one.
+    pub owner: Option<String>,
+    /// Members that its schema lacks, or the difference because of which its kind cannot be used.
+    pub usable: Result<Vec<String>, String>,
+    /// True if the API server serves the kind.
+    pub is_served: bool,
+}
+
+/// Compares a definition in the cluster with ours, and changes nothing.
+#[must_use]
+pub fn examine(
+    found: &CustomResourceDefinition,
+    wanted: &CustomResourceDefinition,
+) -> ExaminedDefinition {
+    ExaminedDefinition {
+        owner: ownership::release_owner(found),
+        usable: ownership::check_usable(found, wanted),
+        is_served: is_established(found),
+    }
+}
+
 /// Creates the namespace and applies the `CustomResourceDefinitions`; returns when the kinds are
 /// served.
 ///
@@ -83,7 +122,7 @@ pub async fn install(client: &Client) -> Result<(), InstallError> {
 /// another owner.
 pub(crate) async fn install_definitions(client: &Client) -> Result<Vec<Foreign>, InstallError> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
-    let definitions = mco_api::crds();
+    let definitions = definitions();
     let mut foreign = Vec::new();
     for definition in &definitions {
         foreign.extend(install_definition(&api, definition).await?);
@@ -96,6 +135,16 @@ pub(crate) async fn install_definitions(client: &Client) -> Result<Vec<Foreign>,
     Ok(foreign)
 }
 
+/// Returns the definitions with the label of the installation.
+fn definitions() -> Vec<CustomResourceDefinition> {
+    let mut all = mco_api::crds();
+    for definition in &mut all {
+        let (key, value) = manifests::MANAGED_BY;
+        definition.labels_mut().insert(key.to_owned(), value.to_owned());
+    }
+    all
+}
+
 /// Applies one definition. Returns its owner if that is another one, and the definition was left.
 async fn install_definition(
     api: &Api<CustomResourceDefinition>,
@@ -106,8 +155,7 @@ async fn install_definition(
     let found = api.get_opt(&name).await.map_err(|error| failed(error.into()))?;
     let mut owner = found.as_ref().and_then(ownership::release_owner);
     if owner.is_none() {
-        // Without force: fields of another manager are not taken over.
-        let params = PatchParams::apply(MANAGER);
+        let (params, wanted) = patch(found.as_ref(), wanted);
         let applied = api.patch(&name, &params, &Patch::Apply(wanted)).await;
         match (applied.map_err(CallError::from), &found) {
             (Ok(_), _) => return Ok(None),
@@ -123,6 +171,23 @@ async fn install_definition(
     })?;
     info!(definition = name, owner, ?lacks, "Left the CustomResourceDefinition of another owner");
     Ok(Some(Foreign { name, owner, lacks }))
+}
+
+/// Returns the patch of a definition and its parameters.
+///
+/// A definition with the label of the installation is ours, although `kubectl apply` may have stored it.
+/// Fields of any other definition are not taken over, and it does not get the label.
+fn patch(
+    found: Option<&CustomResourceDefinition>,
+    wanted: &CustomResourceDefinition,
+) -> (PatchParams, CustomResourceDefinition) {
+    let (mut params, mut wanted) = (PatchParams::apply(MANAGER), wanted.clone());
+    match found.map(|found| manifests::is_ours(Some(found.labels()))) {
+        Some(true) => params.force = true,
+        Some(false) => drop(wanted.labels_mut().remove(manifests::MANAGED_BY.0)),
+        None => {}
+    }
+    (params, wanted)
 }
 
 /// Creates the namespace.

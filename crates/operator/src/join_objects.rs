@@ -1,17 +1,20 @@
 //! Creates the objects that new machines join with: the credential of their kubelets, and the
-//! namespace of the join tokens with the rights of server and controller in it.
+//! namespace of the join tokens. The rights of server and controller in it are operands.
 //!
 //! Objects that exist are left as they are: on OpenShift they belong to the release, and an
 //! administrator may have changed them. One that was deleted is created again.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use k8s_openapi::api::{
     core::v1::{Namespace, Secret, ServiceAccount},
-    rbac::v1::{ClusterRoleBinding, RoleBinding},
+    rbac::v1::ClusterRoleBinding,
 };
 use kube::{Client, core::NamespaceResourceScope};
 use mco_api::{
@@ -27,6 +30,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::info;
 
+use crate::manifests::MANAGED_BY;
+
 /// Time after which the objects are looked for again. They change seldom, and reconciles are
 /// frequent during a rollout.
 const INTERVAL: Duration = Duration::from_secs(25);
@@ -36,12 +41,6 @@ const BOOTSTRAPPER_ROLE: &str = "system:node-bootstrapper";
 
 /// Name of the binding of that role, as in the reference.
 const BOOTSTRAPPER_BINDING: &str = "system-bootstrap-node-bootstrapper";
-
-/// ClusterRole with the rights on tokens, which is bound in their namespace only.
-const TOKENS_ROLE: &str = "machine-config-join-tokens";
-
-/// Processes that read tokens and record their use.
-const READERS: [&str; 2] = ["machine-config-controller", "machine-config-server"];
 
 /// A failure to create an object.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +56,8 @@ pub(crate) struct JoinObjectError {
 pub(crate) struct JoinObjects {
     /// Last time that all of them existed.
     complete: Mutex<Option<Instant>>,
+    /// True if the API server has no rights to give: the embedded one.
+    has_no_rights: AtomicBool,
 }
 
 impl JoinObjects {
@@ -79,12 +80,11 @@ impl JoinObjects {
         ensure::<Secret>(client, own, BOOTSTRAPPER_SECRET, secret).await?;
         let binding =
             json!({"roleRef": role(BOOTSTRAPPER_ROLE), "subjects": [account(BOOTSTRAPPER)]});
-        ensure_cluster_binding(client, BOOTSTRAPPER_BINDING, binding).await?;
-        let tokens = join_token::NAMESPACE;
-        ensure_namespace(client, tokens).await?;
-        let readers: Vec<Value> = READERS.iter().map(|name| account(name)).collect();
-        let binding = json!({"roleRef": role(TOKENS_ROLE), "subjects": readers});
-        ensure::<RoleBinding>(client, Some(tokens), TOKENS_ROLE, binding).await?;
+        if !self.has_no_rights.load(Ordering::Relaxed) {
+            let served = ensure_cluster_binding(client, BOOTSTRAPPER_BINDING, binding).await?;
+            self.has_no_rights.store(served == Served::No, Ordering::Relaxed);
+        }
+        ensure_namespace(client, join_token::NAMESPACE).await?;
         *self.complete.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         Ok(())
     }
@@ -95,14 +95,14 @@ async fn ensure_namespace(client: &Client, name: &str) -> Result<(), JoinObjectE
     let members = json!({"metadata": {"labels": {
         "pod-security.kubernetes.io/enforce": "restricted",
     }}});
-    create(&Api::<Namespace>::all(client.clone()), None, name, members).await
+    create(&Api::<Namespace>::all(client.clone()), None, name, members).await.map(drop)
 }
 
 async fn ensure_cluster_binding(
     client: &Client,
     name: &str,
     members: Value,
-) -> Result<(), JoinObjectError> {
+) -> Result<Served, JoinObjectError> {
     create(&Api::<ClusterRoleBinding>::all(client.clone()), None, name, members).await
 }
 
@@ -116,27 +116,38 @@ where
     K: Object + DeserializeOwned + kube::Resource<Scope = NamespaceResourceScope>,
 {
     let api = Api::<K>::namespaced(client.clone(), namespace.unwrap_or_default());
-    create(&api, namespace, name, members).await
+    create(&api, namespace, name, members).await.map(drop)
 }
 
-/// Creates an object unless it exists. A kind that the API server does not serve is left out: the
-/// embedded API server has no rights to give.
+/// Presence of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Served {
+    Yes,
+    No,
+}
+
+/// Creates an object unless it exists. A kind that the API server does not serve is left out.
 async fn create<K: Object + DeserializeOwned>(
     api: &Api<K>,
     namespace: Option<&str>,
     name: &str,
     mut members: Value,
-) -> Result<(), JoinObjectError> {
+) -> Result<Served, JoinObjectError> {
     let kind = K::kind(&()).into_owned();
     let failed = |source| JoinObjectError { kind: kind.clone(), name: name.to_owned(), source };
     if api.get_opt(name).await.map_err(|error| failed(error.into()))?.is_some() {
-        return Ok(());
+        return Ok(Served::Yes);
     }
     if let Some(members) = members.as_object_mut() {
         let metadata = members.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.insert("name".to_owned(), json!(name));
             metadata.extend(namespace.map(|found| ("namespace".to_owned(), json!(found))));
+            // Only for `mco uninstall`: the operator never changes these objects.
+            let labels = metadata.entry("labels").or_insert_with(|| json!({}));
+            if let Some(labels) = labels.as_object_mut() {
+                labels.insert(MANAGED_BY.0.to_owned(), json!(MANAGED_BY.1));
+            }
         }
     }
     let object: K = serde_json::from_value(members)
@@ -144,8 +155,8 @@ async fn create<K: Object + DeserializeOwned>(
     match apply::create(api, &object).await {
         Ok(Created::Now(_)) => info!(kind, name, "Created an object that new machines join with"),
         Ok(Created::Before) => {}
-        Err(error) if error.is_not_found() => {}
+        Err(error) if error.is_not_found() => return Ok(Served::No),
         Err(error) => return Err(failed(error)),
     }
-    Ok(())
+    Ok(Served::Yes)
 }

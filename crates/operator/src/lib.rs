@@ -1,14 +1,22 @@
-//! The operator process: installs the objects that the other processes need, and reports the state
-//! of the cluster.
+//! The operator process: deploys the other processes, installs the objects that they need, and reports
+//! the state of the cluster.
 //!
-//! A reconcile runs steps in a fixed order. Each step is idempotent. The first step that fails ends
-//! the reconcile; the ClusterOperator names the step and the cause, and the reconcile is retried.
+//! A reconcile runs steps in a fixed order. Each step is idempotent. The ClusterOperator names the first
+//! step that failed and the cause, and the reconcile is retried.
 
 mod cluster_operator;
+mod controller_config;
 mod definitions;
+mod facts;
+mod images_file;
 mod install;
 mod join_objects;
 mod lease;
+mod machine_configuration;
+pub mod manifests;
+mod operands;
+mod permit;
+mod platform;
 mod root_ca;
 mod steps;
 
@@ -19,25 +27,38 @@ use kube::Client;
 use mco_api::{
     ClusterOperator, ControllerConfig, MachineConfigPool,
     annotation::{JoinTokens, Profile},
+    controller_config::ProxyStatus,
     label,
 };
 use mco_cluster::{
-    Api, Cache, Clock, Health, NoteCount, Queue, Reporter, Shutdown,
+    Api, Cache, Clock, Health, Note, NoteCount, Queue, Reporter, Shutdown,
     cache::trim,
     health::Work,
     lease::{Candidate, Fence, LeadershipEnd, Timings},
     queue::Reconciled,
     report::chain,
+    telemetry::LogLevel,
     watch::Config as WatchConfig,
 };
-use mco_core::render::Build;
+use mco_core::{
+    machine_configuration::NORMAL,
+    render::Build,
+    takeover::{Order, Tenure},
+};
 use tokio::task::JoinSet;
 use tracing::{error, warn};
 
-use self::{definitions::Definitions, lease::ControllerLease, steps::StepError};
+use self::{
+    definitions::Definitions, facts::FactSources, lease::ControllerLease,
+    machine_configuration::MachineConfigurations, manifests::Parameters, operands::Operands,
+    platform::Platform, steps::StepError,
+};
 
 pub use self::{
-    install::{InstallError, install},
+    images_file::ImagesFile,
+    install::{
+        ExaminedDefinition, InstallError, check_release_definition, examine, install, is_of_release,
+    },
     root_ca::RootCa,
     steps::built_in_pools,
 };
@@ -48,6 +69,9 @@ pub const NAME: &str = label::CLUSTER_OPERATOR;
 /// Longest time between two reconciles. The CA file of a kubeconfig is read again in each.
 const RESYNC: Duration = Duration::from_secs(30);
 
+/// Time between two reconciles while a kind to deploy cannot be listed.
+const RETRY_LIST: Duration = Duration::from_secs(2);
+
 /// Settings of the process.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -55,12 +79,20 @@ pub struct Config {
     pub build: Build,
     /// Release that the cluster is updated to.
     pub release: String,
-    /// Image that this process runs from.
+    /// Image that this process runs from, and the others too. Without it the operator deploys no other
+    /// process.
     pub image: String,
     /// OS image that base configs refer to.
     pub os_image: String,
     /// Extensions image that fits the OS image.
     pub os_extensions_image: String,
+    /// File with the images of the release, beside those of the other members.
+    pub images_json: Option<ImagesFile>,
+    /// URL of the API server for nodes of a cluster without an Infrastructure object; empty if the
+    /// cluster names it in another way.
+    pub api_server_url: String,
+    /// Proxy of a cluster without a Proxy object.
+    pub proxy: Option<ProxyStatus>,
     /// Contents of base configs; `None` leaves the annotation of the ControllerConfig alone.
     pub profile: Option<Profile>,
     /// Authentication of new machines; `None` leaves the annotation of the ControllerConfig alone.
@@ -72,12 +104,16 @@ pub struct Config {
     pub root_ca: RootCa,
     /// Leader election; `None` if no other operator process can run.
     pub leader: Option<Leader>,
+    /// Order about a cluster that another operator runs.
+    pub order: Order,
     /// Source of the current time.
     pub clock: Clock,
     /// Number of published events.
     pub notes: NoteCount,
     /// Health of the process.
     pub health: Health,
+    /// Level of the log, which the MachineConfiguration sets.
+    pub log_level: LogLevel,
 }
 
 /// Leader election settings.
@@ -99,22 +135,33 @@ impl Config {
             image: String::new(),
             os_image: String::new(),
             os_extensions_image: String::new(),
+            images_json: None,
+            api_server_url: String::new(),
+            proxy: None,
             profile: None,
             join_tokens: None,
             approve_joins: None,
             root_ca: RootCa::default(),
             leader: None,
+            order: Order::HandsOff,
             clock: Clock::System,
             notes: NoteCount::default(),
             health: Health::default(),
+            log_level: LogLevel::default(),
         }
     }
 }
 
 /// Runs the operator until shutdown is requested or another process takes the Lease.
+///
+/// While another operator runs the cluster, nothing is changed and no Lease is acquired, unless the
+/// settings order a takeover.
 pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> LeadershipEnd {
+    let Some(tenure) = permit::wait(&config, &client, &shutdown).await else {
+        return LeadershipEnd::Released;
+    };
     let Some(leader) = config.leader.clone() else {
-        run_operator(config, client, shutdown).await;
+        run_operator(config, tenure, client, shutdown).await;
         return LeadershipEnd::Released;
     };
     let candidate = Candidate {
@@ -129,13 +176,22 @@ pub async fn run(config: Config, client: Client, shutdown: Shutdown) -> Leadersh
     if !retry_until_done(&shutdown, || install::create_namespace(&client)).await {
         return LeadershipEnd::Released;
     }
+    let reader = client.clone();
     let client = candidate.fence.guard(client);
-    candidate.lead(&shutdown, |stop| run_operator(config, client, stop)).await
+    let work = |stop| async move {
+        // Another operator may have begun while this process waited for the Lease.
+        if let Some(tenure) = permit::decide(&config, &reader).await {
+            run_operator(config, tenure, client, stop).await;
+        }
+    };
+    candidate.lead(&shutdown, work).await
 }
 
 /// State of a reconcile.
 struct Context {
     config: Config,
+    /// The way in which this operator runs the cluster.
+    tenure: Tenure,
     client: Client,
     reporter: Reporter,
     pools: Arc<Cache<MachineConfigPool>>,
@@ -143,28 +199,66 @@ struct Context {
     operators: Arc<Cache<ClusterOperator>>,
     /// CA certificates of the API server.
     bundles: Arc<Cache<ConfigMap>>,
+    facts: FactSources,
+    progress: controller_config::Progress,
     definitions: Definitions,
     controller: Arc<ControllerLease>,
+    observed: cluster_operator::Observed,
+    machine_configurations: MachineConfigurations,
+    platform: Platform,
     join_objects: join_objects::JoinObjects,
+    /// The other processes; `None` if the operator does not deploy them.
+    operands: Option<Operands>,
 }
 
-async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
+impl Context {
+    /// Returns objects of other owners with which the cluster works only in part, as text.
+    fn incomplete(&self) -> Vec<String> {
+        let foreign = self.operands.iter().flat_map(Operands::foreign);
+        self.definitions.incomplete().into_iter().chain(foreign).collect()
+    }
+
+    /// Publishes an event about each object of another owner, once.
+    async fn announce_foreign(&self) {
+        let Some(operator) = self.operators.get(label::CLUSTER_OPERATOR) else { return };
+        for text in self.operands.iter().flat_map(Operands::take_unannounced) {
+            self.reporter.publish(&Note::warning(&*operator, "ObjectOfAnotherOwner", text)).await;
+        }
+    }
+}
+
+async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: Shutdown) {
     let reporter = Reporter::with_clock(
         client.clone(),
         "machineconfigoperator",
         config.notes.clone(),
         config.clock,
     );
+    let parameters = Parameters {
+        image: config.image.clone(),
+        release: config.release.clone(),
+        profile: None,
+        join_tokens: None,
+        verbosity: NORMAL,
+        order: config.order.clone(),
+    };
     let context = Arc::new(Context {
+        operands: (!config.image.is_empty()).then(|| Operands::new(&client, &parameters)),
         controller: Arc::new(ControllerLease::new(&client)),
         config,
+        tenure,
         client,
         reporter,
         pools: Arc::new(Cache::new(trim::metadata)),
         controller_configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
         bundles: Arc::new(Cache::new(trim::metadata)),
+        facts: FactSources::new(),
+        progress: controller_config::Progress::default(),
         definitions: Definitions::new(),
+        observed: cluster_operator::Observed::new(),
+        machine_configurations: MachineConfigurations::new(),
+        platform: Platform::new(),
         join_objects: join_objects::JoinObjects::default(),
     });
     // The kinds must exist before they can be watched.
@@ -180,6 +274,8 @@ async fn run_operator(config: Config, client: Client, shutdown: Shutdown) {
     subscribe(&context, &queue);
     let mut tasks = JoinSet::new();
     watch(&context, &shutdown, &mut tasks);
+    let config = WatchConfig::default().health(&context.config.health);
+    context.facts.watch(&context.client, config, &queue, &shutdown);
     tasks.spawn(run_reconciles(context, queue, shutdown.clone()));
     while let Some(ended) = tasks.join_next().await {
         if let Err(failure) = ended {
@@ -225,6 +321,12 @@ fn subscribe(context: &Arc<Context>, queue: &Arc<Queue<()>>) {
     context.bundles.on_change(move |_| enqueue.add(()));
     context.definitions.subscribe(queue);
     context.controller.subscribe(queue);
+    context.observed.subscribe(queue);
+    context.machine_configurations.subscribe(queue);
+    context.platform.subscribe(queue);
+    if let Some(operands) = &context.operands {
+        operands.subscribe(queue);
+    }
 }
 
 fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
@@ -248,6 +350,13 @@ fn watch(context: &Arc<Context>, shutdown: &Shutdown, tasks: &mut JoinSet<()>) {
     tasks.spawn(async move { watched.definitions.run(&watched.client, config, &stop).await });
     let (lease, stop, config) = (context.controller.clone(), shutdown.clone(), all());
     tasks.spawn(async move { lease.run(config, &stop).await });
+    let (client, health) = (&context.client, &context.config.health);
+    context.observed.watch(client, health, shutdown, tasks);
+    context.machine_configurations.watch(client, health, shutdown, tasks);
+    context.platform.watch(client, health, shutdown, tasks);
+    if let Some(operands) = &context.operands {
+        operands.watch(&all(), shutdown, tasks);
+    }
 }
 
 async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: Shutdown) {
@@ -258,6 +367,14 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
             context.operators.ready(),
             context.bundles.ready(),
             context.controller.ready(),
+            context.machine_configurations.ready(),
+            context.platform.ready(),
+            context.facts.ready(),
+            async {
+                if let Some(operands) = &context.operands {
+                    operands.ready().await;
+                }
+            },
         )
     };
     tokio::select! {
@@ -273,6 +390,9 @@ async fn run_reconciles(context: Arc<Context>, queue: Arc<Queue<()>>, shutdown: 
 }
 
 async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
+    if let Err(error) = cluster_operator::ensure(context).await {
+        warn!(error = chain(&error), "Failed to create ClusterOperator");
+    }
     let outcome = steps::apply_all(context).await;
     if let Err(error) = &outcome {
         warn!(error = chain(error), "Reconcile failed");
@@ -282,9 +402,12 @@ async fn reconcile(context: &Context, queue: &Queue<()>) -> Reconciled {
     if let Err(error) = &updated {
         warn!(error = chain(error), "Failed to update ClusterOperator");
     }
+    context.announce_foreign().await;
     if let (None, Ok(controller)) = (&failure, updated) {
         // Files that are not watched, and a controller that falls silent, are no changes.
-        queue.add_after((), controller.unwrap_or(RESYNC).min(RESYNC));
+        let is_waiting = context.operands.as_ref().is_some_and(Operands::is_waiting);
+        let resync = if is_waiting { RETRY_LIST } else { RESYNC };
+        queue.add_after((), controller.unwrap_or(resync).min(resync));
         return Reconciled::Done;
     }
     Reconciled::Retry

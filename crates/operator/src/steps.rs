@@ -1,22 +1,17 @@
 //! The steps of a reconcile, in their order.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::ResourceExt as _;
-use mco_api::{
-    Bytes, ControllerConfig, MachineConfigPool, MachineConfigPoolSpec, annotation,
-    condition::ControllerConfigConditionType as Phase, controller_config::ControllerConfigSpec,
-    label,
-};
+use mco_api::{MachineConfigPool, MachineConfigPoolSpec, annotation::Topology, label};
 use mco_cluster::{
     Api, CallError,
     apply::{self, Changes, Precondition},
 };
+use mco_core::takeover::Tenure;
 use serde_json::json;
 use tracing::info;
 
-use crate::{Context, root_ca};
+use crate::{Context, controller_config, facts, machine_configuration, manifests::Stage};
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -37,8 +32,11 @@ impl StepError {
     }
 }
 
-/// Built-in pools, and if upgrades wait for them.
+/// Built-in pools of every cluster, and if upgrades wait for them.
 const POOLS: [(&str, Required); 2] = [("master", Required::Yes), ("worker", Required::No)];
+
+/// Built-in pool of a control plane with an arbiter.
+const ARBITER: (&str, Required) = ("arbiter", Required::Yes);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Required {
@@ -46,21 +44,52 @@ enum Required {
     No,
 }
 
-/// Runs all steps.
+/// Runs all steps. Those that deploy processes do not depend on each other: a failure of one is reported
+/// and does not keep the others from being repaired.
 pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
     let definitions = context.definitions.repair(&context.client).await;
     definitions.map_err(|source| StepError::new("CustomResourceDefinitions", source))?;
+    machine_configuration::apply_log_level(context);
+    let wanted = match context.tenure {
+        Tenure::Owner => Box::pin(facts::render(context)).await.map(Some),
+        // The ControllerConfig is the other operator's, and so are the objects that it is made of.
+        Tenure::TakenOver => Ok(None),
+    };
+    let (wanted, mut outcome) = match wanted {
+        Ok(wanted) => (wanted, Ok(())),
+        Err(source) => (None, Err(StepError::new("RenderConfig", source))),
+    };
+    let configuration = machine_configuration::apply(context).await;
+    let configuration =
+        configuration.map_err(|source| StepError::new("MachineConfiguration", source));
+    outcome = outcome.and(configuration);
     let pools = apply_pools(context).await;
-    pools.map_err(|source| StepError::new("MachineConfigPools", source))?;
-    let config = apply_controller_config(context).await;
-    config.map_err(|source| StepError::new("MachineConfigController", source))?;
+    if let Err(source) = pools {
+        return outcome.and(Err(StepError::new("MachineConfigPools", source)));
+    }
+    outcome = outcome.and(deploy(context, Stage::NetworkPolicies).await);
+    outcome = outcome.and(deploy(context, Stage::MachineConfigController).await);
+    let config = controller_config::apply(context, wanted.as_deref()).await;
+    let stage = Stage::MachineConfigController.as_str();
+    outcome = outcome.and(config.map_err(|source| StepError::new(stage, source)));
+    outcome = outcome.and(deploy(context, Stage::MachineConfigDaemon).await);
     let joining = context.join_objects.apply(&context.client).await;
-    joining.map_err(|source| StepError::new("MachineConfigServer", source))
+    let stage = Stage::MachineConfigServer.as_str();
+    outcome = outcome.and(joining.map_err(|source| StepError::new(stage, source)));
+    outcome.and(deploy(context, Stage::MachineConfigServer).await)
+}
+
+/// Applies the objects of a stage, if the operator deploys processes.
+async fn deploy(context: &Context, stage: Stage) -> Result<(), StepError> {
+    let Some(operands) = &context.operands else { return Ok(()) };
+    let applied = operands.apply(stage, |condition| context.platform.holds(condition)).await;
+    applied.map_err(|source| StepError::new(stage.as_str(), source))
 }
 
 async fn apply_pools(context: &Context) -> Result<(), CallError> {
     let api = Api::<MachineConfigPool>::all(context.client.clone());
-    for (name, required) in POOLS {
+    let has_arbiter = context.platform.topology() == Some(Topology::HighlyAvailableArbiter);
+    for (name, required) in POOLS.into_iter().chain(has_arbiter.then_some(ARBITER)) {
         let wanted = pool(name, required);
         let Some(found) = context.pools.get(name) else {
             context.pools.learn_new(apply::ensure(&api, name, &wanted).await?);
@@ -110,128 +139,4 @@ fn pool(name: &str, required: Required) -> MachineConfigPool {
         labels.insert(label::REQUIRED_FOR_UPGRADE.to_owned(), String::new());
     }
     pool
-}
-
-/// A failure of the ControllerConfig or of the base configs that the controller derives from it.
-#[derive(Debug, thiserror::Error)]
-enum ControllerConfigError {
-    #[error("failed to apply the ControllerConfig")]
-    Apply(#[from] CallError),
-    #[error("{0}")]
-    Failing(String),
-}
-
-/// Applies the ControllerConfig. Fails if the controller cannot generate base configs from it.
-async fn apply_controller_config(context: &Context) -> Result<(), ControllerConfigError> {
-    let api = Api::<ControllerConfig>::all(context.client.clone());
-    let name = label::CONTROLLER_CONFIG;
-    let root_ca = root_ca::fetch(context).await?;
-    let found = if let Some(found) = context.controller_configs.get(name) {
-        found
-    } else {
-        let wanted = wanted(context, &root_ca);
-        let made = apply::ensure(&api, name, &wanted).await?;
-        info!("Created ControllerConfig");
-        context.controller_configs.learn_new(made.clone());
-        made.into()
-    };
-    let found = match differences(context, &found, &root_ca) {
-        Some(patch) => {
-            let patched = apply::merge(&api, name, patch, Precondition::Any).await?;
-            context.controller_configs.learn(patched.clone());
-            patched.into()
-        }
-        None => found,
-    };
-    let conditions = found.status.iter().flat_map(|status| &status.conditions);
-    let failing = Phase::TemplateControllerFailing;
-    let mut failing = conditions.filter(|it| it.kind == failing.as_str() && it.status == "True");
-    match failing.next() {
-        Some(condition) => Err(ControllerConfigError::Failing(condition.message.clone())),
-        None => Ok(()),
-    }
-}
-
-fn annotations(context: &Context) -> Vec<(&'static str, String)> {
-    let profile = context.config.profile.iter();
-    let profile = profile.map(|profile| (annotation::PROFILE.name(), profile.to_string()));
-    let join_tokens = context.config.join_tokens.iter();
-    let join_tokens = join_tokens.map(|mode| (annotation::JOIN_TOKENS.name(), mode.to_string()));
-    let approve = context.config.approve_joins.iter();
-    let approve = approve.map(|approve| (annotation::APPROVE_JOINS.name(), approve.to_string()));
-    let all = [
-        (annotation::GENERATED_BY_VERSION.name(), context.config.build.version.clone()),
-        (annotation::RELEASE_IMAGE_VERSION.name(), context.config.release.clone()),
-        (annotation::SERVICE_CA_ROTATE.name(), false.to_string()),
-    ];
-    all.into_iter().chain(profile).chain(join_tokens).chain(approve).collect()
-}
-
-/// Returns the images that base configs refer to. Compat: the name is the reference's.
-fn release_images(context: &Context) -> BTreeMap<String, String> {
-    let image = &context.config.image;
-    let named = (!image.is_empty()).then(|| ("machineConfigOperator".to_owned(), image.clone()));
-    named.into_iter().collect()
-}
-
-fn wanted(context: &Context, root_ca: &str) -> ControllerConfig {
-    let mut wanted = ControllerConfig::new(
-        label::CONTROLLER_CONFIG,
-        ControllerConfigSpec {
-            base_os_container_image: context.config.os_image.clone(),
-            base_os_extensions_container_image: context.config.os_extensions_image.clone(),
-            images: release_images(context),
-            ip_families: "IPv4".to_owned(),
-            kube_api_server_serving_ca_data: root_ca.as_bytes().to_vec().into(),
-            root_ca_data: root_ca.as_bytes().to_vec().into(),
-            ..ControllerConfigSpec::default()
-        },
-    );
-    let annotations = annotations(context).into_iter();
-    let annotations = annotations.map(|(key, value)| (key.to_owned(), value));
-    wanted.metadata.annotations = Some(annotations.collect());
-    wanted
-}
-
-/// Returns a patch of the operator's members that differ; members without a configured value are
-/// left alone.
-fn differences(
-    context: &Context,
-    found: &ControllerConfig,
-    root_ca: &str,
-) -> Option<serde_json::Value> {
-    let changed = annotations(context)
-        .into_iter()
-        .filter(|(key, value)| found.annotations().get(*key) != Some(value));
-    let annotations: Changes = changed.map(|(key, value)| (key.to_owned(), Some(value))).collect();
-    let mut spec = serde_json::Map::new();
-    let images = [
-        ("baseOSContainerImage", &context.config.os_image, &found.spec.base_os_container_image),
-        (
-            "baseOSExtensionsContainerImage",
-            &context.config.os_extensions_image,
-            &found.spec.base_os_extensions_container_image,
-        ),
-    ];
-    for (member, wanted, found) in images {
-        if !wanted.is_empty() && wanted != found {
-            spec.insert(member.to_owned(), json!(wanted));
-        }
-    }
-    let images = release_images(context);
-    if images.iter().any(|(name, image)| found.spec.images.get(name) != Some(image)) {
-        spec.insert("images".to_owned(), json!(images));
-    }
-    let authorities = [
-        ("rootCAData", &found.spec.root_ca_data),
-        ("kubeAPIServerServingCAData", &found.spec.kube_api_server_serving_ca_data),
-    ];
-    for (member, found) in authorities {
-        if found.as_slice() != root_ca.as_bytes() {
-            info!(member, "CA certificates of the API server changed");
-            spec.insert(member.to_owned(), json!(Bytes::from(root_ca.as_bytes().to_vec())));
-        }
-    }
-    let same = annotations.is_empty() && spec.is_empty();
-    (!same).then(|| json!({"metadata": {"annotations": annotations}, "spec": spec}))
 }

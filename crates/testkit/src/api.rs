@@ -4,6 +4,7 @@
 //! is killed.
 
 mod account;
+mod audit;
 mod child;
 mod embedded;
 mod programs;
@@ -13,7 +14,8 @@ mod shared;
 use std::path::Path;
 
 pub use self::{
-    account::account,
+    account::{account, account_kubeconfig, install},
+    audit::AuditedRequest,
     child::{Process, command, wait},
     embedded::Embedded,
     programs::{MissingProgram, Programs},

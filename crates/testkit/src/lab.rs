@@ -171,6 +171,17 @@ impl Lab {
         found.with_context(|| format!("the lab has no machine {name}"))
     }
 
+    /// Gives every machine the image of another `mco` binary, under that name.
+    pub fn add_image(&self, name: &str, binary: &Path) -> anyhow::Result<()> {
+        const FILE: &str = "other.tar";
+        image::make_mco(&self.folder.path.join("images"), FILE, Some(name), binary)?;
+        let path = format!("/opt/lab/images/{FILE}");
+        for machine in &self.machines {
+            machine.ask(&["ctr", "--namespace=k8s.io", "images", "import", &path])?;
+        }
+        Ok(())
+    }
+
     /// Returns a client with the administrator's rights.
     #[must_use]
     pub fn client(&self) -> Client {

@@ -80,10 +80,16 @@ impl NodeCluster {
         self.target("the pool to have a config", |pool| {
             !pool.spec.configuration.rendered.name.is_empty()
         })?;
-        self.create::<MachineConfiguration>(&json!({
+        // The operator may have created the object.
+        let settings = Patch::Apply(json!({
+            "apiVersion": "operator.openshift.io/v1",
+            "kind": "MachineConfiguration",
             "metadata": {"name": label::CLUSTER},
             "spec": {"managementState": "Managed", "nodeDisruptionPolicy": policies},
-        }))?;
+        }));
+        let administrator = PatchParams::apply("administrator").force();
+        let objects = Api::<MachineConfiguration>::all(self.client.clone());
+        self.runtime.block_on(objects.patch(label::CLUSTER, &administrator, &settings))?;
         self.create::<Node>(&json!({
             "metadata": {
                 "name": self.node,

@@ -7,21 +7,19 @@ use anyhow::Context;
 /// First line of every generated file.
 const HEADER: &str = "# Generated from the types in crates/api by `make gen`. Do not edit.\n";
 
-/// First line of every generated manifest.
-const MANIFESTS: &str = "# Generated from crates/xtask/src/manifests by `make gen`. Do not edit.\n";
-
 /// Writes all generated files below `root`, the root of the workspace.
 pub(crate) fn all(root: &Path) -> anyhow::Result<()> {
     crds(&root.join("deploy/crds"))?;
     manifests(&root.join("deploy"))
 }
 
-/// Writes one file per process.
+/// Writes the manifests.
 #[expect(clippy::disallowed_methods, reason = "a development tool writes into the source tree")]
 fn manifests(folder: &Path) -> anyhow::Result<()> {
     for (name, text) in xtask::manifests::files() {
         let path = folder.join(name);
-        let text = format!("{MANIFESTS}{text}");
+        let parent = path.parent().context("a file stands in a folder")?;
+        std::fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     }
     Ok(())

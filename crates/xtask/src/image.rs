@@ -50,7 +50,7 @@ pub enum Layer {
 #[must_use]
 pub fn mco(program: &Path, layer: Layer) -> Image<'_> {
     Image {
-        name: crate::manifests::IMAGE,
+        name: mco_operator::manifests::IMAGE,
         program,
         path: "/usr/bin/mco",
         arguments: &[],

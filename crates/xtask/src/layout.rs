@@ -8,6 +8,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a development tool runs the program it is given")]
 
+mod requests;
 mod trace;
 
 use std::{
@@ -21,6 +22,7 @@ use std::{
 
 use anyhow::{Context, bail};
 
+use self::requests::Client;
 pub use self::trace::trace;
 
 /// Limit for each wait. Traced processes start slowly.
@@ -53,6 +55,7 @@ pub fn write(program: &Path, folder: &Path, order: &Path) -> anyhow::Result<()> 
     fs::write(&change, CHANGE)?;
     cluster.ask(&["apply", "-f", &change.display().to_string()])?;
     cluster.wait_for("the workers have another config", |config| *config != before)?;
+    wait_until("the config server serves the pool", || cluster.client.request_all().ok())?;
     thread::sleep(REST);
     let mut seen = HashSet::new();
     let mut text = String::new();
@@ -75,6 +78,7 @@ struct SmallCluster {
     folder: PathBuf,
     watched: Vec<(PathBuf, Child)>,
     others: Vec<Child>,
+    client: Client,
 }
 
 impl Drop for SmallCluster {
@@ -92,7 +96,8 @@ impl SmallCluster {
         let folder = folder.to_owned();
         fs::create_dir_all(folder.join("nodes"))?;
         let (watched, others) = (Vec::new(), Vec::new());
-        let mut cluster = Self { program: program.to_owned(), folder, watched, others };
+        let client = Client::prepare(&folder)?;
+        let mut cluster = Self { program: program.to_owned(), folder, watched, others, client };
         let api = cluster.path("api");
         cluster.run(&["apiserver", "--dir", &api, "--listen", "127.0.0.1:0"])?;
         let kubeconfig = cluster.folder.join("api/kubeconfig");
@@ -113,6 +118,11 @@ impl SmallCluster {
         for role in ["controller", "operator"] {
             cluster.watch(role, &[&[role, "start"], &own[..]].concat())?;
         }
+        let words = ["server", "start", "--apiserver-url", "https://127.0.0.1:6443"];
+        let settings = cluster.client.server_settings();
+        let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let words = [&words[..], &["--without-kubeconfig"], &settings, &own].concat();
+        cluster.watch("server", &words)?;
         Ok(cluster)
     }
 

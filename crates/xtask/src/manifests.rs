@@ -1,116 +1,63 @@
-//! Generates the manifests of `deploy/`: namespace, service accounts, RBAC and workloads.
-//!
-//! Each file holds one process. `00-namespace.yaml` sorts first, so that `kubectl apply -f deploy/`
-//! applies everything in order. The CRDs are in `deploy/crds`; the operator installs them as well.
+//! The files of `deploy/`: what an administrator applies, as plain manifests, a kustomize base and a Helm
+//! chart. `mco_operator::manifests` builds the objects.
 
-mod rbac;
-mod workload;
+mod helm;
 
-use serde_json::{Value, json};
+use mco_operator::manifests::{IMAGE, MANAGED_BY, Parameters, install, namespaces, operator, yaml};
+use serde_json::Value;
 
-use self::{
-    rbac::{Rule, cluster_role, role},
-    workload::{controller, daemon, operator, server},
-};
+/// First line of every generated manifest.
+const HEADER: &str = "# Generated from crates/operator/src/manifests by `make gen`. Do not edit.\n";
 
-/// Image of the workloads.
-pub const IMAGE: &str = "localhost/mco:latest";
+/// Name of the file with the namespaces, which sorts first.
+const NAMESPACES: &str = "00-namespace.yaml";
 
-/// Namespace of all namespaced objects.
-const NAMESPACE: &str = mco_api::label::NAMESPACE;
+/// Name of the file with the operator.
+const OPERATOR: &str = "machine-config-operator.yaml";
 
-/// One of the four processes.
-struct Process {
-    name: &'static str,
-    /// Rules for objects of the whole cluster.
-    cluster: &'static [Rule],
-    /// Rules for objects in the namespace.
-    namespace: &'static [Rule],
-    /// Rules for objects in other namespaces.
-    elsewhere: &'static [(&'static str, &'static [Rule])],
-    /// Further objects: admission policies that restrict the process, roles that it hands out.
-    further: fn() -> Vec<Value>,
-    workload: fn() -> Value,
+/// Returns the settings of the generated files.
+fn parameters() -> Parameters {
+    Parameters::new(IMAGE)
 }
 
-const PROCESSES: &[Process] = &[
-    Process {
-        name: "machine-config-controller",
-        cluster: rbac::CONTROLLER,
-        namespace: rbac::CONTROLLER_OWN,
-        elsewhere: &[],
-        further: Vec::new,
-        workload: controller,
-    },
-    Process {
-        name: "machine-config-daemon",
-        cluster: rbac::DAEMON,
-        namespace: rbac::BUNDLES,
-        elsewhere: &[],
-        further: rbac::node_guard,
-        workload: daemon,
-    },
-    Process {
-        name: "machine-config-operator",
-        cluster: rbac::OPERATOR,
-        namespace: rbac::OPERATOR_OWN,
-        elsewhere: &[],
-        further: rbac::join_tokens,
-        workload: operator,
-    },
-    Process {
-        name: "machine-config-server",
-        cluster: rbac::SERVER,
-        namespace: rbac::BUNDLES,
-        elsewhere: rbac::SERVER_ELSEWHERE,
-        further: Vec::new,
-        workload: server,
-    },
-];
-
-/// Returns the name and text of every file, in the order in which they are applied.
+/// Returns the path below `deploy/` and the text of every file but the CRDs.
 #[must_use]
 pub fn files() -> Vec<(String, String)> {
-    let mut files = vec![("00-namespace.yaml".to_owned(), yaml(&namespaces()))];
-    files.extend(PROCESSES.iter().map(|process| {
-        let mut objects = vec![account(process.name)];
-        objects.extend(cluster_role(process.name, process.cluster));
-        objects.extend(role(process.name, NAMESPACE, process.namespace));
-        for (namespace, rules) in process.elsewhere {
-            objects.extend(role(process.name, namespace, rules));
-        }
-        objects.extend(rbac::events(process.name));
-        objects.extend((process.further)());
-        objects.push((process.workload)());
-        (format!("{}.yaml", process.name), yaml(&objects))
-    }));
-    files
+    let plain = [
+        (NAMESPACES, yaml(&namespaces())),
+        (OPERATOR, yaml(&operator(&parameters()))),
+        ("kustomization.yaml", kustomization()),
+    ];
+    let plain = plain.into_iter().map(|(path, text)| (path.to_owned(), text));
+    let files = plain.chain(helm::files());
+    files.map(|(path, text)| (path, format!("{HEADER}{text}"))).collect()
 }
 
-fn yaml(objects: &[Value]) -> String {
-    let texts = objects.iter().filter_map(Value::as_object).map(mco_api::object_yaml);
-    texts.collect::<Vec<_>>().join("---\n")
+/// Returns the objects that an administrator applies, CRDs first, as one YAML stream.
+#[must_use]
+pub fn stream() -> String {
+    format!("{HEADER}{}", yaml(&install(&parameters())))
 }
 
-fn namespaces() -> [Value; 2] {
-    let namespace = |name: &str, level: &str| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {
-                "name": name,
-                "labels": {"pod-security.kubernetes.io/enforce": level},
-            },
-        })
-    };
-    // The daemon runs privileged pods; no pod runs beside the join tokens.
-    [namespace(NAMESPACE, "privileged"), namespace(mco_api::join_token::NAMESPACE, "restricted")]
+/// Returns all objects of an installation, also those that the operator creates, without the CRDs.
+#[must_use]
+pub fn everything() -> Vec<Value> {
+    let parameters = parameters();
+    let operands = mco_operator::manifests::all_operands(&parameters);
+    namespaces().into_iter().chain(operator(&parameters)).chain(operands).collect()
 }
 
-fn account(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-    })
+/// Returns the kustomize base of the folder.
+fn kustomization() -> String {
+    let definitions = mco_api::crds();
+    let definitions = definitions.iter().filter_map(|crd| crd.metadata.name.as_ref());
+    let definitions = definitions.map(|name| format!("crds/{name}.yaml"));
+    let paths = definitions.chain([NAMESPACES, OPERATOR].map(str::to_owned));
+    let paths: Vec<String> = paths.map(|path| format!("- {path}\n")).collect();
+    let paths = paths.concat();
+    let (key, value) = MANAGED_BY;
+    format!(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n\
+         labels:\n- pairs:\n    {key}: {value}\nresources:\n{paths}"
+    )
 }

@@ -24,7 +24,7 @@ pub fn write(root: &Path, folder: &Path) -> anyhow::Result<()> {
     let version = version();
     let changelog = fs::read_to_string(root.join("CHANGELOG.md")).context("CHANGELOG.md")?;
     fs::write(folder.join("NOTES.md"), notes(&changelog, version)?)?;
-    let manifests = manifests(&root.join("deploy"))?;
+    let manifests = crate::manifests::stream();
     fs::write(folder.join(format!("mco-{version}-manifests.yaml")), manifests)?;
     let bill = sbom::of_binary(root)?;
     fs::write(folder.join(format!("mco-{version}.cdx.json")), bill)?;
@@ -43,26 +43,6 @@ pub fn notes(changelog: &str, version: &str) -> anyhow::Result<String> {
         Some(body) if !body.is_empty() => Ok(format!("{body}\n")),
         Some(_) | None => bail!("CHANGELOG.md has no section for {version}"),
     }
-}
-
-/// Returns every manifest in `folder` as one YAML stream, CRDs first.
-#[expect(clippy::disallowed_methods, reason = "a development tool reads the source tree")]
-fn manifests(folder: &Path) -> anyhow::Result<String> {
-    let mut documents = Vec::new();
-    for folder in [folder.join("crds"), folder.to_owned()] {
-        let mut paths: Vec<_> = fs::read_dir(&folder)
-            .with_context(|| format!("failed to read {}", folder.display()))?
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<_, _>>()?;
-        paths.retain(|path| path.extension().is_some_and(|extension| extension == "yaml"));
-        paths.sort();
-        for path in paths {
-            let text = fs::read_to_string(&path)
-                .with_context(|| format!("failed to read {}", path.display()))?;
-            documents.push(text.trim_start_matches("---\n").to_owned());
-        }
-    }
-    Ok(documents.join("---\n"))
 }
 
 /// Returns the checksums of the files in `folder`, in the format of `sha256sum`.

@@ -2,12 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::cluster::ConfigMapName;
 use crate::wire::null_as_default;
 
 /// Settings of the cluster for images. Settings that concern no node are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ImageSpec {
+    /// ConfigMap with the CA certificates of registries, in the namespace `openshift-config`.
+    #[serde(rename = "additionalTrustedCA", deserialize_with = "null_as_default")]
+    pub additional_trusted_ca: ConfigMapName,
     /// Rules for the registries that images are pulled from.
     #[serde(deserialize_with = "null_as_default")]
     pub registry_sources: RegistrySources,

@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use k8s_openapi::{
     api::{
-        apps::v1::Deployment,
+        apps::v1::{DaemonSet, Deployment},
         certificates::v1::CertificateSigningRequest,
         coordination::v1::Lease,
-        core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount},
+        core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service, ServiceAccount},
         discovery::v1::EndpointSlice,
         events::v1::Event,
         policy::v1::PodDisruptionBudget,
@@ -68,6 +68,7 @@ object!(
     ContainerRuntimeConfig,
     ControllerConfig,
     CustomResourceDefinition,
+    DaemonSet,
     Deployment,
     EndpointSlice,
     Event,
@@ -85,11 +86,14 @@ object!(
     OSImageStream,
     PinnedImageSet,
     Pod,
+    PartialObjectMeta<ControllerConfig>,
     PartialObjectMeta<CustomResourceDefinition>,
+    PartialObjectMeta<MachineConfig>,
     PartialObjectMeta<Node>,
     PodDisruptionBudget,
     RoleBinding,
     Secret,
+    Service,
     ServiceAccount,
 );
 
@@ -97,11 +101,17 @@ object!(
 object!(
     openshift::APIServer,
     openshift::ClusterImagePolicy,
+    openshift::ClusterVersion,
+    openshift::DNS,
     openshift::FeatureGate,
     openshift::Image,
     openshift::ImageContentSourcePolicy,
     openshift::ImageDigestMirrorSet,
     openshift::ImagePolicy,
     openshift::ImageTagMirrorSet,
+    openshift::Infrastructure,
+    openshift::Network,
     openshift::Node,
+    openshift::Provisioning,
+    openshift::Proxy,
 );

@@ -82,6 +82,7 @@ fn machine() -> JoiningMachine {
         join_id: "id-1".to_owned(),
         node: "m4".to_owned(),
         macs: vec!["02:00:00:00:00:04".to_owned()],
+        tpm_ek: "ab".repeat(32),
         ..JoiningMachine::default()
     }
 }
@@ -112,7 +113,9 @@ async fn a_server_is_trusted_by_its_authority_or_by_a_hash() {
         assert_eq!(fetch(&url, &trust).await.unwrap(), b"{}", "{trust:?}");
     }
     let request = seen.borrow().to_lowercase();
+    let tpm = format!("mco-tpm-ek: {}", "ab".repeat(32));
     for part in [
+        tpm.as_str(),
         "get /config/worker http/1.1",
         "authorization: bearer abcdefgh.secret",
         "mco-join-id: id-1",

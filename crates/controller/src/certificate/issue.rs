@@ -80,7 +80,7 @@ pub(super) fn serving(
     let mut of_issuer = CertificateParams::default();
     of_issuer.distinguished_name = common_name(signer);
     of_issuer.key_usages = AUTHORITY_USAGES.to_vec();
-    let issuer = Issuer::new(of_issuer, KeyPair::from_pem(&authority.key)?);
+    let issuer = Issuer::new(of_issuer, read_key(&authority.key)?);
     let key = KeyPair::generate()?;
     let certificate = params.signed_by(&key, &issuer)?.pem();
     let certificate = format!("{certificate}{}", authority.certificate);
@@ -89,7 +89,45 @@ pub(super) fn serving(
 
 /// Returns true if the PEM text is a key that can sign.
 pub(super) fn is_key(pem: &str) -> bool {
-    KeyPair::from_pem(pem).is_ok()
+    read_key(pem).is_ok()
+}
+
+/// Reads a key as PEM: PKCS#8, or PKCS#1 as other operators write RSA keys.
+fn read_key(pem: &str) -> Result<KeyPair, rcgen::Error> {
+    let block = Pem::iter_from_buffer(pem.as_bytes()).next().and_then(Result::ok);
+    match block.filter(|block| block.label == "RSA PRIVATE KEY") {
+        Some(block) => KeyPair::try_from(pkcs8(&block.contents)),
+        None => KeyPair::from_pem(pem),
+    }
+}
+
+/// Wraps an RSA key of PKCS#1 as PKCS#8 (RFC 5208): version 0, the algorithm rsaEncryption, the key.
+fn pkcs8(rsa_key: &[u8]) -> Vec<u8> {
+    const VERSION_AND_ALGORITHM: [u8; 18] = [
+        0x02, 0x01, 0x00, 0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01,
+        0x01, 0x05, 0x00,
+    ];
+    let key = der(0x04, rsa_key);
+    der(0x30, &[VERSION_AND_ALGORITHM.as_slice(), &key].concat())
+}
+
+/// Encodes a value in DER, with its tag and its length.
+fn der(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let length = contents.len().to_be_bytes();
+    let length = length.iter().copied().skip_while(|byte| *byte == 0).collect::<Vec<u8>>();
+    let mut encoded = vec![tag];
+    match (length.as_slice(), u8::try_from(length.len())) {
+        ([], _) => encoded.push(0),
+        ([short], _) if *short < 0x80 => encoded.push(*short),
+        (long, Ok(count)) => {
+            encoded.push(0x80 | count);
+            encoded.extend(long);
+        }
+        // A length in memory has eight bytes at most.
+        (_, Err(_)) => {}
+    }
+    encoded.extend(contents);
+    encoded
 }
 
 fn common_name(name: &str) -> DistinguishedName {
@@ -182,6 +220,27 @@ pub(super) fn until(then: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A key that `openssl genrsa -traditional` wrote, for this test only.
+    const RSA_KEY: &str = include_str!("pkcs1.pem");
+
+    // covers: CERT-4
+    #[test]
+    fn rsa_keys_of_other_operators_sign() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let life = CertificateLifetime::CONFIG_SERVER;
+        let mut params = with_validity(CertificateParams::default(), life, now);
+        params.distinguished_name = common_name("signer@1");
+        let certificate = params.self_signed(&read_key(RSA_KEY).unwrap()).unwrap().pem();
+        let signer = Pair { certificate, key: RSA_KEY.to_owned() };
+        let names = BTreeSet::from(["a.test".to_owned()]);
+        let made = serving(&signer, "signer@1", &names, life, now).unwrap();
+        assert_eq!(parse(made.certificate.as_bytes()).unwrap().view.signer, "signer@1");
+        assert!(is_key(RSA_KEY) && !is_key(&RSA_KEY.replace('A', "B")));
+        for (length, header) in [(0, 2), (127, 2), (128, 3), (255, 3), (256, 4), (70_000, 5)] {
+            assert_eq!(der(0x04, &vec![0; length]).len(), header + length, "{length}");
+        }
+    }
 
     // covers: CERT-1
     #[test]

@@ -12,6 +12,7 @@ use mco_core::{
     container_runtime, generated,
     kubelet::{self, Progress},
     render::{self, BaseImages, Draft, Origin, OsImage, Rendered, Selection},
+    takeover::Tenure,
 };
 use tracing::warn;
 
@@ -174,12 +175,22 @@ fn object(
         release_version: release.cloned().unwrap_or_default(),
     };
     let object = rendered.object(pool, &origin).map_err(|error| RenderFailure::inputs(&error))?;
+    let object = marked(context, object);
     let warning = rendered.check_size(&object).map_err(|error| RenderFailure::inputs(&error))?;
     if let Some(warning) = warning {
         warn!(config = %rendered.name, size = warning.size, "Rendered config is close to the size limit");
     }
     let default_image = controller_config.spec.os_image_url.clone();
     Ok(RenderedObject { rendered, object, default_image })
+}
+
+/// Marks a config that is rendered on a cluster of another operator, so that it can be told from those
+/// that the other operator rendered.
+fn marked(context: &Context, mut object: MachineConfig) -> MachineConfig {
+    if context.tenure == Tenure::TakenOver {
+        annotation::RENDERED_BY_MCO.set(object.annotations_mut(), &true);
+    }
+    object
 }
 
 /// Reads the current config of the pool, unless it has none or `next` is the same config.

@@ -40,6 +40,13 @@ pub(super) fn is_marked(config: &MachineConfig) -> bool {
     mark.is_some_and(|word| BaseConfig::from(&**word) == BaseConfig::Generated)
 }
 
+/// Returns the names of the base configs that the cluster has.
+pub(super) fn base_configs(context: &Context) -> Vec<String> {
+    let names = context.caches.configs.list().into_iter().map(|config| config.name_any());
+    let is_base = |name: &String| name.starts_with("00-") || name.starts_with("01-");
+    names.filter(is_base).collect()
+}
+
 /// Plans the writes for base configs.
 pub(super) fn plan(context: &Context, wanted: &[MachineConfig]) -> Plan {
     let base = |config: &Arc<MachineConfig>| !ssh::is_ssh_config(&config.name_any());

@@ -29,6 +29,7 @@ on_both! {
     the_old_ca_is_trusted_until_its_last_certificate_is_replaced,
     without_infrastructure_an_annotation_names_the_server,
     a_certificate_of_another_issuer_is_left_alone,
+    a_key_that_cannot_be_read_is_never_overwritten,
 }
 
 const CA: &str = "machine-config-server-ca";
@@ -234,6 +235,26 @@ async fn a_certificate_of_another_issuer_is_left_alone(server: Server) {
     fleet.stop().await;
 }
 
+// covers: CERT-4
+async fn a_key_that_cannot_be_read_is_never_overwritten(server: Server) {
+    let mut fleet = Fleet::on(server, 0).await;
+    secret(&fleet, CA, "is there", |_| true).await;
+    fleet.pause().await;
+    let other = json!({"data": {"tls.key": ByteString(b"-----BEGIN OTHER KEY-----".to_vec())}});
+    let patch = Patch::Merge(other);
+    let kept = secrets(&fleet).patch(CA, &PatchParams::default(), &patch).await.unwrap();
+    fleet.resume();
+    let before = fleet.rendered().await;
+    set_infrastructure(&fleet, &["192.0.2.5"]).await;
+    fleet.apply_config("50-motd", "/etc/motd").await;
+    fleet.rendered_anew(&before).await;
+    assert_eq!(secrets(&fleet).get(CA).await.unwrap().resource_version(), kept.resource_version());
+    // The controller issues another CA after the Secret is deleted.
+    secrets(&fleet).delete(CA, &DeleteParams::default()).await.unwrap();
+    secret(&fleet, CA, "is new", |found| found.uid() != kept.uid()).await;
+    fleet.stop().await;
+}
+
 fn user_data(authorities: &Value) -> ByteString {
     let config = json!({"ignition": {
         "version": "3.2.0",
@@ -284,5 +305,51 @@ async fn user_data_gets_the_bundle() {
     let patch = Patch::Merge(json!({"data": {"userData": user_data(&old)}}));
     api.patch("worker-user-data", &PatchParams::default(), &patch).await.unwrap();
     awaited(api, "worker-user-data", "trusts the bundle again", is_new).await;
+    fleet.stop().await;
+}
+
+// covers: O18, O51
+#[tokio::test]
+async fn every_pool_has_user_data_and_those_of_others_stay() {
+    let fleet = Fleet::start(0).await;
+    let namespace: Namespace =
+        serde_json::from_value(json!({"metadata": {"name": label::MACHINE_NAMESPACE}})).unwrap();
+    fleet.create(&namespace).await;
+    let api = Api::<Secret>::namespaced(fleet.client.clone(), label::MACHINE_NAMESPACE);
+    // Another operator wrote the user data of the control plane.
+    let mut foreign = Secret::default();
+    foreign.metadata.name = Some("master-user-data-managed".to_owned());
+    foreign.metadata.labels = Some([(label::MANAGED_USER_DATA.to_owned(), String::new())].into());
+    foreign.data = Some([("userData".to_owned(), user_data(&json!([])))].into());
+    let foreign = api.create(&PostParams::default(), &foreign).await.unwrap();
+    set_infrastructure(&fleet, &["192.0.2.5"]).await;
+    let trusted = bundle(&fleet, "is there", |text| !text.is_empty()).await;
+    let source = |secret: &Secret| -> String {
+        let config: Value = serde_json::from_str(&part(secret, "userData")).unwrap_or_default();
+        config["ignition"]["config"]["merge"][0]["source"].as_str().unwrap_or_default().to_owned()
+    };
+    let name = "worker-user-data-managed";
+    let points = |to: &'static str| move |secret: &Secret| source(secret) == to;
+    let is_right = points("https://192.0.2.5:22623/config/worker");
+    let made = awaited(api.clone(), name, "points to the server", is_right).await;
+    assert!(part(&made, "userData").contains(&data_url::encode_base64(trusted.as_bytes())));
+    assert_eq!(part(&made, "disableTemplating"), "true\n");
+    let owner = made.owner_references().first().unwrap();
+    assert_eq!((owner.kind.as_str(), owner.name.as_str()), ("MachineConfigPool", "worker"));
+    // Edits are reverted, and a deleted Secret comes back.
+    let patch = Patch::Merge(json!({"data": {"userData": user_data(&json!([])), "other": "YQ=="}}));
+    api.patch(name, &PatchParams::default(), &patch).await.unwrap();
+    let is_restored = |secret: &Secret| {
+        secret.data.as_ref().is_some_and(|data| data.len() == 2) && is_right(secret)
+    };
+    awaited(api.clone(), name, "is restored", is_restored).await;
+    api.delete(name, &DeleteParams::default()).await.unwrap();
+    let is_new = |secret: &Secret| secret.uid() != made.uid() && is_right(secret);
+    awaited(api.clone(), name, "is back", is_new).await;
+    // The platform has another address.
+    set_infrastructure(&fleet, &["fd00::5"]).await;
+    awaited(api.clone(), name, "follows", points("https://[fd00::5]:22623/config/worker")).await;
+    let kept = api.get("master-user-data-managed").await.unwrap();
+    assert_eq!(kept.resource_version(), foreign.resource_version());
     fleet.stop().await;
 }

@@ -46,6 +46,8 @@ mod rollout;
 #[cfg(test)]
 mod server;
 #[cfg(test)]
+mod takeover;
+#[cfg(test)]
 mod template;
 #[cfg(test)]
 mod unsupported;

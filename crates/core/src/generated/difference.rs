@@ -36,7 +36,8 @@ pub fn difference(found: &MachineConfig, wanted: &MachineConfig) -> Option<Value
 
 /// Returns the JSON merge patch (RFC 7386) that changes `found` to `wanted`; `None` if they are
 /// equal. A wanted null is the same as an absent member.
-fn merge_patch(found: &Value, wanted: &Value) -> Option<Value> {
+#[must_use]
+pub fn merge_patch(found: &Value, wanted: &Value) -> Option<Value> {
     if found == wanted {
         return None;
     }

@@ -14,6 +14,15 @@ pub const SERVER_PORT: u16 = 22623;
 /// Version of the Ignition spec of a pointer: the oldest one that is widely used and has headers.
 pub const VERSION: &str = "3.2.0";
 
+/// Path of the server's CA certificates on a machine.
+const CA_FILE: &str = "/etc/mco/server-ca.crt";
+
+/// Path of the join token on a machine, until the machine has joined.
+const TOKEN_FILE: &str = "/etc/mco/join-token";
+
+/// Path of the variables with which the unit of the first boot reports a failure to the server.
+const REPORT_FILE: &str = "/etc/mco/first-boot.env";
+
 /// A pointer to the config of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
@@ -94,7 +103,8 @@ impl Pointer {
         format!("{}/config/{}", self.server, self.pool)
     }
 
-    /// Returns the pointer as an Ignition config.
+    /// Returns the pointer as an Ignition config. With the CA certificates, the machine gets what it
+    /// needs to report a failed first boot, too.
     #[must_use]
     pub fn ignition(&self) -> Value {
         let mut source = json!({"source": self.url()});
@@ -111,7 +121,34 @@ impl Pointer {
             let authorities = json!({"tls": {"certificateAuthorities": [{"source": source}]}});
             members.insert("security".to_owned(), authorities);
         }
-        json!({"ignition": ignition})
+        let mut config = json!({"ignition": ignition});
+        if let (Some(members), false) = (config.as_object_mut(), self.ca.is_empty()) {
+            let files = self.files().into_iter().chain([(REPORT_FILE, 0o644, self.variables())]);
+            let files = files.map(|(path, mode, text)| {
+                let source = data_url::encode_base64(text.as_bytes());
+                json!({"path": path, "mode": mode, "overwrite": true, "contents": {"source": source}})
+            });
+            members.insert("storage".to_owned(), json!({"files": files.collect::<Vec<_>>()}));
+        }
+        config
+    }
+
+    /// Returns path, mode and contents of the files with which a machine trusts the server and is
+    /// trusted by it.
+    fn files(&self) -> Vec<(&'static str, u32, String)> {
+        let ca = (!self.ca.is_empty()).then(|| (CA_FILE, 0o644, self.ca.clone()));
+        let token = self.token.iter().map(|token| (TOKEN_FILE, 0o600, token.reveal()));
+        ca.into_iter().chain(token).collect()
+    }
+
+    /// Returns the variables of the unit that completes the first boot.
+    fn variables(&self) -> String {
+        let token = self.token.iter().map(|_| format!("MCO_REPORT_TOKEN_FILE={TOKEN_FILE}\n"));
+        let server = format!(
+            "MCO_REPORT_SERVER={}\nMCO_REPORT_POOL={}\nMCO_REPORT_CA={CA_FILE}\n",
+            self.server, self.pool
+        );
+        [server].into_iter().chain(token).collect()
     }
 
     /// Returns the pointer as user data for cloud-init, which runs `mco join` on a machine that is
@@ -119,27 +156,22 @@ impl Pointer {
     /// every process can.
     #[must_use]
     pub fn cloud_init(&self) -> String {
-        let mut files = Vec::new();
         let mut join = format!("mco join --server {} --pool {}", self.server, self.pool);
+        let mut argument = |name: &str, value: &str| join.extend([" ", name, " ", value]);
         if !self.node.is_empty() {
-            join.push_str(" --node-name ");
-            join.push_str(&self.node);
+            argument("--node-name", &self.node);
         }
         if !self.ca.is_empty() {
-            join.push_str(" --ca /etc/mco/server-ca.crt");
-            files.push(file("/etc/mco/server-ca.crt", "0644", &self.ca));
+            argument("--ca", CA_FILE);
         }
-        if let Some(token) = &self.token {
-            join.push_str(" --token-file /etc/mco/join-token");
-            files.push(file("/etc/mco/join-token", "0600", &token.reveal()));
+        if self.token.is_some() {
+            argument("--token-file", TOKEN_FILE);
         }
         // No terminal is there to ask.
         join.push_str(" --yes");
-        let files = if files.is_empty() {
-            String::new()
-        } else {
-            format!("write_files:\n{}", files.concat())
-        };
+        let files: String =
+            self.files().iter().map(|(path, mode, text)| file(path, *mode, text)).collect();
+        let files = if files.is_empty() { files } else { format!("write_files:\n{files}") };
         format!(
             "#cloud-config\n# The image must have the program `mco` in its search path.\n{files}runcmd:\n- {join}\n"
         )
@@ -163,10 +195,12 @@ fn bearer(token: &TokenText) -> String {
     format!("Bearer {}", token.reveal())
 }
 
-fn file(path: &str, mode: &str, contents: &str) -> String {
+fn file(path: &str, mode: u32, contents: &str) -> String {
     let lines = contents.trim_end().lines().flat_map(|line| ["    ", line, "\n"]);
     let lines: String = lines.collect();
-    format!("- path: {path}\n  permissions: '{mode}'\n  owner: root:root\n  content: |\n{lines}")
+    format!(
+        "- path: {path}\n  permissions: '{mode:04o}'\n  owner: root:root\n  content: |\n{lines}"
+    )
 }
 
 #[cfg(test)]
@@ -237,6 +271,41 @@ mod tests {
             let headers = &value["ignition"]["config"]["merge"][0]["httpHeaders"];
             assert_eq!(headers.is_array(), pointer.token.is_some());
         }
+    }
+
+    #[test]
+    fn a_machine_of_ignition_can_report_a_failed_first_boot() {
+        let files = |pointer: &Pointer| -> Vec<(String, u64, String)> {
+            let value = pointer.ignition();
+            let files = value["storage"]["files"].as_array().cloned().unwrap_or_default();
+            let read = |file: &Value| {
+                let source = file["contents"]["source"].as_str().unwrap();
+                let bytes = data_url::decode(source).unwrap();
+                let text = String::from_utf8(bytes.clone()).unwrap();
+                (file["path"].as_str().unwrap().to_owned(), file["mode"].as_u64().unwrap(), text)
+            };
+            files.iter().map(read).collect()
+        };
+        let all = files(&pointer());
+        let named: Vec<(&str, u64)> =
+            all.iter().map(|(path, mode, _)| (path.as_str(), *mode)).collect();
+        let expected = [
+            ("/etc/mco/server-ca.crt", 0o644),
+            ("/etc/mco/join-token", 0o600),
+            ("/etc/mco/first-boot.env", 0o644),
+        ];
+        assert_eq!(named, expected);
+        assert_eq!(
+            all[2].2,
+            "MCO_REPORT_SERVER=https://api-int.test:22623\n\
+             MCO_REPORT_POOL=worker\n\
+             MCO_REPORT_CA=/etc/mco/server-ca.crt\n\
+             MCO_REPORT_TOKEN_FILE=/etc/mco/join-token\n"
+        );
+        let open = Pointer { token: None, ..pointer() };
+        assert!(!files(&open)[1].2.contains("TOKEN"));
+        // A server without a known CA cannot be told from another one.
+        assert!(files(&Pointer { ca: String::new(), ..pointer() }).is_empty());
     }
 
     #[test]

@@ -30,6 +30,12 @@ impl Finding {
         Self::new(ConditionStatus::False, reason, message)
     }
 
+    /// Returns a value with status Unknown.
+    #[must_use]
+    pub fn unknown(reason: &str, message: &str) -> Self {
+        Self::new(ConditionStatus::Unknown, reason, message)
+    }
+
     fn new(status: ConditionStatus, reason: &str, message: &str) -> Self {
         Self { status, reason: reason.to_owned(), message: message.to_owned() }
     }

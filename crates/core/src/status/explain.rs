@@ -171,7 +171,8 @@ const OF_POOLS: [(PoolCondition, State, &str); 4] = [
     ),
 ];
 
-fn holding<'c>(
+/// Returns the condition of this type if it is True.
+pub(crate) fn holding<'c>(
     conditions: &'c [LooseCondition],
     kind: &PoolCondition,
 ) -> Option<&'c LooseCondition> {
@@ -185,13 +186,34 @@ fn text(condition: &LooseCondition) -> String {
     text.into_iter().find(|text| !text.is_empty()).cloned().unwrap_or_default()
 }
 
+/// Returns the remedies for the conditions of a degraded pool, each once.
+pub(crate) fn remedies(conditions: &[LooseCondition]) -> Vec<String> {
+    let of_pool = OF_POOLS.iter().filter(|(kind, state, _)| {
+        *state == State::Degraded && holding(conditions, kind).is_some()
+    });
+    let nodes = holding(conditions, &PoolCondition::NodeDegraded);
+    let nodes = nodes.map(|found| remedy_of(&found.message));
+    let mut found: Vec<String> = of_pool.map(|(_, _, next)| (*next).to_owned()).collect();
+    found.extend(nodes);
+    found
+}
+
 /// Returns the remedy for a degraded node.
-fn remedy(node: &NodeView) -> String {
-    let has = |text: &str| node.reason.contains(text);
-    if node.state == Some(DaemonState::Unreconcilable) || has("can't reconcile") {
-        return "revert the change, and the node recovers by itself; settings that cannot change in \
-                place need a new node"
-            .to_owned();
+pub(crate) fn remedy(node: &NodeView) -> String {
+    if node.state == Some(DaemonState::Unreconcilable) {
+        return UNRECONCILABLE.to_owned();
+    }
+    remedy_of(&node.reason)
+}
+
+const UNRECONCILABLE: &str = "revert the change, and the node recovers by itself; settings that \
+    cannot change in place need a new node";
+
+/// Returns the remedy for the reason that a daemon gives.
+fn remedy_of(reason: &str) -> String {
+    let has = |text: &str| reason.contains(text);
+    if has("can't reconcile") {
+        return UNRECONCILABLE.to_owned();
     }
     if has("content mismatch") || has("mode mismatch") || has("could not stat") {
         return format!(

@@ -10,12 +10,12 @@ use std::{
 
 use anyhow::Context as _;
 use mco_cluster::{Health, NoteCount, client::Identity, lease};
-use mco_controller::{Config, Delays, Leader, Metrics};
+use mco_controller::{Config, DEFAULT_LEASE_NAMESPACE, Delays, Leader, Metrics};
 use mco_core::template::TemplateTree;
 use mco_host::input;
 use tracing::info;
 
-use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions};
+use crate::process::{self, LeaderArgs, ProcessArgs, ProcessOptions, TakeoverArgs};
 
 const IDENTITY: Identity = Identity::new("machine-config-controller");
 
@@ -38,7 +38,7 @@ pub(crate) struct ControllerArgs {
 #[derive(Debug, clap::Subcommand)]
 enum ControllerCommand {
     /// Run the controller until stopped
-    Start(StartArgs),
+    Start(Box<StartArgs>),
     Bootstrap(bootstrap::BootstrapArgs),
 }
 
@@ -46,8 +46,9 @@ enum ControllerCommand {
 struct StartArgs {
     #[command(flatten)]
     process: ProcessArgs,
-    /// Namespace of the leader lease
-    #[arg(long, default_value = "kube-system", value_name = "NAMESPACE")]
+    /// Namespace of the leader lease; by default that in which the reference is deployed, so that it
+    /// and this process never lead at the same time
+    #[arg(long, default_value = DEFAULT_LEASE_NAMESPACE, value_name = "NAMESPACE")]
     resourcelock_namespace: String,
     /// Accepted for compatibility, without effect: metrics are served over plain HTTP, as in the
     /// reference
@@ -66,6 +67,8 @@ struct StartArgs {
     approve_joins: bool,
     #[command(flatten)]
     leader: LeaderArgs,
+    #[command(flatten)]
+    takeover: TakeoverArgs,
 }
 
 pub(crate) fn run(args: &ControllerArgs, verbose: bool) -> anyhow::Result<ExitCode> {
@@ -115,6 +118,7 @@ fn run_controllers(
             delays: Delays::SHORT,
             approve_joins: args.approve_joins,
             leader: Some(leader),
+            order: args.takeover.order(),
             metrics,
             notes,
             health,

@@ -69,6 +69,9 @@ fn kubelet_kubeconfigs(tree: &Root) -> anyhow::Result<Vec<&'static str>> {
 pub(crate) struct DaemonArgs {
     #[command(subcommand)]
     command: DaemonCommand,
+    /// Log level; 4 and above logs everything
+    #[arg(long = "v", global = true, hide = true, default_value_t = 2)]
+    verbosity: u8,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -142,6 +145,7 @@ pub(crate) fn run(
     verbose: bool,
     screen: &mut Screen<'_>,
 ) -> anyhow::Result<ExitCode> {
+    let verbose = verbose || args.verbosity >= 4;
     match &args.command {
         DaemonCommand::Start(args) => match args.once_from.as_deref() {
             Some(path) if !path.as_os_str().is_empty() => {

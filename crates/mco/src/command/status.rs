@@ -8,12 +8,14 @@ use std::{
 };
 
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
 use mco_api::{ClusterOperator, MachineConfigPool, label};
-use mco_cluster::{Api, Shutdown};
+use mco_cluster::{Api, Shutdown, permission};
+use mco_core::takeover::{self, BASE_CONFIGS, Facts, Runner};
 
 use crate::{
     print::Screen,
+    process,
     remote::{self, Connection},
     up::{
         display::{self, ClusterWatch, DisplayMode},
@@ -66,5 +68,24 @@ async fn fetch(client: &kube::Client) -> anyhow::Result<StatusView> {
     let operator = operators.get_opt(label::CLUSTER_OPERATOR).await.map_err(remote::call_error)?;
     let mut view = StatusView::of(operator.as_ref(), &pools.items, &nodes.items);
     view.explanations.extend(first_boot::fetch(client).await?);
+    view.explanations.extend(other_operator(client).await?);
     Ok(view)
+}
+
+/// Returns a line about the operator that runs the cluster, if it is another one.
+async fn other_operator(client: &kube::Client) -> anyhow::Result<Option<String>> {
+    let own = process::build();
+    let suffices = |found: Option<&ObjectMeta>| takeover::is_marked(found, &own);
+    let observed = permission::observe(client, &BASE_CONFIGS, suffices).await?;
+    let facts = Facts {
+        controller_config: observed.controller_config.as_ref(),
+        base_configs: &observed.base_configs,
+    };
+    Ok(match takeover::runner(facts, &own) {
+        Runner::Ours => None,
+        Runner::Another(evidence) => Some(format!(
+            "another operator runs this cluster: {evidence}; processes of mco change nothing without \
+             --take-over, see `mco takeover --check`"
+        )),
+    })
 }

@@ -14,9 +14,8 @@ use mco_cluster::{
     client::{self, Deadlines, Options},
 };
 use mco_testkit::{
-    api::{ApiServer as _, KubeApiServer, Programs, Settings},
+    api::{ApiServer as _, KubeApiServer},
     chaos::{Chaos, Plan, Proxy},
-    pki::Authority,
 };
 use serde_json::json;
 
@@ -31,21 +30,6 @@ const FIRST_BYTE: Duration = Duration::from_secs(3);
 
 /// Time without an event after which a watch fails here. kube-apiserver sends a bookmark a minute.
 const IDLE: Duration = Duration::from_secs(75);
-
-/// Starts a kube-apiserver in `folder`; `None`, with a printed reason, if it is not installed.
-fn start(folder: &Path) -> Option<KubeApiServer> {
-    match Programs::find() {
-        Ok(programs) => {
-            let authority = Authority::new("test").unwrap();
-            let settings = Settings::loopback(&folder.join("api"));
-            Some(KubeApiServer::start(&programs, &authority, &settings).unwrap())
-        }
-        Err(absent) => {
-            let _ = writeln!(std::io::stderr(), "skipped: {absent}");
-            None
-        }
-    }
-}
 
 /// Starts the cluster behind a proxy.
 async fn cluster(api: &KubeApiServer, chaos: &Chaos, folder: &Path) -> (Cluster, Proxy) {
@@ -81,7 +65,7 @@ fn sample() -> Plan {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_on_a_real_api_server_survives_a_sample_of_faults() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(api) = start(folder.path()) else { return };
+    let Some(api) = KubeApiServer::alone(folder.path()).unwrap() else { return };
     let chaos = Chaos::new(&sample());
     let (cluster, _proxy) = cluster(&api, &chaos, folder.path()).await;
     let rolled_out = cluster.roll_out(BOUND).await;
@@ -118,7 +102,7 @@ async fn churn(client: &Client) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rollout_continues_without_a_restart_after_etcd_was_restored_from_a_backup() {
     let folder = tempfile::tempdir().unwrap();
-    let Some(mut api) = start(folder.path()) else { return };
+    let Some(mut api) = KubeApiServer::alone(folder.path()).unwrap() else { return };
     let chaos = Chaos::default();
     let (cluster, _proxy) = cluster(&api, &chaos, folder.path()).await;
     cluster.wait("the cluster to be installed", BOUND, &[]).await.unwrap();

@@ -7,7 +7,7 @@ use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
-use mco_api::{MachineConfig, MachineConfigPool, annotation};
+use mco_api::{MachineConfig, MachineConfigPool, annotation, label};
 use mco_cluster::client;
 use mco_testkit::{
     api::{ApiServer as _, KubeApiServer, Process, Programs, Settings, command},
@@ -47,7 +47,7 @@ fn target(pool: &MachineConfigPool) -> &str {
 }
 
 async fn holder(client: &Client, other_than: &str) -> String {
-    let leases = Api::<Lease>::namespaced(client.clone(), "kube-system");
+    let leases = Api::<Lease>::namespaced(client.clone(), label::NAMESPACE);
     let of = |lease: &Lease| lease.spec.clone().unwrap_or_default().holder_identity;
     let is_held = |lease: Option<&Lease>| {
         let holder = lease.and_then(of).unwrap_or_default();

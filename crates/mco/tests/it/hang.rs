@@ -104,10 +104,8 @@ async fn sigterm_ends_processes_whose_api_server_does_not_answer() {
         let spec = lease.and_then(|lease| lease.spec.as_ref());
         spec.is_some_and(|spec| spec.holder_identity.as_ref().is_some_and(|it| !it.is_empty()))
     };
-    for (namespace, name) in
-        [("kube-system", "machine-config-controller"), (label::NAMESPACE, "machine-config")]
-    {
-        let leases = Api::<Lease>::namespaced(client.clone(), namespace);
+    for name in ["machine-config-controller", "machine-config"] {
+        let leases = Api::<Lease>::namespaced(client.clone(), label::NAMESPACE);
         object_wait::wait_until(leases, name, "a leader", held).await.expect("it leads");
     }
     let asks = || processes[2].log().contains("Serving metrics").then_some(());

@@ -39,14 +39,14 @@ MIIBdDCCARmgAwIBAgIUB2xxcHV0dGVzdA==
 ";
 
 /// A cluster with the pools worker and infra, and the CA of the config server.
-struct Cluster {
-    api: Embedded,
+pub(crate) struct Cluster {
+    pub(crate) api: Embedded,
     client: Client,
     _folder: tempfile::TempDir,
 }
 
 impl Cluster {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let api = Embedded::start(Path::new(env!("CARGO_BIN_EXE_mco")), folder.path()).unwrap();
         let client = client::connect(Some(api.kubeconfig())).await.unwrap();
@@ -92,21 +92,21 @@ impl Cluster {
         api.create(&PostParams::default(), &object).await.unwrap();
     }
 
-    async fn annotate(&self, key: &str, value: &str) {
+    pub(crate) async fn annotate(&self, key: &str, value: &str) {
         let configs = Api::<ControllerConfig>::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
         configs.patch(label::CONTROLLER_CONFIG, &PatchParams::default(), &patch).await.unwrap();
     }
 
     /// Runs a command and returns exit code, output and messages.
-    fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let kubeconfig = self.api.kubeconfig().to_str().unwrap();
         let run = mco(&[args, &["--kubeconfig", kubeconfig]].concat()).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (run.status.code(), text(run.stdout), text(run.stderr))
     }
 
-    fn ok(&self, args: &[&str]) -> String {
+    pub(crate) fn ok(&self, args: &[&str]) -> String {
         let (code, out, err) = self.run(args);
         assert_eq!(code, Some(0), "{args:?}: {err}");
         out
@@ -258,7 +258,7 @@ async fn user(api: &KubeApiServer, authority: &Authority, name: &str, group: &st
 }
 
 /// Requests a first certificate, as the kubelet of a new machine does.
-async fn request(client: &Client, name: &str, node: &str) {
+pub(crate) async fn request(client: &Client, name: &str, node: &str) {
     let mut params = rcgen::CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();
     params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");

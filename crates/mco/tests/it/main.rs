@@ -7,31 +7,53 @@
 mod bootstrap;
 mod check;
 #[cfg(test)]
+mod columns;
+#[cfg(test)]
 mod contents;
 mod daemon;
 mod diff;
+#[cfg(test)]
+mod doctor;
 mod examples;
 #[cfg(test)]
 mod failover;
 #[cfg(test)]
+mod first_boot;
+#[cfg(test)]
 mod hang;
+#[cfg(test)]
+mod health;
 #[cfg(test)]
 mod host;
 #[cfg(test)]
+mod install;
+#[cfg(test)]
 mod joining;
 mod load;
+#[cfg(test)]
+mod monitoring;
+#[cfg(test)]
+mod must_gather;
+#[cfg(test)]
+mod operator_bootstrap;
 mod plan;
 #[cfg(test)]
 mod processes;
 mod readme;
+#[cfg(test)]
+mod rights;
 mod seed;
 mod server;
 mod settings;
 mod show;
 mod simulate;
+#[cfg(test)]
+mod takeover;
 mod up;
 #[cfg(test)]
 mod upgrade;
+#[cfg(test)]
+mod version;
 
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use k8s_openapi::{
-    api::{coordination::v1::Lease, core::v1::ConfigMap},
+    api::{apps::v1::DaemonSet, coordination::v1::Lease, core::v1::ConfigMap},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 use crate::{mco, workspace};
 
 /// Sends SIGTERM and waits until the process has ended.
-fn stop(mut process: Process) -> ExitStatus {
+pub(crate) fn stop(mut process: Process) -> ExitStatus {
     process.signal(Signal::TERM).expect("it runs");
     process.wait(PATIENCE).expect("it ends")
 }
@@ -48,15 +48,20 @@ pub(crate) async fn installed(client: &Client, kind: &str) {
         .expect("the operator installs it");
 }
 
-/// Returns the metrics of a process, at the address that it logs.
+/// Returns the metrics of a process.
 fn metrics(process: &Process) -> String {
+    admin(process, "/metrics")
+}
+
+/// Returns the answer of a process for a path, at the address that it logs.
+pub(crate) fn admin(process: &Process, path: &str) -> String {
     let log = process.log();
     let lines = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut addresses = lines.filter(|line| line["message"] == "Serving metrics");
     let line = addresses.next().expect("the process serves metrics");
     let mut stream =
         TcpStream::connect(line["address"].as_str().expect("text")).expect("it listens");
-    let request = "GET /metrics HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).expect("the request is sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -132,10 +137,11 @@ async fn operator_and_controller_install_a_cluster_and_stop_on_sigterm() {
     assert!(api.process().wait(PATIENCE).expect("it ends").success());
 }
 
-/// Applies the manifests in `deploy/`: roles and their bindings take effect, workloads do not run.
+/// Applies the manifests in `deploy/`: roles and their bindings take effect, workloads do not run. The
+/// operator creates the other roles.
 fn apply_manifests(api: &KubeApiServer) {
     let mut kubectl = command(api.kubectl());
-    kubectl.arg("--kubeconfig").arg(api.kubeconfig()).args(["apply", "--validate=false", "-f"]);
+    kubectl.arg("--kubeconfig").arg(api.kubeconfig()).args(["apply", "--validate=false", "-k"]);
     let run = kubectl.arg(workspace().join("deploy")).output().expect("kubectl runs");
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
 }
@@ -183,16 +189,22 @@ async fn processes_install_a_cluster_and_stop(
     let start = |process: &str| {
         let mut command = command(env!("CARGO_BIN_EXE_mco"));
         command.args([process, "start", "--metrics-listen-address", "127.0.0.1:0"]);
-        if process == "controller" {
-            command.args(["--resourcelock-namespace", label::NAMESPACE]);
+        if process == "operator" {
+            command.args(["--operator-image", "registry.test/mco:1"]);
         }
         command.arg("--kubeconfig").arg(kubeconfig(process)).env_remove("RELEASE_VERSION");
         let log = folder.join(format!("{process}.log"));
         Process::start(process, &mut command, &log).expect("the binary starts")
     };
-    let (operator, controller) = (start("operator"), start("controller"));
-
+    let operator = start("operator");
     let client = client::connect(Some(file)).await.expect("a client");
+    // The last object that the operator creates: the controller has its rights then.
+    let sets = Api::<DaemonSet>::namespaced(client.clone(), label::NAMESPACE);
+    let exists = |found: Option<&DaemonSet>| found.is_some();
+    let created = object_wait::wait_until(sets, "machine-config-server", "a DaemonSet", exists);
+    created.await.expect("the operator creates the DaemonSet");
+    let controller = start("controller");
+
     let operators = Api::<ClusterOperator>::all(client.clone());
     installed(&client, "clusteroperators.config.openshift.io").await;
     let has_version = |found: Option<&ClusterOperator>| {

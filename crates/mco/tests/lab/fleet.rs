@@ -58,6 +58,15 @@ impl<'l> Fleet<'l> {
         self.lab.machine(&name)
     }
 
+    /// Returns the boot ids of each node since the last call.
+    pub(crate) fn boots(&self) -> BTreeMap<String, BTreeSet<String>> {
+        let mut boots = BTreeMap::<String, BTreeSet<String>>::new();
+        for (name, node) in self.nodes.history().iter().flatten() {
+            boots.entry(name.clone()).or_default().insert(node.boot_id.clone());
+        }
+        boots
+    }
+
     /// Returns the nodes at the moment with the most updating nodes since the last call.
     pub(crate) fn busiest(&self) -> BTreeMap<String, String> {
         max_matching(&self.nodes.history(), NodeSummary::is_updating)

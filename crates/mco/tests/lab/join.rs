@@ -12,7 +12,8 @@ use mco_testkit::{
     lab::{Lab, Machine},
 };
 
-use self::cluster::{JoinCluster, Snapshot};
+use self::cluster::JoinCluster;
+pub(crate) use self::cluster::Snapshot;
 use crate::{TURN, done, fleet::Fleet, lab};
 
 pub(crate) const MCO: &str = "/usr/local/bin/mco";
@@ -46,6 +47,8 @@ async fn blank_machines_join_with_a_token() {
 
     done(a_wrong_token_gets_nothing(&cluster, is_refused));
     log("a machine with a wrong token got nothing");
+    done(a_failed_join_is_reported(&cluster, is_refused));
+    log("a machine that cannot take the config is named by `mco status`");
     let cuts = power::Cuts::start(&cluster, loses_power);
     if has_ignition {
         done(ignition::install(&cluster, &by_ignition));
@@ -87,6 +90,24 @@ fn a_wrong_token_gets_nothing(cluster: &JoinCluster<'_>, machine: &Machine) -> a
         log.lines().any(|line| line.contains("aaaaaaaa") && line.contains("worker")).then_some(())
     })
     .map_err(|error| error.context(cluster.server_log().unwrap_or_default()))
+}
+
+/// A directory of the machine is in the place of a file of the config.
+fn a_failed_join_is_reported(cluster: &JoinCluster<'_>, machine: &Machine) -> anyhow::Result<()> {
+    let path = "/etc/containerd/config.toml";
+    machine.ask(&["rm", "-rf", path])?;
+    machine.ask(&["mkdir", "-p", &format!("{path}/in-the-way")])?;
+    cluster.introduce(machine)?;
+    let output = machine.run(&cluster.join_words())?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("the failure was reported to the config server"), "{text}");
+    wait("the failure in `mco status`", PATIENCE, || {
+        let status = cluster.status().ok()?;
+        let of_machine = |line: &str| line.contains("first boot failed") && line.contains("m5");
+        status.lines().find(|line| of_machine(line)).filter(|line| line.contains(path)).map(drop)
+    })
+    .map_err(|error| error.context(cluster.status().unwrap_or_default()))
 }
 
 async fn a_blank_machine_becomes_a_node(

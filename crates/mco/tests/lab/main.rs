@@ -9,10 +9,12 @@
 
 mod application;
 mod fleet;
+mod install;
 mod join;
 mod rollout;
 mod settings;
 mod trouble;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 

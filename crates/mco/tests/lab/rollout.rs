@@ -74,8 +74,7 @@ async fn a_config_is_rolled_out_despite_failures() {
 
 async fn the_processes_adopt_the_machines(lab: &Lab, fleet: &Fleet<'_>) -> anyhow::Result<()> {
     lab.ask(&["label", "nodes", "--all", "node-role.kubernetes.io/worker="])?;
-    let manifests = workspace().join("deploy").display().to_string();
-    lab.ask(&["apply", "-f", &manifests])?;
+    crate::install::apply(lab, &[])?;
     let daemons: Api<DaemonSet> = Api::namespaced(lab.client(), label::NAMESPACE);
     let step = WaitTarget::cluster("the daemon to run on every machine");
     lab.wait(step, daemons, "machine-config-daemon", |set| {

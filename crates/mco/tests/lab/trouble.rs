@@ -136,9 +136,6 @@ pub(crate) async fn a_config_that_breaks_the_kubelet_is_rolled_back(
 ) -> anyhow::Result<()> {
     let before = pool_is_updated(lab).await?;
     lab.ask(&["apply", "-f", &manifest("policies.yaml")])?;
-    let status = ["patch", "machineconfiguration", "cluster", "--subresource=status", "--type"];
-    let file = manifest("policies-status.json");
-    lab.ask(&[&status[..], &["merge", "--patch-file", &file]].concat())?;
     lab.ask(&["apply", "-f", &manifest("broken.yaml")])?;
     let machine = fleet.wait_next(&names(lab), &before).await?;
     let boot = boot_id(machine)?;

@@ -1,10 +1,12 @@
 //! Decides if a `CustomResourceDefinition` in the cluster belongs to another owner, and if its kind
 //! can be used as it is.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion,
+use k8s_openapi::{
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        CustomResourceDefinition, CustomResourceDefinitionVersion,
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
-use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 /// Operator that installs the release payload of OpenShift. It replaces the definitions of the
@@ -16,27 +18,36 @@ const RELEASE_DOMAIN: &str = "release.openshift.io";
 
 /// Returns the owner if the definition is part of an OpenShift release.
 pub(super) fn release_owner(found: &CustomResourceDefinition) -> Option<String> {
+    is_of_release(&found.metadata).then(|| VERSION_OPERATOR.to_owned())
+}
+
+/// Returns true if the object with this metadata is part of an OpenShift release.
+#[must_use]
+pub fn is_of_release(found: &ObjectMeta) -> bool {
     let is_release = |key: &String| {
         let domain = key.split_once('/').map_or("", |(domain, _)| domain);
         domain == RELEASE_DOMAIN || domain.ends_with(&format!(".{RELEASE_DOMAIN}"))
     };
-    let annotated = found.annotations().keys().any(is_release);
-    let owned = found.owner_references().iter().any(|owner| owner.kind == "ClusterVersion");
+    let annotated = found.annotations.iter().flatten().any(|(key, _)| is_release(key));
+    let mut owners = found.owner_references.iter().flatten();
+    let owned = owners.any(|owner| owner.kind == "ClusterVersion");
     let managed = managers(found).any(|manager| manager == VERSION_OPERATOR);
-    (annotated || owned || managed).then(|| VERSION_OPERATOR.to_owned())
+    annotated || owned || managed
 }
 
 /// Returns the managers of the definition other than `own`.
 pub(super) fn other_managers(found: &CustomResourceDefinition, own: &str) -> String {
-    let mut names: Vec<&str> = managers(found).filter(|manager| *manager != own).collect();
+    let mut names: Vec<&str> =
+        managers(&found.metadata).filter(|manager| *manager != own).collect();
     names.sort_unstable();
     names.dedup();
     if names.is_empty() { "another manager".to_owned() } else { names.join(", ") }
 }
 
 /// Returns the managers of all fields but the status, which the API server writes.
-fn managers(found: &CustomResourceDefinition) -> impl Iterator<Item = &str> {
-    let entries = found.managed_fields().iter().filter(|entry| entry.subresource.is_none());
+fn managers(found: &ObjectMeta) -> impl Iterator<Item = &str> {
+    let entries = found.managed_fields.iter().flatten();
+    let entries = entries.filter(|entry| entry.subresource.is_none());
     entries.filter_map(|entry| entry.manager.as_deref())
 }
 

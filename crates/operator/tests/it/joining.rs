@@ -105,7 +105,9 @@ async fn rights_of_joining_are_given_on_a_real_kube_apiserver() {
     let bindings = Api::<RoleBinding>::namespaced(admin.clone(), NAMESPACE);
     bindings.delete(NAMESPACE, &DeleteParams::default()).await.unwrap();
     let own = client::connect(Some(&account)).await.unwrap();
-    let operator = Operator::start(&own, &config("v1", "4.20.0"));
+    let mut config = config("v1", "4.20.0");
+    config.image = "registry.test/mco:1".to_owned();
+    let operator = Operator::start(&own, &config);
     wait_for(&bindings, NAMESPACE, "the binding exists again", |found| found.is_some()).await;
     let bindings = Api::<ClusterRoleBinding>::all(admin.clone());
     let name = "system-bootstrap-node-bootstrapper";

@@ -1,5 +1,9 @@
-//! The operator against the embedded API server.
+//! The operator against the embedded API server and a real one.
 
+#[cfg(test)]
+mod conditions;
+#[cfg(test)]
+mod facts;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
@@ -8,5 +12,9 @@ mod joining;
 mod keep;
 #[cfg(test)]
 mod lease;
+#[cfg(test)]
+mod machine_configuration;
+#[cfg(test)]
+mod operands;
 #[cfg(test)]
 mod support;

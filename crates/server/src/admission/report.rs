@@ -50,10 +50,9 @@ impl Admission {
             Ok(body) => body,
             Err((status, text)) => return response::with_reason(status, text),
         };
-        match ReceivedReport::read(&body) {
+        match ReceivedReport::read(&body, joined.as_deref()) {
             Ok(report) => {
-                let pool = joined.as_deref().unwrap_or(&report.pool);
-                if self.audit.failed_boot(pool, peer, report.text(peer.ip())) {
+                if self.audit.failed_boot(&report.pool, peer, report.text(peer.ip())) {
                     response::with_reason(StatusCode::NO_CONTENT, "")
                 } else {
                     response::too_many()

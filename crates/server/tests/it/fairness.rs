@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpSocket, TcpStream},
@@ -13,14 +14,18 @@ use crate::{
     fixture::{PATIENCE, Running, source, start},
 };
 
-/// Connections of each listener.
-const LIMIT: usize = 128;
+/// Connections of each listener, as many as a server has by default.
+const LIMIT: usize = 1024;
+
+/// File descriptors that the tests of this file need together: client and server are one process.
+const DESCRIPTORS: u64 = 3 * 2 * 1024 + 512;
 
 /// Time within which a machine is served although another address has every connection it can get.
 /// The server closes those connections by itself after [`PATIENCE`], which is longer.
 const AT_ONCE: Duration = Duration::from_mins(1);
 
 async fn crowded(per_address: usize) -> Running {
+    raise_descriptor_limit();
     start(source(), |settings| {
         settings.limits.connections = LIMIT;
         settings.limits.connections_per_address = per_address;
@@ -29,6 +34,14 @@ async fn crowded(per_address: usize) -> Running {
         settings.limits.handshake = PATIENCE;
     })
     .await
+}
+
+/// Raises the limit of this process, which is 1,024 on most systems.
+fn raise_descriptor_limit() {
+    let now = getrlimit(Resource::Nofile);
+    if now.current.is_some_and(|current| current < DESCRIPTORS) {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), ..now }).unwrap();
+    }
 }
 
 /// Connects from 127.0.0.`last`.

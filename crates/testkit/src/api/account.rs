@@ -16,11 +16,28 @@ use serde_json::{Value, json};
 
 use super::{ApiServer as _, KubeApiServer};
 
-/// Applies the manifests of `deploy/`, without the CRDs, and returns the kubeconfig of a process.
+/// Applies all objects of an installation but the CRDs, and returns the kubeconfig of a process.
 pub fn account(server: &KubeApiServer, name: &str) -> anyhow::Result<PathBuf> {
-    for (file, text) in xtask::manifests::files() {
-        kubectl(server, &["apply", "-f", "-"], &text).with_context(|| format!("deploy/{file}"))?;
-    }
+    let mut objects = xtask::manifests::everything();
+    // The cluster lacks the kinds of the first, and lets only the operator write the second again.
+    let left_out = ["monitoring.coreos.com/v1", "networking.k8s.io/v1"];
+    objects.retain(|object| left_out.iter().all(|it| object["apiVersion"] != *it));
+    // As the operator does, so that its own apply finds nothing to change.
+    let words = ["apply", "--server-side", "--field-manager=machine-config-operator", "-f", "-"];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+    kubectl(server, &words, &list.to_string()).context("failed to apply the manifests")?;
+    account_kubeconfig(server, name)
+}
+
+/// Installs `mco` as a user does, and returns the kubeconfig of the operator.
+pub fn install(server: &KubeApiServer) -> anyhow::Result<PathBuf> {
+    kubectl(server, &["apply", "-f", "-"], &xtask::manifests::stream())
+        .context("failed to apply the manifests")?;
+    account_kubeconfig(server, "machine-config-operator")
+}
+
+/// Returns the kubeconfig of a process, with a token of its service account.
+pub fn account_kubeconfig(server: &KubeApiServer, name: &str) -> anyhow::Result<PathBuf> {
     let words = ["create", "token", name, "-n", label::NAMESPACE, "--duration=24h"];
     let token = kubectl(server, &words, "")?;
     let text = kubectl(server, &["config", "view", "--raw", "--minify", "-o", "json"], "")?;

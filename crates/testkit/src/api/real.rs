@@ -9,8 +9,10 @@
 mod backup;
 
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs,
+    io::{self, Write as _},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -19,7 +21,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 pub use self::backup::Snapshot;
-use super::{ApiServer, Process, Programs, command};
+use super::{ApiServer, AuditedRequest, Process, Programs, audit, command};
 use crate::{
     PATIENCE,
     pki::{Authority, Credentials, SigningKey},
@@ -32,6 +34,10 @@ const SERVICE: &str = "10.96.0.1";
 /// Admission plugins besides the default ones. OpenShift enforces the permissions of owner
 /// references.
 const ADMISSION: &str = "NodeRestriction,OwnerReferencesPermissionEnforcement";
+
+/// Files of the audit log and its policy, in the server's directory.
+const AUDIT_LOG: &str = "audit.log";
+const AUDIT_POLICY: &str = "audit-policy.yaml";
 
 /// Settings of the API server.
 #[derive(Clone, Debug)]
@@ -50,6 +56,8 @@ pub struct Settings {
     pub flags: Vec<String>,
     /// Command prefix of each program, such as `nsenter --net=/run/netns/a`.
     pub enter: Vec<OsString>,
+    /// Whether requests are recorded for [`KubeApiServer::requests`].
+    pub has_audit_log: bool,
 }
 
 impl Settings {
@@ -64,6 +72,7 @@ impl Settings {
             names: Vec::new(),
             flags: Vec::new(),
             enter: Vec::new(),
+            has_audit_log: false,
         }
     }
 }
@@ -93,6 +102,21 @@ const MAX_STARTS: usize = 5;
 const PORT_IN_USE: &str = "address already in use";
 
 impl KubeApiServer {
+    /// Starts a server below `folder`, on the loopback address and with an authority of its own.
+    /// Returns `None`, with a printed reason, if its programs are not installed.
+    pub fn alone(folder: &Path) -> anyhow::Result<Option<Self>> {
+        match Programs::find() {
+            Ok(programs) => {
+                let settings = Settings::loopback(&folder.join("api"));
+                Self::start(&programs, &Authority::new("test")?, &settings).map(Some)
+            }
+            Err(absent) => {
+                writeln!(io::stderr(), "skipped: {absent}")?;
+                Ok(None)
+            }
+        }
+    }
+
     /// Starts etcd and kube-apiserver, and waits until the API server is ready.
     pub fn start(
         programs: &Programs,
@@ -146,6 +170,14 @@ impl KubeApiServer {
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
+    }
+
+    /// Returns the different requests since the start, if the settings ask for a record.
+    pub fn requests(&self) -> anyhow::Result<BTreeSet<AuditedRequest>> {
+        let path = self.file(AUDIT_LOG);
+        let log = fs::read_to_string(&path);
+        let log = log.with_context(|| format!("failed to read {}", path.display()))?;
+        Ok(audit::requests(&log))
     }
 
     /// Returns the processes: the API server and etcd.
@@ -236,6 +268,7 @@ fn keys(authority: &Authority, settings: &Settings, url: &str) -> anyhow::Result
     write("server.key", &server.key)?;
     write("sa.key", &accounts.private)?;
     write("sa.pub", &accounts.public)?;
+    write(AUDIT_POLICY, audit::POLICY)?;
     let admin = authority.user("admin", Some("system:masters"))?;
     write("kubeconfig", &authority.kubeconfig(url, Credentials::Certificate(&admin)))
 }
@@ -274,5 +307,7 @@ fn flags(settings: &Settings, port: u16, [storage, _]: [u16; 2]) -> Vec<String> 
         ("enable-aggregator-routing", true.to_string()),
         ("profiling", false.to_string()),
     ];
-    flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
+    let audit = [("audit-policy-file", file(AUDIT_POLICY)), ("audit-log-path", file(AUDIT_LOG))];
+    let audit = audit.into_iter().filter(|_| settings.has_audit_log);
+    flags.into_iter().chain(audit).map(|(name, value)| format!("--{name}={value}")).collect()
 }

@@ -100,7 +100,7 @@ fn about(lab: &Lab) -> Vec<String> {
         format!("kubeconfig  {kubeconfig}"),
         format!("folder      {}", lab.folder().display()),
         "enter       make lab-enter MACHINE=m1".to_owned(),
-        format!("deploy      kubectl --kubeconfig {kubeconfig} apply -f deploy/"),
+        format!("install     mco install | kubectl --kubeconfig {kubeconfig} apply -f -"),
         "end         make lab-down".to_owned(),
     ]
 }

@@ -108,6 +108,7 @@ fn settings(dir: &Path, enter: &[OsString], authority: &Authority) -> anyhow::Re
             "--kubelet-preferred-address-types=InternalIP".to_owned(),
         ],
         enter: enter.to_vec(),
+        has_audit_log: false,
     })
 }
 

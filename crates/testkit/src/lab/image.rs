@@ -33,15 +33,24 @@ pub(super) fn make(folder: &Path, binary: Option<&Path>) -> anyhow::Result<()> {
         };
         pack(&image, &folder.join(file))?;
     }
-    if let Some(binary) = binary {
-        // Strips debug information, which makes a test binary many times larger.
-        let small = folder.join("mco");
-        let mut strip = Command::new("strip");
-        run("strip", strip.arg("--strip-debug").arg("-o").arg(&small).arg(binary))?;
-        pack(&mco(&small, Layer::Plain), &folder.join("mco.tar"))?;
-        fs::remove_file(&small).context("failed to remove the stripped binary")?;
-    }
-    Ok(())
+    binary.map_or(Ok(()), |binary| make_mco(folder, "mco.tar", None, binary))
+}
+
+/// Writes the image of an `mco` into `folder`, under another name if one is given.
+pub(super) fn make_mco(
+    folder: &Path,
+    file: &str,
+    name: Option<&str>,
+    binary: &Path,
+) -> anyhow::Result<()> {
+    // Strips debug information, which makes a test binary many times larger.
+    let small = folder.join("mco");
+    let mut strip = Command::new("strip");
+    run("strip", strip.arg("--strip-debug").arg("-o").arg(&small).arg(binary))?;
+    let image = mco(&small, Layer::Plain);
+    let name = name.unwrap_or(image.name);
+    pack(&Image { name, ..image }, &folder.join(file))?;
+    fs::remove_file(&small).context("failed to remove the stripped binary")
 }
 
 fn pack(image: &Image<'_>, archive: &Path) -> anyhow::Result<()> {

@@ -24,7 +24,7 @@ use mco_daemon::{
 };
 use mco_testkit::{
     PATIENCE,
-    api::{ApiServer as _, KubeApiServer, Programs, Settings, wait},
+    api::{ApiServer as _, KubeApiServer, Programs, Settings, account, wait},
     object_wait,
     pki::{Authority, Credentials},
 };
@@ -41,7 +41,9 @@ const OBJECTS: &str = r#"
   {"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfigPool",
    "metadata": {"name": "worker"}, "spec": {
     "nodeSelector": {"matchLabels": {"node-role.kubernetes.io/worker": ""}},
-    "machineConfigSelector": {}, "configuration": {"name": "rendered-worker-1"}}},
+    "machineConfigSelector": {"matchLabels": {
+      "machineconfiguration.openshift.io/role": "worker"}},
+    "configuration": {"name": "rendered-worker-1"}}},
   {"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
    "metadata": {"name": "rendered-worker-1"}, "spec": {"config": {"ignition": {"version": "3.5.0"}}}},
   {"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "MachineConfig",
@@ -79,20 +81,18 @@ impl Lab {
         let server =
             KubeApiServer::start(&programs, &authority, &settings).expect("kube-apiserver starts");
         let lab = Self { server, authority, folder };
-        let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
-        let file = |name: &str| deploy.join(name).display().to_string();
-        lab.kubectl(&["apply", "--server-side", "-f", &file("crds")]);
-        for name in ["00-namespace.yaml", "machine-config-daemon.yaml"] {
-            lab.kubectl(&["apply", "-f", &file(name)]);
-        }
+        let kinds = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/crds");
+        lab.kubectl(&["apply", "--server-side", "-f", &kinds.display().to_string()]);
+        account(&lab.server, "machine-config-daemon").expect("the rights of the daemon");
         let objects = lab.folder.path().join("objects.json");
         std::fs::write(&objects, OBJECTS).expect("a file");
         // An established kind is served with a delay, and discovered even later.
         let make = ["apply", "-f", &objects.display().to_string()];
+        let mut refusal = String::new();
         let done = wait("the kinds to be served", PATIENCE, || {
-            lab.ask(lab.server.kubeconfig(), &make).ok()
+            lab.ask(lab.server.kubeconfig(), &make).map_err(|error| refusal = error).ok()
         });
-        done.expect("all objects are created");
+        done.unwrap_or_else(|error| panic!("{error}: {refusal}"));
         Some(lab)
     }
 

@@ -35,7 +35,7 @@ fn the_release_files_match_their_checksums_and_the_manifests_start_with_crds() {
     let kinds: Vec<_> = manifests.lines().filter_map(|line| line.strip_prefix("kind: ")).collect();
     let crds = kinds.iter().take_while(|kind| **kind == "CustomResourceDefinition").count();
     assert_eq!(crds, mco_api::crds().len(), "{kinds:?}");
-    assert!(kinds.contains(&"DaemonSet"), "{kinds:?}");
+    assert!(kinds.contains(&"Deployment"), "{kinds:?}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ const MAX_LINES: usize = 6;
 /// A report whose texts are bounded and have no control characters or tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedReport {
-    /// Pool that the machine wanted to join.
+    /// Pool that the machine wanted to join: that of its token, else the one it names.
     pub pool: String,
     /// Name that its node would have; empty if unknown.
     pub node: String,
@@ -42,10 +42,12 @@ pub enum ReportError {
 }
 
 impl ReceivedReport {
-    /// Reads a report.
-    pub fn read(body: &[u8]) -> Result<Self, ReportError> {
+    /// Reads a report. A machine whose config is unreadable may not know its pool, but its token
+    /// does.
+    pub fn read(body: &[u8], pool_of_token: Option<&str>) -> Result<Self, ReportError> {
         let sent: FirstBootReport = serde_json::from_slice(body).map_err(|_| ReportError::Shape)?;
-        if !is_node_name(&sent.pool) {
+        let pool = pool_of_token.unwrap_or(&sent.pool).to_owned();
+        if !is_node_name(&pool) {
             return Err(ReportError::Pool);
         }
         let from = sent.journal.len().saturating_sub(MAX_LINES);
@@ -56,7 +58,7 @@ impl ReceivedReport {
             step: plain(&sent.step, MAX_STEP),
             error: plain(&sent.error, MAX_ERROR),
             journal: journal.filter(|line| !line.is_empty()).collect(),
-            pool: sent.pool,
+            pool,
         })
     }
 
@@ -135,18 +137,22 @@ mod tests {
     fn a_report_reads_as_a_sentence() {
         let body = r#"{"pool": "worker", "node": "w-4", "machineId": "00ff", "step": "fetch",
             "error": "the certificate is not yet valid", "journal": ["a", "b\u001b[31m", ""]}"#;
-        let report = ReceivedReport::read(body.as_bytes()).unwrap();
+        let report = ReceivedReport::read(body.as_bytes(), None).unwrap();
         assert_eq!(
             report.text(address()),
             "Machine w-4 (address 10.0.0.1, machine id 00ff) failed to join at step fetch: the \
              certificate is not yet valid. Journal: a | b [31m"
         );
-        let report = ReceivedReport::read(br#"{"pool": "worker", "error": "x"}"#).unwrap();
+        let report = ReceivedReport::read(br#"{"pool": "worker", "error": "x"}"#, None).unwrap();
         assert_eq!(report.text(address()), "A machine (address 10.0.0.1) failed to join: x");
-        assert_eq!(ReceivedReport::read(b"[1]"), Err(ReportError::Shape));
-        assert_eq!(ReceivedReport::read(br#"{"pool": 3}"#), Err(ReportError::Shape));
-        assert_eq!(ReceivedReport::read(br#"{"error": "x"}"#), Err(ReportError::Pool));
-        assert_eq!(ReceivedReport::read(br#"{"pool": "../x"}"#), Err(ReportError::Pool));
+        assert_eq!(ReceivedReport::read(b"[1]", None), Err(ReportError::Shape));
+        assert_eq!(ReceivedReport::read(br#"{"pool": 3}"#, None), Err(ReportError::Shape));
+        assert_eq!(ReceivedReport::read(br#"{"error": "x"}"#, None), Err(ReportError::Pool));
+        assert_eq!(ReceivedReport::read(br#"{"pool": "../x"}"#, None), Err(ReportError::Pool));
+        for claimed in [r#"{"error": "x"}"#, r#"{"pool": "master", "error": "x"}"#] {
+            let report = ReceivedReport::read(claimed.as_bytes(), Some("worker")).unwrap();
+            assert_eq!(report.pool, "worker", "{claimed}");
+        }
     }
 
     #[test]
@@ -179,7 +185,7 @@ mod tests {
             error in "\\PC{0,2000}", journal in proptest::collection::vec(any::<String>(), 0..50)) {
             let body = serde_json::json!({"pool": "worker", "step": step, "error": error,
                 "journal": journal});
-            let report = ReceivedReport::read(body.to_string().as_bytes()).unwrap();
+            let report = ReceivedReport::read(body.to_string().as_bytes(), None).unwrap();
             let shown = report.text(address());
             prop_assert!(shown.chars().count() < 2000);
             prop_assert!(!shown.contains(char::is_control));
@@ -187,7 +193,7 @@ mod tests {
 
         #[test]
         fn no_body_causes_a_panic(body in any::<Vec<u8>>()) {
-            drop(ReceivedReport::read(&body));
+            drop(ReceivedReport::read(&body, None));
         }
     }
 }

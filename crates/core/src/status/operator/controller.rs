@@ -1,8 +1,12 @@
-//! The state of the controller process, as its Lease shows it.
+//! The state of the processes: of the controller, as its Lease shows it, and of workloads.
 
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::{
+    apps::v1::{DaemonSet, Deployment},
+    coordination::v1::Lease,
+};
+use mco_api::label;
 
 /// Shortest lease duration that is assumed. A released Lease has a duration of one second.
 const MIN_DURATION: Duration = Duration::from_secs(15);
@@ -47,6 +51,52 @@ pub fn silence_limit(lease: &Lease) -> Duration {
     let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let seconds = u64::try_from(seconds.unwrap_or_default()).unwrap_or_default();
     Duration::from_secs(seconds).max(MIN_DURATION) + TAKEOVER
+}
+
+/// The pods of a Deployment or a DaemonSet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Number of pods that should run.
+    pub desired: i32,
+    /// Number of pods that are ready.
+    pub ready: i32,
+}
+
+impl Workload {
+    /// Returns the pods of a Deployment; `None` before its status was written.
+    #[must_use]
+    pub fn of_deployment(deployment: &Deployment) -> Option<Self> {
+        let status = deployment.status.as_ref()?;
+        status.observed_generation?;
+        let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+        let ready = status.available_replicas.unwrap_or_default();
+        Some(Self { desired: replicas.unwrap_or(1), ready })
+    }
+
+    /// Returns the pods of a DaemonSet; `None` before its status was written.
+    #[must_use]
+    pub fn of_daemon_set(daemon_set: &DaemonSet) -> Option<Self> {
+        let status = daemon_set.status.as_ref()?;
+        status.observed_generation?;
+        Some(Self { desired: status.desired_number_scheduled, ready: status.number_ready })
+    }
+
+    /// Returns true if no pod is ready. A workload that should have no pods is not down: a cluster
+    /// with a hosted control plane has no nodes for the config server.
+    pub(super) fn is_down(self) -> bool {
+        self.desired > 0 && self.ready == 0
+    }
+
+    /// Returns the state of a workload without ready pods as text.
+    pub(super) fn cause(self, kind: &str, name: &str) -> String {
+        let pods =
+            if self.desired == 1 { "1 pod".to_owned() } else { format!("{} pods", self.desired) };
+        format!(
+            "none of the {pods} of the {kind} {namespace}/{name} is ready; see: kubectl describe pods -n \
+             {namespace} -l k8s-app={name}",
+            namespace = label::NAMESPACE,
+        )
+    }
 }
 
 #[cfg(test)]

@@ -1,9 +1,14 @@
-//! Facts that identify this machine: machine id, MAC addresses, host name.
+//! Facts that identify this machine: machine id, MAC addresses, TPM, host name.
 
 use anyhow::Context as _;
 use mco_apply::join::JoinRecord;
-use mco_cluster::config_server::{JoinToken, JoiningMachine};
-use mco_host::Root;
+use mco_cluster::{
+    config_server::{JoinToken, JoiningMachine},
+    report::chain,
+};
+use mco_host::{Root, SystemdSystem};
+
+use crate::print;
 
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 const MACHINE_ID: &str = "/etc/machine-id";
@@ -32,12 +37,18 @@ pub(super) fn random_id(root: &Root) -> anyhow::Result<String> {
 }
 
 /// Returns the machine as it presents itself to the config server.
-pub(super) fn machine(root: &Root, record: &JoinRecord) -> JoiningMachine {
+pub(super) fn machine(root: &Root, system: &SystemdSystem, record: &JoinRecord) -> JoiningMachine {
+    // Only tokens that are bound to a TPM need it, and the server says so if one is.
+    let tpm_ek = system.endorsement_key().unwrap_or_else(|error| {
+        print::note(&format!("the TPM's endorsement key is not sent: {}", chain(&error)));
+        None
+    });
     JoiningMachine {
         token: record.token.as_deref().map(JoinToken::new),
         join_id: record.join_id.clone(),
         machine_id: text(root, MACHINE_ID).unwrap_or_default(),
         macs: macs(root),
+        tpm_ek: tpm_ek.unwrap_or_default(),
         node: record.node.clone(),
     }
 }

@@ -60,7 +60,7 @@ impl FailureReport {
     ) -> anyhow::Result<Self> {
         Ok(Self {
             server: settings::connect(record)?,
-            machine: identity::machine(root, record),
+            machine: identity::machine(root, system, record),
             pool: record.pool.clone(),
             journal: system.journal(&UNITS, LINES).unwrap_or_default(),
             secrets: record.token.iter().cloned().chain(bootstrap_token(root)).collect(),
@@ -71,6 +71,7 @@ impl FailureReport {
     pub(crate) fn of_first_boot(
         path: &Path,
         server: &str,
+        pool: Option<&str>,
         ca: Option<&Path>,
         token: Option<&Path>,
     ) -> anyhow::Result<Self> {
@@ -82,7 +83,7 @@ impl FailureReport {
         };
         let record = JoinRecord {
             server: server.to_owned(),
-            pool: pool_of_config(&root),
+            pool: pool.map_or_else(|| pool_of_config(&root), str::to_owned),
             ca: text(ca)?,
             ca_sha256: None,
             token: text(token)?,

@@ -138,7 +138,7 @@ impl Join {
             document
         } else {
             let server = settings::connect(&self.record)?;
-            let machine = identity::machine(&host.root, &self.record);
+            let machine = identity::machine(&host.root, &host.system, &self.record);
             print::note(&format!(
                 "fetching the config of pool {} from {}",
                 self.record.pool,

@@ -1,10 +1,9 @@
-//! A cluster that machines can join: the processes of `deploy/`, the profile `full`, a registry with
+//! A cluster that machines can join: an installation of `mco`, the profile `full`, a registry with
 //! the daemon's image, and the settings that a machine in a container needs.
 
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
     process::{Command, Output, Stdio},
 };
 
@@ -57,6 +56,15 @@ impl Snapshot {
         });
         Ok(Self { pods: pods.collect(), boots: boots.collect::<anyhow::Result<_>>()? })
     }
+
+    /// Checks that no machine was rebooted since, and that all pods still run. There may be more pods.
+    pub(crate) fn is_part_of(&self, later: &Self) -> anyhow::Result<()> {
+        let gone: Vec<_> =
+            self.pods.iter().filter(|(uid, state)| later.pods.get(*uid) != Some(state)).collect();
+        anyhow::ensure!(gone.is_empty(), "pods were touched: {gone:?}, now {:?}", later.pods);
+        anyhow::ensure!(self.boots == later.boots, "machines were rebooted: {self:?}, {later:?}");
+        Ok(())
+    }
 }
 
 impl<'l> JoinCluster<'l> {
@@ -65,7 +73,8 @@ impl<'l> JoinCluster<'l> {
         let first = lab.machine("m1")?;
         lab.ask(&["label", "node", "m1", "node-role.kubernetes.io/control-plane="])?;
         let registry = provide_image(lab, first)?;
-        apply_manifests(lab)?;
+        let image = format!("{}/{REPOSITORY}", Registry::host());
+        crate::install::apply(lab, &["--image", &image])?;
         let settings = lab.folder().join("99-worker-lab.json");
         fs::write(&settings, machine_settings()?).context("failed to write a manifest")?;
         lab.ask(&["apply", "-f", &settings.display().to_string()])?;
@@ -161,6 +170,12 @@ impl<'l> JoinCluster<'l> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
+    /// Returns the output of `mco status`, whose exit code tells that something needs attention.
+    pub(crate) fn status(&self) -> anyhow::Result<String> {
+        let output = mco(self.lab, &["status"])?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Runs `mco` as the administrator.
     pub(crate) fn mco(&self, words: &[&str]) -> anyhow::Result<String> {
         run_mco(self.lab, words)
@@ -240,7 +255,7 @@ fn run_mco(lab: &Lab, words: &[&str]) -> anyhow::Result<String> {
 }
 
 fn create_token(lab: &Lab) -> anyhow::Result<String> {
-    let words = ["token", "create", "--pool", "worker", "--uses", "3"];
+    let words = ["token", "create", "--pool", "worker", "--uses", "4"];
     Ok(run_mco(lab, &words)?.trim().to_owned())
 }
 
@@ -254,27 +269,4 @@ fn provide_image(lab: &Lab, first: &Machine) -> anyhow::Result<Registry> {
         machine.ask(&["ctr", "--namespace=k8s.io", "images", "tag", "--force", IMAGE, &image])?;
     }
     Ok(registry)
-}
-
-/// Applies `deploy/` with the image of the registry.
-fn apply_manifests(lab: &Lab) -> anyhow::Result<()> {
-    let to = lab.folder().join("deploy");
-    copy(&workspace().join("deploy"), &to)?;
-    lab.ask(&["apply", "--recursive", "-f", &to.display().to_string()]).map(drop)
-}
-
-fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
-    fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
-    for entry in fs::read_dir(from).with_context(|| format!("failed to read {}", from.display()))? {
-        let entry = entry.context("failed to read a directory")?;
-        let target = to.join(entry.file_name());
-        if entry.path().is_dir() {
-            copy(&entry.path(), &target)?;
-        } else {
-            let text = fs::read_to_string(entry.path()).context("failed to read a manifest")?;
-            let text = text.replace(IMAGE, &format!("{}/{REPOSITORY}", Registry::host()));
-            fs::write(&target, text).context("failed to write a manifest")?;
-        }
-    }
-    Ok(())
 }

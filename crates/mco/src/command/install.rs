@@ -1,0 +1,153 @@
+//! `mco install`: prints the manifests that install `mco` into a cluster.
+
+use std::{io::Write as _, process::ExitCode};
+
+use kube::{
+    Api, Client,
+    api::{ApiResource, DynamicObject, Patch, PatchParams},
+};
+use mco_cluster::{CallError, report::chain};
+use mco_operator::manifests::{self, IMAGE, ObjectName, Parameters};
+use serde_json::{Value, json};
+
+use crate::{
+    print::Screen,
+    process::TakeoverArgs,
+    remote::{self, Connection},
+};
+
+/// Field manager of a dry run.
+const MANAGER: &str = "mco";
+
+/// Print the manifests that install mco into a cluster: kinds, namespaces and the operator, which
+/// deploys everything else
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct InstallArgs {
+    /// Contents of the base configs: adopt leaves kubelet and container runtime alone, full installs
+    /// them; adopt if omitted
+    #[arg(long, value_parser = ["adopt", "full"], value_name = "PROFILE")]
+    profile: Option<String>,
+    /// Authentication of new machines: with required, only machines with a join token get a config; off
+    /// if omitted
+    #[arg(long, value_parser = ["required", "off"], value_name = "MODE")]
+    join_tokens: Option<String>,
+    /// Image of all processes
+    #[arg(long, default_value = IMAGE, value_name = "IMAGE")]
+    image: String,
+    #[command(flatten)]
+    takeover: TakeoverArgs,
+    /// Format of the manifests
+    #[arg(long, short, value_parser = ["yaml", "json"], default_value = "yaml", value_name = "FORMAT")]
+    output: String,
+    /// Send the manifests to the cluster, which checks them and stores nothing, and print the result
+    #[arg(long, value_parser = ["server"], value_name = "MODE")]
+    dry_run: Option<String>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  mco install | kubectl apply -f -
+  mco install --image registry.example/mco:1 --join-tokens required | kubectl apply -f -
+  mco install --dry-run=server --kubeconfig admin.kubeconfig
+  mco install --take-over --adopt-build | kubectl apply -f -
+
+Nodes keep running as they are: nothing is drained, restarted or rebooted. docs/install.md has all steps;
+docs/takeover.md has those of a cluster that another operator runs.";
+
+/// Prints the manifests, or the result of a dry run.
+pub(crate) fn run(args: &InstallArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
+    let parameters = Parameters {
+        profile: args.profile.as_deref().map(Into::into),
+        join_tokens: args.join_tokens.as_deref().map(Into::into),
+        order: args.takeover.order(),
+        ..Parameters::new(&args.image)
+    };
+    let objects = manifests::install(&parameters);
+    if args.dry_run.is_some() {
+        return remote::block_on(dry_run(args, &objects, screen));
+    }
+    if args.output == "json" {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        writeln!(screen, "{}", serde_json::to_string_pretty(&list)?)?;
+    } else {
+        write!(screen, "{}", manifests::yaml(&objects))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends each object as a dry run. Fails if the API server rejects one.
+async fn dry_run(
+    args: &InstallArgs,
+    objects: &[Value],
+    screen: &mut Screen<'_>,
+) -> anyhow::Result<ExitCode> {
+    let client = args.connection.client().await?;
+    let mut code = ExitCode::SUCCESS;
+    for object in objects {
+        let name = ObjectName::of(object);
+        let result = match check(&client, &name, object).await? {
+            Ok(result) => result.to_owned(),
+            Err(error) => {
+                code = ExitCode::FAILURE;
+                format!("rejected: {}", chain(&error))
+            }
+        };
+        writeln!(screen, "{name} {result} (server dry run)")?;
+    }
+    Ok(code)
+}
+
+/// Sends an object as a dry run and returns its result; the error of the API server if that rejects it.
+async fn check(
+    client: &Client,
+    name: &ObjectName,
+    object: &Value,
+) -> anyhow::Result<Result<&'static str, CallError>> {
+    let api = api(client, name);
+    let before = api.get_opt(&name.name).await.map_err(remote::call_error)?;
+    let mut params = PatchParams::apply(MANAGER).force();
+    params.dry_run = true;
+    Ok(match (api.patch(&name.name, &params, &Patch::Apply(object)).await, before) {
+        (Ok(_), None) => Ok("created"),
+        (Ok(after), Some(before)) if contents(&after) == contents(&before) => Ok("unchanged"),
+        (Ok(_), Some(_)) => Ok("configured"),
+        (Err(error), None) if is_namespace_absent(name, &error) => {
+            Ok("not checked: its namespace does not exist yet")
+        }
+        (Err(error), _) => Err(error.into()),
+    })
+}
+
+/// Returns an object without the members that the API server writes.
+fn contents(object: &DynamicObject) -> DynamicObject {
+    let mut object = object.clone();
+    object.metadata.managed_fields = None;
+    object.metadata.resource_version = None;
+    object.metadata.generation = None;
+    object
+}
+
+/// Returns true if the object was rejected because a dry run has not created its namespace.
+fn is_namespace_absent(name: &ObjectName, error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    name.namespace.is_some() && status.code == 404
+}
+
+/// Returns the API of an object.
+pub(crate) fn api(client: &Client, name: &ObjectName) -> Api<DynamicObject> {
+    let version = name.api_version.rsplit_once('/').map_or(&*name.api_version, |(_, it)| it);
+    let resource = ApiResource {
+        group: name.group().to_owned(),
+        version: version.to_owned(),
+        api_version: name.api_version.clone(),
+        kind: name.kind.clone(),
+        plural: name.resource(),
+    };
+    match &name.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}

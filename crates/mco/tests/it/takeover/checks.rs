@@ -1,0 +1,192 @@
+//! The check of a takeover on the recorded cluster and on variants of it.
+
+use k8s_openapi::{api::coordination::v1::Lease, jiff::Timestamp};
+use kube::ResourceExt as _;
+use mco_core::{
+    cluster_settings::ClusterSettings,
+    render::Build,
+    takeover::{
+        AdoptedBuild,
+        check::{Effect, Management, Report, Snapshot, Workload, check},
+    },
+};
+use serde_json::json;
+
+use super::dump::Dump;
+
+const OURS: &str = "machineconfiguration.openshift.io/v1";
+
+/// Returns the recorded cluster.
+fn snapshot(dump: &Dump) -> Snapshot {
+    let config = "config.openshift.io/v1";
+    Snapshot {
+        controller_config: dump.of(OURS, "ControllerConfig").pop(),
+        pools: dump.of(OURS, "MachineConfigPool"),
+        configs: dump.of(OURS, "MachineConfig"),
+        nodes: dump.of("v1", "Node"),
+        kubelet_configs: dump.of(OURS, "KubeletConfig"),
+        runtime_configs: dump.of(OURS, "ContainerRuntimeConfig"),
+        settings: ClusterSettings {
+            image: dump.of(config, "Image").pop(),
+            node: dump.of(config, "Node").pop(),
+            feature_gate: dump.of(config, "FeatureGate").pop(),
+            api_server: dump.of(config, "APIServer").pop(),
+            ..ClusterSettings::default()
+        },
+        machine_configuration: dump.of("operator.openshift.io/v1", "MachineConfiguration").pop(),
+        leases: dump.of("coordination.k8s.io/v1", "Lease"),
+        ..Snapshot::default()
+    }
+}
+
+fn run(snapshot: &Snapshot, adopt: &str) -> Report {
+    let own = Build { version: "0.1.0".to_owned(), hash: "0.1.0".to_owned() };
+    let now: Timestamp = "2026-11-16T15:10:00Z".parse().unwrap();
+    let adopt: AdoptedBuild = adopt.parse().unwrap();
+    check(snapshot, &own, &adopt, now)
+}
+
+/// Returns the findings with an effect, as text.
+fn texts(report: &Report, effect: Effect) -> Vec<String> {
+    let findings = report.findings.iter().filter(|finding| finding.effect == effect);
+    findings.map(|finding| format!("{}: {}", finding.object, finding.text)).collect()
+}
+
+// covers: TAKE-7
+#[test]
+fn the_recorded_cluster_can_be_taken_over() {
+    let Some(dump) = Dump::read() else { return };
+    let report = run(&snapshot(&dump), "auto");
+    assert_eq!(texts(&report, Effect::Forbids), Vec::<String>::new());
+    assert_eq!(
+        texts(&report, Effect::Changes),
+        [
+            // The recorded release image is made up; the reference refuses it too.
+            "MachineConfig: settings of images is refused: error parsing reference of release image",
+            "MachineConfig: 6 base configs stay as they are: changes of the ControllerConfig, of the \
+             pull secret and of the proxy reach nodes no more",
+        ]
+    );
+    let kept = texts(&report, Effect::Keeps);
+    for pool in [
+        "infra: renders to rendered-infra-a484e9fe5be9fbd6028f8030bc4a8720, as it is now",
+        "master: renders to rendered-master-cd997bcd6da0fcd901e11ddbcb832b15, as it is now",
+        "worker: renders to rendered-worker-60452ea654db7062c3a9b4ad0c9eb665, as it is now",
+    ] {
+        assert!(kept.contains(&format!("MachineConfigPool/{pool}")), "{kept:#?}");
+    }
+    for text in [
+        "MachineConfig/99-worker-generated-kubelet: is the same from KubeletConfig set-max-pods",
+        "Lease/machine-config-controller: has no holder",
+        "MachineConfig: pruning deletes none of the 15 rendered configs of the other operator",
+    ] {
+        assert!(kept.contains(&text.to_owned()), "{kept:#?}");
+    }
+}
+
+/// An edit of the snapshot, and the only finding that forbids a takeover then.
+type Variant = (fn(&mut Snapshot), &'static str);
+
+const VARIANTS: [Variant; 8] = [
+    (
+        |snapshot| {
+            let pool = snapshot.pools.iter_mut().find(|pool| pool.name_any() == "worker").unwrap();
+            pool.status.as_mut().unwrap().updated_machine_count = 20;
+        },
+        "MachineConfigPool/worker: is being updated: 20 of 22 nodes are done",
+    ),
+    (
+        |snapshot| {
+            let node = snapshot.nodes.last_mut().unwrap();
+            let key = "machineconfiguration.openshift.io/state".to_owned();
+            node.annotations_mut().insert(key, "Working".to_owned());
+        },
+        "Node: worker-00029 have not reached their desired config",
+    ),
+    (
+        |snapshot| snapshot.unsupported.push(("MachineOSConfig".to_owned(), "layered".to_owned())),
+        "MachineOSConfig/layered: no controller of mco reconciles a MachineOSConfig: its work would \
+         stop",
+    ),
+    (
+        |snapshot| {
+            let config = snapshot
+                .configs
+                .iter_mut()
+                .find(|it| it.name_any() == "97-infra-generated-kubelet");
+            let key = "machineconfiguration.openshift.io/generated-by-controller-version";
+            config.unwrap().annotations_mut().insert(key.to_owned(), "abc".to_owned());
+        },
+        "MachineConfig/97-infra-generated-kubelet: it was generated by build abc, not \
+         7ff337a4f0000000000000000000000000000000",
+    ),
+    (
+        |snapshot| {
+            let lease = json!({"metadata": {"name": "machine-config"}, "spec": {
+                "holderIdentity": "operator_1", "leaseDurationSeconds": 137,
+                "renewTime": "2026-11-16T15:09:00.000000Z"}});
+            snapshot.leases.push(serde_json::from_value::<Lease>(lease).unwrap());
+        },
+        "Lease/machine-config: operator_1 leads",
+    ),
+    (
+        |snapshot| {
+            snapshot.workloads.push(Workload {
+                kind: "Deployment".to_owned(),
+                name: "machine-config-operator".to_owned(),
+                management: Management::Release,
+                replicas: 0,
+            });
+        },
+        "Deployment/machine-config-operator: the cluster-version-operator owns it, and starts it \
+         again when it is stopped",
+    ),
+    (
+        |snapshot| {
+            let pool = snapshot.pools.iter_mut().find(|pool| pool.name_any() == "master").unwrap();
+            "rendered-master-0".clone_into(&mut pool.spec.configuration.rendered.name);
+            "rendered-master-0"
+                .clone_into(&mut pool.status.as_mut().unwrap().configuration.rendered.name);
+        },
+        "MachineConfigPool/master: renders to rendered-master-cd997bcd6da0fcd901e11ddbcb832b15, and \
+         the cluster has rendered-master-0: all its nodes would be updated",
+    ),
+    (
+        |snapshot| {
+            let config = snapshot.configs.iter_mut().find(|it| it.name_any() == "00-master");
+            let key = "machineconfiguration.openshift.io/generated-by-controller-version";
+            config.unwrap().annotations_mut().insert(key.to_owned(), "abc".to_owned());
+        },
+        "ControllerConfig/machine-config-controller: the base configs are of two builds, abc and \
+         7ff337a4f0000000000000000000000000000000: wait until the upgrade of the other operator is \
+         complete, or name the build with --adopt-build=VERSION-HASH",
+    ),
+];
+
+#[test]
+fn variants_of_the_recorded_cluster_forbid_a_takeover() {
+    let Some(dump) = Dump::read() else { return };
+    let recorded = snapshot(&dump);
+    for (edit, expected) in VARIANTS {
+        let mut variant = recorded.clone();
+        edit(&mut variant);
+        assert_eq!(texts(&run(&variant, "auto"), Effect::Forbids), [expected]);
+    }
+}
+
+#[test]
+fn a_changed_setting_is_generated_anew() {
+    let Some(dump) = Dump::read() else { return };
+    let mut variant = snapshot(&dump);
+    let config = variant.kubelet_configs.first_mut().unwrap();
+    let mut value = json!(config);
+    value["spec"]["kubeletConfig"]["maxPods"] = json!(401);
+    *config = serde_json::from_value(value).unwrap();
+    let report = run(&variant, "auto");
+    let changes = texts(&report, Effect::Changes);
+    let text = "MachineConfig/99-worker-generated-kubelet: is generated anew from KubeletConfig \
+                set-max-pods: spec.config differ";
+    assert!(changes.contains(&text.to_owned()), "{changes:#?}");
+    // The pool infra has a kubelet.conf of its own.
+    assert_eq!(report.count(Effect::Forbids), 1, "{report:#?}");
+}

@@ -1,0 +1,119 @@
+//! Tests of the manifests as a whole.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn everything() -> Vec<Value> {
+    let parameters = Parameters::new(IMAGE);
+    install(&parameters).into_iter().chain(all_operands(&parameters)).collect()
+}
+
+#[test]
+fn every_object_has_a_name_of_its_own_and_the_label() {
+    let mut names = BTreeSet::new();
+    for object in everything() {
+        let name = ObjectName::of(&object);
+        assert!(!name.kind.is_empty() && !name.name.is_empty(), "{object}");
+        let labels = object.pointer("/metadata/labels").unwrap();
+        assert_eq!(labels[MANAGED_BY.0], MANAGED_BY.1, "{name}");
+        assert!(names.insert(name.clone()), "{name} exists twice");
+    }
+}
+
+#[test]
+fn workloads_have_probes_requests_and_a_security_context() {
+    let workloads = everything().into_iter().filter(|it| text(it, "/apiVersion") == "apps/v1");
+    let mut count = 0;
+    for workload in workloads {
+        let name = ObjectName::of(&workload);
+        let pod = workload.pointer("/spec/template/spec").unwrap();
+        assert!(text(pod, "/priorityClassName").starts_with("system-"), "{name}");
+        let container = pod.pointer("/containers/0").unwrap();
+        for member in ["livenessProbe", "readinessProbe", "securityContext"] {
+            assert!(container.get(member).is_some(), "{name}: {member}");
+        }
+        assert!(container.pointer("/resources/requests/memory").is_some(), "{name}");
+        let context = container.get("securityContext").unwrap();
+        let is_daemon = name.name == rules::DAEMON_NAME;
+        assert_eq!(context.get("privileged").is_some(), is_daemon, "{name}");
+        assert_eq!(context.get("runAsNonRoot").is_some(), !is_daemon, "{name}");
+        count += 1;
+    }
+    assert_eq!(count, 4);
+}
+
+#[test]
+fn no_rule_has_a_wildcard_and_the_operator_gives_rights_by_name_only() {
+    for object in everything() {
+        let name = ObjectName::of(&object);
+        for rule in object.get("rules").and_then(Value::as_array).into_iter().flatten() {
+            assert!(!rule.to_string().contains("\"*\""), "{name}: {rule}");
+            let verbs: Vec<_> = rule["verbs"].as_array().unwrap().iter().collect();
+            if verbs.iter().any(|verb| **verb == "escalate" || **verb == "bind") {
+                assert!(rule.get("resourceNames").is_some(), "{name}: {rule}");
+            }
+        }
+    }
+}
+
+// covers: O20
+#[test]
+fn network_policies_have_the_names_and_the_order_of_the_reference() {
+    let policies = operands(Stage::NetworkPolicies, &Parameters::new(IMAGE));
+    let names: Vec<_> = policies.iter().map(|it| ObjectName::of(it).name).collect();
+    assert_eq!(
+        names,
+        [
+            "allow-all-egress",
+            "allow-machine-config-operator",
+            "allow-machine-config-controller",
+            "allow-machine-os-builder",
+            "default-deny",
+        ]
+    );
+    let last = policies.last().unwrap();
+    assert_eq!(last["spec"]["ingress"], json!([]));
+    assert_eq!(last["spec"]["egress"], json!([]));
+}
+
+#[test]
+fn resources_are_the_plurals_of_kinds() {
+    let rows = [
+        ("NetworkPolicy", "networkpolicies"),
+        ("Deployment", "deployments"),
+        ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+        ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+    ];
+    for (kind, plural) in rows {
+        let name = ObjectName {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: None,
+            name: "a".to_owned(),
+        };
+        assert_eq!(name.resource(), plural);
+    }
+}
+
+#[test]
+fn settings_reach_the_operator() {
+    let parameters = Parameters {
+        profile: Some("full".into()),
+        join_tokens: Some("required".into()),
+        ..Parameters::new("registry.test/mco:1")
+    };
+    let objects = operator(&parameters);
+    let deployment = objects.last().unwrap();
+    let container = deployment.pointer("/spec/template/spec/containers/0").unwrap();
+    assert_eq!(container["image"], "registry.test/mco:1");
+    let args = container["args"].to_string();
+    for word in ["--operator-image=registry.test/mco:1", "--profile=full", "--join-tokens=required"]
+    {
+        assert!(args.contains(word), "{args}");
+    }
+}
