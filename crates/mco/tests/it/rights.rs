@@ -47,6 +47,12 @@ const REASONS: &[(&str, &str, &str, &str)] = &[
     ("*-daemon", "*/pinnedimagesets", "list watch", "only with CRI-O"),
     ("*-daemon", "*/machineconfigpools", "watch", "pinned images of a machine with systemd"),
     ("*-operator", "config.openshift.io/*", "list watch", "objects of OpenShift"),
+    (
+        "*-operator",
+        "config.openshift.io/clusterversions",
+        "get",
+        "a policy that refers to one, which only OpenShift has",
+    ),
     ("*-operator", "core/configmaps", "get list watch create patch", "ConfigMaps of OpenShift"),
     ("*-operator", "core/secrets", "list watch", "the pull secret of OpenShift"),
     ("*-operator", "core/serviceaccounts", "get list watch", "credentials of OpenShift's registry"),

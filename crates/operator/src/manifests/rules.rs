@@ -123,8 +123,10 @@ pub(super) const OPERATOR: &[Rule] = &[
     Rule(RIGHTS, &["clusterroles:system:node-bootstrapper"], &["bind"]),
     Rule("apiextensions.k8s.io", &["customresourcedefinitions"], KEEP),
     Rule(OURS, &["machineconfigpools", "controllerconfigs"], KEEP),
-    // The API server lets only readers of OSImageStreams store a policy that refers to one.
+    // The API server lets only readers of OSImageStreams and ClusterVersions store a policy that refers
+    // to one.
     Rule(OURS, &["osimagestreams"], &["get"]),
+    Rule("config.openshift.io", &["clusterversions"], &["get"]),
     // The base configs tell which operator runs a cluster, and the config of the control plane tells
     // which build rendered it.
     Rule(OURS, &["machineconfigs"], &["get"]),

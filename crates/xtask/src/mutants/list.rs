@@ -37,7 +37,7 @@ pub const ALL: &[Mutant] = &[
         file: "crates/operator/src/lib.rs",
         find: "candidate.fence.guard(client)",
         replace: "client",
-        tests: &["-p", "mco-operator", "--test", "it"],
+        tests: &["-p", "mco-operator", "--test", "it", "lease::"],
     },
     Mutant {
         name: "pruning-ignores-nodes",

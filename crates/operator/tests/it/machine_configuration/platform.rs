@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{on_both, published};
 use crate::{
     operands::{
-        admission::denied,
+        admission::{INTERVAL, denied},
         cluster::{Cluster, IMAGE, settings},
     },
     support::{Operator, config, wait_for},
@@ -176,7 +176,7 @@ async fn admitted<T>(what: &str, call: impl AsyncFn() -> kube::Result<T>) -> T {
             if let Ok(found) = call().await {
                 return found;
             }
-            tokio::task::yield_now().await;
+            tokio::time::sleep(INTERVAL).await;
         }
     };
     tokio::time::timeout(crate::support::TIMEOUT, waiting)

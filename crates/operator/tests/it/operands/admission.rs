@@ -1,6 +1,6 @@
 //! Tests of the admission policies. The embedded API server has none.
 
-use std::path::Path;
+use std::{path::Path, time::Duration};
 
 use kube::{
     Api,
@@ -14,8 +14,16 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use crate::support::TIMEOUT;
 
+/// Time between two requests of a wait. Requests without a pause would keep the operator, which runs in
+/// the same thread, and the API server from their work.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+
 /// Waits until the API server denies a request. A new policy takes effect some time after it is stored.
-pub(crate) async fn denied<T>(what: &str, call: impl AsyncFn() -> kube::Result<T>) -> String {
+pub(crate) async fn denied<T: std::fmt::Debug>(
+    what: &str,
+    call: impl AsyncFn() -> kube::Result<T>,
+) -> String {
+    let mut last = String::new();
     let waiting = async {
         loop {
             match call().await {
@@ -24,12 +32,14 @@ pub(crate) async fn denied<T>(what: &str, call: impl AsyncFn() -> kube::Result<T
                 {
                     return status.message.clone();
                 }
-                Err(kube::Error::Api(_)) | Ok(_) => tokio::task::yield_now().await,
+                answer @ (Err(kube::Error::Api(_)) | Ok(_)) => last = format!("{answer:?}"),
                 Err(error) => panic!("{what}: {error}"),
             }
+            tokio::time::sleep(INTERVAL).await;
         }
     };
-    tokio::time::timeout(TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("{what} is not denied"))
+    let reached = tokio::time::timeout(TIMEOUT, waiting).await;
+    reached.unwrap_or_else(|_| panic!("{what} is not denied; the last answer was {last}"))
 }
 
 // covers: O20, C30
@@ -203,7 +213,7 @@ pub(super) async fn store_invalid_config(cluster: &Cluster) {
     let stored = async {
         // The kind may not be served yet.
         while configs.create(&PostParams::default(), &object).await.is_err() {
-            tokio::task::yield_now().await;
+            tokio::time::sleep(INTERVAL).await;
         }
     };
     tokio::time::timeout(TIMEOUT, stored).await.expect("the config is stored");
