@@ -16,7 +16,7 @@ CUTS ?= 300
 STATES ?= 6000
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
+.PHONY: help test check deny tools lab-tools vm-tools ostree-tools fmt lint doc build-tests unit oracle soak gen bench bench-fleet fuzz dist image release lab lab-enter lab-down
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,7 +25,7 @@ test: tools lab-tools vm-tools ostree-tools fmt lint doc deny oracle unit ## Run
 
 check: fmt lint oracle ## Run the quick checks: format, lints, oracles, and the tests that need no other program
 	$(CARGO) test --workspace --lib --bins --quiet
-	$(CARGO) test --package xtask --tests --quiet
+	@$(TARGET)/debug/xtask test xtask
 
 tools: ## Install the programs that the tests use beyond Rust: ignition-validate, etcd, a real Kubernetes
 	@scripts/tools
@@ -51,11 +51,15 @@ doc: ## Check that the documentation builds
 deny: ## Check licences, banned crates, sources and known vulnerabilities of all dependencies
 	@scripts/deny
 
-unit: ## Run all tests of all crates
-	$(CARGO) run --quiet --package xtask -- test
+# `cargo run --package` would compile most dependencies again, because it selects their features for that package alone.
+build-tests: ## Build all test programs, and the programs that the checks run
+	$(CARGO) test --workspace --lib --bins --tests --no-run --quiet
 
-oracle: ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
-	$(CARGO) run --quiet --package mco-testkit --bin oracle -- "$(MCO_ORACLE_DIR)"
+unit: build-tests ## Run all tests of all crates
+	@$(TARGET)/debug/xtask test
+
+oracle: build-tests ## Compare mco with every recording of the reference in $MCO_ORACLE_DIR
+	@$(TARGET)/debug/oracle "$(MCO_ORACLE_DIR)"
 
 soak: ## Simulate $(SEEDS) fleets; roll out under every single fault and $(MIXES) random mixes; cut the power $(CUTS) times
 	MCO_SIM_SEEDS=$(SEEDS) $(CARGO) test --release --quiet --package mco-testkit --test it -- sim

@@ -5,7 +5,7 @@
 //! - `layout PROGRAM FOLDER ORDER` writes the order in which the linker places its functions;
 //! - `mutants [NAME…]` applies single changes to a copy of the code and runs the tests that must notice;
 //! - `release FOLDER` writes the files of a release that are not built;
-//! - `test` runs all tests of the workspace;
+//! - `test [PACKAGE…]` runs all tests of the workspace, or of some packages;
 //! - `version` prints the version of the workspace.
 
 use std::{
@@ -26,7 +26,7 @@ fn main() -> anyhow::Result<()> {
         }
         ["release", folder] => xtask::release::write(&root, Path::new(folder))
             .with_context(|| format!("failed to write the release files to {folder}")),
-        ["test"] => xtask::suite::run(&root),
+        ["test", packages @ ..] => xtask::suite::run(&root, packages),
         ["gen"] => generate::all(&root).context("failed to write the generated files"),
         ["mutants", names @ ..] => xtask::mutants::run(&root, names),
         ["image", program, archive] => image(Path::new(program), Path::new(archive))
@@ -40,7 +40,7 @@ fn main() -> anyhow::Result<()> {
         }
         _ => bail!(
             "usage: cargo run -p xtask -- gen | image PROGRAM ARCHIVE | layout PROGRAM FOLDER ORDER | \
-             mutants [NAME…] | release FOLDER | test | version"
+             mutants [NAME…] | release FOLDER | test [PACKAGE…] | version"
         ),
     }
 }

@@ -34,6 +34,8 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// A program with the tests of one target.
 #[derive(Debug)]
 struct TestProgram {
+    /// Folder name of the package.
+    package: String,
     /// Package and target, for example `mco/lab`.
     name: String,
     program: PathBuf,
@@ -61,10 +63,13 @@ struct Ended {
     notes: String,
 }
 
-/// Builds and runs all tests; fails if one failed.
-pub fn run(root: &Path) -> anyhow::Result<()> {
+/// Builds all tests and runs those of the named packages, or all; fails if one failed.
+pub fn run(root: &Path, packages: &[&str]) -> anyhow::Result<()> {
+    let mut programs = build(root)?;
+    programs.retain(|program| packages.is_empty() || packages.contains(&program.package.as_str()));
+    ensure!(!programs.is_empty(), "no package is called {}", packages.join(", "));
     let (machines, others): (Vec<_>, Vec<_>) =
-        build(root)?.into_iter().partition(|program| program.is_of_machines);
+        programs.into_iter().partition(|program| program.is_of_machines);
     let (start, total, failed) =
         (Instant::now(), Mutex::new(Counts::default()), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -117,10 +122,11 @@ fn build(root: &Path) -> anyhow::Result<Vec<TestProgram>> {
         };
         let (true, Some(program)) = (artifact.profile.test, artifact.executable) else { continue };
         let folder = artifact.manifest_path.parent().context("a manifest is in a folder")?;
-        let package = folder.file_name().unwrap_or_default();
+        let package = folder.file_name().unwrap_or_default().to_owned();
         let target = &artifact.target;
         programs.push(TestProgram {
             name: format!("{package}/{}", target.name),
+            package,
             program: program.into(),
             folder: folder.into(),
             is_of_machines: target.is_test() && MACHINES.contains(&target.name.as_str()),
