@@ -19,6 +19,7 @@ pub mod report;
 pub mod shutdown;
 pub mod telemetry;
 pub mod watch;
+pub mod tls;
 
 pub use api::{Api, Object};
 pub use cache::Cache;
