@@ -35,6 +35,8 @@ mod monitoring;
 #[cfg(test)]
 mod must_gather;
 #[cfg(test)]
+mod log_level;
+#[cfg(test)]
 mod operator_bootstrap;
 mod plan;
 #[cfg(test)]
