@@ -4,6 +4,8 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
 
 #[cfg(test)]
+mod apiserver_watcher;
+#[cfg(test)]
 mod bootstrap;
 mod check;
 #[cfg(test)]
