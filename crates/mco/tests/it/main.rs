@@ -26,6 +26,8 @@ mod hang;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
+mod helm;
+#[cfg(test)]
 mod host;
 #[cfg(test)]
 mod install;
@@ -33,11 +35,11 @@ mod install;
 mod joining;
 mod load;
 #[cfg(test)]
+mod log_level;
+#[cfg(test)]
 mod monitoring;
 #[cfg(test)]
 mod must_gather;
-#[cfg(test)]
-mod log_level;
 #[cfg(test)]
 mod operator_bootstrap;
 mod plan;
