@@ -14,10 +14,12 @@ pub mod error;
 pub mod health;
 pub mod lease;
 pub mod permission;
+pub mod probe;
 pub mod queue;
 pub mod report;
 pub mod shutdown;
 pub mod telemetry;
+pub mod tls;
 pub mod watch;
 
 pub use api::{Api, Object};

@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(seen, [("a", 0), ("a", 25), ("a", 50)]);
     }
 
-    // covers: WQ-1
+    // covers: WQ-1, O46
     #[tokio::test(start_paused = true)]
     async fn failures_are_retried_with_a_backoff_for_ever() {
         let seen = looks(&[("a", 0)], Reconciled::Retry).await;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use tracing::Level;
+use tracing::{Level, info};
 use tracing_subscriber::{
     Layer as _, Registry, filter::Targets, layer::SubscriberExt as _, reload,
     util::SubscriberInitExt as _,
@@ -37,8 +37,14 @@ impl LogLevel {
     /// effect before the log is started.
     pub fn set(&self, level: Level) {
         let Some(running) = self.0.get() else { return };
+        let level = level.max(running.lowest);
+        let wanted = targets(level);
+        if running.filter.with_current(|found| *found == wanted).unwrap_or(true) {
+            return;
+        }
         // Fails only if the log has ended.
-        drop(running.filter.modify(|filter| *filter = targets(level.max(running.lowest))));
+        drop(running.filter.reload(wanted));
+        info!(log_level = %level, "Changed the level of the log");
     }
 }
 

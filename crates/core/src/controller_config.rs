@@ -280,11 +280,7 @@ fn proxy(facts: &Facts) -> Option<ProxyStatus> {
     let found = facts.proxy.as_ref()?;
     let is_other = facts.origin == Origin::Other;
     let in_effect = if is_other && found.status == ProxyStatus::default() {
-        ProxyStatus {
-            http_proxy: found.spec.http_proxy.clone(),
-            https_proxy: found.spec.https_proxy.clone(),
-            no_proxy: found.spec.no_proxy.clone(),
-        }
+        found.spec.settings.clone()
     } else {
         found.status.clone()
     };

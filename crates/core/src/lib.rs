@@ -4,6 +4,7 @@
 //! an argument, every result a plain value.
 
 pub mod adopt;
+pub mod api_routes;
 pub mod certs;
 pub mod check;
 pub mod cluster_settings;

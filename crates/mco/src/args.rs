@@ -6,9 +6,9 @@ use std::{ffi::OsString, path::Path, process::ExitCode};
 use clap::Parser as _;
 
 use crate::command::{
-    apiserver, apply, cat, check, controller, convert, crds, daemon, delete, diff, doctor, down,
-    get, host, install, join, kubelets, must_gather, node, operator, plan, pointer, render, server,
-    simulate, status, takeover, token, uninstall, up, version, why,
+    apiserver, apiserver_watcher, apply, cat, check, controller, convert, crds, daemon, delete,
+    diff, doctor, down, get, host, install, join, kubelets, must_gather, node, operator, plan,
+    pointer, render, server, simulate, status, takeover, token, uninstall, up, version, why,
 };
 
 /// Machine configuration for Kubernetes nodes: render it, check it, compare it, explain it
@@ -35,6 +35,7 @@ Examples:
 
 /// Process names of the reference's images, and the subcommand of each.
 const PROCESSES: &[(&str, &str)] = &[
+    ("apiserver-watcher", "apiserver-watcher"),
     ("machine-config-controller", "controller"),
     ("machine-config-daemon", "daemon"),
     ("machine-config-operator", "operator"),
@@ -88,6 +89,7 @@ pub(crate) enum Command {
     Controller(controller::ControllerArgs),
     Operator(operator::OperatorArgs),
     Apiserver(apiserver::ApiserverArgs),
+    ApiserverWatcher(apiserver_watcher::WatcherArgs),
     Daemon(daemon::DaemonArgs),
     Host(host::HostArgs),
     Install(install::InstallArgs),
@@ -129,6 +131,7 @@ impl Command {
             | Self::Controller(_)
             | Self::Operator(_)
             | Self::Apiserver(_)
+            | Self::ApiserverWatcher(_)
             | Self::Daemon(_)
             | Self::Install(_)
             | Self::Uninstall(_)

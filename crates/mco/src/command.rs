@@ -1,6 +1,7 @@
 //! The subcommands, one module each.
 
 pub(crate) mod apiserver;
+pub(crate) mod apiserver_watcher;
 pub(crate) mod apply;
 pub(crate) mod cat;
 pub(crate) mod check;
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &Args, screen: &mut Screen<'_>) -> anyhow::Result<ExitCo
         Command::Controller(args) => controller::run(args, verbose),
         Command::Operator(args) => operator::run(args, verbose),
         Command::Apiserver(args) => apiserver::run(args, screen),
+        Command::ApiserverWatcher(args) => apiserver_watcher::run(args, verbose, screen),
         Command::Server(args) => server::run(args, verbose, screen),
         Command::Daemon(args) => daemon::run(args, verbose, screen),
         Command::Kubelets(args) => kubelets::run(args, verbose, screen),

@@ -1,5 +1,7 @@
 //! The frame of all long-running processes: log, client, metrics, readiness and shutdown.
 
+mod tls;
+
 use std::{
     future::Future, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
 };
@@ -19,6 +21,8 @@ use mco_core::{
     takeover::{AdoptedBuild, Order},
 };
 use tokio::{runtime::Builder, time::timeout};
+
+pub(crate) use self::tls::TlsArgs;
 
 /// Pause between two attempts to reach the API server.
 const CONNECT_RETRY: Duration = Duration::from_secs(1);
@@ -48,6 +52,8 @@ pub(crate) struct ProcessArgs {
     /// user may get the URL /metrics
     #[arg(long, value_name = "ADDRESS")]
     secure_metrics_listen_address: Option<SocketAddr>,
+    #[command(flatten)]
+    tls: TlsArgs,
     #[command(flatten)]
     client: ClientArgs,
     /// Format of log lines
@@ -221,7 +227,7 @@ where
         let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
         let admin = admin.with_state(options.state).with_health(options.health);
         if let Some(address) = args.secure_metrics_listen_address {
-            let secure = admin.secure(client.clone())?;
+            let secure = admin.secure(client.clone(), &args.tls.policy())?;
             let stop = shutdown.clone();
             tokio::spawn(async move { secure.serve(address, &stop).await });
         }

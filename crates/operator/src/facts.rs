@@ -6,6 +6,7 @@
 
 mod copies;
 mod credentials;
+pub(crate) mod tls;
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +18,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service, ServiceAccount};
 use kube::Client;
 use mco_api::{
     label,
-    openshift::{DNS, Image, Infrastructure, Network, Proxy, cluster::ConfigMapName},
+    openshift::{APIServer, DNS, Image, Infrastructure, Network, Proxy},
 };
 use mco_cluster::{
     Api, Cache, CallError, Object, Queue, Shutdown, cache::trim, watch::Config as WatchConfig,
@@ -33,7 +34,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use self::copies::Copies;
-use crate::{Context, root_ca};
+use crate::{Context, platform::Platform, root_ca};
 
 /// Longest wait for the first answer about a ConfigMap. Later answers enqueue another reconcile.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -68,7 +69,9 @@ pub(crate) enum RenderConfigError {
 
 /// Caches of the objects that facts are read from.
 pub(crate) struct FactSources {
+    /// That of [`Platform`], which watches it.
     infrastructures: Arc<Cache<Infrastructure>>,
+    api_servers: Arc<Cache<APIServer>>,
     networks: Arc<Cache<Network>>,
     proxies: Arc<Cache<Proxy>>,
     dns: Arc<Cache<DNS>>,
@@ -77,7 +80,7 @@ pub(crate) struct FactSources {
     api_service: Arc<Cache<Service>>,
     /// ConfigMaps by name, watched as soon as they are needed.
     maps: Mutex<BTreeMap<Source, Arc<Cache<ConfigMap>>>>,
-    /// Set when the other kinds of OpenShift are watched.
+    /// Set when the kinds of OpenShift are watched.
     openshift: OnceLock<()>,
     /// Credentials of registries, watched on OpenShift. Their data are read when they are needed.
     credentials: OnceLock<()>,
@@ -107,9 +110,10 @@ impl Watching {
 }
 
 impl FactSources {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(platform: &Platform) -> Self {
         Self {
-            infrastructures: Arc::new(Cache::new(trim::metadata)),
+            infrastructures: platform.infrastructures(),
+            api_servers: Arc::new(Cache::new(trim::metadata)),
             networks: Arc::new(Cache::new(trim::metadata)),
             proxies: Arc::new(Cache::new(trim::metadata)),
             dns: Arc::new(Cache::new(trim::metadata)),
@@ -140,7 +144,6 @@ impl FactSources {
             shutdown: shutdown.clone(),
         });
         let client = || watching.client.clone();
-        watching.start(&self.infrastructures, Api::all(client()), label::CLUSTER);
         for (cache, (namespace, name)) in
             [(&self.dns_service, DNS_SERVICE), (&self.api_service, API_SERVICE)]
         {
@@ -159,6 +162,7 @@ impl FactSources {
             watching.start(&self.proxies, Api::all(client()), label::CLUSTER);
             watching.start(&self.dns, Api::all(client()), label::CLUSTER);
             watching.start(&self.images, Api::all(client()), label::CLUSTER);
+            watching.start(&self.api_servers, Api::all(client()), label::CLUSTER);
         });
         let answers = async {
             tokio::join!(
@@ -166,19 +170,33 @@ impl FactSources {
                 self.proxies.ready_or_absent(),
                 self.dns.ready_or_absent(),
                 self.images.ready_or_absent(),
+                self.api_servers.ready_or_absent(),
             )
         };
         let answered = timeout(FIRST_ANSWER, answers).await;
         answered.map(drop).map_err(|_| RenderConfigError::NoAnswer("the kinds of OpenShift".into()))
     }
 
+    /// Returns the Infrastructure of OpenShift. The other kinds of OpenShift are cached then.
+    async fn openshift(&self) -> Result<Option<Infrastructure>, RenderConfigError> {
+        let infrastructure = one(&self.infrastructures);
+        if infrastructure.is_some() {
+            self.watch_openshift().await?;
+        }
+        Ok(infrastructure)
+    }
+
+    /// Returns the settings of a cluster without the kinds of OpenShift.
+    async fn settings(&self) -> Result<ClusterSettings, RenderConfigError> {
+        match self.config_map(&SETTINGS).await? {
+            Some(map) => Ok(ClusterSettings::from_config_map(&map)?),
+            None => Ok(ClusterSettings::default()),
+        }
+    }
+
     /// Waits until the API server has answered for the first time.
     pub(crate) async fn ready(&self) {
-        tokio::join!(
-            self.infrastructures.ready_or_absent(),
-            self.dns_service.ready_or_absent(),
-            self.api_service.ready_or_absent(),
-        );
+        tokio::join!(self.dns_service.ready_or_absent(), self.api_service.ready_or_absent(),);
     }
 
     /// Returns the cache of a ConfigMap. Starts its watch if it is new.
@@ -252,14 +270,8 @@ async fn observe(
     warnings: &mut Vec<String>,
 ) -> Result<Box<Facts>, RenderConfigError> {
     let sources = &context.facts;
-    let settings = match sources.config_map(&SETTINGS).await? {
-        Some(map) => ClusterSettings::from_config_map(&map)?,
-        None => ClusterSettings::default(),
-    };
-    let infrastructure = one(&sources.infrastructures);
-    if infrastructure.is_some() {
-        sources.watch_openshift().await?;
-    }
+    let settings = sources.settings().await?;
+    let infrastructure = sources.openshift().await?;
     let images = images(context)?;
     let authorities = root_ca::fetch(context).await.map_err(RenderConfigError::Authorities)?;
     let mut facts = Box::new(Facts {
@@ -310,10 +322,7 @@ fn addresses(cache: &Cache<Service>) -> Vec<String> {
 fn proxy(context: &Context) -> Option<Proxy> {
     let given = context.config.proxy.clone()?;
     let mut proxy = Proxy::default();
-    proxy.spec.http_proxy = given.http_proxy;
-    proxy.spec.https_proxy = given.https_proxy;
-    proxy.spec.no_proxy = given.no_proxy;
-    proxy.spec.trusted_ca = ConfigMapName::default();
+    proxy.spec.settings = given;
     Some(proxy)
 }
 

@@ -41,7 +41,6 @@ use mco_cluster::{
     watch::Config as WatchConfig,
 };
 use mco_core::{
-    machine_configuration::NORMAL,
     render::Build,
     takeover::{Order, Tenure},
 };
@@ -235,13 +234,11 @@ async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: 
         config.clock,
     );
     let parameters = Parameters {
-        image: config.image.clone(),
         release: config.release.clone(),
-        profile: None,
-        join_tokens: None,
-        verbosity: NORMAL,
         order: config.order.clone(),
+        ..Parameters::new(&config.image)
     };
+    let platform = Platform::new();
     let context = Arc::new(Context {
         operands: (!config.image.is_empty()).then(|| Operands::new(&client, &parameters)),
         controller: Arc::new(ControllerLease::new(&client)),
@@ -253,12 +250,12 @@ async fn run_operator(config: Config, tenure: Tenure, client: Client, shutdown: 
         controller_configs: Arc::new(Cache::new(trim::metadata)),
         operators: Arc::new(Cache::new(trim::metadata)),
         bundles: Arc::new(Cache::new(trim::metadata)),
-        facts: FactSources::new(),
+        facts: FactSources::new(&platform),
         progress: controller_config::Progress::default(),
         definitions: Definitions::new(),
         observed: cluster_operator::Observed::new(),
         machine_configurations: MachineConfigurations::new(),
-        platform: Platform::new(),
+        platform,
         join_objects: join_objects::JoinObjects::default(),
     });
     // The kinds must exist before they can be watched.

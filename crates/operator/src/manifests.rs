@@ -15,7 +15,11 @@ use mco_api::{
     annotation::{JoinTokens, Profile},
     label,
 };
-use mco_core::{machine_configuration::NORMAL, takeover::Order};
+use mco_core::{
+    kubelet::{self, TlsSettings},
+    machine_configuration::NORMAL,
+    takeover::Order,
+};
 use serde_json::{Value, json};
 
 /// Image of the workloads if no other is given.
@@ -41,6 +45,8 @@ pub struct Parameters {
     pub join_tokens: Option<JoinTokens>,
     /// Verbosity of the processes that the operator deploys.
     pub verbosity: u8,
+    /// TLS versions and cipher suites of the processes that the operator deploys.
+    pub tls: TlsSettings,
     /// Order about a cluster that another operator runs.
     pub order: Order,
 }
@@ -55,6 +61,7 @@ impl Parameters {
             profile: None,
             join_tokens: None,
             verbosity: NORMAL,
+            tls: kubelet::tls_settings(None),
             order: Order::HandsOff,
         }
     }

@@ -13,7 +13,10 @@ mod store;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -27,6 +30,7 @@ use k8s_openapi::api::{
 };
 use kube::Client;
 use mco_cluster::{CallError, Queue, Shutdown, watch::Config as WatchConfig};
+use mco_core::kubelet::TlsSettings;
 use serde_json::Value;
 use tokio::{task::JoinSet, time::Instant};
 use tracing::info;
@@ -108,6 +112,7 @@ pub(crate) struct Operands {
     parameters: Mutex<Parameters>,
     objects: Mutex<Arc<Vec<Operand>>>,
     version: Version,
+    has_tls: AtomicBool,
     records: Mutex<BTreeMap<ObjectName, Record>>,
     hold: Mutex<Option<Hold>>,
 }
@@ -119,19 +124,38 @@ impl Operands {
             parameters: Mutex::new(parameters.clone()),
             objects: Mutex::new(Arc::new(objects(parameters))),
             version: (parameters.image.clone(), parameters.release.clone()),
+            has_tls: AtomicBool::new(false),
             records: Mutex::default(),
             hold: Mutex::default(),
         }
     }
 
-    /// Sets the verbosity of the processes. Those that have another one are applied again.
+    /// Sets the verbosity of the processes.
     pub(crate) fn set_verbosity(&self, verbosity: u8) {
+        self.change(|parameters| parameters.verbosity = verbosity);
+    }
+
+    /// Sets the TLS versions and cipher suites of the processes. Before that, no process is deployed,
+    /// because those that run may have others.
+    pub(crate) fn set_tls(&self, tls: TlsSettings) {
+        self.change(|parameters| parameters.tls = tls);
+        self.has_tls.store(true, Ordering::Release);
+    }
+
+    /// Changes the settings of the processes. Those that have others are applied again.
+    fn change(&self, change: impl FnOnce(&mut Parameters)) {
         let mut parameters = self.parameters.lock().unwrap_or_else(PoisonError::into_inner);
-        if parameters.verbosity == verbosity {
+        let before = parameters.clone();
+        change(&mut parameters);
+        if *parameters == before {
             return;
         }
-        info!(verbosity, "Changed the verbosity of all processes");
-        parameters.verbosity = verbosity;
+        let Parameters { verbosity, tls, .. } = &*parameters;
+        info!(
+            verbosity,
+            min_tls_version = tls.min_version,
+            "Changed the settings of all processes"
+        );
         let new = objects(&parameters);
         let mut known = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
         let is_known = |it: &Operand| {
@@ -233,6 +257,9 @@ impl Operands {
 
     async fn keep(&self, operand: &Operand) -> Result<(), OperandError> {
         let name = &operand.name;
+        if is_workload(name) && !self.has_tls.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let Some(store) = self.store_of(name) else { return Ok(()) };
         let record = self.lock_records().get(name).cloned();
         let failed = |source| OperandError::Apply(Box::new(name.clone()), source);
@@ -339,10 +366,11 @@ fn objects(parameters: &Parameters) -> Vec<Operand> {
 
 /// Fails if the process cannot run without the object. Its other objects may be given by another owner.
 fn refuse(name: &ObjectName) -> Result<(), OperandError> {
-    match name.kind.as_str() {
-        "Deployment" | "DaemonSet" => Err(OperandError::Foreign(Box::new(name.clone()))),
-        _ => Ok(()),
-    }
+    if is_workload(name) { Err(OperandError::Foreign(Box::new(name.clone()))) } else { Ok(()) }
+}
+
+fn is_workload(name: &ObjectName) -> bool {
+    matches!(name.kind.as_str(), "Deployment" | "DaemonSet")
 }
 
 fn foreign_text(name: &ObjectName) -> String {

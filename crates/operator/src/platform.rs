@@ -39,6 +39,11 @@ impl Platform {
         }
     }
 
+    /// Returns the cache of the Infrastructure.
+    pub(crate) fn infrastructures(&self) -> Arc<Cache<Infrastructure>> {
+        self.infrastructures.clone()
+    }
+
     /// Adds to `queue` when an object changes.
     pub(crate) fn subscribe(&self, queue: &Arc<Queue<()>>) {
         enqueue(&self.infrastructures, queue);

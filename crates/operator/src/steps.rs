@@ -11,7 +11,12 @@ use mco_core::takeover::Tenure;
 use serde_json::json;
 use tracing::info;
 
-use crate::{Context, controller_config, facts, machine_configuration, manifests::Stage};
+use crate::{
+    Context, controller_config,
+    facts::{self, RenderConfigError},
+    machine_configuration,
+    manifests::Stage,
+};
 
 /// A step that failed.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +64,8 @@ pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
         Ok(wanted) => (wanted, Ok(())),
         Err(source) => (None, Err(StepError::new("RenderConfig", source))),
     };
+    let tls = Box::pin(apply_tls(context)).await;
+    outcome = outcome.and(tls.map_err(|source| StepError::new("RenderConfig", source)));
     let configuration = machine_configuration::apply(context).await;
     let configuration =
         configuration.map_err(|source| StepError::new("MachineConfiguration", source));
@@ -77,6 +84,13 @@ pub(crate) async fn apply_all(context: &Context) -> Result<(), StepError> {
     let stage = Stage::MachineConfigServer.as_str();
     outcome = outcome.and(joining.map_err(|source| StepError::new(stage, source)));
     outcome.and(deploy(context, Stage::MachineConfigServer).await)
+}
+
+/// Applies the TLS profile of the cluster to the processes that the operator deploys.
+async fn apply_tls(context: &Context) -> Result<(), RenderConfigError> {
+    let Some(operands) = &context.operands else { return Ok(()) };
+    operands.set_tls(facts::tls::settings(context).await?);
+    Ok(())
 }
 
 /// Applies the objects of a stage, if the operator deploys processes.

@@ -6,11 +6,9 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    Admission,
-    metrics::Metrics,
-    tls::{Certificate, Policy},
-};
+use mco_cluster::tls::Policy;
+
+use crate::{Admission, metrics::Metrics, tls::Certificate};
 
 /// Port of HTTPS.
 pub const SECURE_PORT: u16 = 22623;

@@ -140,15 +140,9 @@ pub struct NetworkMigration {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProxySpec {
-    /// Proxy for HTTP, as a URL.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub http_proxy: String,
-    /// Proxy for HTTPS, as a URL.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub https_proxy: String,
-    /// Hosts and networks that are reached without a proxy, separated by commas.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub no_proxy: String,
+    /// Proxies, and the hosts that are reached without one.
+    #[serde(flatten)]
+    pub settings: ProxyStatus,
     /// ConfigMap with CA certificates to trust, in the namespace `openshift-config`.
     #[serde(rename = "trustedCA", deserialize_with = "null_as_default")]
     pub trusted_ca: ConfigMapName,

@@ -15,11 +15,7 @@ use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use kube::Client;
-use rustls::{
-    ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer},
-};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -33,7 +29,7 @@ use super::{
     access::{Access, Verdict},
     response,
 };
-use crate::{Shutdown, report::chain};
+use crate::{Shutdown, report::chain, tls::Policy};
 
 /// Time that a client has for its handshake, and for the header of a request.
 const CLIENT_LIMIT: Duration = Duration::from_secs(10);
@@ -84,11 +80,12 @@ impl std::fmt::Debug for SecureAdmin {
 }
 
 impl Admin {
-    /// Returns the same pages for other machines. `client` asks the API server about their tokens.
-    pub fn secure(&self, client: Client) -> Result<SecureAdmin, SecureError> {
+    /// Returns the same pages for other machines, with the TLS versions and cipher suites of `policy`.
+    /// `client` asks the API server about the tokens of the machines.
+    pub fn secure(&self, client: Client, policy: &Policy) -> Result<SecureAdmin, SecureError> {
         let pages = Pages { state: None, ..self.pages.clone() };
         let served = Arc::new(Served { pages, access: Access::new(client) });
-        Ok(SecureAdmin { tls: acceptor()?, served })
+        Ok(SecureAdmin { tls: acceptor(policy)?, served })
     }
 }
 
@@ -215,13 +212,12 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Returns an acceptor with a certificate of its own, which no client can verify. It keeps tokens from
 /// being read on the way.
-fn acceptor() -> Result<TlsAcceptor, SecureError> {
+fn acceptor(policy: &Policy) -> Result<TlsAcceptor, SecureError> {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()])?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let certificate = CertificateDer::from(made.cert.der().to_vec());
-    let provider = Arc::new(ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+    let config = policy
+        .server()
         .with_no_client_auth()
         .with_single_cert(vec![certificate], PrivateKeyDer::Pkcs8(key))?;
     Ok(TlsAcceptor::from(Arc::new(config)))

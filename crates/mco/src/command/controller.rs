@@ -50,14 +50,6 @@ struct StartArgs {
     /// and this process never lead at the same time
     #[arg(long, default_value = DEFAULT_LEASE_NAMESPACE, value_name = "NAMESPACE")]
     resourcelock_namespace: String,
-    /// Accepted for compatibility, without effect: metrics are served over plain HTTP, as in the
-    /// reference
-    #[arg(long, value_delimiter = ',', hide = true)]
-    tls_cipher_suites: Vec<String>,
-    /// Accepted for compatibility, without effect: metrics are served over plain HTTP, as in the
-    /// reference
-    #[arg(long, default_value = "VersionTLS12", hide = true)]
-    tls_min_version: String,
     /// Accepted for compatibility, without effect: the controller inspects no images
     #[arg(long, default_value = "/var/cache/mcc", hide = true)]
     streams_cache: PathBuf,

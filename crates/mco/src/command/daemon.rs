@@ -105,12 +105,6 @@ struct StartArgs {
     /// Health endpoint of the kubelet
     #[arg(long, default_value = "http://localhost:10248/healthz", value_name = "URL")]
     kubelet_healthz_endpoint: HealthAddress,
-    /// Accepted for compatibility, without effect: the daemon serves no TLS
-    #[arg(long, hide = true, value_name = "LIST")]
-    tls_cipher_suites: Option<String>,
-    /// Accepted for compatibility, without effect: the daemon serves no TLS
-    #[arg(long, hide = true, value_name = "VERSION")]
-    tls_min_version: Option<String>,
     /// Apply this MachineConfig or Ignition config once, without a cluster, and exit; `mco host
     /// apply` takes several
     #[arg(long, value_name = "FILE")]

@@ -47,6 +47,9 @@ pub(crate) struct JoinArgs {
     /// Continue an unfinished join
     #[arg(long = "continue", conflicts_with_all = ["server", "token_file", "ca", "ca_sha256", "node_name"])]
     resume: bool,
+    /// Root directory of the machine; another one than `/` is for tests and containers
+    #[arg(long, default_value = "/", hide = true, value_name = "DIR")]
+    root_mount: PathBuf,
 }
 
 const EXAMPLES: &str = "\
@@ -78,7 +81,7 @@ Exit status:
 pub(crate) fn run(args: &JoinArgs, screen: &mut Screen<'_>) -> anyhow::Result<ExitCode> {
     settings::hide_token(args)?;
     client::use_ring();
-    let mut host = stage::open()?;
+    let mut host = stage::open(&args.root_mount)?;
     let Some(record) = settings::record(args, &host, screen)? else {
         return Ok(ExitCode::SUCCESS);
     };

@@ -9,23 +9,22 @@ use mco_cluster::{
     Clock, Health, NoteCount, Shutdown,
     admin::{Admin, Registry},
     client::{self, Identity},
-    report,
     shutdown::SHUTDOWN_LIMIT,
     telemetry::{self, Format},
+    tls::Policy,
 };
 use mco_server::{
     Admission, BootstrapSource, Certificate, ClusterSource, Metrics, Settings, Source,
     admission::{AdmissionSettings, Requirement},
     settings::{PLAIN_PORT, SECURE_PORT, all_interfaces},
     source::{self, BootstrapSettings, JoinSettings, RegistryCaFile},
-    tls::Policy,
 };
 use tokio::time::timeout;
-use tracing::{Level, error, info};
+use tracing::{Level, info};
 
 use crate::{
     print::Screen,
-    process::{self, ClientArgs},
+    process::{self, ClientArgs, TlsArgs},
 };
 
 const IDENTITY: Identity = Identity::new("machine-config-server");
@@ -51,12 +50,8 @@ pub(crate) struct ServerArgs {
     /// Key file of the certificate (PEM)
     #[arg(long, global = true, default_value = "/etc/ssl/mcs/tls.key")]
     key: PathBuf,
-    /// Minimum TLS version with the names of Kubernetes; `VersionTLS12`, the default, is the lowest
-    #[arg(long, global = true, value_name = "VERSION")]
-    tls_min_version: Option<String>,
-    /// Cipher suites for TLS 1.2 by IANA name, comma-separated; all secure ones if omitted
-    #[arg(long, global = true, value_delimiter = ',')]
-    tls_cipher_suites: Vec<String>,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Release version, for the log
     #[arg(long, global = true, env = "RELEASE_VERSION", default_value = "0.0.1-snapshot")]
     payload_version: String,
@@ -168,7 +163,7 @@ async fn serve_cluster(
     let joining = (!start.without_kubeconfig)
         .then(|| JoinSettings { server, credentials: start.bootstrap_token_dir.clone() });
     let source = ClusterSource::watch(&client, joining, &shutdown).await;
-    let mut settings = settings(args, flag_policy(args));
+    let mut settings = settings(args, args.tls.policy());
     let requirement = if start.require_join_tokens {
         Requirement::Always
     } else {
@@ -197,9 +192,11 @@ async fn serve_bootstrap(
         registry_cas: from.bootstrap_certs.clone(),
     };
     let source = BootstrapSource::open(source, Clock::System).await?;
-    let is_flag = args.tls_min_version.is_some() || !args.tls_cipher_suites.is_empty();
-    let policy =
-        if is_flag { flag_policy(args) } else { source::tls_policy(&from.server_basedir).await };
+    let policy = if args.tls.is_given() {
+        args.tls.policy()
+    } else {
+        source::tls_policy(&from.server_basedir).await
+    };
     let settings = settings(args, policy);
     let admin = admin(args, Registry::default(), &Health::default(), &settings.metrics).await?;
     admin.readiness().set_ready();
@@ -236,17 +233,6 @@ async fn admin(
     metrics.register(&mut registry);
     let admin = Admin::listen(args.metrics_listen_address, Arc::new(registry)).await?;
     Ok(admin.with_health(health.clone()))
-}
-
-/// Returns the TLS settings of the flags.
-fn flag_policy(args: &ServerArgs) -> Policy {
-    let floor = args.tls_min_version.as_deref().unwrap_or_default();
-    Policy::parse(floor, &args.tls_cipher_suites).unwrap_or_else(|error| {
-        // Compat: invalid TLS settings do not stop the server (pkg/controller/common/helpers.go).
-        let error = report::chain(&error);
-        error!(error, "Error using provided tls arguments; using the defaults");
-        Policy::default()
-    })
 }
 
 fn settings(args: &ServerArgs, policy: Policy) -> Settings {

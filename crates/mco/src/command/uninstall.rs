@@ -2,7 +2,10 @@
 
 use std::{io::Write as _, process::ExitCode, time::Duration};
 
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::{
+    api::core::v1::{Node, Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams, Patch, PatchParams},
@@ -60,6 +63,8 @@ Files on nodes stay. Nothing is drained, restarted or rebooted.";
 struct Found {
     name: ObjectName,
     is_ours: bool,
+    /// Release of Helm that the object belongs to, as arguments of `helm uninstall`.
+    release: Option<String>,
 }
 
 /// Lists the objects, and deletes them if told to.
@@ -68,6 +73,13 @@ pub(crate) fn run(args: &UninstallArgs, screen: &mut Screen<'_>) -> anyhow::Resu
         let client = args.connection.client().await?;
         let found = find(&client, args.forget).await?;
         let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|it| it.is_ours);
+        let operator = others.iter().find(|other| rank(&other.name) == 0);
+        if let Some(release) = operator.and_then(|operator| operator.release.as_ref()) {
+            return Err(error_with_hint(
+                "Helm installed the operator, which would create again what is deleted",
+                format!("run `helm uninstall {release}` first, and then this command"),
+            ));
+        }
         let (key, value) = MANAGED_BY;
         for other in others {
             let name = other.name;
@@ -134,9 +146,18 @@ async fn find(client: &Client, forget: bool) -> anyhow::Result<Vec<Found>> {
             }
         };
         let is_ours = object.labels().get(MANAGED_BY.0).is_some_and(|it| it == MANAGED_BY.1);
-        found.push(Found { name, is_ours });
+        found.push(Found { name, is_ours, release: release(&object.metadata) });
     }
     Ok(found)
+}
+
+/// Returns the release of Helm that an object belongs to. Helm replaces the label of our manifests.
+fn release(metadata: &ObjectMeta) -> Option<String> {
+    let annotations = metadata.annotations.as_ref()?;
+    let name = annotations.get("meta.helm.sh/release-name")?;
+    let namespace = annotations.get("meta.helm.sh/release-namespace");
+    let namespace = namespace.map(|namespace| format!(" -n {namespace}"));
+    Some(format!("{name}{}", namespace.unwrap_or_default()))
 }
 
 /// Returns true if the object, or its kind, does not exist.

@@ -53,7 +53,7 @@ fn flags_have_the_names_and_defaults_of_the_reference() {
         assert!(entry.contains(default), "{flag}: {entry}");
     }
     assert!(help.contains("--metrics-url"), "the reference's name for that address: {help}");
-    // Accepted without effect, as in the reference.
+    // Unknown suites are accepted, as in the reference.
     let tls = ["--tls-cipher-suites=TLS_A,TLS_B", "--tls-min-version=VersionTLS12"];
     let started = [&["daemon", "start"], &tls[..]].concat();
     assert!(failure(&started).contains("node-name is required"));

@@ -14,10 +14,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt as _,
-    api::{Patch, PatchParams, PostParams},
+    api::{ListParams, Patch, PatchParams, PostParams},
     runtime::wait::{Condition as _, conditions},
 };
-use mco_api::{ControllerConfig, MachineConfigPool, label};
+use mco_api::{ControllerConfig, MachineConfig, MachineConfigPool, label};
 use mco_cluster::{apply, client};
 use mco_core::join::{
     TokenText,
@@ -96,6 +96,34 @@ impl Cluster {
         let configs = Api::<ControllerConfig>::all(self.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"annotations": {key: value}}}));
         configs.patch(label::CONTROLLER_CONFIG, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Replaces the CA of the config server.
+    pub(crate) async fn set_server_ca(&self, certificate: &str) {
+        let maps = Api::<ConfigMap>::namespaced(self.client.clone(), label::NAMESPACE);
+        let patch = Patch::Merge(json!({"data": {"ca-bundle.crt": certificate}}));
+        maps.patch(label::SERVER_CA, &PatchParams::default(), &patch).await.unwrap();
+    }
+
+    /// Makes a rendered config the one of a pool.
+    pub(crate) async fn set_config(&self, pool: &str, name: &str, config: Value) {
+        let object = json!({"metadata": {"name": name}, "spec": {"config": config}});
+        self.create::<MachineConfig>(None, object).await;
+        let pools = Api::<MachineConfigPool>::all(self.client.clone());
+        let params = PatchParams::default();
+        let patch = Patch::Merge(json!({"spec": {"configuration": {"name": name}}}));
+        pools.patch(pool, &params, &patch).await.unwrap();
+        let status = json!({"machineCount": 0, "configuration": {"name": name}});
+        let patch = Patch::Merge(json!({"status": status}));
+        pools.patch_status(pool, &params, &patch).await.unwrap();
+    }
+
+    /// Returns the notes of the events with a reason.
+    pub(crate) async fn events(&self, reason: &str) -> Vec<String> {
+        let api = Api::<Event>::namespaced(self.client.clone(), label::NAMESPACE);
+        let with_reason = ListParams::default().fields(&format!("reason={reason}"));
+        let events = api.list(&with_reason).await.unwrap();
+        events.items.into_iter().filter_map(|event| event.note).collect()
     }
 
     /// Runs a command and returns exit code, output and messages.

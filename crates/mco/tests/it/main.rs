@@ -4,6 +4,8 @@
 #![expect(clippy::needless_raw_string_hashes, reason = "snapbox writes snapshots that way")]
 
 #[cfg(test)]
+mod apiserver_watcher;
+#[cfg(test)]
 mod bootstrap;
 mod check;
 #[cfg(test)]
@@ -24,12 +26,16 @@ mod hang;
 #[cfg(test)]
 mod health;
 #[cfg(test)]
+mod helm;
+#[cfg(test)]
 mod host;
 #[cfg(test)]
 mod install;
 #[cfg(test)]
 mod joining;
 mod load;
+#[cfg(test)]
+mod log_level;
 #[cfg(test)]
 mod monitoring;
 #[cfg(test)]

@@ -144,9 +144,9 @@ pub(super) const OPERATOR: &[Rule] = &[
     // Clients of the metrics: their tokens, and the right to read them.
     Rule("authentication.k8s.io", &["tokenreviews"], &["create"]),
     Rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
-    // Facts of the cluster for the ControllerConfig: on OpenShift its objects and ConfigMaps, on other
-    // clusters the Services of DNS and API server.
-    Rule("config.openshift.io", &["networks", "proxies", "dnses", "images"], WATCH),
+    // Facts of the cluster for the ControllerConfig, and the TLS profile: on OpenShift its objects and
+    // ConfigMaps, on other clusters the Services of DNS and API server.
+    Rule("config.openshift.io", &["networks", "proxies", "dnses", "images", "apiservers"], WATCH),
     Rule("", &["services:kube-dns", "services:kubernetes"], WATCH),
     Rule(
         "",

@@ -3,7 +3,7 @@
 //! No process has a PodDisruptionBudget: operator and controller have one replica, whose budget would
 //! block the drain of its node forever, and pods of DaemonSets are not evicted.
 
-use mco_core::takeover::Order;
+use mco_core::{kubelet::TlsSettings, takeover::Order};
 use serde_json::{Value, json};
 
 use super::{
@@ -43,6 +43,7 @@ const SERVER_REQUESTS: Requests = ("10m", "30Mi");
 pub(super) fn controller(parameters: &Parameters) -> Value {
     let lease = format!("--resourcelock-namespace={NAMESPACE}");
     let mut words = vec!["start".to_owned(), lease, verbosity(parameters)];
+    words.extend(tls(parameters));
     words.extend(takeover(&parameters.order));
     deployment(CONTROLLER_NAME, parameters, words, CONTROLLER_REQUESTS)
 }
@@ -80,7 +81,8 @@ pub(super) fn daemon(parameters: &Parameters) -> Value {
         ],
     });
     let root = "--root-mount=/rootfs".to_owned();
-    let words = ["start".to_owned(), root, metrics_flag(), verbosity(parameters)];
+    let mut words = vec!["start".to_owned(), root, metrics_flag(), verbosity(parameters)];
+    words.extend(tls(parameters));
     let container = with(container(DAEMON_NAME, parameters, &words, DAEMON_REQUESTS), more);
     // Another program of the host may have the other port; a daemon that runs without it is healthy.
     let container = with(container, probes(&json!({"host": "127.0.0.1", "port": LOCAL_PORT})));
@@ -108,7 +110,9 @@ pub(super) fn server(parameters: &Parameters) -> Value {
             {"name": "bootstrap-token", "mountPath": "/etc/mcs/bootstrap-token", "readOnly": true},
         ],
     });
-    let words = ["start".to_owned(), "--apiserver-url=auto".to_owned(), verbosity(parameters)];
+    let url = "--apiserver-url=auto".to_owned();
+    let mut words = vec!["start".to_owned(), url, verbosity(parameters)];
+    words.extend(tls(parameters));
     let container = with(container(SERVER_NAME, parameters, &words, SERVER_REQUESTS), more);
     let container = with(container, probes(&json!({"scheme": "HTTPS", "port": SERVER_PORT})));
     let more = json!({
@@ -266,6 +270,16 @@ fn probes(address: &Value) -> Value {
 /// Returns the flag with the verbosity of the log.
 fn verbosity(parameters: &Parameters) -> String {
     format!("--v={}", parameters.verbosity)
+}
+
+/// Returns the flags with the TLS versions and cipher suites.
+fn tls(parameters: &Parameters) -> Vec<String> {
+    let TlsSettings { min_version, ciphers } = &parameters.tls;
+    // A flag without a value would be an error.
+    let ciphers = (!ciphers.is_empty()).then(|| ciphers.join(","));
+    let ciphers = ciphers.map(|ciphers| format!("--tls-cipher-suites={ciphers}"));
+    let min_version = (!min_version.is_empty()).then(|| format!("--tls-min-version={min_version}"));
+    ciphers.into_iter().chain(min_version).collect()
 }
 
 /// Returns the variable with the version that the processes report.

@@ -20,17 +20,19 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
+    machine_configuration::on_both,
     operands::cluster::{Cluster, IMAGE, settings},
     support::{Operator, condition, config, wait, wait_for},
 };
 
 /// Kinds of OpenShift, and their plurals.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 6] = [
     ("Infrastructure", "infrastructures"),
     ("Network", "networks"),
     ("Proxy", "proxies"),
     ("DNS", "dnses"),
     ("Image", "images"),
+    ("APIServer", "apiservers"),
 ];
 
 async fn create<K>(api: &Api<K>, object: Value)
@@ -41,7 +43,7 @@ where
     api.create(&PostParams::default(), &object).await.unwrap();
 }
 
-async fn create_kinds(client: &Client) {
+pub(crate) async fn create_kinds(client: &Client) {
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     for (kind, plural) in KINDS {
         let name = format!("{plural}.config.openshift.io");
@@ -59,7 +61,7 @@ async fn create_kinds(client: &Client) {
     }
 }
 
-fn of_openshift(client: &Client, kind: &str) -> Api<DynamicObject> {
+pub(crate) fn of_openshift(client: &Client, kind: &str) -> Api<DynamicObject> {
     let plural = KINDS.iter().find(|(known, _)| *known == kind).unwrap().1;
     let resource = ApiResource {
         group: "config.openshift.io".to_owned(),
@@ -72,17 +74,22 @@ fn of_openshift(client: &Client, kind: &str) -> Api<DynamicObject> {
 }
 
 /// Creates the object `cluster` of a kind of OpenShift.
-async fn create_cluster(client: &Client, kind: &str, spec: impl Serialize, status: impl Serialize) {
+pub(crate) async fn create_cluster(
+    client: &Client,
+    kind: &str,
+    spec: impl Serialize,
+    status: impl Serialize,
+) {
     let object = json!({"apiVersion": "config.openshift.io/v1", "kind": kind,
         "metadata": {"name": "cluster"}, "spec": spec, "status": status});
     create(&of_openshift(client, kind), object).await;
 }
 
-fn maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
+pub(crate) fn maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), namespace)
 }
 
-async fn put(client: &Client, namespace: &str, name: &str, data: impl Serialize) {
+pub(crate) async fn put(client: &Client, namespace: &str, name: &str, data: impl Serialize) {
     create(&maps(client, namespace), json!({"metadata": {"name": name}, "data": data})).await;
 }
 
@@ -98,7 +105,7 @@ async fn wait_for_spec(client: &Client, what: &str, holds: impl Fn(&Value) -> bo
     json!(found.unwrap().spec)
 }
 
-async fn wait_for_degraded(client: &Client, expected: &str) {
+pub(crate) async fn wait_for_degraded(client: &Client, expected: &str) {
     let degraded = |it: &ClusterOperator| condition(it, "Degraded");
     wait(client, expected, |it| {
         degraded(it).contains("RenderConfigFailed") && degraded(it).contains(expected)
@@ -117,7 +124,7 @@ async fn start(cluster: &Cluster) -> Operator {
     operator
 }
 
-async fn create_namespaces(client: &Client) {
+pub(crate) async fn create_namespaces(client: &Client) {
     let namespaces = Api::<Namespace>::all(client.clone());
     let names =
         ["openshift-config", "openshift-config-managed", "openshift-kube-apiserver-operator"];
@@ -182,6 +189,25 @@ async fn the_facts_of_openshift_reach_the_controller_config(cluster: &Cluster) {
         |it: &Value| it["additionalTrustBundle"].as_str().is_some_and(|it| !it.is_empty());
     wait_for_spec(client, "the bundle", has_bundle).await;
     assert_eq!(cluster.denied(), [""; 0]);
+    operator.stop().await;
+}
+
+async fn an_object_of_openshift_is_watched_once(cluster: &Cluster) {
+    let client = &cluster.admin;
+    create_namespaces(client).await;
+    create_kinds(client).await;
+    let status = json!({"platformStatus": {"type": "None"}});
+    create_cluster(client, "Infrastructure", json!({}), status).await;
+    let services = json!({"serviceNetwork": ["172.30.0.0/16"]});
+    create_cluster(client, "Network", services, json!({})).await;
+    let operator = start(cluster).await;
+    wait_for_health(client).await;
+    let watches = cluster.watches();
+    for (_, plural) in KINDS {
+        let path = format!("/{plural}?");
+        let count = watches.iter().filter(|watch| watch.contains(&path)).count();
+        assert_eq!(count, 1, "watches of {plural}: {watches:#?}");
+    }
     operator.stop().await;
 }
 
@@ -359,26 +385,9 @@ async fn the_settings_of_a_plain_cluster_reach_the_controller_config(cluster: &C
     operator.stop().await;
 }
 
-macro_rules! on_both {
-    ($($claim:ident),+ $(,)?) => {
-        mod embedded {
-            $(#[tokio::test]
-            async fn $claim() {
-                super::$claim(&super::Cluster::embedded().await).await;
-            })+
-        }
-        mod real {
-            $(#[tokio::test]
-            async fn $claim() {
-                let Some(cluster) = super::Cluster::real().await else { return };
-                super::$claim(&cluster).await;
-            })+
-        }
-    };
-}
-
 on_both! {
     the_facts_of_openshift_reach_the_controller_config,
+    an_object_of_openshift_is_watched_once,
     certificates_are_copied_and_rotated,
     credentials_of_the_internal_registry_reach_the_controller_config,
     the_settings_of_a_plain_cluster_reach_the_controller_config,

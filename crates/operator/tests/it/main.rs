@@ -18,3 +18,5 @@ mod machine_configuration;
 mod operands;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tls;

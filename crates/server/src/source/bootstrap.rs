@@ -12,7 +12,7 @@ use std::{
 use mco_api::{
     ControllerConfig, MachineConfig, MachineConfigPool, kubelet_config::TlsSecurityProfile, name,
 };
-use mco_cluster::{Clock, report};
+use mco_cluster::{Clock, report, tls::Policy};
 use mco_core::kubelet;
 use serde_json::Value;
 use tracing::{info, warn};
@@ -21,10 +21,7 @@ use super::{
     CONTROLLER_CONFIG, LookupError, Source,
     files::{FileError, Files, object},
 };
-use crate::{
-    document::{EncapsulatedVersion, FirstBoot, Inputs, Kubeconfig, RegistryCa},
-    tls::Policy,
-};
+use crate::document::{EncapsulatedVersion, FirstBoot, Inputs, Kubeconfig, RegistryCa};
 
 /// Pools that are served before the cluster runs.
 const POOLS: [&str; 2] = ["master", "arbiter"];

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use mco_cluster::Shutdown;
-use mco_server::{Certificate, Server, StartError, tls::Policy};
+use mco_cluster::{Shutdown, tls::Policy};
+use mco_server::{Certificate, Server, StartError};
 use rustls::version::{TLS12, TLS13};
 use tokio::{io::AsyncReadExt as _, io::AsyncWriteExt as _, net::TcpStream, time::timeout};
 

@@ -1,6 +1,7 @@
 //! The Helm chart. Its templates are the same manifests, with the settings as values.
 
 use mco_operator::manifests::{Parameters, namespaces, operator, yaml};
+use serde_json::{Value, json};
 
 /// Path of the chart below `deploy/`.
 const CHART: &str = "helm/mco";
@@ -39,10 +40,19 @@ pub(super) fn files() -> Vec<(String, String)> {
     let files = [
         ("Chart.yaml", chart),
         ("values.yaml", values),
-        ("templates/namespaces.yaml", yaml(&namespaces())),
+        ("templates/namespaces.yaml", yaml(&kept(namespaces()))),
         ("templates/machine-config-operator.yaml", operator),
     ];
     files.map(|(path, text)| (format!("{CHART}/{path}"), text)).into()
+}
+
+/// Returns objects that Helm leaves when the release is uninstalled: the namespaces hold certificates and
+/// tokens of machines, and what the operator deployed.
+fn kept(mut objects: Vec<Value>) -> Vec<Value> {
+    for object in &mut objects {
+        object["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+    }
+    objects
 }
 
 /// Replaces the line with a flag by one that exists only if the value is set.

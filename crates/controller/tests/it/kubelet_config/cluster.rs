@@ -45,7 +45,7 @@ async fn set(fleet: &Fleet, documents: &[String]) {
     maps(fleet).patch(CONFIG_MAP, &PatchParams::default(), &patch).await.unwrap();
 }
 
-// covers: KUB-12, KUB-15
+// covers: KUB-12, KUB-15, O45
 async fn features_and_settings_of_nodes_become_machine_configs(server: Server) {
     let fleet = with_base(server, 0).await;
     fleet.create(&kubelet_config("pods", &json!({"maxPods": 100}))).await;

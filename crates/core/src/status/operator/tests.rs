@@ -375,6 +375,7 @@ fn the_extension_has_a_summary_of_each_pool_and_the_last_error() {
     assert_eq!(error(&failed).as_deref(), Some("no"));
 }
 
+// covers: O26
 #[test]
 fn a_build_skew_is_progress_and_no_failure() {
     let progressing = "Progressing=True BuildSkew: Working towards 2: waiting for the \

@@ -43,9 +43,8 @@ pub(super) struct Join {
     pub(super) runtime: Runtime,
 }
 
-/// Opens this machine, which must run systemd.
-pub(super) fn open() -> anyhow::Result<Host<SystemdSystem>> {
-    let path = Path::new("/");
+/// Opens the machine whose root is at `path`. It must run systemd.
+pub(super) fn open(path: &Path) -> anyhow::Result<Host<SystemdSystem>> {
     let root = Root::open(path)?;
     if !SystemdSystem::runs_in(&root)? {
         return Err(error_with_hint(

@@ -45,6 +45,7 @@ pub(crate) struct Cluster {
 #[derive(Clone, Default)]
 struct Log {
     writes: Arc<Mutex<Vec<String>>>,
+    watches: Arc<Mutex<Vec<String>>>,
     denied: Arc<Mutex<Vec<String>>>,
 }
 
@@ -58,6 +59,9 @@ impl Log {
                 let line = format!("{} {}", request.method(), request.uri().path());
                 if request.method() != Method::GET {
                     log.writes.lock().unwrap().push(line.clone());
+                }
+                if request.uri().query().is_some_and(|query| query.contains("watch=")) {
+                    log.watches.lock().unwrap().push(request.uri().to_string());
                 }
                 let answer = client::service(upstream).oneshot(request).await;
                 if answer.as_ref().is_ok_and(|answer| answer.status() == 403) {
@@ -158,6 +162,11 @@ impl Cluster {
     /// Returns the operator's writes since the last call.
     pub(crate) fn take_writes(&self) -> Vec<String> {
         std::mem::take(&mut self.log.writes.lock().unwrap())
+    }
+
+    /// Returns the watches that the operator has started.
+    pub(crate) fn watches(&self) -> Vec<String> {
+        self.log.watches.lock().unwrap().clone()
     }
 
     /// Returns the requests that the API server denied.

@@ -1,6 +1,11 @@
-//! TLS versions and cipher suites, as the flags name them.
+//! TLS versions and cipher suites of servers, as the flags name them.
 
-use rustls::{SupportedCipherSuite, SupportedProtocolVersion, crypto::ring, version};
+use std::sync::Arc;
+
+use rustls::{
+    ConfigBuilder, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, WantsVerifier,
+    crypto::ring, version,
+};
 
 /// The minimum TLS version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,7 +56,17 @@ impl Policy {
         Ok(Self { min_version, suites: usable })
     }
 
-    pub(super) fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+    /// Returns a builder of a server's configuration with these versions and suites.
+    #[must_use]
+    pub fn server(&self) -> ConfigBuilder<ServerConfig, WantsVerifier> {
+        let mut provider = ring::default_provider();
+        provider.cipher_suites.retain(|suite| self.allows(suite));
+        ServerConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(self.versions())
+            .expect("TLS 1.3 and its cipher suites are always allowed")
+    }
+
+    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
         static NEW: [&SupportedProtocolVersion; 1] = [&version::TLS13];
         static BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
         match self.min_version {
@@ -60,7 +75,7 @@ impl Policy {
         }
     }
 
-    pub(super) fn allows(&self, suite: &SupportedCipherSuite) -> bool {
+    fn allows(&self, suite: &SupportedCipherSuite) -> bool {
         match suite {
             SupportedCipherSuite::Tls13(_) => true,
             SupportedCipherSuite::Tls12(_) => {
