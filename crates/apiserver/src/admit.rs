@@ -2,7 +2,9 @@
 //! kinds share. No I/O.
 
 pub(crate) mod defaults;
+mod meta;
 pub(crate) mod name;
+mod rules;
 mod typed;
 
 use jiff::Timestamp;
@@ -38,10 +40,10 @@ pub(crate) fn create(
     now: Timestamp,
     bits: u128,
 ) -> Result<Admitted, Failure> {
+    let unknown = read(resource, &mut new)?;
     if !object::meta(&new, "resourceVersion").is_empty() {
-        return Err(Failure::bad_request(
-            "resourceVersion should not be set on objects to be created",
-        ));
+        let message = "resourceVersion should not be set on objects to be created";
+        return Err(Failure::unexplained(message));
     }
     // Compat: a generated name is cut so that it also fits in a label value.
     let prefix: String = object::meta(&new, "generateName").chars().take(58).collect();
@@ -49,9 +51,10 @@ pub(crate) fn create(
         object::set_meta(&mut new, "name", format!("{prefix}{}", clock::suffix(bits)));
     }
     let name = object::name(&new).to_owned();
-    let mut faults = name::check(resource, &name);
-    faults.extend(name::check_labels(&new));
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"] {
+    defaults::fill(resource, &mut new);
+    let mut faults = name::check(resource, &new);
+    faults.extend(meta::check(&new));
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
         object::drop_meta(&mut new, field);
     }
     object::set_meta(&mut new, "uid", clock::uuid(bits));
@@ -59,9 +62,10 @@ pub(crate) fn create(
     if resource.generation {
         object::set_meta(&mut new, "generation", 1);
     }
-    defaults::new_object(resource, &mut new, now);
-    let unknown = validate(resource, &name, &mut new, None, Part::Main, faults, now)?;
-    Ok(Admitted { object: new, unknown })
+    defaults::new_object(resource, &mut new);
+    complete(resource, &mut new);
+    let pruned = validate(resource, &name, &mut new, None, Part::Main, faults, now)?;
+    Ok(Admitted { object: new, unknown: [unknown, pruned].concat() })
 }
 
 /// Builds the object to store for an update of `old`. Equal to `old` when nothing changes.
@@ -73,11 +77,17 @@ pub(crate) fn update(
     now: Timestamp,
 ) -> Result<Admitted, Failure> {
     let name = object::name(old).to_owned();
+    let unknown = read(resource, &mut new)?;
     check_version(resource, old, &new, &name)?;
     if part == Part::Status {
         let status = new.get_mut("status").map(Value::take);
         let owners = object::at(&new, &["metadata", "managedFields"]).cloned();
+        let metadata = new.get("metadata").cloned();
         new = old.clone();
+        // Compat: a kubelet writes the labels of its node with the status.
+        if let (Some(metadata), "Node", false) = (metadata, &*resource.kind, resource.custom) {
+            object::map_of(&mut new).insert("metadata".into(), metadata);
+        }
         if let Some(owners) = owners {
             object::set_meta(&mut new, "managedFields", owners);
         }
@@ -94,19 +104,54 @@ pub(crate) fn update(
         };
     }
     keep_system_fields(old, &mut new);
-    let mut faults = name::check_labels(&new);
+    let mut faults = meta::check(&new);
     faults.extend(new_finalizers(old, &new));
-    defaults::changed_object(resource, &mut new);
-    let unknown = validate(resource, &name, &mut new, Some(old), part, faults, now)?;
+    defaults::fill(resource, &mut new);
+    defaults::changed_object(resource, old, &mut new);
+    complete(resource, &mut new);
+    let pruned = validate(resource, &name, &mut new, Some(old), part, faults, now)?;
     if resource.generation && content_differs(old, &new) {
         let generation = object::at(old, &["metadata", "generation"]).and_then(Value::as_u64);
         object::set_meta(&mut new, "generation", generation.unwrap_or(0) + 1);
     }
-    Ok(Admitted { object: new, unknown })
+    Ok(Admitted { object: new, unknown: [unknown, pruned].concat() })
+}
+
+/// Reads an object by the type of its kind. Returns the paths of its unknown fields.
+fn read(resource: &Resource, object: &mut Value) -> Result<Vec<String>, Failure> {
+    typed::check(resource, object).map_err(|error| {
+        let Resource { kind, version, .. } = resource;
+        Failure::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
+        ))
+    })
+}
+
+/// Returns why an applied object cannot be read by its type, if it cannot.
+pub(crate) fn unreadable(resource: &Resource, applied: &Value) -> Option<String> {
+    let mut object = applied.clone();
+    let mut unknown = match typed::check(resource, &mut object) {
+        Ok(unknown) => unknown,
+        Err(why) => return Some(why),
+    };
+    if let Some(schema) = &resource.schema {
+        unknown.extend(schema::prune::prune(schema, &mut object));
+    }
+    unknown.first().map(|path| format!(".{path}: field not declared in schema"))
+}
+
+/// Adds the fields that every object of a built-in kind has, and drops the empty ones.
+fn complete(resource: &Resource, object: &mut Value) {
+    // The object was read by its type before, and the server changes only fields that it knows.
+    drop(typed::check(resource, object));
 }
 
 fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> Result<(), Failure> {
     let wanted = object::meta(new, "resourceVersion");
+    if !wanted.is_empty() && wanted.parse::<u64>().is_err() {
+        let message = format!("strconv.ParseUint: parsing \"{wanted}\": invalid syntax");
+        return Err(Failure::unexplained(message));
+    }
     if !wanted.is_empty() && wanted != object::meta(old, "resourceVersion") {
         return Err(Failure::modified(resource, name));
     }
@@ -116,11 +161,24 @@ fn check_version(resource: &Resource, old: &Value, new: &Value, name: &str) -> R
             resource,
             name,
             &format!(
-                "Precondition failed: UID in precondition: {given}, UID in object meta: {have}"
+                "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, \
+                 AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in \
+                 object meta: {have}",
+                registry_key(resource, old)
             ),
         ));
     }
     Ok(())
+}
+
+/// Returns the key of an object in etcd, which messages name.
+fn registry_key(resource: &Resource, object: &Value) -> String {
+    let group = if resource.custom { format!("{}/", resource.group) } else { String::new() };
+    let plural =
+        if resource.kind == "Node" && !resource.custom { "minions" } else { &resource.plural };
+    let namespace = object::namespace(object);
+    let namespace = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+    format!("/registry/{group}{plural}/{namespace}{}", object::name(object))
 }
 
 /// Restores the metadata fields that only the server writes.
@@ -135,6 +193,7 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
         "generation",
         "resourceVersion",
     ];
+    object::drop_meta(new, "selfLink");
     for field in SERVER_FIELDS {
         match object::at(old, &["metadata", field]) {
             Some(value) => object::set_meta(new, field, value.clone()),
@@ -182,12 +241,7 @@ fn validate(
 ) -> Result<Vec<String>, Failure> {
     let mut unknown = Vec::new();
     if !resource.custom {
-        unknown = typed::check(resource, new).map_err(|error| {
-            let Resource { kind, version, .. } = resource;
-            Failure::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"
-            ))
-        })?;
+        faults.extend(rules::check(resource, new, old));
     }
     if let Some(schema) = &resource.schema {
         unknown = schema::prune::prune(schema, new);

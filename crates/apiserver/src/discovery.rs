@@ -116,6 +116,10 @@ fn parts(resource: &Resource) -> Vec<Part<'_>> {
         let kind = (resource.group.as_str(), resource.version.as_str(), resource.kind.as_str());
         out.push(("status", kind, &["get", "patch", "update"]));
     }
+    if resource.kind == "Deployment" && !resource.custom {
+        let kind = ("autoscaling", "v1", "Scale");
+        out.push(("scale", kind, &["get", "patch", "update"]));
+    }
     if resource.kind == "Pod" && resource.group.is_empty() {
         out.push(("eviction", ("policy", "v1", "Eviction"), &["create"]));
     }

@@ -35,6 +35,7 @@ pub(crate) enum FaultKind {
     TooMany,
     TypeInvalid,
     Forbidden,
+    NotFound,
 }
 
 impl FaultKind {
@@ -48,6 +49,7 @@ impl FaultKind {
             Self::TooMany => "FieldValueTooMany",
             Self::TypeInvalid => "FieldValueTypeInvalid",
             Self::Forbidden => "FieldValueForbidden",
+            Self::NotFound => "FieldValueNotFound",
         }
     }
 }
@@ -80,6 +82,32 @@ impl Fault {
         Self { field, kind: FaultKind::TypeInvalid, message }
     }
 
+    /// Builds the error for a value outside a fixed set.
+    pub(crate) fn not_supported(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
+        let known: Vec<String> = known.iter().map(|one| format!("\"{one}\"")).collect();
+        let message =
+            format!("Unsupported value: \"{value}\": supported values: {}", known.join(", "));
+        Self { field: field.into(), kind: FaultKind::NotSupported, message }
+    }
+
+    /// Builds the error for a value that another item already has.
+    pub(crate) fn duplicate(field: impl Into<String>, value: &str) -> Self {
+        let message = format!("Duplicate value: \"{value}\"");
+        Self { field: field.into(), kind: FaultKind::Duplicate, message }
+    }
+
+    /// Builds the error for a name that nothing has.
+    pub(crate) fn not_found(field: impl Into<String>, value: &str) -> Self {
+        let message = format!("Not found: \"{value}\"");
+        Self { field: field.into(), kind: FaultKind::NotFound, message }
+    }
+
+    /// Builds the error for a value that exceeds its maximum size.
+    pub(crate) fn too_long(field: impl Into<String>, most: usize) -> Self {
+        let message = format!("Too long: may not be more than {most} bytes");
+        Self { field: field.into(), kind: FaultKind::TooLong, message }
+    }
+
     /// Builds the error for a field that must not be set or changed.
     pub(crate) fn forbidden(field: impl Into<String>, message: &str) -> Self {
         let message = format!("Forbidden: {message}");
@@ -106,13 +134,9 @@ pub(crate) fn type_name(value: &Value) -> &'static str {
     }
 }
 
-/// Formats a value as field errors quote it: scalars verbatim, lists and maps by type.
+/// Formats a value as field errors quote it: as JSON.
 pub(crate) fn shown(value: &Value) -> String {
-    match value {
-        Value::String(_) | Value::Number(_) | Value::Bool(_) => value.to_string(),
-        Value::Null => "null".to_owned(),
-        Value::Array(_) | Value::Object(_) => format!("\"{}\"", type_name(value)),
-    }
+    value.to_string()
 }
 
 impl Failure {
@@ -178,6 +202,22 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "Conflict", message).about(resource, name)
     }
 
+    /// 409: the object is not in the state that a precondition assumes. Names the kind, not the
+    /// resource.
+    pub(crate) fn conflict_of_kind(resource: &Resource, name: &str, why: &str) -> Self {
+        let kind = &resource.kind;
+        let group = &resource.group;
+        let shown = if group.is_empty() { kind.clone() } else { format!("{kind}.{group}") };
+        let message = format!("Operation cannot be fulfilled on {shown} \"{name}\": {why}");
+        let mut failure = Self::new(StatusCode::CONFLICT, "Conflict", message);
+        let mut about = details(name, group, kind, &[]);
+        if let Some(map) = about.as_object_mut() {
+            map.remove("causes");
+        }
+        failure.details = Some(about);
+        failure
+    }
+
     /// 409: other field managers own fields that the apply request changes.
     pub(crate) fn apply_conflict(conflicts: &[(String, String)]) -> Self {
         let causes: Vec<Value> = conflicts
@@ -204,17 +244,18 @@ impl Failure {
 
     /// 422: the object violates the rules of its kind.
     pub(crate) fn invalid(resource: &Resource, name: &str, faults: &[Fault]) -> Self {
+        Self::invalid_kind(&resource.group, &resource.kind, name, faults)
+    }
+
+    /// 422: the object of a kind violates its rules.
+    pub(crate) fn invalid_kind(group: &str, short: &str, name: &str, faults: &[Fault]) -> Self {
         let listed: Vec<String> = faults.iter().map(Fault::to_string).collect();
         let text = if let [only] = listed.as_slice() {
             only.clone()
         } else {
             format!("[{}]", listed.join(", "))
         };
-        let kind = if resource.group.is_empty() {
-            resource.kind.clone()
-        } else {
-            format!("{}.{}", resource.kind, resource.group)
-        };
+        let kind = if group.is_empty() { short.to_owned() } else { format!("{short}.{group}") };
         let causes: Vec<Value> = faults
             .iter()
             .map(|fault| {
@@ -222,13 +263,37 @@ impl Failure {
                        "field": if fault.field.is_empty() { "<nil>" } else { &fault.field }})
             })
             .collect();
-        let mut failure = Self::new(
-            StatusCode::UNPROCESSABLE_ENTITY,
-            "Invalid",
-            format!("{kind} \"{name}\" is invalid: {text}"),
-        );
-        failure.details = Some(json!({"name": name, "group": resource.group,
-            "kind": resource.kind, "causes": causes}));
+        let message = format!("{kind} \"{name}\" is invalid: {text}");
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        failure.details = Some(details(name, group, short, &causes));
+        failure
+    }
+
+    /// 422: an option of the request is invalid. `kind` is the type of the options.
+    pub(crate) fn invalid_options(kind: &str, fault: &Fault) -> Self {
+        Self::invalid_kind("meta.k8s.io", kind, "", std::slice::from_ref(fault))
+    }
+
+    /// 500: the request failed for a reason that is not the server's, as kube-apiserver answers it.
+    pub(crate) fn unexplained(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "", message)
+    }
+
+    /// 422: a JSON patch cannot be applied.
+    pub(crate) fn rejected_patch() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        failure.details = Some(json!({}));
+        failure
+    }
+
+    /// 422: the patched object is not valid.
+    pub(crate) fn invalid_patch(why: &str) -> Self {
+        let rule = format!("Invalid value: \"the patched object\": {why}");
+        let message = format!(" \"\" is invalid: patch: {rule}");
+        let mut failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message);
+        failure.details = Some(json!({"causes": [
+            {"reason": "FieldValueInvalid", "message": rule, "field": "patch"}]}));
         failure
     }
 
@@ -239,13 +304,18 @@ impl Failure {
     }
 
     /// 405: the resource is served, but not this verb.
-    pub(crate) fn method(resource: &Resource) -> Self {
+    pub(crate) fn method() -> Self {
         Self::new(
             StatusCode::METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
             "the server does not allow this method on the requested resource",
         )
-        .about(resource, "")
+        .without_details()
+    }
+
+    fn without_details(mut self) -> Self {
+        self.details = Some(json!({}));
+        self
     }
 
     /// 415: the request does not accept a body of this media type.
@@ -258,6 +328,16 @@ impl Failure {
                  include: {accepted}"
             ),
         )
+    }
+
+    /// 415: the patch has a media type that no patch has.
+    pub(crate) fn patch_type() -> Self {
+        Self::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "UnsupportedMediaType",
+            "415: Unsupported Media Type",
+        )
+        .without_details()
     }
 
     /// 413: the body exceeds the size limit.
@@ -310,13 +390,28 @@ impl Failure {
     pub(crate) fn status(&self) -> Value {
         let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code.as_u16(),
+            "message": self.message, "code": self.code.as_u16(),
         });
+        if let (false, Some(map)) = (self.reason.is_empty(), status.as_object_mut()) {
+            map.insert("reason".into(), self.reason.into());
+        }
         if let (Some(details), Some(map)) = (&self.details, status.as_object_mut()) {
             map.insert("details".into(), details.clone());
         }
         status
     }
+}
+
+/// Builds the details of an invalid object.
+fn details(name: &str, group: &str, kind: &str, causes: &[Value]) -> Value {
+    let mut details = Map::new();
+    for (field, value) in [("name", name), ("group", group), ("kind", kind)] {
+        if !value.is_empty() {
+            details.insert(field.into(), value.into());
+        }
+    }
+    details.insert("causes".into(), causes.into());
+    Value::Object(details)
 }
 
 #[cfg(test)]

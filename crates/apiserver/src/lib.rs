@@ -5,6 +5,7 @@
 //! `patch`), into the store (`store`). All modules except `server` and `store` are pure.
 
 mod admit;
+mod body;
 mod budget;
 mod clock;
 mod discovery;
@@ -24,6 +25,7 @@ mod server;
 mod service;
 mod store;
 mod table;
+mod types;
 
 pub use clock::{Clock, Entropy, FixedClock, SystemClock, system_entropy};
 pub use listen::{ListenError, Listener};

@@ -6,10 +6,14 @@ pub(crate) mod strategic;
 
 use serde_json::Value;
 
-use crate::{failure::Failure, object, resource::Resource};
+use crate::{
+    body,
+    failure::{Failure, type_name},
+    resource::Resource,
+};
 
-const BUILTIN_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
-    application/apply-patch+yaml, application/strategic-merge-patch+json";
+const PREFIX: &str = "error decoding patch: ";
+
 const CUSTOM_TYPES: &str = "application/json-patch+json, application/merge-patch+json, \
     application/apply-patch+yaml";
 
@@ -24,38 +28,58 @@ pub(crate) enum Patch {
 
 /// Decodes a patch of the given media type.
 pub(crate) fn read(media: &str, body: &[u8], resource: &Resource) -> Result<Patch, Failure> {
-    let bad =
-        |error: serde_json::Error| Failure::bad_request(format!("error decoding patch: {error}"));
+    let prefix = if media == "application/strategic-merge-patch+json" { "" } else { PREFIX };
+    let bad = |why: &str| Failure::bad_request(format!("{prefix}{why}"));
+    let any = || -> Result<Value, Failure> {
+        serde_json::from_slice(body).map_err(|error| bad(&body::explained(body, &error)))
+    };
     let map = || -> Result<Value, Failure> {
-        let value: Value = serde_json::from_slice(body).map_err(bad)?;
+        let value = any()?;
         if value.is_object() {
             return Ok(value);
         }
-        Err(Failure::bad_request("error decoding patch: it is not a JSON object"))
+        let found = type_name(&value);
+        let why = "into Go value of type map[string]interface {}";
+        Err(bad(&format!("json: cannot unmarshal {found} {why}")))
     };
     match media {
-        "application/json-patch+json" => serde_json::from_slice(body).map(Patch::Json).map_err(bad),
+        "application/json-patch+json" => operations(any()?),
         "application/merge-patch+json" => map().map(Patch::Merge),
         "application/strategic-merge-patch+json" if !resource.custom => map().map(Patch::Strategic),
-        // kubectl and the components of `mco` send JSON, which is valid YAML.
-        "application/apply-patch+yaml" => map().map(Patch::Apply),
-        _ => Err(Failure::media_type(if resource.custom { CUSTOM_TYPES } else { BUILTIN_TYPES })),
+        "application/apply-patch+yaml" => applied(body, resource).map(Patch::Apply),
+        "application/strategic-merge-patch+json" => Err(Failure::media_type(CUSTOM_TYPES)),
+        _ => Err(Failure::patch_type()),
     }
 }
 
+/// Decodes a JSON patch.
+fn operations(list: Value) -> Result<Patch, Failure> {
+    if !list.is_array() {
+        let found = type_name(&list);
+        let why = "into Go value of type []handlers.jsonPatchOp";
+        return Err(Failure::bad_request(format!("{PREFIX}json: cannot unmarshal {found} {why}")));
+    }
+    serde_json::from_value(list).map(Patch::Json).map_err(|_| Failure::rejected_patch())
+}
+
+/// Decodes an applied object, in JSON or YAML.
+fn applied(bytes: &[u8], resource: &Resource) -> Result<Value, Failure> {
+    if let Ok(value @ Value::Object(_)) = serde_json::from_slice(bytes) {
+        return Ok(value);
+    }
+    body::decode("application/yaml", bytes, &resource.kind).map(|read| read.value).map_err(
+        |failure| Failure::bad_request(format!("error decoding YAML: {}", failure.message)),
+    )
+}
+
 /// Returns the object after a patch other than server-side apply.
-pub(crate) fn apply(patch: &Patch, resource: &Resource, current: &Value) -> Result<Value, Failure> {
+pub(crate) fn apply(patch: &Patch, current: &Value) -> Result<Value, Failure> {
     let mut new = current.clone();
     match patch {
         Patch::Json(patch) => {
-            json_patch::patch(&mut new, patch).map_err(|error| {
-                let name = object::name(current);
-                let mut failure = Failure::invalid(resource, name, &[]);
-                failure.message = format!(
-                    "the server rejected our request due to an error in our request: {error}"
-                );
-                failure
-            })?;
+            for operation in &patch.0 {
+                apply_operation(&mut new, operation)?;
+            }
         }
         Patch::Merge(patch) => json_patch::merge(&mut new, patch),
         Patch::Strategic(patch) => strategic::merge(&mut new, patch),
@@ -64,5 +88,26 @@ pub(crate) fn apply(patch: &Patch, resource: &Resource, current: &Value) -> Resu
     if new.is_object() {
         return Ok(new);
     }
-    Err(Failure::bad_request("the patch leaves no object"))
+    Err(Failure::rejected_patch())
+}
+
+/// Applies one operation of a JSON patch.
+fn apply_operation(
+    target: &mut Value,
+    operation: &json_patch::PatchOperation,
+) -> Result<(), Failure> {
+    let one = json_patch::Patch(vec![operation.clone()]);
+    if json_patch::patch(target, &one).is_ok() {
+        return Ok(());
+    }
+    // Compat: a replaced field that is missing is added.
+    if let json_patch::PatchOperation::Replace(replace) = operation {
+        let add =
+            json_patch::AddOperation { path: replace.path.clone(), value: replace.value.clone() };
+        let one = json_patch::Patch(vec![json_patch::PatchOperation::Add(add)]);
+        if json_patch::patch(target, &one).is_ok() {
+            return Ok(());
+        }
+    }
+    Err(Failure::rejected_patch())
 }

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, Fault};
 
 /// The options of a request. Unknown options are ignored, as Kubernetes does.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +25,11 @@ pub(crate) struct Query {
     pub(crate) field_validation: String,
     pub(crate) include_object: String,
     pub(crate) grace_period: Option<i64>,
+    /// A value of `dryRun` that is not supported.
+    pub(crate) bad_dry_run: String,
+    pub(crate) version_match: String,
+    pub(crate) propagation: String,
+    pub(crate) orphans: Option<bool>,
 }
 
 /// Parses the part of a URI after `?`.
@@ -40,22 +45,26 @@ pub(crate) fn parse(query: &str) -> Result<Query, Failure> {
             "force" => out.force = flag(&value),
             "dryRun" if value == "All" => out.dry_run = true,
             "dryRun" if value.is_empty() => {}
-            "dryRun" => {
-                return Err(Failure::bad_request(format!(
-                    "dryRun: Unsupported value: \"{value}\": supported values: \"All\""
-                )));
-            }
+            "dryRun" => out.bad_dry_run = value,
+            "propagationPolicy" => out.propagation = value,
+            "orphanDependents" => out.orphans = Some(flag(&value)),
             "resourceVersion" => out.resource_version = Some(value).filter(|v| !v.is_empty()),
-            "resourceVersionMatch" => out.exact = value == "Exact",
+            "resourceVersionMatch" => {
+                out.exact = value == "Exact";
+                out.version_match = value;
+            }
             "labelSelector" => out.label_selector = value,
             "fieldSelector" => out.field_selector = value,
-            "limit" => out.limit = number(&key, &value)?.filter(|limit| *limit > 0),
+            "limit" => {
+                let limit: Option<i64> = number(&value)?;
+                out.limit = limit.and_then(|it| usize::try_from(it).ok()).filter(|it| *it > 0);
+            }
             "continue" => out.continue_token = value,
-            "timeoutSeconds" => out.timeout_seconds = number(&key, &value)?,
+            "timeoutSeconds" => out.timeout_seconds = number(&value)?,
             "fieldManager" => out.field_manager = Some(value).filter(|v| !v.is_empty()),
             "fieldValidation" => out.field_validation = value,
             "includeObject" => out.include_object = value,
-            "gracePeriodSeconds" => out.grace_period = number(&key, &value)?,
+            "gracePeriodSeconds" => out.grace_period = number(&value)?,
             _ => {}
         }
     }
@@ -67,8 +76,48 @@ impl Query {
     pub(crate) fn version(&self) -> Result<Option<u64>, Failure> {
         let Some(text) = &self.resource_version else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!("resourceVersion: Invalid value: \"{text}\""))
+            Failure::bad_request(format!(
+                "invalid resource version: resourceVersion: Invalid value: \"{text}\": \
+                 strconv.ParseUint: parsing \"{text}\": invalid syntax"
+            ))
         })
+    }
+
+    /// Validates the options of a write.
+    pub(crate) fn check_write(&self) -> Result<(), Fault> {
+        if !self.bad_dry_run.is_empty() {
+            let mut fault = Fault::not_supported("dryRun", "", &["All"]);
+            fault.message =
+                format!("Unsupported value: [\"{}\"]: supported values: \"All\"", self.bad_dry_run);
+            return Err(fault);
+        }
+        let known = ["", "Ignore", "Strict", "Warn"];
+        if !known.contains(&self.field_validation.as_str()) {
+            return Err(Fault::not_supported("fieldValidation", &self.field_validation, &known));
+        }
+        Ok(())
+    }
+
+    /// Validates the options of a list.
+    pub(crate) fn check_list(&self) -> Result<(), Failure> {
+        let version = self.resource_version.as_deref().unwrap_or("");
+        let kind = self.version_match.as_str();
+        let known = ["Exact", "NotOlderThan"];
+        let place = "resourceVersionMatch";
+        let fault = if kind.is_empty() {
+            return Ok(());
+        } else if version.is_empty() && !self.send_initial {
+            let rule = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            Fault::forbidden(place, rule)
+        } else if !known.contains(&kind) {
+            Fault::not_supported(place, kind, &["Exact", "NotOlderThan", ""])
+        } else if kind == "Exact" && version == "0" {
+            let rule = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            Fault::forbidden(place, rule)
+        } else {
+            return Ok(());
+        };
+        Err(Failure::invalid_options("ListOptions", &fault))
     }
 }
 
@@ -84,14 +133,13 @@ fn flag(value: &str) -> bool {
     matches!(value, "" | "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
-fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<Option<T>, Failure> {
+fn number<T: std::str::FromStr>(value: &str) -> Result<Option<T>, Failure> {
     if value.is_empty() {
         return Ok(None);
     }
-    value
-        .parse()
-        .map(Some)
-        .map_err(|_| Failure::bad_request(format!("{key}: Invalid value: \"{value}\"")))
+    value.parse().map(Some).map_err(|_| {
+        Failure::bad_request(format!("strconv.ParseInt: parsing \"{value}\": invalid syntax"))
+    })
 }
 
 #[cfg(test)]
@@ -111,7 +159,7 @@ mod tests {
     #[test]
     fn invalid_options_are_rejected() {
         assert!(parse("limit=x").is_err());
-        assert!(parse("dryRun=Some").is_err());
+        assert!(parse("dryRun=Some").unwrap().check_write().is_err());
         assert!(parse("resourceVersion=x").unwrap().version().is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! Label and field selectors.
 
+mod labels;
+
 use serde_json::Value;
 
 use crate::{failure::Failure, object, resource::Resource};
@@ -23,6 +25,8 @@ enum Test {
     NotIn(Vec<String>),
     Exists,
     Absent,
+    Greater(i64),
+    Less(i64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +39,7 @@ struct Field {
 impl Selector {
     /// Parses both selectors of a request on `resource`.
     pub(crate) fn parse(labels: &str, fields: &str, resource: &Resource) -> Result<Self, Failure> {
-        let labels = parse_labels(labels)
-            .map_err(|why| Failure::bad_request(format!("unable to parse requirement: {why}")))?;
+        let labels = labels::parse(labels).map_err(Failure::bad_request)?;
         Ok(Self { labels, fields: parse_fields(fields, resource)? })
     }
 
@@ -91,8 +94,14 @@ impl Requirement {
             Test::NotIn(values) => !value.is_some_and(|v| values.iter().any(|one| one == v)),
             Test::Exists => value.is_some(),
             Test::Absent => value.is_none(),
+            Test::Greater(least) => number(value).is_some_and(|it| it > *least),
+            Test::Less(most) => number(value).is_some_and(|it| it < *most),
         }
     }
+}
+
+fn number(value: Option<&str>) -> Option<i64> {
+    value?.parse().ok()
 }
 
 impl Field {
@@ -113,56 +122,6 @@ impl Field {
     }
 }
 
-fn parse_labels(text: &str) -> Result<Vec<Requirement>, String> {
-    split_outside_parens(text).into_iter().map(parse_requirement).collect()
-}
-
-/// Splits at the commas between requirements, not at those between the values of a set.
-fn split_outside_parens(text: &str) -> Vec<&str> {
-    let mut depth = 0_u32;
-    let parts = text.split(move |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    });
-    parts.map(str::trim).filter(|part| !part.is_empty()).collect()
-}
-
-fn parse_requirement(text: &str) -> Result<Requirement, String> {
-    let requirement = |key: &str, test| check_key(key.trim()).map(|key| Requirement { key, test });
-    if let Some(key) = text.strip_prefix('!') {
-        return requirement(key, Test::Absent);
-    }
-    for (operator, negated) in [("!=", true), ("==", false), ("=", false)] {
-        if let Some((key, value)) = text.split_once(operator) {
-            let values = vec![value.trim().to_owned()];
-            return requirement(key, if negated { Test::NotIn(values) } else { Test::In(values) });
-        }
-    }
-    if let Some((head, set)) = text.split_once('(') {
-        let set = set.trim_end().strip_suffix(')').ok_or("expected: ')'")?;
-        let values = set.split(',').map(|value| value.trim().to_owned()).collect();
-        let head: Vec<&str> = head.split_whitespace().collect();
-        return match head.as_slice() {
-            [key, "in"] => requirement(key, Test::In(values)),
-            [key, "notin"] => requirement(key, Test::NotIn(values)),
-            _ => Err(format!("found '{text}', expected: in, notin, =, ==, !="))?,
-        };
-    }
-    requirement(text, Test::Exists)
-}
-
-fn check_key(key: &str) -> Result<String, String> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/');
-    if key.is_empty() || !key.chars().all(fine) {
-        return Err(format!("found '{key}', expected: a label key"));
-    }
-    Ok(key.to_owned())
-}
-
 fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> {
     let mut fields = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -171,18 +130,32 @@ fn parse_fields(text: &str, resource: &Resource) -> Result<Vec<Field>, Failure> 
         } else if let Some((path, value)) = part.split_once("==").or_else(|| part.split_once('=')) {
             (path, value, true)
         } else {
-            return Err(Failure::bad_request(format!("invalid field selector: {part}")));
-        };
-        if !resource.has_selectable_field(path) {
             return Err(Failure::bad_request(format!(
-                "field label not supported: {path} (resource {})",
-                resource.qualified()
+                "invalid selector: '{text}'; can't understand '{part}'"
             )));
+        };
+        // Compat: a selector without a field selects everything.
+        if path.is_empty() && value.is_empty() {
+            continue;
+        }
+        if !resource.has_selectable_field(path) {
+            return Err(Failure::bad_request(unsupported(path, resource)));
         }
         let path = path.split('.').map(str::to_owned).collect();
         fields.push(Field { path, value: value.to_owned(), equal });
     }
     Ok(fields)
+}
+
+/// Returns the message about a field that cannot be selected by.
+fn unsupported(path: &str, resource: &Resource) -> String {
+    if resource.selectable.is_empty() && !resource.custom {
+        let namespace = if resource.namespaced { ", \"metadata.namespace\"" } else { "" };
+        return format!(
+            "\"{path}\" is not a known field selector: only \"metadata.name\"{namespace}"
+        );
+    }
+    format!("field label not supported: {path}")
 }
 
 #[cfg(test)]
@@ -225,7 +198,7 @@ mod tests {
         assert!(holds("metadata.name=p,spec.nodeName!=m"));
         assert!(!holds("metadata.name=q"));
         let refused = Selector::parse("", "spec.foo=a", &pods).unwrap_err();
-        assert_eq!(refused.message, "field label not supported: spec.foo (resource pods)");
+        assert_eq!(refused.message, "field label not supported: spec.foo");
     }
 
     #[test]

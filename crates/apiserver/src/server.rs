@@ -8,6 +8,7 @@ mod expire;
 mod read;
 mod recount;
 mod route;
+mod scale;
 mod watch;
 mod write;
 
@@ -16,7 +17,7 @@ pub(crate) use answer::refuse;
 use std::{convert::Infallible, path::Path, sync::Arc};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited, combinators::UnsyncBoxBody};
 use serde_json::{Value, json};
 
@@ -118,6 +119,12 @@ impl Server {
             let collection = Arc::clone(&resource.collection);
             self.store.commit(Write { collection, key, expect: None, put }).await?;
         }
+        // Deletions that an earlier process began.
+        for namespace in self.store.list(builtin::NAMESPACES, None, None).0 {
+            if object::is_deleting(&namespace.value) {
+                self.empty_namespace(object::name(&namespace.value)).await;
+            }
+        }
         Ok(())
     }
 
@@ -145,7 +152,16 @@ impl Server {
     {
         let (parts, body) = request.into_parts();
         let answered = match Limited::new(body, BODY_LIMIT).collect().await {
-            Ok(body) => self.route(&parts, body.to_bytes(), caller).await,
+            Ok(body) if parts.method == Method::GET => {
+                self.route(&parts, body.to_bytes(), caller).await
+            }
+            // A write is completed even if its client does not wait for the answer.
+            Ok(body) => {
+                let (server, body) = (Arc::clone(self), body.to_bytes());
+                let work = tokio::spawn(async move { server.route(&parts, body, caller).await });
+                let failed = |error: tokio::task::JoinError| Failure::internal(error.to_string());
+                work.await.map_err(failed).flatten()
+            }
             Err(error) if error.is::<LengthLimitError>() => Err(Failure::too_large(BODY_LIMIT)),
             Err(error) => Err(Failure::bad_request(format!("failed to read the body: {error}"))),
         };

@@ -8,6 +8,7 @@
 //! client has seen is never assigned again, not even after a power failure.
 
 pub(crate) mod disk;
+pub(crate) mod owners;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 use crate::object;
 use disk::Committer;
 pub(crate) use disk::OpenError;
+use owners::{Owners, Place};
 
 /// Maximum size of a log as text. With large objects it holds fewer changes.
 const MAX_LOG_BYTES: usize = 16 * 1024 * 1024;
@@ -139,6 +141,7 @@ struct State {
     /// The version at the start of this process. No log contains older changes.
     start_version: u64,
     collections: BTreeMap<Arc<str>, Collection>,
+    owners: Owners,
 }
 
 /// State and limits, shared with the thread that writes to disk.
@@ -159,7 +162,7 @@ impl Store {
     /// Creates a store in memory.
     pub(crate) fn in_memory(watch_history: usize) -> Self {
         // No object gets version 1, because clients read "0" as "any version".
-        let state = State { version: 1, start_version: 1, collections: BTreeMap::new() };
+        let state = State::new(1);
         Self {
             shared: Arc::new(Shared { state: RwLock::new(state), watch_history }),
             committer: None,
@@ -169,8 +172,11 @@ impl Store {
     /// Opens the store in the file at `path`.
     pub(crate) fn open(path: &Path, watch_history: usize) -> Result<Self, OpenError> {
         let (database, version, objects) = disk::load(path)?;
-        let mut state = State { version, start_version: version, collections: BTreeMap::new() };
+        let mut state = State::new(version);
         for (collection, key, object) in objects {
+            let place = (collection, key);
+            state.owners.replace(&place, None, Some(&object.value));
+            let (collection, key) = place;
             let collection =
                 state.collections.entry(collection).or_insert_with(|| Collection::new(version));
             collection.objects.insert(key, Arc::new(object));
@@ -188,6 +194,11 @@ impl Store {
     /// Returns the object at `key`.
     pub(crate) fn get(&self, collection: &str, key: &Key) -> Option<Arc<Object>> {
         self.shared.read().collections.get(collection)?.objects.get(key).cloned()
+    }
+
+    /// Returns the places of the objects that name this UID as an owner.
+    pub(crate) fn dependents(&self, uid: &str) -> Vec<Place> {
+        self.shared.read().owners.dependents(uid)
     }
 
     /// Returns the objects after the key `after`, of one namespace or of all, and the version of
@@ -215,6 +226,39 @@ impl Store {
             .map(|(_, object)| Arc::clone(object))
             .collect();
         (objects, state.version)
+    }
+
+    /// Returns the objects as they were at `version`, after the key `after`, of one namespace or of
+    /// all.
+    pub(crate) fn list_at(
+        &self,
+        collection: &str,
+        namespace: Option<&str>,
+        after: Option<&Key>,
+        version: u64,
+    ) -> Result<Vec<Arc<Object>>, TooOld> {
+        let state = self.shared.read();
+        let Some(collection) = state.collections.get(collection) else {
+            return Ok(Vec::new());
+        };
+        if version < collection.log_start {
+            return Err(TooOld { oldest: collection.log_start });
+        }
+        let mut objects = collection.objects.clone();
+        let changes = collection.log.iter().rev();
+        for change in changes.take_while(|change| change.object.version > version) {
+            let value = &change.object.value;
+            let key = Key::new(object::namespace(value), object::name(value));
+            match &change.before {
+                Some(before) => objects.insert(key, Arc::clone(before)),
+                None => objects.remove(&key),
+            };
+        }
+        let is_wanted = |key: &Key| {
+            namespace.is_none_or(|namespace| key.namespace == namespace)
+                && after.is_none_or(|after| key > after)
+        };
+        Ok(objects.into_iter().filter(|(key, _)| is_wanted(key)).map(|(_, one)| one).collect())
     }
 
     /// Returns the changes of a collection after `version`, and the version up to which they are
@@ -273,6 +317,15 @@ impl Shared {
 }
 
 impl State {
+    fn new(version: u64) -> Self {
+        Self {
+            version,
+            start_version: version,
+            collections: BTreeMap::new(),
+            owners: Owners::default(),
+        }
+    }
+
     fn current(&self, collection: &str, key: &Key) -> Option<Arc<Object>> {
         self.collections.get(collection)?.objects.get(key).cloned()
     }
@@ -281,6 +334,11 @@ impl State {
         let version = change.object.version;
         let start_version = self.start_version;
         self.version = version;
+        let place = (collection, key);
+        let before = change.before.as_ref().map(|before| &before.value);
+        let after = (change.kind != ChangeKind::Deleted).then_some(&change.object.value);
+        self.owners.replace(&place, before, after);
+        let (collection, key) = place;
         let collection =
             self.collections.entry(collection).or_insert_with(|| Collection::new(start_version));
         match change.kind {

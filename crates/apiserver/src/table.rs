@@ -27,7 +27,7 @@ pub(crate) fn row(resource: &Resource, object: &Value, now: Timestamp, include: 
         builtin::cells(&resource.kind, object, now)
     };
     match include {
-        "None" => json!({"cells": cells}),
+        "None" => json!({"cells": cells, "object": null}),
         "Object" => json!({"cells": cells, "object": object}),
         _ => json!({"cells": cells, "object": {"kind": "PartialObjectMetadata",
             "apiVersion": "meta.k8s.io/v1", "metadata": object.get("metadata")}}),

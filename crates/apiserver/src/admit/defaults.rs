@@ -1,13 +1,17 @@
 //! Defaults and initial status that the server fills into objects of the built-in kinds.
 
+mod pod;
+
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{object, resource::Resource};
 
+/// Annotation with the number of changes of a DaemonSet's template.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
 /// Fills in the initial status and the defaults of a new object.
-pub(crate) fn new_object(resource: &Resource, new: &mut Value, _now: Timestamp) {
+pub(crate) fn new_object(resource: &Resource, new: &mut Value) {
     if resource.custom {
         if resource.status {
             object::map_of(new).remove("status");
@@ -18,63 +22,133 @@ pub(crate) fn new_object(resource: &Resource, new: &mut Value, _now: Timestamp) 
     match resource.kind.as_str() {
         "Namespace" => {
             map.insert("status".into(), json!({"phase": "Active"}));
-            let name = object::name(new).to_owned();
-            let labels = object::map_mut(object::meta_mut(new), "labels");
-            labels.insert("kubernetes.io/metadata.name".into(), name.into());
+            let spec = object::map_mut(map, "spec");
+            let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
+            if let Value::Array(list) = finalizers
+                && !list.contains(&json!("kubernetes"))
+            {
+                list.push("kubernetes".into());
+            }
         }
         "Pod" => {
-            map.insert("status".into(), json!({"phase": "Pending"}));
+            pod::admit(object::map_mut(map, "spec"));
+            let class = pod::quality_of_service(map.get("spec").unwrap_or(&Value::Null));
+            map.insert("status".into(), json!({"phase": "Pending", "qosClass": class}));
         }
-        "Deployment" | "DaemonSet" | "PodDisruptionBudget" => {
-            map.insert("status".into(), json!({}));
+        "DaemonSet" => {
+            map.remove("status");
+            object::map_mut(object::meta_mut(new), "annotations")
+                .insert(TEMPLATE_GENERATION.into(), "1".into());
+        }
+        "Deployment" | "PodDisruptionBudget" | "ReplicaSet" | "Job" => {
+            map.remove("status");
         }
         _ => {}
     }
-    changed_object(resource, new);
 }
 
-/// Fills in the defaults of an object after any write.
-pub(crate) fn changed_object(resource: &Resource, new: &mut Value) {
+/// Fills in the defaults of an object when it is read, before anything else looks at it.
+pub(crate) fn fill(resource: &Resource, new: &mut Value) {
     if resource.custom {
         return;
     }
+    let name = object::name(new).to_owned();
     let map = object::map_of(new);
     match resource.kind.as_str() {
-        "Secret" => {
-            map.entry("type").or_insert_with(|| "Opaque".into());
-            if let Some(Value::Object(texts)) = map.remove("stringData") {
-                let data = object::map_mut(map, "data");
-                for (key, text) in texts {
-                    if let Some(text) = text.as_str() {
-                        data.insert(key, STANDARD.encode(text).into());
-                    }
-                }
-            }
-        }
-        "Pod" => pod_spec(object::map_mut(map, "spec")),
-        "Deployment" => {
-            let spec = object::map_mut(map, "spec");
-            spec.entry("replicas").or_insert_with(|| 1.into());
-            pod_spec(object::map_mut(object::map_mut(spec, "template"), "spec"));
-        }
-        "DaemonSet" => {
-            let spec = object::map_mut(map, "spec");
-            pod_spec(object::map_mut(object::map_mut(spec, "template"), "spec"));
+        "Namespace" if !name.is_empty() => {
+            let labels = object::map_mut(object::meta_mut(new), "labels");
+            labels.insert("kubernetes.io/metadata.name".into(), name.into());
         }
         "Node" => {
-            object::map_mut(map, "spec");
+            let status = object::map_mut(map, "status");
+            if let (Some(capacity), None) =
+                (status.get("capacity").cloned(), status.get("allocatable"))
+            {
+                status.insert("allocatable".into(), capacity);
+            }
+        }
+        "Secret" => secret(map),
+        "Pod" => {
+            let spec = object::map_mut(map, "spec");
+            pod::fill(spec);
+            pod::fill_requests(spec);
+            spec.entry("enableServiceLinks").or_insert(Value::Bool(true));
+        }
+        "Deployment" => deployment(object::map_mut(map, "spec")),
+        "DaemonSet" => daemon_set(object::map_mut(map, "spec")),
+        _ => {}
+    }
+}
+
+fn secret(map: &mut Map<String, Value>) {
+    map.entry("type").or_insert_with(|| "Opaque".into());
+    if let Some(Value::Object(texts)) = map.remove("stringData") {
+        let data = object::map_mut(map, "data");
+        for (key, text) in texts {
+            if let Some(text) = text.as_str() {
+                data.insert(key, STANDARD.encode(text).into());
+            }
+        }
+    }
+}
+
+fn template(spec: &mut Map<String, Value>) {
+    pod::fill(object::map_mut(object::map_mut(spec, "template"), "spec"));
+}
+
+fn deployment(spec: &mut Map<String, Value>) {
+    template(spec);
+    put(spec, "replicas", json!(1));
+    put(spec, "revisionHistoryLimit", json!(10));
+    put(spec, "progressDeadlineSeconds", json!(600));
+    let strategy = object::map_mut(spec, "strategy");
+    put(strategy, "type", json!("RollingUpdate"));
+    if strategy.get("type") == Some(&json!("RollingUpdate")) {
+        let rolling = object::map_mut(strategy, "rollingUpdate");
+        put(rolling, "maxUnavailable", json!("25%"));
+        put(rolling, "maxSurge", json!("25%"));
+    }
+}
+
+fn daemon_set(spec: &mut Map<String, Value>) {
+    template(spec);
+    put(spec, "revisionHistoryLimit", json!(10));
+    let strategy = object::map_mut(spec, "updateStrategy");
+    put(strategy, "type", json!("RollingUpdate"));
+    if strategy.get("type") == Some(&json!("RollingUpdate")) {
+        let rolling = object::map_mut(strategy, "rollingUpdate");
+        put(rolling, "maxUnavailable", json!(1));
+        put(rolling, "maxSurge", json!(0));
+    }
+}
+
+/// Fills in what admission adds to a changed object.
+pub(crate) fn changed_object(resource: &Resource, old: &Value, new: &mut Value) {
+    match resource.kind.as_str() {
+        "DaemonSet" if !resource.custom => count_template(old, new),
+        "Pod" if !resource.custom => {
+            pod::tolerate(object::map_mut(object::map_of(new), "spec"));
         }
         _ => {}
     }
 }
 
-fn pod_spec(spec: &mut serde_json::Map<String, Value>) {
-    for (key, value) in [
-        ("restartPolicy", json!("Always")),
-        ("terminationGracePeriodSeconds", json!(30)),
-        ("dnsPolicy", json!("ClusterFirst")),
-        ("schedulerName", json!("default-scheduler")),
-    ] {
-        spec.entry(key).or_insert(value);
+/// Counts a change of a DaemonSet's template in its annotation.
+fn count_template(old: &Value, new: &mut Value) {
+    let template = |value: &Value| object::at(value, &["spec", "template"]).cloned();
+    let annotation = ["metadata", "annotations", TEMPLATE_GENERATION];
+    let mut count: u64 = object::text(old, &annotation).parse().unwrap_or(1);
+    if template(old) != template(new) {
+        count += 1;
+    }
+    object::map_mut(object::meta_mut(new), "annotations")
+        .insert(TEMPLATE_GENERATION.into(), count.to_string().into());
+}
+
+/// Sets a field that is absent or empty.
+fn put(map: &mut Map<String, Value>, key: &str, value: Value) {
+    let is_empty = map.get(key).is_none_or(|have| have.is_null() || *have == json!(""));
+    if is_empty {
+        map.insert(key.to_owned(), value);
     }
 }

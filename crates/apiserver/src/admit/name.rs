@@ -1,11 +1,8 @@
 //! Validation of object names, labels and annotation keys.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::{
-    failure::{Fault, FaultKind},
-    resource::Resource,
-};
+use crate::{failure::Fault, object, resource::Resource};
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
     characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
@@ -21,7 +18,7 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     'MyValue',  or 'my_value',  or '12345', regex used for validation is \
     '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-const QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and \
+const NAME_PART: &str = "must consist of alphanumeric characters, '-', '_' or '.', and \
     must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or \
     '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
@@ -69,54 +66,101 @@ fn is_name_part(text: &str) -> bool {
         && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
 }
 
-/// Validates the name of an object of `resource`.
-pub(crate) fn check(resource: &Resource, name: &str) -> Vec<Fault> {
-    if name.is_empty() {
-        return vec![Fault::required("metadata.name", "name or generateName is required")];
-    }
-    let (fine, rule) = if resource.kind == "Namespace" && !resource.custom {
-        (is_label(name), LABEL)
-    } else {
-        (is_subdomain(name), SUBDOMAIN)
+/// Returns the rules that a text violates as a label key.
+pub(crate) fn qualified_faults(text: &str) -> Vec<String> {
+    let parts: Vec<&str> = text.split('/').collect();
+    let mut faults = Vec::new();
+    let name = match parts.as_slice() {
+        [name] => *name,
+        [prefix, name] => {
+            if prefix.is_empty() {
+                faults.push("prefix part must be non-empty".to_owned());
+            } else {
+                faults
+                    .extend(subdomain_faults(prefix).iter().map(|it| format!("prefix part {it}")));
+            }
+            *name
+        }
+        _ => {
+            return vec![format!(
+                "a valid label key {NAME_PART} with an optional DNS subdomain prefix and '/' (e.g. \
+                 'example.com/MyName')"
+            )];
+        }
     };
-    if fine {
-        return Vec::new();
+    if name.is_empty() {
+        faults.push("name part must be non-empty".to_owned());
+    } else if name.len() > 63 {
+        faults.push("name part must be no more than 63 bytes".to_owned());
     }
-    vec![Fault::invalid("metadata.name", &Value::from(name), rule)]
+    if !has_name_form(name) {
+        faults.push(format!("name part {NAME_PART}"));
+    }
+    faults
 }
 
-/// Validates the labels and the annotation keys of an object.
-pub(crate) fn check_labels(object: &Value) -> Vec<Fault> {
+/// Returns the rules that a text violates as an RFC 1123 subdomain.
+pub(crate) fn subdomain_faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
-    for field in ["labels", "annotations"] {
-        let Some(map) = object.get("metadata").and_then(|meta| meta.get(field)) else { continue };
-        let place = format!("metadata.{field}");
-        let Some(map) = map.as_object() else {
-            if !map.is_null() {
-                faults.push(Fault::wrong_type(place, map, "object"));
-            }
-            continue;
-        };
-        for (key, value) in map {
-            // Compat: annotation keys may contain upper case letters; their prefix is validated in
-            // lower case.
-            let key_checked =
-                if field == "labels" { key.clone() } else { key.to_ascii_lowercase() };
-            if !is_qualified(&key_checked) {
-                faults.push(Fault::invalid(place.clone(), &Value::from(key.as_str()), QUALIFIED));
-            }
-            match value.as_str() {
-                None => faults.push(Fault {
-                    field: format!("{place}.{key}"),
-                    kind: FaultKind::TypeInvalid,
-                    message: format!("Invalid value: {value}: must be a string"),
-                }),
-                Some(text) if field == "labels" && !is_label_value(text) => {
-                    faults.push(Fault::invalid(place.clone(), value, LABEL_VALUE));
-                }
-                Some(_) => {}
-            }
-        }
+    if text.len() > 253 {
+        faults.push("must be no more than 253 characters".to_owned());
+    }
+    if !text.split('.').all(|part| has_label_form(part)) {
+        faults.push(SUBDOMAIN.to_owned());
+    }
+    faults
+}
+
+/// Returns the rules that a text violates as an RFC 1123 label.
+pub(crate) fn label_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 characters".to_owned());
+    }
+    if !has_label_form(text) {
+        // Compat: a text that is a subdomain but no label is told the reason alone.
+        let only_dots = text.contains('.') && text.split('.').all(has_label_form);
+        faults.push(if only_dots { "must not contain dots".to_owned() } else { LABEL.to_owned() });
+    }
+    faults
+}
+
+/// Returns the rules that a text violates as a label value.
+pub(crate) fn label_value_faults(text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    if text.len() > 63 {
+        faults.push("must be no more than 63 bytes".to_owned());
+    }
+    if !text.is_empty() && !has_name_form(text) {
+        faults.push(LABEL_VALUE.to_owned());
+    }
+    faults
+}
+
+fn has_label_form(text: &str) -> bool {
+    let fine = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(fine) && text.ends_with(fine) && text.chars().all(|c| fine(c) || c == '-')
+}
+
+fn has_name_form(text: &str) -> bool {
+    let ends = |c: char| c.is_ascii_alphanumeric();
+    text.starts_with(ends)
+        && text.ends_with(ends)
+        && text.chars().all(|c| ends(c) || matches!(c, '-' | '_' | '.'))
+}
+
+/// Validates the name of an object of `resource`.
+pub(crate) fn check(resource: &Resource, object: &Value) -> Vec<Fault> {
+    let is_label = resource.kind == "Namespace" && !resource.custom;
+    let rules = |text: &str| if is_label { label_faults(text) } else { subdomain_faults(text) };
+    let mut faults = Vec::new();
+    let name = object::name(object);
+    if name.is_empty() {
+        faults.push(Fault::required("metadata.name", "name or generateName is required"));
+        return faults;
+    }
+    for rule in rules(name) {
+        faults.push(Fault::invalid("metadata.name", &json!(name), &rule));
     }
     faults
 }
@@ -124,7 +168,6 @@ pub(crate) fn check_labels(object: &Value) -> Vec<Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn names_follow_the_rules_of_kubernetes() {
@@ -146,11 +189,15 @@ mod tests {
     }
 
     #[test]
-    fn labels_with_bad_keys_or_values_are_refused() {
-        let bad = json!({"metadata": {"labels": {"a b": "x", "ok": "has space", "n": 1}}});
-        assert_eq!(check_labels(&bad).len(), 3);
-        let good = json!({"metadata": {"labels": {"node-role.kubernetes.io/worker": ""},
-            "annotations": {"Any/Key": "some text, any"}}});
-        assert_eq!(check_labels(&good), []);
+    fn each_violated_rule_is_named() {
+        assert_eq!(
+            qualified_faults(""),
+            ["name part must be non-empty".to_owned(), format!("name part {NAME_PART}")]
+        );
+        assert_eq!(qualified_faults("a.b/c"), [""; 0]);
+        assert_eq!(qualified_faults("/c"), ["prefix part must be non-empty"]);
+        assert_eq!(qualified_faults("a/b/c").len(), 1);
+        assert_eq!(label_value_faults(&"a".repeat(64)), ["must be no more than 63 bytes"]);
+        assert_eq!(label_faults("a.b"), ["must not contain dots"]);
     }
 }

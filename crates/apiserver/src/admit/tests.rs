@@ -15,7 +15,11 @@ fn made(plural: &str, object: Value) -> Value {
 
 #[test]
 fn a_new_object_gets_identity_time_and_generation() {
-    let pod = made("pods", json!({"metadata": {"generateName": "p-"}, "status": {"phase": "X"}}));
+    let pod = made(
+        "pods",
+        json!({"metadata": {"generateName": "p-"}, "status": {"phase": "X"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}),
+    );
     assert_eq!(object::meta(&pod, "creationTimestamp"), "2026-01-02T03:04:05Z");
     assert_eq!(object::name(&pod), "p-kbbbb");
     assert_eq!(pod["metadata"]["generation"], 1);
@@ -36,7 +40,11 @@ fn a_bad_name_is_refused_with_the_rule() {
 #[test]
 fn generation_counts_only_changes_of_the_content() {
     let deployments = builtin::by_plural("deployments");
-    let old = made("deployments", json!({"metadata": {"name": "d"}, "spec": {"replicas": 1}}));
+    let template = json!({"metadata": {"labels": {"a": "b"}},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec =
+        json!({"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let old = made("deployments", json!({"metadata": {"name": "d"}, "spec": spec}));
     let step = |old: &Value, change: &dyn Fn(&mut Value), part| {
         let mut new = old.clone();
         change(&mut new);

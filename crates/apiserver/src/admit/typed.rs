@@ -1,50 +1,44 @@
 //! Type validation of the built-in kinds. A stored object with a field of the wrong type would
 //! break every client that lists its kind.
 
-use k8s_openapi::{
-    api::{
-        apps::v1::{DaemonSet, Deployment},
-        coordination::v1::Lease,
-        core::v1::{ConfigMap, Event, Namespace, Node, Pod, Secret, ServiceAccount},
-        policy::v1::PodDisruptionBudget,
-    },
-    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
-};
-use serde::{Serialize, de::DeserializeOwned};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use crate::{resource::Resource, schema::prune::join};
+use crate::{
+    object,
+    resource::{Form, Resource},
+    schema::prune::join,
+    types::{self, canonical},
+};
 
-/// Drops the fields that the kind does not have and returns their paths. Fails on values of the
-/// wrong type.
-pub(super) fn check(
-    resource: &Resource,
-    object: &mut Value,
-) -> Result<Vec<String>, serde_json::Error> {
-    let known = match resource.kind.as_str() {
-        "Namespace" => known::<Namespace>(object)?,
-        "Node" => known::<Node>(object)?,
-        "Pod" => known::<Pod>(object)?,
-        "ConfigMap" => known::<ConfigMap>(object)?,
-        "Secret" => known::<Secret>(object)?,
-        "ServiceAccount" => known::<ServiceAccount>(object)?,
-        "Event" => known::<Event>(object)?,
-        "Lease" => known::<Lease>(object)?,
-        "PodDisruptionBudget" => known::<PodDisruptionBudget>(object)?,
-        "Deployment" => known::<Deployment>(object)?,
-        "DaemonSet" => known::<DaemonSet>(object)?,
-        "CustomResourceDefinition" => known::<CustomResourceDefinition>(object)?,
-        _ => return Ok(Vec::new()),
+/// Brings an object into the form of its kind and returns the paths of its unknown fields, which
+/// are dropped. Fails on values of the wrong type.
+pub(super) fn check(resource: &Resource, object: &mut Value) -> Result<Vec<String>, String> {
+    if resource.custom {
+        let metadata = object.get("metadata").unwrap_or(&Value::Null);
+        let read = canonical::read_metadata(metadata)?;
+        object::map_of(object).insert("metadata".into(), read.object);
+        return Ok(read.unknown);
+    }
+    if resource.kind == "CustomResourceDefinition" {
+        return definition(object).map_err(|error| error.to_string());
+    }
+    let group = if resource.form == Form::NewEvent { "" } else { resource.group.as_str() };
+    let Some(found) = types::of_kind(group, &resource.version, &resource.kind) else {
+        return Ok(Vec::new());
     };
+    let read = canonical::read(found, object)?;
+    *object = read.object;
+    Ok(read.unknown)
+}
+
+/// Drops the unknown fields of a definition.
+fn definition(object: &mut Value) -> Result<Vec<String>, serde_json::Error> {
+    let known = serde_json::to_value(CustomResourceDefinition::deserialize(&*object)?)?;
     let mut unknown = Vec::new();
     prune(object, &known, "", &mut unknown);
     Ok(unknown)
-}
-
-/// Returns the object as the Rust type of its kind serializes it.
-fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Result<Value, serde_json::Error> {
-    let typed = T::deserialize(object)?;
-    serde_json::to_value(typed)
 }
 
 fn prune(object: &mut Value, known: &Value, path: &str, unknown: &mut Vec<String>) {

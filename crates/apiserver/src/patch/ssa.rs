@@ -196,7 +196,10 @@ fn conflicts(
 fn named(all: &[Entry], conflicts: &[Conflict]) -> Vec<(String, String)> {
     let name = |at: &usize| {
         all.get(*at)
-            .map(|entry| format!("\"{}\" using {}", entry.name, entry.api_version))
+            .map(|entry| match entry.operation.as_str() {
+                "Apply" => format!("\"{}\"", entry.name),
+                _ => format!("\"{}\" using {}", entry.name, entry.api_version),
+            })
             .unwrap_or_default()
     };
     conflicts.iter().map(|(at, path)| (name(at), fields::shown(path))).collect()

@@ -114,11 +114,10 @@ fn merge_list(have: &mut Value, field: &str, list: &[Value]) {
             }
         }
         (None, Some(items)) if is_set(field) => {
-            for item in list {
-                if !items.contains(item) {
-                    items.push(item.clone());
-                }
-            }
+            // Compat: the values of the patch come first.
+            let mut merged = list.to_vec();
+            merged.extend(items.iter().filter(|item| !list.contains(item)).cloned());
+            *items = merged;
         }
         _ => {
             let kept = list.iter().filter(|item| !directive(item, "replace"));

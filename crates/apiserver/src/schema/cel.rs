@@ -210,7 +210,8 @@ impl Rule {
             | FaultKind::NotSupported
             | FaultKind::TooLong
             | FaultKind::TooMany
-            | FaultKind::TypeInvalid => {
+            | FaultKind::TypeInvalid
+            | FaultKind::NotFound => {
                 format!("Invalid value: \"{}\": {why}", schema.kind.name())
             }
         };

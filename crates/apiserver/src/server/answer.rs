@@ -144,9 +144,29 @@ pub(super) fn list(
             joined("PartialObjectMetadataList", "meta.k8s.io/v1", &meta, items)
         }
         Shape::Plain => {
-            let items = objects.iter().map(|one| text(resource, one));
+            let items = objects.iter().map(|one| item(resource, one));
             joined(&resource.list_kind, &resource.api_version(), &meta, items)
         }
+    }
+}
+
+/// Returns the text of a list item. Items of built-in kinds have no kind and version of their own.
+fn item(resource: &Resource, object: &Object) -> Bytes {
+    if resource.custom {
+        return text(resource, object);
+    }
+    let shown = form::shown(resource, &object.value);
+    serde_json::to_vec(&Item(&shown)).expect("a JSON value can be encoded").into()
+}
+
+/// An object without its kind and version.
+struct Item<'a>(&'a Value);
+
+impl serde::Serialize for Item<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let entries = self.0.as_object().into_iter().flatten();
+        serializer
+            .collect_map(entries.filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind")))
     }
 }
 
@@ -160,6 +180,12 @@ fn joined(
     let mut out = BytesMut::new();
     let head = json!({"kind": kind, "apiVersion": version, "metadata": meta}).to_string();
     out.put_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
+    let mut items = items.peekable();
+    // Compat: an empty list of metadata has no items.
+    if kind == "PartialObjectMetadataList" && items.peek().is_none() {
+        out.put_slice(b",\"items\":null}");
+        return out.freeze();
+    }
     out.put_slice(b",\"items\":[");
     for (at, item) in items.enumerate() {
         if at > 0 {

@@ -10,16 +10,23 @@ use serde_json::{Map, Value, json};
 use super::{Body, Call, Server, answer, dependents::Dependents};
 use crate::{
     budget, clock,
-    failure::Failure,
+    failure::{Failure, Fault},
     object,
-    resource::Resource,
+    query::Query,
+    resource::{Resource, builtin},
     select::Selector,
     service::PodDeletion,
-    store::{Key, Object, Put, Write, WriteError},
+    store::{Key, Object, Put, Write, WriteError, stamped},
 };
+
+/// Name of the collection of pods.
+const PODS: &str = "pods";
 
 /// Maximum number of attempts when a delete conflicts with other writes.
 const MAX_ATTEMPTS: usize = 32;
+
+/// The namespaces that cannot be deleted.
+const PROTECTED: [&str; 3] = ["default", "kube-public", "kube-system"];
 
 /// The result of a delete.
 pub(super) enum Deleted {
@@ -36,6 +43,12 @@ impl Server {
         options: &Value,
     ) -> Result<Response<Body>, Failure> {
         let key = call.key();
+        let is_namespace = &*call.resource.collection == builtin::NAMESPACES;
+        if is_namespace && PROTECTED.contains(&key.name.as_str()) {
+            let why = "this namespace may not be deleted";
+            return Err(Failure::forbidden(&call.resource, &key.name, why));
+        }
+        check_propagation(options, &call.query)?;
         let dry = call.query.dry_run || is_dry_run(options);
         let mut options = options.clone();
         if let Some(grace) = call.query.grace_period {
@@ -43,6 +56,11 @@ impl Server {
         }
         match self.remove(&call.resource, &key, &options, dry).await? {
             Deleted::Held(object) => Ok(self.show(call, StatusCode::OK, &object)),
+            // Compat: the answer to the delete of a pod is the pod.
+            Deleted::Gone(object) if &*call.resource.collection == PODS => {
+                let shown = stamped(self.marked(&object.value, 0), object.version);
+                Ok(self.show(call, StatusCode::OK, &shown))
+            }
             Deleted::Gone(object) => Ok(answer::json(StatusCode::OK, &success(call, &object))),
         }
     }
@@ -88,6 +106,16 @@ impl Server {
             let old = self.store.get(&resource.collection, key);
             let old = old.ok_or_else(|| Failure::not_found(resource, &key.name))?;
             check_preconditions(resource, &old, options)?;
+            if &*resource.collection == builtin::NAMESPACES {
+                if dry {
+                    return Ok(Deleted::Held(old));
+                }
+                match self.terminate(key, &old).await {
+                    Err(WriteError::Stale) => continue,
+                    Err(error) => return Err(Self::commit_failure(resource, &key.name, &error)),
+                    Ok(left) => return Ok(Deleted::Held(left)),
+                }
+            }
             let grace = self.grace(resource, &old.value, options);
             let held = grace > 0 || object::finalizers(&old.value).next().is_some();
             if dry || (held && is_marked(&old.value, grace)) {
@@ -117,10 +145,27 @@ impl Server {
         Err(Failure::modified(resource, &key.name))
     }
 
+    /// Marks a namespace as being deleted, deletes its content, and removes it when it is empty.
+    async fn terminate(&self, key: &Key, old: &Arc<Object>) -> Result<Arc<Object>, WriteError> {
+        let mut left = Arc::clone(old);
+        if !object::is_deleting(&old.value) {
+            let mut value = old.value.clone();
+            let now = clock::rfc3339(self.clock.now());
+            object::set_meta(&mut value, "deletionTimestamp", now);
+            object::map_mut(object::map_of(&mut value), "status")
+                .insert("phase".into(), "Terminating".into());
+            let (collection, put) = (builtin::NAMESPACES.into(), Put::Keep(value));
+            let write = Write { collection, key: key.clone(), expect: Some(old.version), put };
+            left = self.store.commit(write).await?;
+        }
+        self.empty_namespace(&key.name).await;
+        Ok(left)
+    }
+
     /// Returns the grace period of a delete in seconds. Zero unless the object is a running pod
     /// that a kubelet handles.
     fn grace(&self, resource: &Resource, old: &Value, options: &Value) -> i64 {
-        let runs = &*resource.collection == "pods"
+        let runs = &*resource.collection == PODS
             && self.pods == PodDeletion::ByKubelet
             && !object::text(old, &["spec", "nodeName"]).is_empty()
             && !budget::is_finished(old);
@@ -137,10 +182,35 @@ impl Server {
         let mut value = old.clone();
         let now = self.clock.now();
         let end = now.checked_add(SignedDuration::from_secs(grace)).unwrap_or(now);
+        // A delete changes what an object is to become, as a change of its spec does.
+        let generation = object::at(&value, &["metadata", "generation"]).and_then(Value::as_i64);
+        if let Some(generation) = generation.filter(|it| *it > 0 && !object::is_deleting(old)) {
+            object::set_meta(&mut value, "generation", generation + 1);
+        }
         object::set_meta(&mut value, "deletionTimestamp", clock::rfc3339(end));
         object::set_meta(&mut value, "deletionGracePeriodSeconds", grace);
         value
     }
+}
+
+/// Validates the propagation policy of a delete request.
+fn check_propagation(options: &Value, query: &Query) -> Result<(), Failure> {
+    const PLACE: &str = "propagationPolicy";
+    let policy = match object::text(options, &[PLACE]) {
+        "" => query.propagation.as_str(),
+        policy => policy,
+    };
+    let invalid = |fault: &Fault| Err(Failure::invalid_options("DeleteOptions", fault));
+    let orphans = options.get("orphanDependents").and_then(Value::as_bool).or(query.orphans);
+    if !policy.is_empty() && orphans.is_some() {
+        let rule = "orphanDependents and deletionPropagation cannot be both set";
+        return invalid(&Fault::invalid(PLACE, &json!(policy), rule));
+    }
+    if !matches!(policy, "" | "Foreground" | "Background" | "Orphan") {
+        let known = ["Foreground", "Background", "Orphan", "nil"];
+        return invalid(&Fault::not_supported(PLACE, policy, &known));
+    }
+    Ok(())
 }
 
 /// Returns true if the object is already being deleted, with a grace period that is not longer.
@@ -159,11 +229,12 @@ fn check_preconditions(resource: &Resource, old: &Object, options: &Value) -> Re
         let wanted = object::text(options, &["preconditions", field]);
         let have = object::meta(&old.value, field);
         if !wanted.is_empty() && wanted != have {
+            let end = if field == "uid" { "deleted and then recreated" } else { "modified" };
             let why = format!(
-                "Precondition failed: {label} in precondition: {wanted}, {label} in object meta: \
-                 {have}"
+                "the {label} in the precondition ({wanted}) does not match the {label} in record \
+                 ({have}). The object might have been {end}"
             );
-            return Err(Failure::conflict(resource, name, &why));
+            return Err(Failure::conflict_of_kind(resource, name, &why));
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use super::Server;
 use crate::{
     object,
     resource::{Form, Resource, builtin, crd},
-    store::{Key, Object, Put, Write, WriteError},
+    store::{Key, Object, Put, Write, WriteError, owners::owners},
 };
 
 /// The treatment of objects that a deleted object owned.
@@ -31,9 +31,8 @@ impl Dependents {
 impl Server {
     /// Deletes or releases the objects that depend on a removed object.
     pub(super) async fn clean_up(&self, resource: &Resource, gone: &Value, treatment: Dependents) {
-        if &*resource.collection == builtin::NAMESPACES {
-            let namespace = object::name(gone);
-            self.delete_all(Some(namespace), |other| other.namespaced).await;
+        if resource.namespaced {
+            self.finish_namespace(object::namespace(gone)).await;
         }
         if &*resource.collection == builtin::CRDS {
             let (group, plural) = crd::identity(gone);
@@ -48,6 +47,38 @@ impl Server {
         }
     }
 
+    /// Deletes the content of a namespace that is being deleted, then the namespace.
+    pub(super) async fn empty_namespace(&self, namespace: &str) {
+        Box::pin(self.delete_all(Some(namespace), |other| other.namespaced)).await;
+        self.finish_namespace(namespace).await;
+    }
+
+    /// Removes a namespace that is being deleted, if it is empty and no finalizer holds it.
+    async fn finish_namespace(&self, namespace: &str) {
+        let key = Key::new("", namespace);
+        let Some(found) = self.store.get(builtin::NAMESPACES, &key) else { return };
+        let finalizers = object::at(&found.value, &["spec", "finalizers"]);
+        let is_held = finalizers
+            .and_then(Value::as_array)
+            .is_some_and(|list| list.iter().any(|one| one != "kubernetes"));
+        let is_held = is_held || object::finalizers(&found.value).next().is_some();
+        if !object::is_deleting(&found.value) || is_held {
+            return;
+        }
+        let served = self.catalog.served();
+        let has_objects = |other: &Resource| {
+            other.namespaced
+                && !self.store.list(&other.collection, Some(namespace), None).0.is_empty()
+        };
+        if served.values().any(|other| has_objects(other)) {
+            return;
+        }
+        let (collection, put) = (builtin::NAMESPACES.into(), Put::Remove(found.value.clone()));
+        let write = Write { collection, key, expect: Some(found.version), put };
+        // A conflict is another writer, whose change finishes the namespace.
+        let _ = self.store.commit(write).await;
+    }
+
     async fn delete_all(&self, namespace: Option<&str>, concerned: impl Fn(&Resource) -> bool) {
         for other in self.catalog.served().values().filter(|other| concerned(other)) {
             for object in self.store.list(&other.collection, namespace, None).0 {
@@ -58,17 +89,20 @@ impl Server {
     }
 
     async fn release_owned(&self, owner: &str, treatment: Dependents) {
-        for other in self.catalog.served().values().filter(|other| other.form == Form::Same) {
-            for object in self.store.list(&other.collection, None, None).0 {
-                if !owners(&object.value).any(|one| one == owner) {
-                    continue;
-                }
-                let shared = owners(&object.value).any(|one| one != owner);
-                if shared || treatment == Dependents::Release {
-                    self.remove_owner(other, &object, owner).await;
-                } else {
-                    let _ = self.remove(other, &key(&object.value), &json!({}), false).await;
-                }
+        let served = self.catalog.served();
+        for (collection, place) in self.store.dependents(owner) {
+            let holds =
+                |other: &&Arc<Resource>| other.form == Form::Same && other.collection == collection;
+            let (Some(other), Some(object)) =
+                (served.values().find(holds), self.store.get(&collection, &place))
+            else {
+                continue;
+            };
+            let shared = owners(&object.value).any(|one| one != owner);
+            if shared || treatment == Dependents::Release {
+                self.remove_owner(other, &object, owner).await;
+            } else {
+                let _ = self.remove(other, &place, &json!({}), false).await;
             }
         }
     }
@@ -98,10 +132,4 @@ impl Server {
 
 fn key(object: &Value) -> Key {
     Key::new(object::namespace(object), object::name(object))
-}
-
-/// Returns the UIDs of an object's owners.
-fn owners(object: &Value) -> impl Iterator<Item = &str> {
-    let references = object::at(object, &["metadata", "ownerReferences"]).and_then(Value::as_array);
-    references.into_iter().flatten().map(|one| object::text(one, &["uid"]))
 }

@@ -5,18 +5,26 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Body, Call, Server, answer, recount::BUDGETS, write};
+use super::{Body, Call, Server, answer, recount::BUDGETS};
 use crate::{budget, failure::Failure, object};
 
 impl Server {
     /// Evicts a pod if its budget allows one more disruption.
-    pub(super) async fn evict(&self, call: &Call, body: &[u8]) -> Result<Response<Body>, Failure> {
-        let eviction = write::body(body)?;
-        let version = object::text(&eviction, &["apiVersion"]);
+    pub(super) async fn evict(
+        &self,
+        call: &Call,
+        eviction: &Value,
+    ) -> Result<Response<Body>, Failure> {
+        let version = object::text(eviction, &["apiVersion"]);
         if !matches!(version, "policy/v1" | "policy/v1beta1" | "") {
             return Err(Failure::bad_request(format!("no kind \"Eviction\" in {version}")));
         }
         let key = call.key();
+        let name = object::name(eviction);
+        if !name.is_empty() && name != key.name {
+            let message = "name in URL does not match name in Eviction object";
+            return Err(Failure::bad_request(message));
+        }
         let options = eviction.get("deleteOptions").cloned().unwrap_or_else(|| json!({}));
         // Held until the pod is removed, so that the next eviction counts without it.
         let _turn = self.evictions.lock().await;

@@ -7,6 +7,21 @@ use serde_json::{Map, Value, json};
 use super::{Body, Call, Server, answer};
 use crate::{failure::Failure, object, select::Selector, store::Key};
 
+const CONTINUE_EXPIRED: &str = "The provided continue parameter is too old to display a \
+    consistent list result. You can start a new list without the continue parameter.";
+const VERSION_EXPIRED: &str = "The resourceVersion for the provided list is too old.";
+
+/// Validates how much of each object the rows of a table include.
+fn check_include(include: &str) -> Result<(), Failure> {
+    if matches!(include, "" | "None" | "Metadata" | "Object") {
+        return Ok(());
+    }
+    Err(Failure::bad_request(format!(
+        "Unable to convert to Table as requested: includeObject: Invalid value: \"{include}\": must \
+         be 'Metadata', 'Object', 'None', or empty"
+    )))
+}
+
 impl Server {
     /// Returns one object.
     pub(super) fn get(&self, call: &Call) -> Result<Response<Body>, Failure> {
@@ -30,38 +45,45 @@ impl Server {
 
     /// Returns a collection, or one page of it.
     ///
-    /// All pages carry the resourceVersion of the first one. A watch from there brings a client up
-    /// to date, whatever changed between two pages.
+    /// All pages show the objects at the version of the first one.
     pub(super) fn list(&self, call: &Call) -> Result<Response<Body>, Failure> {
         let query = &call.query;
         let selector =
             Selector::parse(&query.label_selector, &query.field_selector, &call.resource)?;
+        query.check_list()?;
+        if call.shape == answer::Shape::Table {
+            check_include(&query.include_object)?;
+        }
         let page = Page::read(&query.continue_token)?;
         let collection = &call.resource.collection;
+        let namespace = call.namespace.as_deref();
         let after = page.as_ref().map(|page| &page.after);
-        let (mut objects, current) = self.store.list(collection, call.namespace.as_deref(), after);
-        if let Some(asked) = query.version()? {
-            if asked > current {
-                return Err(Failure::future_version(asked, current));
-            }
-            if query.exact && asked != current {
-                return Err(Failure::expired(
-                    "The resourceVersion for the provided list is too old.",
-                ));
-            }
+        let asked = query.version()?;
+        let current = self.store.version();
+        if let Some(asked) = asked.filter(|asked| *asked > current) {
+            return Err(Failure::future_version(asked, current));
         }
-        let version = page.as_ref().map_or(current, |page| page.version);
-        if page.is_some() && self.store.since(collection, version).is_err() {
-            return Err(Failure::expired(
-                "The provided continue parameter is too old to display a consistent list result. \
-                 You can start a new list without the continue parameter.",
-            ));
-        }
+        let exact = match &page {
+            Some(page) => Some(page.version),
+            None => asked.filter(|_| query.exact),
+        };
+        let (mut objects, version) = match exact {
+            None => self.store.list(collection, namespace, after),
+            Some(version) => {
+                let found = self.store.list_at(collection, namespace, after, version);
+                let why = if page.is_some() { CONTINUE_EXPIRED } else { VERSION_EXPIRED };
+                (found.map_err(|_| Failure::expired(why))?, version)
+            }
+        };
         if !selector.is_everything() {
             objects.retain(|one| selector.matches(&one.value));
         }
         let mut meta = Map::new();
         meta.insert("resourceVersion".into(), version.to_string().into());
+        // Compat: a list of custom objects always names the next page.
+        if call.resource.custom && call.shape == answer::Shape::Plain {
+            meta.insert("continue".into(), "".into());
+        }
         if let Some(limit) = query.limit.filter(|limit| objects.len() > *limit) {
             let left = objects.len() - limit;
             objects.truncate(limit);

@@ -9,11 +9,13 @@ use serde_json::{Value, json};
 use super::{Body, Call, Server, answer};
 use crate::{
     admit::Part,
+    body::{self, Decoded},
     discovery,
     failure::Failure,
     openapi,
     path::{self, Located, Target},
-    query,
+    query::{self, Query},
+    resource::builtin,
     review::{self, Identity},
 };
 
@@ -96,7 +98,7 @@ impl Server {
                     "/readyz", "/version"]});
                 Ok(answer::json(StatusCode::OK, &paths))
             }
-            _ => Err(Failure::unknown_path()),
+            _ => Ok(no_page()),
         }
     }
 
@@ -106,10 +108,12 @@ impl Server {
         parts: &Parts,
         body: Bytes,
     ) -> Result<Response<Body>, Failure> {
-        let resource = self
-            .catalog
-            .find(&located.group, &located.version, &located.resource)
-            .ok_or_else(Failure::unknown_path)?;
+        let found = self.catalog.find(&located.group, &located.version, &located.resource);
+        let Some(resource) = found else {
+            let served = self.catalog.served();
+            let is_group = served.keys().any(|(group, _, _)| *group == located.group);
+            return if is_group { Err(Failure::unknown_path()) } else { Ok(no_page()) };
+        };
         if !resource.namespaced && located.namespace.is_some() {
             return Err(Failure::unknown_path());
         }
@@ -117,6 +121,12 @@ impl Server {
             return Err(Failure::unknown_path());
         }
         let query = query::parse(parts.uri.query().unwrap_or(""))?;
+        check_options(&parts.method, &query)?;
+        // Compat: an object is created in its namespace only.
+        let is_homeless = resource.namespaced && located.namespace.is_none();
+        if is_homeless && parts.method == Method::POST {
+            return Err(Failure::method());
+        }
         let manager = query.field_manager.clone().unwrap_or_else(|| agent(&parts.headers));
         let call = Call {
             resource,
@@ -129,11 +139,16 @@ impl Server {
         match located.subresource.as_deref() {
             None => self.main(call, parts, body).await,
             Some("status") if call.resource.status => self.status(&call, parts, body).await,
+            Some("scale") if call.resource.kind == "Deployment" && !call.resource.custom => {
+                let read = || decode(&parts.headers, &body, "Scale").map(|read| read.value);
+                let media = media_type(&parts.headers);
+                self.scale(&call, &parts.method, media, read, &body).await
+            }
             Some("eviction") if call.resource.qualified() == "pods" => {
                 if parts.method != Method::POST {
-                    return Err(Failure::method(&call.resource));
+                    return Err(Failure::method());
                 }
-                self.evict(&call, &body).await
+                self.evict(&call, &decode(&parts.headers, &body, "Eviction")?.value).await
             }
             Some(_) => Err(Failure::unknown_path()),
         }
@@ -149,17 +164,28 @@ impl Server {
             (&Method::GET, _) if call.query.watch => self.watch(call),
             (&Method::GET, Some(_)) => self.get(&call),
             (&Method::GET, None) => self.list(&call),
-            (&Method::POST, None) => self.create(&call, decode(&parts.headers, &body)?).await,
+            (&Method::POST, None) => {
+                let kind = &call.resource.kind;
+                self.create(&call, decode(&parts.headers, &body, kind)?).await
+            }
             (&Method::PUT, Some(_)) => {
-                let new = decode(&parts.headers, &body)?;
+                let new = decode(&parts.headers, &body, &call.resource.kind)?;
                 self.update(&call, new, Part::Main).await
             }
             (&Method::PATCH, Some(_)) => {
                 self.patch(&call, media_type(&parts.headers), &body, Part::Main).await
             }
-            (&Method::DELETE, Some(_)) => self.delete(&call, &options(&body)?).await,
-            (&Method::DELETE, None) => self.delete_collection(&call, &options(&body)?).await,
-            _ => Err(Failure::method(&call.resource)),
+            (&Method::DELETE, Some(_)) => {
+                self.delete(&call, &options(&parts.headers, &body)?).await
+            }
+            // Compat: namespaces are deleted one by one.
+            (&Method::DELETE, None) if &*call.resource.collection == builtin::NAMESPACES => {
+                Err(Failure::method())
+            }
+            (&Method::DELETE, None) => {
+                self.delete_collection(&call, &options(&parts.headers, &body)?).await
+            }
+            _ => Err(Failure::method()),
         }
     }
 
@@ -172,15 +198,35 @@ impl Server {
         match parts.method {
             Method::GET => self.get(call),
             Method::PUT => {
-                let new = decode(&parts.headers, &body)?;
+                let new = decode(&parts.headers, &body, &call.resource.kind)?;
                 self.update(call, new, Part::Status).await
             }
             Method::PATCH => {
                 self.patch(call, media_type(&parts.headers), &body, Part::Status).await
             }
-            _ => Err(Failure::method(&call.resource)),
+            _ => Err(Failure::method()),
         }
     }
+}
+
+/// Builds the answer to a path outside the API.
+fn no_page() -> Response<Body> {
+    let mut response =
+        typed("text/plain; charset=utf-8", Bytes::from_static(b"404 page not found\n"));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+/// Validates the options that all requests of a method share.
+fn check_options(method: &Method, query: &Query) -> Result<(), Failure> {
+    let kind = match *method {
+        Method::POST => "CreateOptions",
+        Method::PUT => "UpdateOptions",
+        Method::PATCH => "PatchOptions",
+        Method::DELETE => "DeleteOptions",
+        _ => return Ok(()),
+    };
+    query.check_write().map_err(|fault| Failure::invalid_options(kind, &fault))
 }
 
 fn typed(media: &'static str, body: Bytes) -> Response<Body> {
@@ -213,27 +259,17 @@ fn media_type(headers: &HeaderMap) -> &str {
     value.unwrap_or("").split(';').next().unwrap_or("").trim()
 }
 
-fn decode(headers: &HeaderMap, body: &Bytes) -> Result<Value, Failure> {
-    if !matches!(media_type(headers), "" | "application/json") {
-        return Err(Failure::media_type("application/json"));
-    }
-    parse(body)
-}
-
-/// Parses a JSON object.
-pub(super) fn parse(body: &[u8]) -> Result<Value, Failure> {
-    let value: Value = serde_json::from_slice(body).map_err(|error| {
-        Failure::bad_request(format!("the object provided is unrecognized: {error}"))
-    })?;
-    if value.is_object() {
-        return Ok(value);
-    }
-    Err(Failure::bad_request("the object provided is unrecognized: it is not a JSON object"))
+fn decode(headers: &HeaderMap, bytes: &Bytes, kind: &str) -> Result<Decoded, Failure> {
+    body::decode(media_type(headers), bytes, kind)
 }
 
 /// Parses the options of a delete request. An empty body has none.
-fn options(body: &Bytes) -> Result<Value, Failure> {
-    if body.is_empty() { Ok(json!({})) } else { parse(body) }
+fn options(headers: &HeaderMap, body: &Bytes) -> Result<Value, Failure> {
+    if body.is_empty() {
+        Ok(json!({}))
+    } else {
+        decode(headers, body, "DeleteOptions").map(|read| read.value)
+    }
 }
 
 fn version() -> Value {

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-use super::{Body, Call, Server, answer, dependents::Dependents, route};
+use super::{Body, Call, Server, answer, dependents::Dependents};
 use crate::{
     admit::{self, Admitted, Part},
-    failure::Failure,
+    body::{self, Decoded},
+    failure::{Failure, type_name},
     form, object,
     patch::{self, ssa},
-    resource::builtin,
+    resource::{Resource, builtin},
     store::{Key, Object, Put, Write, WriteError, stamped},
+    types,
 };
 
 /// Maximum number of attempts when a write without resourceVersion conflicts with other writes.
@@ -30,13 +32,19 @@ impl Server {
     pub(super) async fn create(
         &self,
         call: &Call,
-        mut new: Value,
+        read: Decoded,
     ) -> Result<Response<Body>, Failure> {
+        let mut new = read.value;
         check_kind(call, &mut new)?;
-        self.store_new(call, new).await
+        self.store_new(call, new, &read.duplicates).await
     }
 
-    async fn store_new(&self, call: &Call, mut new: Value) -> Result<Response<Body>, Failure> {
+    async fn store_new(
+        &self,
+        call: &Call,
+        mut new: Value,
+        duplicates: &[String],
+    ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
         place(call, &mut new)?;
         self.check_namespace(call, object::name(&new))?;
@@ -44,11 +52,11 @@ impl Server {
         for _ in 0..MAX_ATTEMPTS {
             let new = form::stored(resource, new.clone());
             let admitted = admit::create(resource, new, self.clock.now(), (self.entropy)())?;
-            strict(call, &admitted)?;
+            let notes = notes(duplicates, &admitted);
+            strict(call, &notes)?;
             let name = object::name(&admitted.object).to_owned();
             let key = Key::new(object::namespace(&admitted.object), &name);
             let collection = Arc::clone(&resource.collection);
-            let unknown = admitted.unknown.clone();
             let put = Put::Keep(admitted.object);
             let stored = if call.query.dry_run {
                 self.dry_run(&collection, &key, put)
@@ -62,7 +70,7 @@ impl Server {
                         self.expire_events().await;
                     }
                     let mut response = self.show(call, StatusCode::CREATED, &stored);
-                    warn_unknown(call, &unknown, &mut response);
+                    warn(call, &notes, &mut response);
                     return Ok(response);
                 }
                 // The generated name is in use: the next attempt generates another.
@@ -79,19 +87,24 @@ impl Server {
             return Err(WriteError::Stale);
         }
         let (Put::Keep(value) | Put::Remove(value)) = put;
-        Ok(Arc::new(stamped(value, self.store.version())))
+        let bytes = serde_json::to_vec(&value).expect("a JSON value can be encoded").into();
+        Ok(Arc::new(Object { value, bytes, version: 0 }))
     }
 
     /// Replaces an object or its status.
     pub(super) async fn update(
         &self,
         call: &Call,
-        mut new: Value,
+        read: Decoded,
         part: Part,
     ) -> Result<Response<Body>, Failure> {
+        let mut new = read.value;
         check_kind(call, &mut new)?;
         place(call, &mut new)?;
         let named = call.name.as_deref().unwrap_or("");
+        if object::name(&new).is_empty() {
+            return Err(undeterminable(named));
+        }
         if object::name(&new) != named {
             return Err(Failure::bad_request(format!(
                 "the name of the object ({}) does not match the name on the URL ({named})",
@@ -104,7 +117,7 @@ impl Server {
                 crate::failure::Fault::invalid("metadata.resourceVersion", &Value::from(0), rule);
             return Err(Failure::invalid(&call.resource, named, &[fault]));
         }
-        self.change(call, part, Owners::Note, |_| Ok(new.clone())).await
+        self.change(call, part, Owners::Note, &read.duplicates, |_| Ok(new.clone())).await
     }
 
     /// Applies a patch of any format.
@@ -119,10 +132,19 @@ impl Server {
         if let patch::Patch::Apply(applied) = &patch {
             return self.apply(call, applied, part).await;
         }
-        self.change(call, part, Owners::Note, |current| {
-            patch::apply(&patch, &call.resource, current)
+        self.change(call, part, Owners::Note, &[], |current| {
+            let new = patch::apply(&patch, current)?;
+            let named = call.name.as_deref().unwrap_or("");
+            match object::name(&new) {
+                "" => Err(undeterminable(named)),
+                name if name != named => Err(Failure::bad_request(format!(
+                    "the name of the object ({name}) does not match the name on the URL ({named})"
+                ))),
+                _ => Ok(new),
+            }
         })
         .await
+        .map_err(|failure| as_patch(failure, call))
     }
 
     /// Handles a server-side apply. Creates the object if it is missing.
@@ -132,14 +154,8 @@ impl Server {
         applied: &Value,
         part: Part,
     ) -> Result<Response<Body>, Failure> {
-        if call.query.field_manager.is_none() {
-            return Err(Failure::bad_request(
-                "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is \
-                 required for apply patch",
-            ));
-        }
         let mut applied = applied.clone();
-        check_kind(call, &mut applied)?;
+        check_applied(call, &applied)?;
         place(call, &mut applied)?;
         let manager = ssa::Manager {
             name: &call.manager,
@@ -152,12 +168,23 @@ impl Server {
         if absent && part == Part::Main {
             object::set_meta(&mut applied, "name", call.name.clone().unwrap_or_default());
             let new = ssa::create(resource, applied, &manager);
-            return self.store_new(call, new).await;
+            return self.store_new(call, new, &[]).await;
         }
-        self.change(call, part, Owners::Written, |current| {
+        self.change(call, part, Owners::Written, &[], |current| {
             ssa::apply(resource, current, &applied, &manager, call.query.force)
         })
         .await
+    }
+
+    /// Sets the number of replicas of an object.
+    pub(super) async fn set_replicas(&self, call: &Call, replicas: &Value) -> Result<(), Failure> {
+        let change = |current: &Value| {
+            let mut new = current.clone();
+            object::map_mut(object::map_of(&mut new), "spec")
+                .insert("replicas".into(), replicas.clone());
+            Ok(new)
+        };
+        self.change(call, Part::Main, Owners::Note, &[], change).await.map(drop)
     }
 
     /// Updates an object by a function of its current state. Retries on conflict.
@@ -166,6 +193,7 @@ impl Server {
         call: &Call,
         part: Part,
         owners: Owners,
+        duplicates: &[String],
         change: impl Fn(&Value) -> Result<Value, Failure>,
     ) -> Result<Response<Body>, Failure> {
         let resource = &call.resource;
@@ -176,16 +204,18 @@ impl Server {
             let shown = form::shown(resource, &old.value);
             let new = form::stored(resource, change(&shown)?);
             let mut admitted = admit::update(resource, &old.value, new, part, self.clock.now())?;
-            strict(call, &admitted)?;
+            let notes = notes(duplicates, &admitted);
+            strict(call, &notes)?;
             if admitted.object == old.value {
-                return Ok(self.show(call, StatusCode::OK, &old));
+                let mut response = self.show(call, StatusCode::OK, &old);
+                warn(call, &notes, &mut response);
+                return Ok(response);
             }
             if owners == Owners::Note {
                 self.record_owner(call, &old.value, &mut admitted.object, part);
             }
             let gone = object::is_deleting(&admitted.object)
                 && object::finalizers(&admitted.object).next().is_none();
-            let unknown = std::mem::take(&mut admitted.unknown);
             if call.query.dry_run {
                 let shown = stamped(admitted.object, old.version);
                 return Ok(self.show(call, StatusCode::OK, &shown));
@@ -200,7 +230,7 @@ impl Server {
                         self.clean_up(resource, &stored.value, Dependents::Delete).await;
                     }
                     let mut response = self.show(call, StatusCode::OK, &stored);
-                    warn_unknown(call, &unknown, &mut response);
+                    warn(call, &notes, &mut response);
                     return Ok(response);
                 }
                 Err(WriteError::Stale) => {}
@@ -245,22 +275,123 @@ impl Server {
     }
 }
 
-/// Checks that kind and version in the body match the path.
+/// Checks that kind and version in the body match the path, and fills them in.
 fn check_kind(call: &Call, new: &mut Value) -> Result<(), Failure> {
     let resource = &call.resource;
-    let expected = [("apiVersion", resource.api_version()), ("kind", resource.kind.clone())];
-    for (field, expected) in expected {
-        let map = object::map_of(new);
-        let given = map.entry(field).or_insert_with(|| expected.clone().into());
-        if given.as_str() != Some(expected.as_str()) {
-            let what = if field == "kind" { "kind" } else { "API version" };
-            let given = given.as_str().unwrap_or("").to_owned();
-            return Err(Failure::bad_request(format!(
-                "the {what} in the data ({given}) does not match the expected {what} ({expected})"
+    let (expected, kind) = (resource.api_version(), &resource.kind);
+    let given = |field| object::text(new, &[field]).to_owned();
+    let (version, found) = (given("apiVersion"), given("kind"));
+    let raw = new.to_string();
+    let unrecognized = |why: &str| body::unrecognized(kind, why, raw.as_bytes());
+    for field in ["apiVersion", "kind"] {
+        let value = new.get(field).unwrap_or(&Value::Null);
+        if !value.is_null() && !value.is_string() {
+            return Err(unrecognized(&format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go \
+                 struct field .{field} of type string",
+                if value.is_number() { "number" } else { type_name(value) }
             )));
         }
     }
+    let metadata = new.get("metadata").filter(|it| !it.is_null() && !it.is_object());
+    if let Some(why) = metadata.and_then(|_| admit::unreadable(resource, new)) {
+        return Err(Failure::bad_request(format!(
+            "{kind} in version \"{}\" cannot be handled as a {kind}: {why}",
+            resource.version
+        )));
+    }
+    if resource.custom && found.is_empty() {
+        return Err(unrecognized(&format!("Object 'Kind' is missing in '{raw}'")));
+    }
+    if version.split('/').count() > 2 {
+        return Err(unrecognized(&format!("unexpected GroupVersion string: {version}")));
+    }
+    let wanted = |given: &str, expected: &str| given.is_empty() || given == expected;
+    if !wanted(&version, &expected) || !wanted(&found, kind) {
+        return Err(other_kind(call, &version, &found));
+    }
+    let map = object::map_of(new);
+    map.insert("apiVersion".into(), expected.into());
+    map.insert("kind".into(), kind.clone().into());
     Ok(())
+}
+
+/// 400: the body has the kind `found` instead of the kind of the path.
+fn other_kind(call: &Call, version: &str, found: &str) -> Failure {
+    let resource = &call.resource;
+    let (group, only) = version.split_once('/').unwrap_or(("", version));
+    let only = if only.is_empty() { resource.version.as_str() } else { only };
+    if resource.custom {
+        let (what, given, expected) = if found == resource.kind {
+            ("API version", version.to_owned(), resource.api_version())
+        } else {
+            ("kind", found.to_owned(), resource.kind.clone())
+        };
+        return Failure::bad_request(format!(
+            "the {what} in the data ({given}) does not match the expected {what} ({expected})"
+        ));
+    }
+    let is_known = types::of_kind(group, only, found).is_some();
+    let package = resource.group.split('.').next().filter(|it| !it.is_empty()).unwrap_or("core");
+    let why = if is_known {
+        format!("converting ({only}.{found}) to ({package}.{}): unknown conversion", resource.kind)
+    } else {
+        format!(
+            "no kind \"{found}\" is registered for version \"{version}\" in scheme \
+             \"pkg/runtime/scheme.go:111\""
+        )
+    };
+    let kind = &resource.kind;
+    Failure::bad_request(format!(
+        "{found} in version \"{only}\" cannot be handled as a {kind}: {why}"
+    ))
+}
+
+/// Checks that an applied object is of the kind of the path.
+fn check_applied(call: &Call, applied: &Value) -> Result<(), Failure> {
+    let resource = &call.resource;
+    let of = |field| object::text(applied, &[field]);
+    let (group, version) = of("apiVersion").split_once('/').unwrap_or(("", of("apiVersion")));
+    if of("kind") != resource.kind || of("apiVersion") != resource.api_version() {
+        let kind = of("kind");
+        let message = format!("invalid object type: {group}/{version}, Kind={kind}");
+        return Err(Failure::bad_request(message));
+    }
+    let is_given = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
+    if object::at(applied, &["metadata", "managedFields"]).is_some_and(is_given) {
+        return Err(Failure::bad_request("metadata.managedFields must be nil"));
+    }
+    if let Some(why) = admit::unreadable(resource, applied) {
+        let place = format!("{}/{}", object::namespace(applied), object::name(applied));
+        return Err(Failure::unexplained(format!(
+            "failed to create typed patch object ({place}; {group}/{version}, Kind={}): {why}",
+            resource.kind
+        )));
+    }
+    let (name, named) = (object::name(applied), call.name.as_deref().unwrap_or(""));
+    if !name.is_empty() && name != named {
+        return Err(Failure::bad_request(format!(
+            "the name of the object ({name}) does not match the name on the URL ({named})"
+        )));
+    }
+    Ok(())
+}
+
+/// 400: the object has no name.
+fn undeterminable(named: &str) -> Failure {
+    Failure::bad_request(format!(
+        "the name of the object ({named} based on URL) was undeterminable: name must be provided"
+    ))
+}
+
+/// Returns the failure of a patch whose result cannot be read.
+fn as_patch(failure: Failure, call: &Call) -> Failure {
+    let Resource { kind, version, .. } = &*call.resource;
+    let prefix = format!("{kind} in version \"{version}\" cannot be handled as a {kind}: ");
+    match failure.message.strip_prefix(&prefix) {
+        Some(why) => Failure::invalid_patch(why),
+        None => failure,
+    }
 }
 
 /// Sets the object's namespace from the path.
@@ -282,34 +413,30 @@ fn place(call: &Call, new: &mut Value) -> Result<(), Failure> {
     }
 }
 
-fn unknown_fields(unknown: &[String]) -> String {
-    let listed: Vec<String> =
-        unknown.iter().map(|one| format!("unknown field \"{one}\"")).collect();
-    listed.join(", ")
+/// Returns what strict decoding objects to.
+fn notes(duplicates: &[String], admitted: &Admitted) -> Vec<String> {
+    let duplicates = duplicates.iter().map(|one| format!("duplicate field \"{one}\""));
+    let unknown = admitted.unknown.iter().map(|one| format!("unknown field \"{one}\""));
+    duplicates.chain(unknown).collect()
 }
 
-fn strict(call: &Call, admitted: &Admitted) -> Result<(), Failure> {
-    if call.query.field_validation == "Strict" && !admitted.unknown.is_empty() {
+fn strict(call: &Call, notes: &[String]) -> Result<(), Failure> {
+    if call.query.field_validation == "Strict" && !notes.is_empty() {
         return Err(Failure::bad_request(format!(
             "{} in version \"{}\" cannot be handled as a {}: strict decoding error: {}",
             call.resource.kind,
             call.resource.version,
             call.resource.kind,
-            unknown_fields(&admitted.unknown)
+            notes.join(", ")
         )));
     }
     Ok(())
 }
 
-fn warn_unknown(call: &Call, unknown: &[String], response: &mut Response<Body>) {
-    if matches!(call.query.field_validation.as_str(), "Warn" | "") && !unknown.is_empty() {
-        for one in unknown {
-            answer::warn(response, &format!("unknown field \"{one}\""));
+fn warn(call: &Call, notes: &[String], response: &mut Response<Body>) {
+    if matches!(call.query.field_validation.as_str(), "Warn" | "") {
+        for note in notes {
+            answer::warn(response, note);
         }
     }
-}
-
-/// Parses the body of a subresource request.
-pub(super) fn body(bytes: &[u8]) -> Result<Value, Failure> {
-    route::parse(bytes)
 }

@@ -106,10 +106,10 @@ pub(super) fn cells(kind: &str, object: &Value, now: Timestamp) -> Vec<Value> {
         "Pod" => cells.extend(pod(object, age(), now)),
         "Namespace" => cells.extend([text(object, &["status", "phase"]).into(), age()]),
         "ConfigMap" => {
-            cells.extend([(count("data") + count("binaryData")).to_string().into(), age()]);
+            cells.extend([(count("data") + count("binaryData")).into(), age()]);
         }
         "Secret" => {
-            cells.extend([text(object, &["type"]).into(), count("data").to_string().into(), age()]);
+            cells.extend([text(object, &["type"]).into(), count("data").into(), age()]);
         }
         "Lease" => cells.extend([text(object, &["spec", "holderIdentity"]).into(), age()]),
         "Deployment" => {

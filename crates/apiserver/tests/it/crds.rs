@@ -87,6 +87,27 @@ async fn unknown_fields_are_dropped_or_rejected_on_request() {
 }
 
 #[tokio::test]
+async fn metadata_of_the_wrong_type_is_refused() {
+    let client = with_crds().await;
+    for (field, value) in [
+        ("finalizers", json!("oops")),
+        ("labels", json!({"a": 1})),
+        ("ownerReferences", json!({})),
+        ("generation", json!("x")),
+    ] {
+        let mut pool = serde_json::to_value(object("MachineConfigPool", "p", &json!({}))).unwrap();
+        pool["metadata"][field] = value;
+        let uri = "/apis/machineconfiguration.openshift.io/v1/machineconfigpools";
+        let request = http::Request::post(uri).body(serde_json::to_vec(&pool).unwrap()).unwrap();
+        let (code, message) = refusal(client.request::<Value>(request).await);
+        assert_eq!(code, 400, "{field}");
+        assert!(message.contains("cannot unmarshal"), "{message}");
+    }
+    let pools = api(&client, "MachineConfigPool").list(&kube::api::ListParams::default()).await;
+    assert!(pools.unwrap().items.is_empty());
+}
+
+#[tokio::test]
 async fn custom_status_is_a_subresource_and_generation_counts_the_spec() {
     let client = with_crds().await;
     create(&client, "MachineConfigPool", "p", json!({"paused": false})).await.unwrap();

@@ -230,9 +230,43 @@ async fn an_apply_by_another_manager_is_a_conflict() {
     let apply = "apply --server-side -f - --field-manager";
     kubectl.run(&format!("{apply} one"), &map("1")).await.unwrap();
     let refused = kubectl.run(&format!("{apply} two"), &map("2")).await.unwrap_err();
-    assert!(refused.contains("conflict with \"one\" using v1: .data.k"), "{refused}");
+    assert!(refused.contains("conflict with \"one\": .data.k"), "{refused}");
     let forced = format!("{apply} two --force-conflicts");
     kubectl.run(&forced, &map("2")).await.unwrap();
     assert_eq!(kubectl.ok("get cm c -o jsonpath={.data.k}").await, "2");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_are_created_and_scaled_by_command() {
+    let Some((_dir, running, kubectl)) = start().await else { return };
+    for (command, expected) in [
+        ("create namespace n", "namespace/n created"),
+        ("create configmap c --from-literal=k=v", "configmap/c created"),
+        ("create secret generic s --from-literal=k=v", "secret/s created"),
+        ("create serviceaccount a", "serviceaccount/a created"),
+        ("create deployment d --image=i --replicas=2", "deployment.apps/d created"),
+        ("scale deployment d --replicas=5", "deployment.apps/d scaled"),
+        ("set image deployment/d i=j:2", "deployment.apps/d image updated"),
+        ("run p --image=i --labels=app=p", "pod/p created"),
+        (
+            "create poddisruptionbudget b --selector=app=p --min-available=1",
+            "poddisruptionbudget.policy/b created",
+        ),
+        ("label pod p x=y", "pod/p labeled"),
+        ("delete pod p", "pod \"p\" deleted"),
+        ("delete namespace n", "namespace \"n\" deleted"),
+    ] {
+        let printed = kubectl.ok(command).await;
+        assert!(printed.starts_with(expected), "{command}: {printed}");
+    }
+    let value = kubectl.ok("get secret s -o jsonpath={.data.k}").await;
+    assert_eq!(value, "dg==");
+    let shown = kubectl.ok("get deployment d -o jsonpath={.spec.replicas}").await;
+    assert_eq!(shown, "5");
+    let image = "get deployment d -o jsonpath={.spec.template.spec.containers[0].image}";
+    assert_eq!(kubectl.ok(image).await, "j:2");
+    let refused = kubectl.run("create configmap c --from-literal=k=v", "").await.unwrap_err();
+    assert!(refused.contains("configmaps \"c\" already exists"), "{refused}");
     running.stop().await;
 }

@@ -5,6 +5,7 @@
 mod crash;
 #[cfg(test)]
 mod crds;
+mod deletion;
 #[cfg(test)]
 mod fixture;
 #[cfg(test)]

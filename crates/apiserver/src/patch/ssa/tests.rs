@@ -35,7 +35,7 @@ fn a_value_of_another_manager_is_a_conflict_unless_forced() {
     let refused = applied(&object, &wish, "b", false).unwrap_err();
     assert_eq!(
         refused.message,
-        "Apply failed with 1 conflict: conflict with \"a\" using apps/v1: .spec.replicas"
+        "Apply failed with 1 conflict: conflict with \"a\": .spec.replicas"
     );
     let forced = applied(&object, &wish, "b", true).unwrap();
     assert_eq!(forced["spec"]["replicas"], 2);

@@ -1,0 +1,141 @@
+//! Validation of pods and pod templates.
+
+mod container;
+mod update;
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::items;
+use crate::{admit::name, failure::Fault, object};
+
+/// Validates a pod.
+pub(super) fn check(new: &Value, old: Option<&Value>) -> Vec<Fault> {
+    let pod = new.get("spec").unwrap_or(&Value::Null);
+    let mut faults = spec(pod, "spec");
+    faults.extend(old.map(|old| update::check(new, old)).into_iter().flatten());
+    faults
+}
+
+/// Validates the spec of a pod or of a template.
+pub(super) fn spec(pod: &Value, place: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let volumes = volumes(pod, place, &mut faults);
+    faults.extend(container::all(pod, place, &volumes));
+    let policy = object::text(pod, &["restartPolicy"]);
+    faults.extend(one_of(place, "restartPolicy", policy, &["Always", "OnFailure", "Never"]));
+    let policy = object::text(pod, &["dnsPolicy"]);
+    let known = ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"];
+    faults.extend(one_of(place, "dnsPolicy", policy, &known));
+    for (key, value) in pod.get("nodeSelector").and_then(Value::as_object).into_iter().flatten() {
+        let place = format!("{place}.nodeSelector");
+        for rule in name::qualified_faults(key) {
+            faults.push(Fault::invalid(place.clone(), &json!(key), &rule));
+        }
+        for rule in name::label_value_faults(value.as_str().unwrap_or("")) {
+            faults.push(Fault::invalid(place.clone(), value, &rule));
+        }
+    }
+    let account = object::text(pod, &["serviceAccountName"]);
+    if !account.is_empty() {
+        for rule in name::subdomain_faults(account) {
+            faults.push(Fault::invalid(
+                format!("{place}.serviceAccountName"),
+                &json!(account),
+                &rule,
+            ));
+        }
+    }
+    let node = object::text(pod, &["nodeName"]);
+    if !node.is_empty() {
+        for rule in name::subdomain_faults(node) {
+            faults.push(Fault::invalid(format!("{place}.nodeName"), &json!(node), &rule));
+        }
+    }
+    if let Some(seconds) = pod.get("activeDeadlineSeconds")
+        && seconds.as_i64().is_some_and(|seconds| seconds < 1)
+    {
+        let place = format!("{place}.activeDeadlineSeconds");
+        faults.push(Fault::invalid(place, seconds, "must be between 1 and 2147483647, inclusive"));
+    }
+    faults.extend(tolerations(pod, place));
+    faults
+}
+
+/// Validates a field with a fixed set of values.
+fn one_of(place: &str, field: &str, value: &str, known: &[&str]) -> Option<Fault> {
+    let place = format!("{place}.{field}");
+    if value.is_empty() {
+        return Some(Fault::required(place, ""));
+    }
+    (!known.contains(&value)).then(|| Fault::not_supported(place, value, known))
+}
+
+/// Validates the volumes and returns their names.
+fn volumes(pod: &Value, place: &str, faults: &mut Vec<Fault>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    for (at, volume) in items(pod, "volumes") {
+        let place = format!("{place}.volumes[{at}].name");
+        let name = object::text(volume, &["name"]);
+        if name.is_empty() {
+            faults.push(Fault::required(place, ""));
+            continue;
+        }
+        let rules = name::label_faults(name);
+        for rule in &rules {
+            faults.push(Fault::invalid(place.clone(), &json!(name), rule));
+        }
+        if rules.is_empty() && !names.insert(name.to_owned()) {
+            faults.push(Fault::duplicate(place, name));
+        }
+    }
+    names
+}
+
+fn tolerations(pod: &Value, place: &str) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (at, toleration) in items(pod, "tolerations") {
+        let place = format!("{place}.tolerations[{at}]");
+        let of = |field| object::text(toleration, &[field]);
+        let mut invalid = |field: &str, value: &str, rule: &str| {
+            faults.push(Fault::invalid(format!("{place}.{field}"), &json!(value), rule));
+        };
+        if of("key").is_empty() {
+            if of("operator") != "Exists" {
+                let rule = "operator must be Exists when `key` is empty, which means \"match all \
+                    values and all keys\"";
+                invalid("operator", of("operator"), rule);
+            }
+        } else {
+            for rule in name::qualified_faults(of("key")) {
+                invalid("key", of("key"), &rule);
+            }
+        }
+        if toleration.get("tolerationSeconds").is_some() && of("effect") != "NoExecute" {
+            let rule = "effect must be 'NoExecute' when `tolerationSeconds` is set";
+            invalid("effect", of("effect"), rule);
+        }
+        match of("operator") {
+            "Equal" | "" => {
+                let rules = name::label_value_faults(of("value"));
+                if !rules.is_empty() {
+                    invalid("operator", of("value"), &rules.join(";"));
+                }
+            }
+            "Exists" if !of("value").is_empty() => {
+                invalid("operator", of("value"), "value must be empty when `operator` is 'Exists'");
+            }
+            "Exists" => {}
+            other => {
+                let known = ["Equal", "Exists"];
+                faults.push(Fault::not_supported(format!("{place}.operator"), other, &known));
+            }
+        }
+        let known = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+        if !of("effect").is_empty() && !known.contains(&of("effect")) {
+            faults.push(Fault::not_supported(format!("{place}.effect"), of("effect"), &known));
+        }
+    }
+    faults
+}

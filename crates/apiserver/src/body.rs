@@ -1,0 +1,228 @@
+//! Decodes the bodies of requests: JSON, YAML and protobuf.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+
+use crate::{failure::Failure, schema::prune::join, types::proto};
+
+/// A decoded body.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Decoded {
+    pub(crate) value: Value,
+    /// Paths of the fields that are given twice. The last value counts.
+    pub(crate) duplicates: Vec<String>,
+}
+
+/// Decodes a body of the given media type.
+pub(crate) fn decode(media: &str, bytes: &[u8], kind: &str) -> Result<Decoded, Failure> {
+    match media {
+        "" | "application/json" => json(bytes).map_err(|why| unrecognized(kind, &why, bytes)),
+        "application/yaml" => yaml(bytes).map_err(|why| unrecognized(kind, &why, bytes)),
+        "application/vnd.kubernetes.protobuf" => {
+            let value =
+                proto::decode(bytes).map_err(|error| Failure::bad_request(error.to_string()));
+            Ok(Decoded { value: value?, duplicates: Vec::new() })
+        }
+        _ => Err(Failure::media_type(
+            "application/json, application/yaml, application/vnd.kubernetes.protobuf",
+        )),
+    }
+}
+
+/// 400: the body is no object of the kind.
+pub(crate) fn unrecognized(kind: &str, why: &str, bytes: &[u8]) -> Failure {
+    Failure::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {why} ({})",
+        snippet(bytes)
+    ))
+}
+
+/// Returns the start of a body, for a message.
+fn snippet(bytes: &[u8]) -> String {
+    let start = bytes.get(..SNIPPET).unwrap_or(bytes);
+    let more = if bytes.len() > SNIPPET { " ..." } else { "" };
+    if bytes.is_empty() {
+        return "<empty>".to_owned();
+    }
+    if bytes.first() == Some(&b'{') {
+        return format!("{}{more}", String::from_utf8_lossy(start));
+    }
+    let hex: String = start.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{hex}{more}")
+}
+
+/// Number of bytes of a body that a message shows.
+const SNIPPET: usize = 30;
+
+fn json(bytes: &[u8]) -> Result<Decoded, String> {
+    let mut duplicates = Vec::new();
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let read = Node { path: "", duplicates: &mut duplicates }.deserialize(&mut reader);
+    let value = read.and_then(|value| reader.end().map(|()| value)).map_err(|error| {
+        format!("couldn't get version/kind; json parse error: {}", explained(bytes, &error))
+    })?;
+    object(value, duplicates)
+}
+
+fn yaml(bytes: &[u8]) -> Result<Decoded, String> {
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        with_snippet: false,
+        budget: serde_saphyr::budget! { max_documents: 1, max_nodes: 250_000, max_depth: 100 },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 100_000 },
+    };
+    let value = serde_saphyr::from_str_with_options::<Value>(text, options)
+        .map_err(|error| format!("yaml: {error}"))?;
+    object(value, Vec::new())
+}
+
+fn object(value: Value, duplicates: Vec<String>) -> Result<Decoded, String> {
+    match value {
+        Value::Object(_) => Ok(Decoded { value, duplicates }),
+        // Compat: null is an object without fields.
+        Value::Null => Ok(Decoded { value: Value::Object(Map::new()), duplicates }),
+        other => Err(format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value \
+             of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+             \"json:\\\"kind,omitempty\\\"\" }}",
+            match other {
+                Value::Array(_) => "array",
+                Value::String(_) => "string",
+                Value::Bool(_) => "bool",
+                _ => "number",
+            }
+        )),
+    }
+}
+
+/// Returns the message of Go for a syntax error, where it is known.
+pub(crate) fn explained(bytes: &[u8], error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let lines = bytes.split(|byte| *byte == b'\n');
+    let line = lines.into_iter().nth(error.line().saturating_sub(1)).unwrap_or_default();
+    let found = line.get(error.column().saturating_sub(1)).copied().map(char::from);
+    let text = error.to_string();
+    match found {
+        Some(c) if text.starts_with("trailing characters") => {
+            format!("invalid character '{c}' after top-level value")
+        }
+        Some(c) if text.starts_with("expected value") || text.starts_with("expected ident") => {
+            format!("invalid character '{c}' looking for beginning of value")
+        }
+        Some(c) if text.starts_with("key must be") => {
+            format!("invalid character '{c}' looking for beginning of object key string")
+        }
+        _ => text,
+    }
+}
+
+/// Reads one value and notes the fields that are given twice.
+struct Node<'a> {
+    path: &'a str,
+    duplicates: &'a mut Vec<String>,
+}
+
+impl<'de> DeserializeSeed<'de> for Node<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Node<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("not a number"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut out = Vec::new();
+        loop {
+            let path = format!("{}[{}]", self.path, out.len());
+            let node = Node { path: &path, duplicates: &mut *self.duplicates };
+            match list.next_element_seed(node)? {
+                Some(item) => out.push(item),
+                None => return Ok(Value::Array(out)),
+            }
+        }
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut out = Map::new();
+        while let Some(key) = map.next_key::<String>()? {
+            let path = join(self.path, &key);
+            let node = Node { path: &path, duplicates: &mut *self.duplicates };
+            let value = map.next_value_seed(node)?;
+            if out.insert(key, value).is_some() {
+                self.duplicates.push(path);
+            }
+        }
+        Ok(Value::Object(out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn fields_that_are_given_twice_are_noted() {
+        let read = decode("", br#"{"a": {"b": 1, "b": 2}, "c": [{"d": 1, "d": 1}]}"#, "A").unwrap();
+        assert_eq!(read.value, json!({"a": {"b": 2}, "c": [{"d": 1}]}));
+        assert_eq!(read.duplicates, ["a.b", "c[0].d"]);
+    }
+
+    #[test]
+    fn yaml_is_decoded() {
+        let read = decode("application/yaml", b"kind: A\nmetadata: {name: x}\n", "A").unwrap();
+        assert_eq!(read.value, json!({"kind": "A", "metadata": {"name": "x"}}));
+    }
+
+    #[test]
+    fn malformed_bodies_are_refused_as_kubernetes_does() {
+        for (body, expected) in [
+            ("{", "unexpected end of JSON input"),
+            ("{} x", "invalid character 'x' after top-level value"),
+            ("x", "invalid character 'x' looking for beginning of value"),
+        ] {
+            let refused = decode("", body.as_bytes(), "A").unwrap_err();
+            assert!(refused.message.contains(expected), "{body}: {}", refused.message);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The types of the built-in kinds: their fields as JSON and protobuf know them, and the rules by
+//! which patches merge them.
+//!
+//! The table is made from the types of Kubernetes by `scripts/kube-types`.
+
+pub(crate) mod canonical;
+pub(crate) mod proto;
+pub(crate) mod quantity;
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+const TABLE: &str = include_str!("types/table.txt");
+
+static TYPES: LazyLock<BTreeMap<&'static str, Definition>> = LazyLock::new(|| parse(TABLE));
+
+/// The type of a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Text,
+    Bool,
+    /// An integer, by the name of its Go type.
+    Int(&'static str),
+    Float,
+    Bytes,
+    Quantity,
+    IntOrString,
+    Time,
+    MicroTime,
+    /// Any JSON value.
+    Raw,
+    List(Box<Type>),
+    Map(Box<Type>),
+    Pointer(Box<Type>),
+    /// A type of the table.
+    Named(&'static str),
+}
+
+/// A type of the table.
+#[derive(Debug)]
+enum Definition {
+    Alias(Type),
+    Struct(Struct),
+}
+
+/// A type with fields.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub(crate) name: &'static str,
+    pub(crate) fields: Vec<Field>,
+}
+
+/// A field of a type.
+#[derive(Debug)]
+pub(crate) struct Field {
+    /// Name in JSON. Empty if the fields of its type belong to the surrounding object.
+    pub(crate) name: &'static str,
+    /// Number in protobuf, zero if the field is not encoded.
+    pub(crate) number: u64,
+    pub(crate) kind: Type,
+    /// True if JSON leaves out an empty value.
+    pub(crate) omits_empty: bool,
+    /// True if JSON leaves out a value whose fields are all empty.
+    pub(crate) omits_zero: bool,
+}
+
+impl Struct {
+    /// Returns the field with this JSON name.
+    pub(crate) fn field(&self, name: &str) -> Option<&'static Field> {
+        struct_of(self.name)?.fields.iter().find_map(|field| {
+            if field.name == name {
+                return Some(field);
+            }
+            let inline = field.name.is_empty().then(|| inner(&field.kind)).flatten()?;
+            inline.field(name)
+        })
+    }
+}
+
+/// Returns the type with this name, such as `core.v1.Pod`.
+pub(crate) fn struct_of(name: &str) -> Option<&'static Struct> {
+    match TYPES.get(name)? {
+        Definition::Struct(found) => Some(found),
+        Definition::Alias(_) => None,
+    }
+}
+
+/// Returns the type of the objects of a built-in kind.
+pub(crate) fn of_kind(group: &str, version: &str, kind: &str) -> Option<&'static Struct> {
+    let group = match group {
+        "" => "core",
+        "policy" | "apps" | "batch" | "autoscaling" => group,
+        other => other.strip_suffix(".k8s.io")?.split('.').next()?,
+    };
+    struct_of(&format!("{group}.{version}.{kind}"))
+}
+
+/// Returns the type behind aliases and pointers.
+pub(crate) fn resolved(kind: &'static Type) -> &'static Type {
+    match kind {
+        Type::Pointer(below) => resolved(below),
+        Type::Named(name) => match TYPES.get(name) {
+            Some(Definition::Alias(below)) => resolved(below),
+            Some(Definition::Struct(_)) | None => kind,
+        },
+        other => other,
+    }
+}
+
+/// Returns the type with fields behind aliases, pointers and lists.
+pub(crate) fn inner(kind: &'static Type) -> Option<&'static Struct> {
+    match resolved(kind) {
+        Type::Named(name) => struct_of(name),
+        Type::List(below) | Type::Map(below) => inner(below),
+        _ => None,
+    }
+}
+
+fn parse(table: &'static str) -> BTreeMap<&'static str, Definition> {
+    let mut types = BTreeMap::new();
+    let mut name = "";
+    for line in table.lines().filter(|line| !line.starts_with('#')) {
+        let words: Vec<&'static str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["alias", name, kind] => {
+                types.insert(*name, Definition::Alias(kind_of(kind)));
+            }
+            ["type", found] => {
+                name = found;
+                types.insert(name, Definition::Struct(Struct { name, fields: Vec::new() }));
+            }
+            [field, number, kind, marks @ ..] => {
+                if let Some(Definition::Struct(found)) = types.get_mut(name) {
+                    found.fields.push(field_of(field, number, kind, marks));
+                }
+            }
+            _ => {}
+        }
+    }
+    types
+}
+
+fn field_of(name: &'static str, number: &str, kind: &'static str, marks: &[&'static str]) -> Field {
+    Field {
+        name: if name == "-" { "" } else { name },
+        number: number.parse().unwrap_or(0),
+        kind: kind_of(kind),
+        omits_empty: marks.contains(&"omitempty"),
+        omits_zero: marks.contains(&"omitzero"),
+    }
+}
+
+fn kind_of(text: &'static str) -> Type {
+    if let Some(below) = text.strip_prefix('*') {
+        return Type::Pointer(Box::new(kind_of(below)));
+    }
+    if let Some(below) = text.strip_prefix("[]") {
+        return Type::List(Box::new(kind_of(below)));
+    }
+    if let Some(below) = text.strip_prefix("{}") {
+        return Type::Map(Box::new(kind_of(below)));
+    }
+    match text {
+        "string" => Type::Text,
+        "bool" => Type::Bool,
+        "int32" | "int64" | "int" | "uint8" | "uint32" | "uint64" => Type::Int(text),
+        "float64" => Type::Float,
+        "bytes" => Type::Bytes,
+        "quantity" => Type::Quantity,
+        "intorstring" => Type::IntOrString,
+        "time" => Type::Time,
+        "microtime" => Type::MicroTime,
+        "raw" | "fields" => Type::Raw,
+        name => Type::Named(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::builtin;
+
+    #[test]
+    fn every_built_in_kind_has_a_type() {
+        for resource in builtin::all().filter(|one| one.group != "apiextensions.k8s.io") {
+            let group = if resource.group == "events.k8s.io" { "" } else { &resource.group };
+            assert!(
+                of_kind(group, &resource.version, &resource.kind).is_some(),
+                "{}",
+                resource.kind
+            );
+        }
+    }
+
+    #[test]
+    fn every_type_that_a_field_names_is_in_the_table() {
+        for definition in TYPES.values() {
+            let Definition::Struct(found) = definition else { continue };
+            for field in &found.fields {
+                let mut kind = resolved(&field.kind);
+                while let Type::List(below) | Type::Map(below) = kind {
+                    kind = resolved(below);
+                }
+                if let Type::Named(name) = kind {
+                    assert!(struct_of(name).is_some(), "{}.{}: {name}", found.name, field.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn fields_of_inlined_types_belong_to_the_object() {
+        let volume = struct_of("core.v1.Volume").unwrap();
+        assert_eq!(volume.field("hostPath").unwrap().number, 1);
+        assert_eq!(volume.field("nothing").map(|field| field.number), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! The two servers, and the requests to them.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context as _, ensure};
+use http::{Request, Response, header};
+use http_body_util::BodyExt as _;
+use kube::{Client, client::Body};
+use mco_apiserver::{ApiServer, PodDeletion, Settings};
+use mco_testkit::{
+    PATIENCE,
+    api::{ApiServer as _, KubeApiServer},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    answer::{Answer, HEADERS, masked},
+    notation::Step,
+};
+
+/// Clients of both servers.
+pub(crate) struct Servers {
+    pub(crate) embedded: Client,
+    pub(crate) real: Client,
+}
+
+/// Definitions of the custom kinds that sequences use.
+const DEFINITIONS: [&str; 3] = ["machineconfigs", "machineconfigpools", "kubeletconfigs"];
+
+impl Servers {
+    /// Starts the embedded server and installs the custom kinds on both.
+    pub(crate) async fn start(real: &KubeApiServer) -> anyhow::Result<Self> {
+        let settings = Settings { pods: PodDeletion::ByKubelet, ..Settings::default() };
+        let embedded = Client::new(ApiServer::in_memory(settings).await?, "default");
+        let real = mco_cluster::client::connect(Some(real.kubeconfig())).await?;
+        let servers = Self { embedded, real };
+        for client in [&servers.embedded, &servers.real] {
+            define(client).await?;
+        }
+        Ok(servers)
+    }
+}
+
+/// Creates the definitions and waits until their kinds are served.
+async fn define(client: &Client) -> anyhow::Result<()> {
+    for crd in mco_api::crds() {
+        let name = crd.metadata.name.clone().unwrap_or_default();
+        let Some(plural) = DEFINITIONS.iter().find(|it| name.split('.').next() == Some(**it))
+        else {
+            continue;
+        };
+        let body = serde_json::to_vec(&crd)?;
+        let uri = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
+        let made = client.send(request.body(Body::from(body))?).await?;
+        ensure!(made.status().as_u16() == 201, "{name}: {}", made.status());
+        let uri = format!("/apis/machineconfiguration.openshift.io/v1/{plural}");
+        let served = async {
+            while !client.send(Request::get(&uri).body(Body::empty())?).await?.status().is_success()
+            {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            anyhow::Ok(())
+        };
+        let in_time = tokio::time::timeout(PATIENCE, served).await;
+        in_time.with_context(|| format!("{plural} are not served"))??;
+    }
+    Ok(())
+}
+
+/// One of the servers, as a sequence sees it.
+pub(crate) struct Server<'a> {
+    client: &'a Client,
+    variables: BTreeMap<&'static str, String>,
+}
+
+impl<'a> Server<'a> {
+    /// Creates the namespace of a sequence, with its default ServiceAccount, which pods need.
+    pub(crate) async fn new(client: &'a Client, namespace: &str) -> Self {
+        let account =
+            json!({"metadata": {"name": "default"}, "automountServiceAccountToken": false});
+        let accounts = format!("/api/v1/namespaces/{namespace}/serviceaccounts");
+        for (uri, body) in [
+            ("/api/v1/namespaces", json!({"metadata": {"name": namespace}})),
+            (accounts.as_str(), account),
+        ] {
+            let request = Request::post(uri).header(header::CONTENT_TYPE, "application/json");
+            let request = request.body(Body::from(body.to_string().into_bytes()));
+            let made = client.send(request.expect("a request")).await.expect("an answer");
+            assert_eq!(made.status().as_u16(), 201, "{uri}");
+        }
+        let variables = BTreeMap::from([("$NS", namespace.to_owned())]);
+        Self { client, variables }
+    }
+
+    /// Sends one request.
+    pub(crate) async fn send(&mut self, step: &Step) -> Answer {
+        let target = self.filled(&step.target);
+        let mut request = Request::builder()
+            .method(step.method.clone())
+            .uri(target)
+            .header(header::ACCEPT, step.accept)
+            .header(header::USER_AGENT, "tester/1.0");
+        if !step.media.is_empty() {
+            request = request.header(header::CONTENT_TYPE, step.media);
+        }
+        let body = self.filled(&step.body).into_bytes();
+        let request =
+            request.body(Body::from(body)).unwrap_or_else(|e| panic!("{}: {e}", step.text));
+        let response = self.client.send(request).await;
+        let response = response.unwrap_or_else(|error| panic!("{}: {error}", step.text));
+        let code = response.status().as_u16();
+        let headers = HEADERS.iter().filter_map(|name| {
+            let values = response.headers().get_all(*name);
+            let values: Vec<String> = values
+                .iter()
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+                .collect();
+            (!values.is_empty()).then(|| ((*name).to_owned(), values))
+        });
+        let headers = headers.collect();
+        let body = match step.events.filter(|_| code == 200) {
+            Some(count) => events(response, count).await,
+            None => whole(response).await,
+        };
+        self.remember(&body);
+        Answer { code, headers, body: masked(&body) }
+    }
+
+    fn filled(&self, text: &str) -> String {
+        let mut out = text.to_owned();
+        for (name, value) in &self.variables {
+            out = out.replace(name, value);
+        }
+        out
+    }
+
+    fn remember(&mut self, body: &Value) {
+        let text = |path: &str| body.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        if let Some(version) = text("/metadata/resourceVersion") {
+            let before = self.variables.insert("$rv", version.clone());
+            if let Some(before) = before.filter(|before| *before != version) {
+                self.variables.insert("$old", before);
+            }
+        }
+        for (name, path) in [("$uid", "/metadata/uid"), ("$continue", "/metadata/continue")] {
+            if let Some(value) = text(path).filter(|value| !value.is_empty()) {
+                self.variables.insert(name, value);
+            }
+        }
+    }
+}
+
+/// Reads a whole body: JSON, or text.
+async fn whole(response: Response<Body>) -> Value {
+    let bytes = response.into_body().collect().await.expect("a complete answer").to_bytes();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    serde_json::from_str(&text).unwrap_or(Value::String(text))
+}
+
+/// Reads `count` events of a watch, or all of them if the watch ends before.
+async fn events(response: Response<Body>, count: usize) -> Value {
+    let mut body = response.into_body();
+    let (mut text, mut events) = (String::new(), Vec::new());
+    while events.len() < count {
+        let Some(Ok(frame)) = body.frame().await else { break };
+        let Ok(data) = frame.into_data() else { continue };
+        text.push_str(&String::from_utf8_lossy(&data));
+        while let Some((line, rest)) = text.split_once('\n') {
+            events.push(serde_json::from_str(line).unwrap_or_else(|_| json!(line)));
+            text = rest.to_owned();
+        }
+    }
+    Value::Array(events)
+}
