@@ -125,9 +125,9 @@ fn write_files(folder: &Folder, config: &str) {
 fn variables<'t>(text: &'t str, root: &Path) -> Vec<(&'t str, String)> {
     let pairs = text.lines().map(|line| line.split_once('=').unwrap());
     let machine = root.to_str().unwrap();
-    let value = |value: &str| match value.starts_with('/') {
-        true => format!("{machine}{value}"),
-        false => value.to_owned(),
+    let value = |value: &str| {
+        let is_path = value.starts_with('/');
+        if is_path { format!("{machine}{value}") } else { value.to_owned() }
     };
     pairs.map(|(name, text)| (name, value(text))).collect()
 }

@@ -130,8 +130,8 @@ async fn no_process_is_deployed_before_its_profile_is_known(cluster: &Cluster) {
     own.patch("cluster-settings", &PatchParams::default(), &patch).await.unwrap();
     cluster.wait_for(&name(SERVER), "it is deployed", |_| true).await;
     let writes = cluster.take_writes();
-    let path = "/daemonsets/machine-config-server";
-    let count = writes.iter().filter(|write| write.ends_with(path)).count();
+    let server = "/daemonsets/machine-config-server";
+    let count = writes.iter().filter(|write| write.ends_with(server)).count();
     assert_eq!(count, 1, "the server is deployed once: {writes:?}");
     operator.stop().await;
 }

@@ -49,8 +49,9 @@ pub(super) fn files() -> Vec<(String, String)> {
 /// Returns objects that Helm leaves when the release is uninstalled: the namespaces hold certificates and
 /// tokens of machines, and what the operator deployed.
 fn kept(mut objects: Vec<Value>) -> Vec<Value> {
-    for object in &mut objects {
-        object["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+    let metadata = objects.iter_mut().filter_map(|object| object.get_mut("metadata"));
+    for metadata in metadata.filter_map(Value::as_object_mut) {
+        metadata.insert("annotations".to_owned(), json!({"helm.sh/resource-policy": "keep"}));
     }
     objects
 }
