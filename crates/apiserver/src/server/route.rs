@@ -98,7 +98,7 @@ impl Server {
                     "/readyz", "/version"]});
                 Ok(answer::json(StatusCode::OK, &paths))
             }
-            _ => Ok(no_page()),
+            _ => Err(Failure::unknown_path()),
         }
     }
 
@@ -108,12 +108,10 @@ impl Server {
         parts: &Parts,
         body: Bytes,
     ) -> Result<Response<Body>, Failure> {
-        let found = self.catalog.find(&located.group, &located.version, &located.resource);
-        let Some(resource) = found else {
-            let served = self.catalog.served();
-            let is_group = served.keys().any(|(group, _, _)| *group == located.group);
-            return if is_group { Err(Failure::unknown_path()) } else { Ok(no_page()) };
-        };
+        let resource = self
+            .catalog
+            .find(&located.group, &located.version, &located.resource)
+            .ok_or_else(Failure::unknown_path)?;
         if !resource.namespaced && located.namespace.is_some() {
             return Err(Failure::unknown_path());
         }
@@ -207,14 +205,6 @@ impl Server {
             _ => Err(Failure::method()),
         }
     }
-}
-
-/// Builds the answer to a path outside the API.
-fn no_page() -> Response<Body> {
-    let mut response =
-        typed("text/plain; charset=utf-8", Bytes::from_static(b"404 page not found\n"));
-    *response.status_mut() = StatusCode::NOT_FOUND;
-    response
 }
 
 /// Validates the options that all requests of a method share.

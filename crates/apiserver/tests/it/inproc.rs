@@ -248,7 +248,10 @@ async fn unserved_paths_are_not_found() {
     let client = client().await;
     let request = http::Request::get("/apis/batch/v1/jobs").body(Vec::new()).unwrap();
     let refused = client.request::<Value>(request).await;
-    assert_eq!(refusal(refused), (404, "404 page not found".to_owned()));
+    assert_eq!(
+        refusal(refused),
+        (404, "the server could not find the requested resource".to_owned())
+    );
     let request = http::Request::post("/api/v1/nodes/a").body(b"{}".to_vec()).unwrap();
     assert_eq!(refusal(client.request::<Value>(request).await).0, 405);
 }

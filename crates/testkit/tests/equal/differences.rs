@@ -103,4 +103,9 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "`-o wide` shows fewer columns of Deployments, DaemonSets and Nodes.",
         is_masked: false,
     },
+    Difference {
+        name: "unknown-groups",
+        reason: "A path outside the served groups is answered with a `Status`, not with plain text.",
+        is_masked: false,
+    },
 ];
